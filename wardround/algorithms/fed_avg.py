@@ -1,0 +1,61 @@
+"""FedAvg: every site trains on from the common model, and the server averages what they learned.
+
+McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017.
+Sends the model down and an update of the same size up. Many local passes save traffic, but pull the common model
+towards sites that differ (client drift).
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+
+from wardround.core import trees
+from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
+from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Shard, Tree
+from wardround.core.descent import descend, local_optimizer
+
+Weights = Literal["samples", "uniform"]
+
+
+def weight_of(shard: Shard, weights: Weights) -> Array:
+    """How much a site counts: its patients, or one vote each; an empty site counts nothing."""
+    rows = shard.rows.astype(jnp.float32)
+    return rows if weights == "samples" else jnp.minimum(rows, 1.0)
+
+
+def fed_avg(
+    model: Model,
+    aggregator: Aggregator,
+    *,
+    learning_rate: Positive = 0.1,
+    local_epochs: Count = 1,
+    batch_size: CountOrAll = 32,
+    momentum: Momentum = 0.0,
+    weights: Weights = "samples",
+    server_learning_rate: Positive = 1.0,
+) -> Algorithm:
+    """Federated averaging: sites train on from the common model, the server averages (batch_size 0: all rows)."""
+    optimizer = local_optimizer(learning_rate, momentum)
+
+    def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
+        common: Params = message.arrays["params"]
+        own = descend(
+            model.gradient, optimizer, common, shard, key, batch_size=batch_size or None, passes=local_epochs
+        )
+        weight = weight_of(shard, weights)
+        update = trees.scale(trees.subtract(own, common), weight)
+        return Message({"update": update, "weight": weight}), kept
+
+    def server(params: Tree, combined: Message) -> Tree:
+        return trees.add(params, trees.scale(combined.arrays["update"], server_learning_rate))
+
+    return Algorithm(
+        init=lambda params, sites: params,
+        init_client=lambda params: (),
+        broadcast=lambda params: Message({"params": params}),
+        client=client,
+        aggregator=aggregator,
+        server=server,
+        params=lambda params: params,
+        passes=local_epochs,
+    )

@@ -1,0 +1,35 @@
+"""Ranges of parameters, written in the annotation of a factory so that one check serves every component."""
+
+from typing import Annotated, NamedTuple
+
+
+class Bound(NamedTuple):
+    """From `low` to `high`; `open_low` excludes the lower end, `open_high` the upper."""
+
+    low: float = float("-inf")
+    high: float = float("inf")
+    open_low: bool = False
+    open_high: bool = False
+
+    def holds(self, value: float) -> bool:
+        above = value > self.low if self.open_low else value >= self.low
+        below = value < self.high if self.open_high else value <= self.high
+        return above and below
+
+    def __str__(self) -> str:
+        words = []
+        if self.low > float("-inf"):
+            words.append(f"{'greater than' if self.open_low else 'at least'} {self.low:g}")
+        if self.high < float("inf"):
+            words.append(f"{'less than' if self.open_high else 'at most'} {self.high:g}")
+        return " and ".join(words)
+
+
+Positive = Annotated[float, Bound(low=0, open_low=True)]
+NotNegative = Annotated[float, Bound(low=0)]
+Share = Annotated[float, Bound(low=0, high=1)]
+Half = Annotated[float, Bound(low=0, high=0.5, open_high=True)]
+Momentum = Annotated[float, Bound(low=0, high=1, open_high=True)]
+Count = Annotated[int, Bound(low=1)]
+CountOrAll = Annotated[int, Bound(low=0)]
+"""0 means all rows at once."""

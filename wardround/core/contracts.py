@@ -1,0 +1,251 @@
+"""The contracts every component fulfils: named tuples of pure functions, and the data that pass between them.
+
+Shapes below are for one site; the simulation engine adds an axis of sites by `vmap`, the deployed engine does not.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+Array = jax.Array | np.ndarray[Any, Any]
+Key = jax.Array
+Tree = Any
+"""A nest of dicts, tuples and arrays, as JAX understands it."""
+Params = dict[str, Any]
+"""Flat: "dense_1/kernel" names one array, so a layer split is a predicate on names."""
+Report = dict[str, Any]
+"""What a query or meter tells: plain values that JSON can hold."""
+
+
+class Task(NamedTuple):
+    """What is predicted from what: the shape of one row, and the labels (none for regression)."""
+
+    shape: tuple[int, ...]
+    classes: tuple[str, ...] = ()
+    target: str = "target"
+
+    @property
+    def regression(self) -> bool:
+        return not self.classes
+
+    @property
+    def outputs(self) -> int:
+        """Numbers the last layer gives: one a class, or the one value of a regression."""
+        return max(1, len(self.classes))
+
+
+class Batch(NamedTuple):
+    """Rows to learn from; rows whose mask is 0 are padding and must not count."""
+
+    x: Array
+    y: Array
+    mask: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Message:
+    """What travels between the server and a site.
+
+    `arrays` is all that carries information and is what privacy transforms see. `meta` holds public routing words
+    (a phase, a layer's name); it is fixed at compile time, so a new value means a new program.
+
+    A site's answer holds `weight`, a scalar, and otherwise only arrays that are ALREADY multiplied by it: the sum of
+    the answers is then enough for a weighted mean, which is what streaming and secure sums need.
+    """
+
+    arrays: dict[str, Tree]
+    meta: tuple[tuple[str, str], ...] = field(default=(), metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Shard:
+    """The rows of one site as its client function sees them.
+
+    The rows of many sites may lie in one flat array; `order` lists this site's rows in the random order of this
+    round, once a pass. `longest` is the number of rows of the largest site batched together with this one: loops run
+    to its end, so that all sites of a batch stop together, and rows past the own end are masked.
+    """
+
+    x: Array
+    y: Array
+    order: Array
+    first: Array
+    rows: Array
+    longest: Array
+    site: Array
+
+    def batch(self, visit: Array | int, index: Array | int, size: int) -> Batch:
+        """The `index`-th batch of `size` rows of pass `visit`; rows past the end of the site have mask 0."""
+        return self._take(visit, self.first + index * size, self.rows - index * size, size)
+
+    def _take(self, visit: Array | int, at: Array | int, left: Array | int, size: int) -> Batch:
+        rows = jax.lax.dynamic_slice(self.order, (visit, at), (1, size))[0]
+        mask = (jax.numpy.arange(size) < left).astype(jax.numpy.float32)
+        return Batch(intensities(self.x[rows]), self.y[rows], mask)
+
+
+def intensities(x: Array) -> Array:
+    """Bytes are image intensities and become numbers from 0 to 1; everything else is left alone."""
+    return x.astype(jax.numpy.float32) / 255.0 if x.dtype == jax.numpy.uint8 else x
+
+
+class Model(NamedTuple):
+    """A trainable predictor: `loss` and `gradient` are means over the rows whose mask is 1 (0 where there are none).
+
+    `predict` gives probabilities of shape (rows, classes), or values of shape (rows,) for a regression. `gradient`
+    stands apart from `loss` so that a private model can replace it by a clipped and noised one.
+    """
+
+    init: Callable[[Key], Params]
+    loss: Callable[[Params, Batch, Key], Array]
+    predict: Callable[[Params, Array], Array]
+    gradient: Callable[[Params, Batch, Key], Params]
+
+
+class Aggregator(NamedTuple):
+    """How the answers of the sites become one.
+
+    A linear one is given the SUM of the answers, so it streams and works under a secure sum; any other is given
+    their stack, with the sites along the first axis. `each`, if there is one, is done to every answer before it is
+    added. `reduce` gives the mean (or its robust kin) of every array that the sites had multiplied by their weight.
+    Sites that did not answer have weight 0. A linear aggregator with `each` streams but is not for secure sums.
+    """
+
+    init: Callable[[Message], Tree]
+    reduce: Callable[[Tree, Message], tuple[Message, Tree]]
+    linear: bool
+    each: Callable[[Tree, Message], Message] | None = None
+    fewest: int = 1
+    """Answers below which the result would be meaningless; the engine refuses before the first round."""
+
+    @property
+    def secure(self) -> bool:
+        return self.linear and self.each is None
+
+
+class Personal(NamedTuple):
+    """How a site makes the model it uses itself from what the server sent, what it kept, and its own rows."""
+
+    fit: Callable[[Message, Tree, Shard, Key], Params]
+    passes: int = 1
+
+
+class Algorithm(NamedTuple):
+    """How sites learn together, in the order in which a round happens."""
+
+    init: Callable[[Params, int], Tree]
+    """Server state from the first model and the number of sites in the study."""
+    init_client: Callable[[Params], Tree]
+    """What a site keeps between rounds; an empty tuple when nothing."""
+    broadcast: Callable[[Tree], Message]
+    client: Callable[[Message, Tree, Shard, Key], tuple[Message, Tree]]
+    """Pure and batchable: one site's answer, and what it keeps."""
+    aggregator: Aggregator
+    server: Callable[[Tree, Message], Tree]
+    params: Callable[[Tree], Params]
+    """The common model in the server's state."""
+    passes: int = 1
+    """Times a client goes through its rows in a round; the engine shuffles each pass anew."""
+    personal: Personal | None = None
+    pools: bool = False
+    """A baseline that puts all rows in one place: simulation only, for comparison."""
+
+
+class Transform(NamedTuple):
+    """What happens to a message on its way: compress, drop, clip, noise, mask.
+
+    The server does `down` to what it sends and a site undoes it with `receive`; the site does `up` to its answer and
+    the server undoes it with `release` (on each answer, or on their sum where `sum_only`). In a chain, `receive` and
+    `release` run in reverse order. The state is the server's; what sites must know of it travels in the message.
+    """
+
+    init: Callable[[Message], Tree]
+    down: Callable[[Tree, Message, Key], Message]
+    receive: Callable[[Message], Message]
+    up: Callable[[Message, Message, Key], Message]
+    """(what came down, the answer, a key) to the answer as it leaves."""
+    release: Callable[[Tree, Message], Message]
+    sum_only: bool = False
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site as a query sees it: its name and its own table (a pandas data frame). Never leaves the site."""
+
+    name: str
+    table: Any
+
+
+class Query(NamedTuple):
+    """A question to every site that is no training; ordinary Python, any library. Only the answer leaves."""
+
+    ask: Callable[[Message, Site], Message]
+    combine: Callable[[Sequence[Message]], Report]
+
+
+class RoundRecord(NamedTuple):
+    """What is written down about one round."""
+
+    round: int
+    sites: tuple[str, ...]
+    """Who took part; empty when there were too many to name (then `count` tells how many)."""
+    count: int
+    rows: int
+    seconds: float
+    cpu_seconds: float
+    bytes_down: int
+    bytes_up: int
+    measures: Mapping[str, Any] = {}
+    """Validation figures and what an algorithm reports of itself."""
+
+
+class Meter(NamedTuple):
+    """Adds something up over the rounds: traffic, energy, privacy spent, contributions. State is plain JSON."""
+
+    init: Callable[[], Report]
+    observe: Callable[[Report, RoundRecord], Report]
+    report: Callable[[Report], Report]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Progress:
+    """All that a run has learned so far, and exactly what a checkpoint holds."""
+
+    server: Tree
+    aggregator: Tree
+    transform: Tree
+    clients: Tree
+    """What the sites keep, stacked along a first axis of sites; in deployment each site keeps its own."""
+
+
+class Scores(NamedTuple):
+    """Predictions on one part of every site's rows, site after site; `first[i]:first[i + 1]` are site i's."""
+
+    predicted: np.ndarray[Any, Any]
+    actual: np.ndarray[Any, Any]
+    first: np.ndarray[Any, Any]
+
+
+class Engine(Protocol):
+    """The one seam between algorithms and the world: simulated on this machine, or over real hospitals."""
+
+    @property
+    def sites(self) -> Sequence[str]: ...
+
+    def begin(self, algorithm: Algorithm, params: Params) -> Progress: ...
+
+    def train(
+        self, algorithm: Algorithm, progress: Progress, rounds: Sequence[tuple[int, np.ndarray[Any, Any]]]
+    ) -> tuple[Progress, list[RoundRecord]]:
+        """Do these rounds, each a number and the indices of the sites that take part."""
+        ...
+
+    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores: ...
+
+    def ask(self, query: Query, message: Message) -> Report: ...

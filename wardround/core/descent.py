@@ -1,0 +1,76 @@
+"""How a site takes its steps: mini-batch descent over its own rows, shared by all algorithms.
+
+Steps past the end of a site (it was batched with a longer one) leave model and optimizer state alone.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from wardround.core import trees
+from wardround.core.contracts import Array, Batch, Key, Params, Shard
+
+Gradient = Callable[[Params, Batch, Key], Params]
+
+CHUNK = 64
+"""Rows a time when a gradient over all rows is summed up."""
+
+
+def batches(rows: Array | int, size: int) -> Array:
+    """How many batches of `size` it takes to see all rows."""
+    return (rows + size - 1) // size
+
+
+def steps(shard: Shard, batch_size: int | None, passes: int) -> Array:
+    """Steps this very site takes in a round; `batch_size=None` means all rows at once."""
+    per_pass = jnp.minimum(shard.rows, 1) if batch_size is None else batches(shard.rows, batch_size)
+    return per_pass * passes
+
+
+def full_gradient(gradient: Gradient, params: Params, shard: Shard, key: Key) -> Params:
+    """The mean gradient over all rows of the site, summed up in chunks so that its shape does not matter."""
+
+    def body(index: Array, total: Params) -> Params:
+        batch = shard.batch(0, index, CHUNK)
+        part = gradient(params, batch, jax.random.fold_in(key, index))
+        return trees.add(total, trees.scale(part, jnp.sum(batch.mask)))
+
+    total = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, trees.zeros(params))
+    return trees.divide_or_zero(total, shard.rows.astype(jnp.float32))
+
+
+def descend(
+    gradient: Gradient,
+    optimizer: optax.GradientTransformation,
+    params: Params,
+    shard: Shard,
+    key: Key,
+    *,
+    batch_size: int | None,
+    passes: int,
+) -> Params:
+    """The model after `passes` passes over the site's rows, one optimizer step a batch."""
+    per_pass = 1 if batch_size is None else batches(shard.longest, batch_size)
+
+    def body(index: Array, carry: tuple[Params, optax.OptState]) -> tuple[Params, optax.OptState]:
+        params, memory = carry
+        visit, within = index // per_pass, index % per_pass
+        step_key = jax.random.fold_in(key, index)
+        if batch_size is None:
+            active = shard.rows > 0
+            slope = full_gradient(gradient, params, shard, step_key)
+        else:
+            active = within * batch_size < shard.rows
+            slope = gradient(params, shard.batch(visit, within, batch_size), step_key)
+        updates, moved = optimizer.update(slope, memory, params)
+        return trees.choose(active, (optax.apply_updates(params, updates), moved), (params, memory))
+
+    return jax.lax.fori_loop(0, per_pass * passes, body, (params, optimizer.init(params)))[0]
+
+
+def local_optimizer(learning_rate: float, momentum: float) -> optax.GradientTransformation:
+    return optax.sgd(learning_rate, momentum=momentum or None)
+
+

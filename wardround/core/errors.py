@@ -1,0 +1,21 @@
+"""Mistakes a user can mend, told in one paragraph: what is wrong, where, and what to do."""
+
+
+class Refusal(Exception):
+    """Input or a combination that cannot be right; the command line prints it and exits with code 2.
+
+    >>> str(Refusal("the target 'outcome' is missing", where="site va", remedy="add the column or drop the site"))
+    "The target 'outcome' is missing (site va). To mend it: add the column or drop the site."
+    """
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.remedy = remedy
+        sentence = what[:1].upper() + what[1:]
+        if where:
+            sentence += f" ({where})"
+        sentence += "."
+        if remedy:
+            sentence += f" To mend it: {remedy}."
+        super().__init__(sentence)

@@ -1,0 +1,101 @@
+"""The prepared data of all sites as the simulation holds them: flat, ragged, each row once in memory or on disk."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from wardround.core.contracts import Task
+
+PARTS = ("train", "validation", "test")
+
+
+class NumberedSites(Sequence[str]):
+    """Names made when asked for, so that a million clients need no million strings.
+
+    >>> NumberedSites("client", 1_000_000)[41]
+    'client-41'
+    """
+
+    def __init__(self, word: str, count: int) -> None:
+        self.word = word
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return [f"{self.word}-{i}" for i in range(*index.indices(self.count))]
+        if not -self.count <= index < self.count:
+            raise IndexError(index)
+        return f"{self.word}-{index % self.count}"
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Rows of all sites, one site after the other, and within a site train, then validation, then test.
+
+    Site i has `counts[i]` = (train, validation, test) rows, from row `first[i]` on. `x` may be memory-mapped.
+    `groups` holds columns for fairness (one value a row) that need not be among the features.
+    """
+
+    sites: Sequence[str]
+    x: np.ndarray[Any, Any]
+    y: np.ndarray[Any, Any]
+    first: np.ndarray[Any, Any]
+    counts: np.ndarray[Any, Any]
+    task: Task
+    features: tuple[str, ...] = ()
+    groups: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+
+    def part(self, part: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """(first row, number of rows) of every site in one part."""
+        column = PARTS.index(part)
+        return self.first + self.counts[:, :column].sum(axis=1), self.counts[:, column]
+
+    def rows_of(self, part: str) -> np.ndarray[Any, Any]:
+        """Indices of all rows of one part, site after site."""
+        first, count = self.part(part)
+        ends = np.cumsum(count)
+        return np.repeat(first - (ends - count), count) + np.arange(int(ends[-1]) if len(ends) else 0)
+
+    def pooled(self) -> "Federation":
+        """All rows at one place, for the centralized baseline; parts stay what they were."""
+        rows = np.concatenate([self.rows_of(part) for part in PARTS])
+        return Federation(
+            sites=("all",),
+            x=self.x[rows],
+            y=self.y[rows],
+            first=np.zeros(1, np.int64),
+            counts=self.counts.sum(axis=0, keepdims=True),
+            task=self.task,
+            features=self.features,
+            groups={name: column[rows] for name, column in self.groups.items()},
+        )
+
+
+def assemble(
+    parts: Sequence[tuple[str, Sequence[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]]],
+    task: Task,
+    features: tuple[str, ...] = (),
+) -> Federation:
+    """A federation from, for every site, its name and its (x, y) of train, validation and test."""
+    counts = np.array([[len(y) for _, y in three] for _, three in parts], np.int64).reshape(-1, len(PARTS))
+    totals = counts.sum(axis=1)
+    x = np.concatenate([x for _, three in parts for x, _ in three])
+    y = np.concatenate([y for _, three in parts for _, y in three])
+    return Federation(
+        sites=tuple(name for name, _ in parts),
+        x=x if x.dtype == np.uint8 else np.ascontiguousarray(x, np.float32),
+        y=np.ascontiguousarray(y, np.float32 if task.regression else np.int32),
+        first=np.cumsum(totals) - totals,
+        counts=counts,
+        task=task,
+        features=features,
+    )
