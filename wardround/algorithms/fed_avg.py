@@ -5,22 +5,11 @@ Sends the model down and an update of the same size up. Many local passes save t
 towards sites that differ (client drift).
 """
 
-from typing import Literal
-
-import jax.numpy as jnp
-
 from wardround.core import trees
+from wardround.core.answers import Weights, answer
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
-from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Shard, Tree
+from wardround.core.contracts import Aggregator, Algorithm, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import descend, local_optimizer
-
-Weights = Literal["samples", "uniform"]
-
-
-def weight_of(shard: Shard, weights: Weights) -> Array:
-    """How much a site counts: its patients, or one vote each; an empty site counts nothing."""
-    rows = shard.rows.astype(jnp.float32)
-    return rows if weights == "samples" else jnp.minimum(rows, 1.0)
 
 
 def fed_avg(
@@ -39,12 +28,8 @@ def fed_avg(
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         common: Params = message.arrays["params"]
-        own = descend(
-            model.gradient, optimizer, common, shard, key, batch_size=batch_size or None, passes=local_epochs
-        )
-        weight = weight_of(shard, weights)
-        update = trees.scale(trees.subtract(own, common), weight)
-        return Message({"update": update, "weight": weight}), kept
+        own = descend(model.gradient, optimizer, common, shard, key, batch_size=batch_size or None, passes=local_epochs)
+        return answer(model, aggregator, common, shard, weights, {"update": trees.subtract(own, common)}), kept
 
     def server(params: Tree, combined: Message) -> Tree:
         return trees.add(params, trees.scale(combined.arrays["update"], server_learning_rate))
@@ -57,5 +42,6 @@ def fed_avg(
         aggregator=aggregator,
         server=server,
         params=lambda params: params,
+        predict=model.predict,
         passes=local_epochs,
     )

@@ -81,11 +81,9 @@ class Shard:
 
     def batch(self, visit: Array | int, index: Array | int, size: int) -> Batch:
         """The `index`-th batch of `size` rows of pass `visit`; rows past the end of the site have mask 0."""
-        return self._take(visit, self.first + index * size, self.rows - index * size, size)
-
-    def _take(self, visit: Array | int, at: Array | int, left: Array | int, size: int) -> Batch:
-        rows = jax.lax.dynamic_slice(self.order, (visit, at), (1, size))[0]
-        mask = (jax.numpy.arange(size) < left).astype(jax.numpy.float32)
+        place = index * size + jax.numpy.arange(size)
+        rows = jax.numpy.asarray(self.order).at[visit, self.first + place].get(mode="clip")
+        mask = (place < self.rows).astype(jax.numpy.float32)
         return Batch(intensities(self.x[rows]), self.y[rows], mask)
 
 
@@ -122,6 +120,8 @@ class Aggregator(NamedTuple):
     each: Callable[[Tree, Message], Message] | None = None
     fewest: int = 1
     """Answers below which the result would be meaningless; the engine refuses before the first round."""
+    needs: tuple[str, ...] = ()
+    """Arrays that answers must carry for this aggregator beside the update, such as "class_shares"."""
 
     @property
     def secure(self) -> bool:
@@ -149,11 +149,15 @@ class Algorithm(NamedTuple):
     server: Callable[[Tree, Message], Tree]
     params: Callable[[Tree], Params]
     """The common model in the server's state."""
+    predict: Callable[[Params, Array], Array]
+    """From the parameters a site uses (the common ones, or its `personal` ones) to its predictions."""
     passes: int = 1
     """Times a client goes through its rows in a round; the engine shuffles each pass anew."""
     personal: Personal | None = None
     pools: bool = False
     """A baseline that puts all rows in one place: simulation only, for comparison."""
+    silent: bool = False
+    """A baseline in which no site sends anything (each learns alone, or all rows lie in one place)."""
 
 
 class Transform(NamedTuple):
@@ -188,7 +192,8 @@ class Query(NamedTuple):
     combine: Callable[[Sequence[Message]], Report]
 
 
-class RoundRecord(NamedTuple):
+@dataclass(frozen=True)
+class RoundRecord:
     """What is written down about one round."""
 
     round: int
@@ -200,7 +205,7 @@ class RoundRecord(NamedTuple):
     cpu_seconds: float
     bytes_down: int
     bytes_up: int
-    measures: Mapping[str, Any] = {}
+    measures: Mapping[str, Any] = field(default_factory=dict)
     """Validation figures and what an algorithm reports of itself."""
 
 

@@ -18,12 +18,12 @@ CHUNK = 64
 """Rows a time when a gradient over all rows is summed up."""
 
 
-def batches(rows: Array | int, size: int) -> Array:
+def batches(rows: Array | int, size: int) -> Array | int:
     """How many batches of `size` it takes to see all rows."""
     return (rows + size - 1) // size
 
 
-def steps(shard: Shard, batch_size: int | None, passes: int) -> Array:
+def steps(shard: Shard, batch_size: int | None, passes: int) -> Array | int:
     """Steps this very site takes in a round; `batch_size=None` means all rows at once."""
     per_pass = jnp.minimum(shard.rows, 1) if batch_size is None else batches(shard.rows, batch_size)
     return per_pass * passes
@@ -72,5 +72,3 @@ def descend(
 
 def local_optimizer(learning_rate: float, momentum: float) -> optax.GradientTransformation:
     return optax.sgd(learning_rate, momentum=momentum or None)
-
-

@@ -18,12 +18,12 @@ class NumberedSites(Sequence[str]):
     'client-41'
     """
 
-    def __init__(self, word: str, count: int) -> None:
+    def __init__(self, word: str, length: int) -> None:
         self.word = word
-        self.count = count
+        self.length = length
 
     def __len__(self) -> int:
-        return self.count
+        return self.length
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -31,10 +31,10 @@ class NumberedSites(Sequence[str]):
     def __getitem__(self, index: slice) -> Sequence[str]: ...
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
-            return [f"{self.word}-{i}" for i in range(*index.indices(self.count))]
-        if not -self.count <= index < self.count:
+            return [f"{self.word}-{i}" for i in range(*index.indices(self.length))]
+        if not -self.length <= index < self.length:
             raise IndexError(index)
-        return f"{self.word}-{index % self.count}"
+        return f"{self.word}-{index % self.length}"
 
 
 @dataclass(frozen=True)

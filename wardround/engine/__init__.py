@@ -1,0 +1,1 @@
+"""What drives a study: the server loop, the compiled simulation, checkpoints, and the registry of components."""

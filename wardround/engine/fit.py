@@ -1,0 +1,153 @@
+"""The one server loop: drives any algorithm on any engine, keeps a checkpoint and a record of every round."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from wardround.core.contracts import Algorithm, Engine, Params, Progress, RoundRecord, Scores
+from wardround.core.errors import Refusal
+from wardround.engine.checkpoint import read_checkpoint, read_header, write_checkpoint
+from wardround.engine.participation import Participation
+
+Judge = Callable[[Scores], Mapping[str, Any]]
+"""From validation predictions to measures; must hold "validation_loss", a mapping with the key "weighted"."""
+
+
+class Stopping(NamedTuple):
+    """Stop when the weighted validation loss has not fallen by `smallest` for `patience` evaluations (seed 002)."""
+
+    patience: int
+    smallest: float = 0.0
+
+
+class Fitted(NamedTuple):
+    """What a run gives: the final state (the best one, if stopped early), and its history."""
+
+    progress: Progress
+    records: list[RoundRecord]
+    best_round: int | None
+    stopped_early: bool
+    first_call_seconds: float
+    """Compilation included."""
+
+
+class Schedule(NamedTuple):
+    """How often what happens. Rounds between two events run in one call of the engine."""
+
+    rounds: int
+    evaluate_every: int = 1
+    checkpoint_every: int = 1
+
+    def piece(self, after: int, evaluates: bool, saves: bool) -> int:
+        """The last round of the piece that begins after round `after`."""
+        ends = [self.rounds]
+        if evaluates:
+            ends.append((after // self.evaluate_every + 1) * self.evaluate_every)
+        if saves:
+            ends.append((after // self.checkpoint_every + 1) * self.checkpoint_every)
+        return min(ends)
+
+
+class Memory(NamedTuple):
+    """What the loop itself must remember across a crash, beside the progress."""
+
+    round: int = 0
+    best_round: int | None = None
+    best_loss: float | None = None
+    waited: int = 0
+
+
+def fit(
+    algorithm: Algorithm,
+    engine: Engine,
+    params: Params,
+    participation: Participation,
+    schedule: Schedule,
+    *,
+    judge: Judge | None = None,
+    stopping: Stopping | None = None,
+    checkpoint: Path | None = None,
+    identity: str = "",
+    resume: bool = False,
+    on_round: Callable[[RoundRecord], None] = lambda record: None,
+) -> Fitted:
+    """Train for the scheduled rounds, or until early stopping.
+
+    With `checkpoint` the state is saved before a round is reported; with `resume` the run goes on from there and ends
+    with the same bits as an uninterrupted one. `identity` (a hash of the study) keeps studies from being mixed up.
+    """
+    if stopping and judge is None:
+        raise Refusal("early stopping needs validation rows", remedy="give every site a validation share")
+    progress = engine.begin(algorithm, params)
+    best, memory = progress, Memory()
+    if resume and checkpoint is not None and checkpoint.exists():
+        (progress, best), memory = load(checkpoint, progress, identity)
+    elif stopping:
+        best = jax.tree.map(jax.numpy.array, progress)
+    records: list[RoundRecord] = []
+    first_call = 0.0
+    stopped = stopping is not None and memory.waited >= stopping.patience
+    while memory.round < schedule.rounds and not stopped:
+        end = schedule.piece(memory.round, judge is not None, checkpoint is not None)
+        piece = [(number, participation.cohort(number)) for number in range(memory.round + 1, end + 1)]
+        started = time.perf_counter()
+        progress, done = engine.train(algorithm, progress, piece)
+        first_call = first_call or time.perf_counter() - started
+        memory = memory._replace(round=end)
+        if judge is not None and (end % schedule.evaluate_every == 0 or end == schedule.rounds):
+            measures = judge(engine.evaluate(algorithm, progress, "validation"))
+            loss = float(measures["validation_loss"]["weighted"])
+            refuse_loss(loss, end)
+            done[-1] = replace(done[-1], measures=measures)
+            if stopping:
+                memory = remember(memory, loss, stopping)
+                if memory.best_round == end:
+                    best = jax.tree.map(jax.numpy.array, progress)
+                stopped = memory.waited >= stopping.patience
+        if checkpoint is not None:
+            kept = (progress, best) if stopping else (progress, progress)
+            save(checkpoint, kept, memory, identity, twice=stopping is not None)
+        for record in done:
+            on_round(record)
+        records += done
+    final = best if stopping and memory.best_round is not None else progress
+    return Fitted(final, records, memory.best_round, stopped, first_call)
+
+
+def remember(memory: Memory, loss: float, stopping: Stopping) -> Memory:
+    """Whether this was the best loss so far, and how long we have waited for a better one."""
+    if memory.best_loss is None or loss < memory.best_loss - stopping.smallest:
+        return memory._replace(best_round=memory.round, best_loss=loss, waited=0)
+    return memory._replace(waited=memory.waited + 1)
+
+
+def refuse_loss(loss: float, number: int) -> None:
+    if not np.isfinite(loss):
+        raise Refusal(
+            f"the validation loss is not a finite number after round {number}",
+            remedy="lower the learning rate; the last good checkpoint is kept",
+        )
+
+
+def save(path: Path, kept: tuple[Progress, Progress], memory: Memory, identity: str, *, twice: bool) -> None:
+    tree = {"now": kept[0], "best": kept[1]} if twice else {"now": kept[0]}
+    write_checkpoint(path, tree, {**memory._asdict(), "identity": identity, "twice": twice})
+
+
+def load(path: Path, template: Progress, identity: str) -> tuple[tuple[Progress, Progress], Memory]:
+    header = read_header(path)
+    if header.get("identity") != identity:
+        raise Refusal(
+            "the checkpoint belongs to another study, or the study file or its data were changed since",
+            where=str(path),
+            remedy="resume with the study file the run was started with, or begin in another folder",
+        )
+    twice = bool(header["twice"])
+    tree, _ = read_checkpoint(path, {"now": template, "best": template} if twice else {"now": template})
+    memory = Memory(**{name: header[name] for name in Memory._fields})
+    return (tree["now"], tree["best"] if twice else tree["now"]), memory
