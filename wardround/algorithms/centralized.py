@@ -8,6 +8,8 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
 from wardround.core.contracts import Algorithm, Model
 
+LABEL = "All rows in one place"
+
 
 def centralized(
     model: Model,

@@ -11,6 +11,8 @@ from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import descend, local_optimizer
 
+LABEL = "Common model"
+
 
 def fed_avg(
     model: Model,

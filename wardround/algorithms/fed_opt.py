@@ -16,6 +16,8 @@ from wardround.core.answers import Weights
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Array, Message, Model, Params, Tree
 
+LABEL = "Common model (FedOpt)"
+
 
 def fed_opt(
     model: Model,

@@ -11,6 +11,8 @@ from wardround.core.bounds import Count, CountOrAll, Momentum, NotNegative, Posi
 from wardround.core.contracts import Aggregator, Algorithm, Batch, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import descend, local_optimizer
 
+LABEL = "Common model (FedProx)"
+
 
 def fed_prox(
     model: Model,

@@ -10,6 +10,8 @@ from wardround.core.bounds import CountOrAll, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import full_gradient
 
+LABEL = "Common model (FedSGD)"
+
 
 def fed_sgd(
     model: Model,

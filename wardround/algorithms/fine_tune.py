@@ -10,6 +10,8 @@ from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Batch, Key, Message, Model, Params, Personal, Shard, Tree
 from wardround.core.descent import descend, local_optimizer
 
+LABEL = "Personal model"
+
 
 def fine_tune(
     model: Model,

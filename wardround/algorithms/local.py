@@ -9,6 +9,8 @@ from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
 from wardround.core.contracts import Algorithm, Key, Message, Model, Params, Personal, Shard, Tree
 from wardround.core.descent import descend, local_optimizer
 
+LABEL = "Own patients only"
+
 
 def local(
     model: Model,

@@ -16,6 +16,8 @@ from wardround.core.bounds import Count, CountOrAll, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Batch, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import descend, full_gradient, local_optimizer, steps
 
+LABEL = "Common model (SCAFFOLD)"
+
 
 def scaffold(
     model: Model,

@@ -45,6 +45,8 @@ class Component(NamedTuple):
     summary: str
     factory: Callable[..., Any]
     parameters: tuple[Parameter, ...]
+    label: str
+    """What a reader of a report calls it: the module's LABEL, or else its name."""
 
     def build(self, *given: Any, where: str = "", **settings: Any) -> Any:
         """Call the factory with checked settings; `given` are what the engine supplies (model, aggregator, task)."""
@@ -70,7 +72,8 @@ def components(kind: str) -> Mapping[str, Component]:
         loaded = importlib.import_module(f"{ROOMS[kind]}.{module.name}")
         factory = getattr(loaded, module.name, None)
         if callable(factory) and getattr(factory, "__module__", "") == loaded.__name__:
-            found[module.name] = describe(kind, module.name, factory)
+            label = getattr(loaded, "LABEL", module.name)
+            found[module.name] = describe(kind, module.name, factory)._replace(label=label)
     for entry in entry_points(group=f"wardround.{kind}"):
         found[entry.name] = describe(kind, entry.name, entry.load())
     return dict(sorted(found.items()))
@@ -98,7 +101,7 @@ def describe(kind: str, name: str, factory: Callable[..., Any]) -> Component:
         if p.kind is p.KEYWORD_ONLY
     )
     lines = (inspect.getdoc(factory) or "").splitlines()
-    return Component(kind, name, lines[0] if lines else "", factory, parameters)
+    return Component(kind, name, lines[0] if lines else "", factory, parameters, name)
 
 
 def check_settings(component: Component, settings: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class Simulation:
     def begin(self, algorithm: Algorithm, params: Params) -> Progress:
         """The state before the first round; refuses what cannot work before anything is computed."""
         self._refuse_bad_combinations(algorithm)
-        shape = self._shape(algorithm, params)
+        shape = self.shape(algorithm, params)
         population = len(self._training(algorithm).sites)
         server = algorithm.init(trees.copy(params), population)
         kept = algorithm.init_client(params)
@@ -156,14 +156,14 @@ class Simulation:
             self._pooled = self.federation.pooled()
         return self._pooled
 
-    def _shape(self, algorithm: Algorithm, params: Params) -> Shape:
+    def shape(self, algorithm: Algorithm, params: Params) -> Shape:
         federation = self._training(algorithm)
         cohort = min(self.largest_cohort, len(federation.sites))
         rows = int(federation.part("train")[1].mean() * cohort) if len(federation.sites) else 0
         return shape_for(cohort, rows, trees.nbytes(params) // 4, self.device_count)
 
     def _feed(self, algorithm: Algorithm, params: Params) -> Feed:
-        shape = self._shape(algorithm, params)
+        shape = self.shape(algorithm, params)
         key = (algorithm.pools, shape, algorithm.passes)
         if key not in self._feeds:
             self._feeds[key] = Feed(self._training(algorithm), shape, seed=self.seed, passes=algorithm.passes)
@@ -250,7 +250,7 @@ class Simulation:
         cpu: float,
     ) -> list[RoundRecord]:
         sites = self._training(algorithm).sites
-        down, up = self._message_bytes(algorithm, progress)
+        down, up = self.message_bytes(algorithm, progress)
         return [
             RoundRecord(
                 round=number,
@@ -265,7 +265,7 @@ class Simulation:
             for number, cohort in rounds
         ]
 
-    def _message_bytes(self, algorithm: Algorithm, progress: Progress) -> tuple[int, int]:
+    def message_bytes(self, algorithm: Algorithm, progress: Progress) -> tuple[int, int]:
         """Bytes of one message each way, as it would travel; none for a baseline that never sends any."""
         if algorithm.silent:
             return 0, 0

@@ -1,0 +1,51 @@
+# Two commands for a newcomer: `make demo` and `make test`. Everything is installed into .venv; nothing needs root.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint types unit bench docs browser clean
+
+demo: $(VENV)/.installed
+	@rm -rf runs/demo
+	$(BIN)/wardround demo --out runs/demo
+
+test: lint types unit
+
+lint: $(VENV)/.developing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.developing
+	$(BIN)/mypy wardround benchmarks
+
+unit: $(VENV)/.developing browser
+	$(BIN)/pytest -n 2
+
+docs: $(VENV)/.developing
+	$(BIN)/python docs/make_reference.py
+
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/install.py
+	$(BIN)/wardround bench
+
+# Tests that look at pages use Chromium. Where it is missing and can be installed, it is; else they are skipped.
+browser:
+	@command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && apt-get update -qq >/dev/null 2>&1 \
+	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null 2>&1; } \
+	|| echo "No Chromium here and none could be installed: tests in a browser will be skipped."
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null 2>&1 && $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml $(VENV)/bin/python
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.developing: pyproject.toml $(VENV)/.installed
+	$(PIP) -e ".[dev,torch]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) runs build dist *.egg-info

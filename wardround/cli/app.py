@@ -1,0 +1,145 @@
+"""`wardround`: every command, with one paragraph and exit code 2 for a mistake that the user can mend."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wardround.core.errors import Refusal
+
+app = typer.Typer(
+    name="wardround",
+    help="Hospitals train models together in rounds, and no patient's record ever leaves its hospital.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in the folder --out.")]
+
+
+def version(value: bool) -> None:
+    if value:
+        from wardround import __version__
+
+        typer.echo(f"wardround {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Tell the version.")] = False,
+) -> None:
+    """Hospitals train models together in rounds, and no patient's record ever leaves its hospital."""
+
+
+@app.command()
+def demo(out: Out = None, as_json: AsJson = False) -> None:
+    """Four hospitals train a triage model together; each sees its own, the common and a personal model compared."""
+    from wardround.cli.studies import run_command
+    from wardround.study.demonstration import demo_study
+
+    run_command(demo_study(), kind="demo", out=out, resume=False, as_json=as_json)
+
+
+@app.command()
+def run(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJson = False) -> None:
+    """Train the study's algorithm and report on every site's held-out patients."""
+    from wardround.cli.studies import run_command
+    from wardround.study.file import read_study
+
+    run_command(read_study(study), kind="run", out=out, resume=resume, as_json=as_json)
+
+
+@app.command()
+def compare(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJson = False) -> None:
+    """Run the methods of [compare] on the same splits, and say which differences are more than chance."""
+    from wardround.cli.studies import run_command
+    from wardround.study.file import read_study
+
+    run_command(read_study(study), kind="compare", out=out, resume=resume, as_json=as_json)
+
+
+@app.command()
+def tune(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJson = False) -> None:
+    """Search the hyper-parameters of [tune] by cross-validation; the test patients are never looked at."""
+    from wardround.cli.studies import tune_command
+    from wardround.study.file import read_study
+
+    tune_command(read_study(study), out=out, resume=resume, as_json=as_json)
+
+
+@app.command()
+def check(study: StudyPath, as_json: AsJson = False) -> None:
+    """Read the study and its data, say what would happen, and train nothing."""
+    from wardround.cli.studies import check_command
+    from wardround.study.file import read_study
+
+    check_command(read_study(study), as_json=as_json)
+
+
+@app.command(name="list")
+def list_components(
+    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="algorithm, aggregator, model, ...")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a study file can name: every component, what it does, and its settings with their defaults."""
+    from wardround.cli.listing import list_command
+
+    list_command(kind, as_json=as_json)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")], as_json: AsJson = False
+) -> None:
+    """Write report.html for a finished (or interrupted) run."""
+    from wardround.report.page import write_report
+
+    if not (folder / "manifest.json").exists():
+        raise Refusal("this is not a run folder", where=str(folder), remedy="name a folder that `run` wrote")
+    path = write_report(folder)
+    typer.echo(json.dumps({"report": str(path)}) if as_json else f"Report: {path}")
+
+
+@app.command()
+def bench(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="tabular, hospitals, images, scale")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a round here and in other frameworks, side by side in one run (from a checkout, after `make bench`)."""
+    from wardround.cli.benchmarks import bench_command
+
+    bench_command(name, as_json=as_json)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point: turns a refusal into one paragraph and exit code 2."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        result: Any = app(given, standalone_mode=False)
+    except Refusal as refusal:
+        if "--json" in given:
+            typer.echo(json.dumps({"error": str(refusal)}))
+        typer.echo(f"wardround: {refusal}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo(
+            "wardround: interrupted. What was reported is kept; go on with --resume and the same --out.", err=True
+        )
+        sys.exit(130)
+    except typer.Abort:
+        sys.exit(130)
+    except Exception as error:
+        usage = getattr(error, "format_message", None)
+        if usage is None:
+            raise
+        typer.echo(f"wardround: {usage()} (see wardround --help)", err=True)
+        sys.exit(2)
+    sys.exit(result if isinstance(result, int) else 0)

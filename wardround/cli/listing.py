@@ -1,0 +1,51 @@
+"""`wardround list`: what a study file can name."""
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from wardround.engine import registry
+
+
+def settings_of(component: registry.Component) -> dict[str, Any]:
+    return {p.name: None if p.required else p.default for p in component.parameters}
+
+
+def list_command(kind: str | None, *, as_json: bool) -> None:
+    chosen = registry.kinds() if kind is None else (kind,)
+    if as_json:
+        told = [
+            {
+                "kind": component.kind,
+                "name": component.name,
+                "summary": component.summary,
+                "parameters": [
+                    {
+                        "name": p.name,
+                        "type": registry.in_words(p.annotation),
+                        "default": p.default,
+                        "required": p.required,
+                    }
+                    for p in component.parameters
+                ],
+            }
+            for one in chosen
+            for component in registry.components(one).values()
+        ]
+        print(json.dumps({"components": told}, default=str))
+        return
+    console = Console()
+    for one in chosen:
+        table = Table(title=one, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2))
+        table.add_column(no_wrap=True, style="bold")
+        table.add_column()
+        for component in registry.components(one).values():
+            settings = ", ".join(p.name if p.required else f"{p.name}={p.default!r}" for p in component.parameters)
+            words = Text(component.summary)
+            if settings:
+                words.append(f"\n{settings}", style="dim")
+            table.add_row(component.name, words)
+        console.print(table)

@@ -1,0 +1,179 @@
+"""The commands that run studies: progress on standard error, the result as a table or as JSON."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from wardround.core.contracts import RoundRecord
+from wardround.core.errors import Refusal
+from wardround.engine.memory import estimate
+from wardround.report.page import write_report
+from wardround.report.terminal import summary_table
+from wardround.study import assemble
+from wardround.study.assemble import Method
+from wardround.study.file import Study
+from wardround.study.folder import RunFolder
+from wardround.study.folder import as_json as to_json
+from wardround.study.run import OnRound, run
+
+ERRORS = Console(stderr=True)
+OUTPUT = Console()
+
+
+@contextmanager
+def round_bar(rounds: int, runs: int) -> Iterator[OnRound]:
+    """A progress bar over all rounds of all methods and repeats."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=ERRORS, transient=True) as bars:
+        bar = bars.add_task("starting", total=rounds * runs)
+        finished: dict[tuple[str, int], int] = {}
+
+        def advance(method: Method, repeat: int, record: RoundRecord) -> None:
+            finished[method.name, repeat] = record.round
+            # A method that stopped early has no rounds left: count those before the present one as done.
+            done = rounds * (len(finished) - 1) + record.round
+            loss = record.measures.get("validation_loss", {}).get("weighted")
+            words = f"{method.label}, round {record.round}"
+            bars.update(bar, completed=done, description=words if loss is None else f"{words}, loss {loss:.3f}")
+
+        yield advance
+
+
+def open_folder(study: Study, out: Path | None, resume: bool) -> RunFolder:
+    if resume and out is None:
+        raise Refusal("--resume needs to know which run", remedy="name its folder with --out")
+    return RunFolder.create(out or RunFolder.free_name(Path("runs"), study.study.name), resume=resume)
+
+
+def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_json: bool) -> None:
+    """`run`, `compare` and `demo`: train, write the folder and the report, print the table."""
+    methods, repeats = [assemble.own_method(study)], 1
+    if kind != "run":
+        if study.compare is None:
+            raise Refusal(
+                "the study names no methods to compare", where="[compare]", remedy='add methods = ["local", "global"]'
+            )
+        methods, repeats = assemble.compared_methods(study), study.compare.repeats
+        if study.compare.against is not None and study.compare.against not in study.compare.methods:
+            raise Refusal(
+                f"'{study.compare.against}' is not among the methods", where="[compare] against", remedy="name it there"
+            )
+    # Wrong data or settings are refused before there is a folder.
+    setting = assemble.load_setting(study, study.study.seed)
+    for method in methods:
+        assemble.build(study, method, setting.federation.task)
+    folder = open_folder(study, out, resume)
+    with round_bar(study.study.rounds, len(methods) * repeats) as advance:
+        result = run(study, folder, methods, kind=kind, repeats=repeats, resume=resume, on_round=advance)
+    report = write_report(folder.path)
+    if as_json:
+        print(to_json({"folder": str(folder.path), "report": str(report), **result}))
+        return
+    OUTPUT.print(summary_table(result))
+    for note in result["notes"]:
+        OUTPUT.print(f"Note: {note}", style="dim", markup=False)
+    OUTPUT.print(f"Report: {report}", markup=False, soft_wrap=True)
+
+
+def check_command(study: Study, *, as_json: bool) -> None:
+    """`check`: everything but the training."""
+    setting = assemble.load_setting(study, study.study.seed)
+    federation = setting.federation
+    methods = [assemble.own_method(study), *(assemble.compared_methods(study) if study.compare else [])]
+    words = describe_study(study, setting, methods)
+    if as_json:
+        print(to_json(words))
+        return
+    OUTPUT.print(
+        f"{study.study.name}: {words['sites']} sites, {words['rows']} rows, {len(federation.features)} features"
+    )
+    for site in words["largest_sites"]:
+        OUTPUT.print(
+            f"  {site['name']}: {site['train']} train, {site['validation']} validation, {site['test']} test rows",
+            markup=False,
+        )
+    OUTPUT.print(
+        f"Predicts {federation.task.target} with {study.model.name} ({words['parameters']} parameters), "
+        f"{study.study.rounds} rounds.",
+        markup=False,
+    )
+    OUTPUT.print(f"Memory: about {words['memory_bytes'] / 1e6:.0f} MB. Each message: {words['message_bytes']} bytes.")
+    for note in setting.notes:
+        OUTPUT.print(f"Note: {note}", style="dim", markup=False)
+    OUTPUT.print("Nothing is wrong with this study.")
+
+
+def describe_study(study: Study, setting: assemble.Setting, methods: list[Method]) -> dict[str, Any]:
+    """What `check` tells; building every method and its first state refuses what cannot work."""
+    import jax
+
+    from wardround.core import trees
+    from wardround.engine.simulate import Simulation
+
+    federation = setting.federation
+    participation = assemble.participation_of(study, federation.sites, study.study.seed)
+    params = assemble.model_of(study, federation.task).init(jax.random.key(study.study.seed))
+    memory, sent = 0, 0
+    transform = assemble.transform_of(study.transforms)
+    with Simulation(federation, transform=transform, largest_cohort=participation.largest) as engine:
+        for method in methods:
+            algorithm = assemble.build(study, method, federation.task)
+            progress = engine.begin(algorithm, params)
+            shape = engine.shape(algorithm, params)
+            parts = estimate(algorithm, params, algorithm.init_client(params), federation, shape)
+            memory, sent = max(memory, sum(parts.values())), max(sent, *engine.message_bytes(algorithm, progress))
+    largest = sorted(range(len(federation.sites)), key=lambda i: -int(federation.counts[i].sum()))[:20]
+    return {
+        "study": study.study.name,
+        "sites": len(federation.sites),
+        "rows": int(federation.counts.sum()),
+        "features": list(federation.features),
+        "classes": list(federation.task.classes),
+        "largest_sites": [
+            {"name": federation.sites[i]}
+            | dict(zip(("train", "validation", "test"), (int(n) for n in federation.counts[i]), strict=True))
+            for i in largest
+        ],
+        "methods": [method.name for method in methods],
+        "cohort": participation.largest,
+        "parameters": trees.nbytes(params) // 4,
+        "memory_bytes": memory,
+        "message_bytes": sent,
+        "notes": list(setting.notes),
+    }
+
+
+def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
+    """`tune`: search, and say what to write into the study file."""
+    from wardround.study.tune import tune
+
+    if study.tune is None:
+        raise Refusal(
+            "the study does not say what to tune", where="[tune]", remedy="add a table [tune] with parameters"
+        )
+    assemble.load_setting(study, study.study.seed)
+    folder = open_folder(study, out, resume)
+    with Progress(console=ERRORS, transient=True) as bars:
+        bar = bars.add_task("tuning", total=study.tune.trials)
+        found = tune(study, folder, on_trial=lambda done: bars.update(bar, completed=done))
+    if as_json:
+        print(json.dumps({"folder": str(folder.path), **found}))
+        return
+    loss, spread = found["loss"], found["spread"]
+    OUTPUT.print(f"Best of {found['trials']} trials: validation loss {loss:.4f} (between folds: {spread:.4f}).")
+    OUTPUT.print("Write into the study file:")
+    for table, values in found["settings"].items():
+        OUTPUT.print(f"[{table}]", markup=False)
+        for key, value in values.items():
+            OUTPUT.print(f"{key} = {json.dumps(value)}", markup=False)

@@ -1,0 +1,236 @@
+"""From the words of a study to the things they name: data, model, methods, participation."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from wardround.core.chain import chain, identity
+from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
+from wardround.core.errors import Refusal
+from wardround.core.federation import PARTS, Federation
+from wardround.data.load import load
+from wardround.data.table import Partition, Table
+from wardround.engine import registry
+from wardround.engine.participation import Participation, drawn, everyone, fraction, pattern
+from wardround.study.file import DataSection, Named, Settings, Study
+from wardround.study.folder import digest
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The data of a study, split and prepared, with what a reader of its report needs to know about them."""
+
+    federation: Federation
+    fingerprint: str
+    positive: int = 1
+    notes: tuple[str, ...] = ()
+    truth: dict[str, Any] = field(default_factory=dict)
+    tables: tuple[Site, ...] = ()
+
+
+class Method(NamedTuple):
+    """A way to train that a study compares: an algorithm and its settings, under a name of its own."""
+
+    name: str
+    label: str
+    algorithm: str
+    settings: tuple[tuple[str, Any], ...]
+
+
+def load_setting(study: Study, seed: int) -> Setting:
+    """Read, check, partition, split and prepare the data; a new seed splits anew."""
+    data = study.data
+    raw = read_rows(data)
+    partition = None
+    if data.partition is not None:
+        partition = registry.find("partition", data.partition.name, where="[data.partition]").build(
+            where="[data.partition]", **data.partition.settings
+        )
+    if isinstance(raw, Federation):
+        return array_setting(raw, partition, seed, data)
+    loaded = load(
+        raw,
+        seed=seed,
+        shares=tuple(data.shares),
+        partition=partition,
+        by=data.split_by or "",
+        missing_columns=data.missing_columns,
+        missing_target=data.missing_target,
+        empty_sites=data.empty_sites,
+        **data.preparation.model_dump(),
+    )
+    classes = loaded.federation.task.classes
+    positive = classes.index(loaded.table.positive) if loaded.table.positive in classes else max(0, len(classes) - 1)
+    return Setting(
+        federation=loaded.federation,
+        fingerprint=loaded.fingerprint,
+        positive=positive,
+        notes=loaded.notes,
+        truth=dict(loaded.table.truth),
+        tables=tuple(Site(name, frame) for name, frame in loaded.table.sites.items()),
+    )
+
+
+def read_rows(data: DataSection) -> Table | Federation:
+    """What the named source or data set gives."""
+    known = {**registry.components("source"), **registry.components("dataset")}
+    known.pop("frame", None)  # takes a data frame, which no file can hold
+    if data.source not in known:
+        remedy = registry.nearest(data.source, tuple(known))
+        raise Refusal(f"there is no source or data set called '{data.source}'", where="[data]", remedy=remedy)
+    rows: Table | Federation = known[data.source].build(where="[data]", **data.settings)
+    return rows
+
+
+def array_setting(federation: Federation, partition: Partition | None, seed: int, data: DataSection) -> Setting:
+    """Data that come as arrays (images) need no preparation; a partition deals their rows out anew."""
+    if partition is not None:
+        federation = dealt(federation, partition, seed, tuple(data.shares))
+    sample = np.linspace(0, len(federation.x) - 1, min(1000, len(federation.x))).astype(int)
+    fingerprint = digest([federation.x.shape, federation.counts[:1000].tolist(), federation.x[sample].tobytes().hex()])
+    return Setting(federation, fingerprint, positive=max(0, len(federation.task.classes) - 1))
+
+
+def dealt(federation: Federation, partition: Partition, seed: int, shares: Sequence[float]) -> Federation:
+    if partition.alter is not None:
+        raise Refusal(
+            "this partition changes columns, and the data set consists of images",
+            where="[data.partition]",
+            remedy="choose a partition that only deals rows out, such as iid or by_label_dirichlet",
+        )
+    generator = np.random.default_rng((seed, 0xDEA1))
+    rows = np.concatenate([federation.rows_of(part) for part in PARTS])
+    target = pd.Series(federation.y[rows])
+    positions = partition.split(pd.DataFrame(index=range(len(rows))), target, generator)
+    order, counts = [], []
+    for position in positions:
+        mixed = generator.permutation(rows[position])
+        ends = np.round(np.cumsum(shares) / np.sum(shares) * len(mixed)).astype(int)
+        order.append(mixed)
+        counts.append(np.diff(ends, prepend=0))
+    index = np.concatenate(order)
+    table = np.array(counts, np.int64)
+    totals = table.sum(axis=1)
+    return replace(
+        federation,
+        sites=tuple(f"site-{number + 1}" for number in range(len(positions))),
+        x=federation.x[index],
+        y=federation.y[index],
+        first=np.cumsum(totals) - totals,
+        counts=table,
+        groups={name: column[index] for name, column in federation.groups.items()},
+    )
+
+
+def own_method(study: Study) -> Method:
+    """The study's [algorithm]."""
+    return method_of(study, study.algorithm.name, study.algorithm.name, study.algorithm.settings)
+
+
+def compared_methods(study: Study) -> list[Method]:
+    """The methods of [compare]; each inherits the study's settings that it knows."""
+    assert study.compare is not None
+    methods = []
+    for name in study.compare.methods:
+        algorithm = study.algorithm.name if name == "global" else name
+        component = registry.find("algorithm", algorithm, where="[compare] methods")
+        known = {parameter.name for parameter in component.parameters}
+        inherited = {key: value for key, value in study.algorithm.settings.items() if key in known}
+        settings = {**inherited, **study.compare.settings.get(name, {})}
+        methods.append(method_of(study, name, algorithm, settings))
+    for name in study.compare.settings:
+        if name not in study.compare.methods:
+            raise Refusal(
+                f"there are settings for '{name}', which is not among the methods",
+                where="[compare.settings]",
+                remedy=registry.nearest(name, tuple(study.compare.methods)),
+            )
+    if len({method.name for method in methods}) < len(methods):
+        raise Refusal("a method is named twice", where="[compare] methods", remedy="name each once")
+    return methods
+
+
+def method_of(study: Study, name: str, algorithm: str, settings: Settings) -> Method:
+    component = registry.find("algorithm", algorithm, where="[algorithm]")
+    return Method(name, component.label, algorithm, tuple(sorted(settings.items())))
+
+
+def model_of(study: Study, task: Task) -> Model:
+    component = registry.find("model", study.model.name, where="[model]")
+    return _model(component, freeze(study.model.settings), task)
+
+
+def build(study: Study, method: Method, task: Task) -> Algorithm:
+    """The method's algorithm; the same words give the same object, so that repeats share compiled programs."""
+    return _algorithm(
+        registry.find("algorithm", method.algorithm, where="[algorithm]"),
+        freeze(dict(method.settings)),
+        registry.find("aggregator", study.aggregator.name, where="[aggregator]"),
+        freeze(study.aggregator.settings),
+        model_of(study, task),
+    )
+
+
+def freeze(settings: Settings) -> tuple[tuple[str, Any], ...]:
+    """Settings as something that can be looked up in a cache."""
+
+    def frozen(value: Any) -> Any:
+        return tuple(frozen(part) for part in value) if isinstance(value, list | tuple) else value
+
+    return tuple(sorted((key, frozen(value)) for key, value in settings.items()))
+
+
+@lru_cache(maxsize=64)
+def _model(component: registry.Component, settings: tuple[tuple[str, Any], ...], task: Task) -> Model:
+    if any(p.annotation is inspect.Parameter.empty for p in component.parameters):
+        raise Refusal(f"the model '{component.name}' cannot be named in a study file", where="[model]")
+    model: Model = component.build(task, where="[model]", **dict(settings))
+    return model
+
+
+@lru_cache(maxsize=64)
+def _algorithm(
+    component: registry.Component,
+    settings: tuple[tuple[str, Any], ...],
+    aggregator: registry.Component,
+    aggregator_settings: tuple[tuple[str, Any], ...],
+    model: Model,
+) -> Algorithm:
+    combined = aggregator.build(where="[aggregator]", **dict(aggregator_settings))
+    algorithm: Algorithm = component.build(model, combined, where="[algorithm]", **dict(settings))
+    return algorithm
+
+
+@lru_cache(maxsize=16)
+def _transform(words: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]) -> Transform:
+    links = [
+        registry.find("transform", name, where="[[transforms]]").build(where="[[transforms]]", **dict(settings))
+        for name, settings in words
+    ]
+    return chain(links) if links else identity()
+
+
+def transform_of(transforms: Sequence[Named]) -> Transform:
+    return _transform(tuple((one.name, freeze(one.settings)) for one in transforms))
+
+
+def participation_of(study: Study, sites: Sequence[str], seed: int) -> Participation:
+    said = study.participation
+    if sum(value is not None for value in (said.fraction, said.cohort, said.present)) > 1:
+        raise Refusal(
+            "participation is said in two ways",
+            where="[participation]",
+            remedy="keep one of fraction, cohort and present",
+        )
+    if said.fraction is not None:
+        return fraction(len(sites), said.fraction, seed)
+    if said.cohort is not None:
+        return drawn(len(sites), said.cohort, seed)
+    if said.present is not None:
+        return pattern(sites, said.present, study.study.rounds)
+    return everyone(len(sites))

@@ -1,0 +1,179 @@
+"""The study file: what a study says, checked key by key before anything is computed."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from wardround.core.errors import Refusal
+from wardround.engine.registry import nearest
+
+Settings = dict[str, Any]
+
+
+class Section(BaseModel):
+    """A table of the study file; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Named(BaseModel):
+    """A table that names a component; the other keys are that component's settings."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    name: str
+
+    @property
+    def settings(self) -> Settings:
+        return dict(self.model_extra or {})
+
+
+class StudySection(Section):
+    """What is asked, how long, and with which seed."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    rounds: int = Field(default=50, ge=1)
+    user: str | None = None
+    metric: str | None = None
+    """The measure to report first; by default ROC-AUC, accuracy with more than two classes, RMSE for a regression."""
+
+
+class PreparationSection(Section):
+    """How columns become numbers; fitted federatedly on the training rows."""
+
+    impute: str = "median"
+    scale: str = "standard"
+    indicators: bool = False
+
+
+class DataSection(BaseModel):
+    """Where the rows come from; keys that are not named here belong to the source or data set."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    source: str
+    shares: list[float] = Field(default=[0.6, 0.2, 0.2], min_length=3, max_length=3)
+    split_by: str | None = None
+    missing_columns: Literal["refuse", "fill"] = "refuse"
+    missing_target: Literal["refuse", "drop"] = "refuse"
+    empty_sites: Literal["refuse", "keep"] = "refuse"
+    partition: Named | None = None
+    preparation: PreparationSection = PreparationSection()
+
+    @property
+    def settings(self) -> Settings:
+        return dict(self.model_extra or {})
+
+
+class ParticipationSection(Section):
+    """Who takes part in a round: a share, a fixed number, or a pattern of presence; everybody by default."""
+
+    fraction: float | None = Field(default=None, gt=0, le=1)
+    cohort: int | None = Field(default=None, ge=1)
+    present: dict[str, str] | None = None
+
+
+class StoppingSection(Section):
+    """Early stopping on the weighted validation loss."""
+
+    patience: int = Field(ge=1)
+    smallest: float = Field(default=0.0, ge=0)
+
+
+class EvaluationSection(Section):
+    """How often the validation rows are looked at, and how sure the final figures are."""
+
+    every: int = Field(default=1, ge=1)
+    resamples: int = Field(default=1000, ge=0)
+    sites: int = Field(default=1000, ge=1)
+    """Sites evaluated at most; with more, these many are drawn once."""
+
+
+class CompareSection(Section):
+    """Methods to run on the same splits; "global" stands for the study's own algorithm."""
+
+    methods: list[str] = Field(min_length=1)
+    repeats: int = Field(default=5, ge=1)
+    against: str | None = None
+    """The method that the others are compared with; by default the first one."""
+    settings: dict[str, Settings] = {}
+    """Settings of single methods; other settings are taken from [algorithm] where a method knows them."""
+
+
+class TuneSection(Section):
+    """Hyper-parameters to search, each with its range [low, high], [low, high, "log"], or a list of choices."""
+
+    parameters: dict[str, list[Any]]
+    trials: int = Field(default=20, ge=1)
+    folds: int = Field(default=3, ge=2)
+
+
+class Study(Section):
+    """A whole study file."""
+
+    study: StudySection
+    data: DataSection
+    model: Named = Named(name="logistic")
+    algorithm: Named = Named(name="fed_avg")
+    aggregator: Named = Named(name="weighted_mean")
+    transforms: list[Named] = []
+    participation: ParticipationSection = ParticipationSection()
+    stopping: StoppingSection | None = None
+    evaluation: EvaluationSection = EvaluationSection()
+    compare: CompareSection | None = None
+    tune: TuneSection | None = None
+
+
+def read_study(path: Path) -> Study:
+    """The study in a TOML file; relative paths in it are taken from the file's folder."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Refusal("there is no such study file", where=str(path), remedy="check the path") from None
+    except IsADirectoryError:
+        raise Refusal("this is a folder, not a study file", where=str(path), remedy="name the .toml file") from None
+    except UnicodeDecodeError:
+        raise Refusal("the study file is not UTF-8 text", where=str(path), remedy="save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Refusal(
+            f"the study file is not valid TOML: {error}", where=str(path), remedy="correct that line"
+        ) from None
+    data = content.get("data")
+    if isinstance(data, dict) and isinstance(data.get("path"), str):
+        data["path"] = str((path.parent / data["path"]).resolve())
+    return parse_study(content, where=str(path))
+
+
+def parse_study(content: Settings, *, where: str) -> Study:
+    try:
+        return Study.model_validate(content)
+    except ValidationError as error:
+        raise refusal_of(error, where) from None
+
+
+def refusal_of(error: ValidationError, where: str) -> Refusal:
+    """The first thing wrong with a study, in words."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    key, table = path[-1], ".".join(path[:-1])
+    place = f"{where}, [{table}]" if table else where
+    if first["type"] == "extra_forbidden":
+        return Refusal(f"unknown key '{key}'", where=place, remedy=nearest(key, known_keys(path[:-1])))
+    if first["type"] == "missing":
+        if len(path) == 1:
+            return Refusal(f"the table [{key}] is missing", where=where, remedy=f"add a table [{key}]")
+        return Refusal(f"the key '{key}' is missing", where=place, remedy=f"add {key} = ...")
+    message = first["msg"].replace("Input should", "it should")
+    return Refusal(f"'{key}' cannot be {first['input']!r}: {message}", where=place, remedy="correct the value")
+
+
+def known_keys(path: list[str]) -> tuple[str, ...]:
+    """The keys that a table of the study file may have."""
+    section: Any = Study
+    for part in path:
+        field = section.model_fields.get(part) if hasattr(section, "model_fields") else None
+        annotation: Any = field.annotation if field else None
+        options = [annotation, *getattr(annotation, "__args__", ())]
+        section = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+    return tuple(section.model_fields) if section is not None else ()

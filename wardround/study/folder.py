@@ -1,0 +1,149 @@
+"""A run folder: manifest, rounds, checkpoints, result, model and report, each written whole."""
+
+import json
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors.numpy import save
+
+from wardround import __version__
+from wardround.core.contracts import Params, RoundRecord
+from wardround.core.errors import Refusal
+from wardround.engine.checkpoint import write_whole
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pandas", "scikit-learn", "safetensors", "torch")
+
+
+def as_json(value: Any) -> str:
+    """JSON that is the same for the same content; NaN and infinity, which JSON lacks, become null."""
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            return {str(key): plain(inner) for key, inner in part.items()}
+        if isinstance(part, list | tuple):
+            return [plain(inner) for inner in part]
+        if isinstance(part, np.generic):
+            return plain(part.item())
+        if isinstance(part, float) and not np.isfinite(part):
+            return None
+        return part
+
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    return sha256(as_json(value).encode()).hexdigest()
+
+
+class RunFolder:
+    """The folder of one run. `rounds.jsonl` holds every reported round exactly once, also across a resume."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: set[tuple[str, int, int]] = set()
+
+    @classmethod
+    def create(cls, path: Path, *, resume: bool) -> "RunFolder":
+        """Make the folder; one with something else in it is never written into."""
+        if resume:
+            if not (path / "manifest.json").exists():
+                raise Refusal("there is no run to resume here", where=str(path), remedy="leave --resume out")
+        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise Refusal(
+                "the output folder is not empty", where=str(path), remedy="choose another with --out, or use --resume"
+            )
+        try:
+            (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refusal(
+                f"the output folder cannot be made: {error.strerror}", where=str(path), remedy="choose another --out"
+            ) from None
+        folder = cls(path)
+        if resume:
+            folder._mend_rounds()
+        return folder
+
+    @staticmethod
+    def free_name(parent: Path, name: str) -> Path:
+        """A folder that does not exist yet: NAME, or NAME-2, NAME-3, ..."""
+        numbers = iter(range(2, 1_000_000))
+        path = parent / name
+        while path.exists():
+            path = parent / f"{name}-{next(numbers)}"
+        return path
+
+    def checkpoint(self, method: str, repeat: int) -> Path:
+        return self.path / "checkpoints" / f"{method}-{repeat}.safetensors"
+
+    def write(self, name: str, value: Any) -> None:
+        write_whole(self.path / name, (as_json(value) + "\n").encode())
+
+    def write_model(self, params: Params, header: Mapping[str, str], name: str = "model.safetensors") -> None:
+        arrays = {key: np.ascontiguousarray(array) for key, array in jax.device_get(params).items()}
+        write_whole(self.path / name, save(arrays, metadata=dict(header)))
+
+    def record(self, method: str, repeat: int, record: RoundRecord) -> None:
+        """Append a round, unless it is there already (a crash fell between checkpoint and record)."""
+        key = (method, repeat, record.round)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        line = as_json({"method": method, "repeat": repeat, **asdict(record)}) + "\n"
+        with open(self.path / "rounds.jsonl", "a", encoding="utf-8") as file:
+            file.write(line)
+
+    def rounds(self, method: str, repeat: int) -> Iterator[dict[str, Any]]:
+        with open(self.path / "rounds.jsonl", encoding="utf-8") as file:
+            for line in file:
+                entry = json.loads(line)
+                if entry["method"] == method and entry["repeat"] == repeat:
+                    yield entry
+
+    def manifest(self, study: Mapping[str, Any], data_hash: str, command: str) -> dict[str, Any]:
+        """What is needed to run the same again and get the same bits."""
+        return {
+            "wardround": __version__,
+            "python": sys.version.split()[0],
+            "platform": platform.platform(),
+            "packages": {name: found for name in PACKAGES if (found := _version(name))},
+            "devices": [str(device) for device in jax.devices()],
+            "study": study,
+            "study_hash": digest(study),
+            "data_hash": data_hash,
+            "seed": study["study"]["seed"],
+            "command": command,
+            "started": now(),
+        }
+
+    def _mend_rounds(self) -> None:
+        """Read back what was recorded; drop a last line that a crash cut off."""
+        path = self.path / "rounds.jsonl"
+        if not path.exists():
+            return
+        lines = path.read_bytes().split(b"\n")
+        whole = b"".join(line + b"\n" for line in lines[:-1])
+        if lines[-1]:
+            write_whole(path, whole)
+        for line in lines[:-1]:
+            entry = json.loads(line)
+            self._seen.add((entry["method"], entry["repeat"], entry["round"]))
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

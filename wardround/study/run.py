@@ -1,0 +1,192 @@
+"""Runs a study, one method or several on the same splits, into a run folder."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from wardround.core.contracts import Algorithm, Params, RoundRecord, Scores
+from wardround.core.errors import Refusal
+from wardround.engine import registry
+from wardround.engine.fit import Fitted, Judge, Schedule, Stopping, fit
+from wardround.engine.simulate import Simulation
+from wardround.evaluate.losses import loss_of
+from wardround.study import assemble
+from wardround.study.assemble import Method, Setting
+from wardround.study.file import Study
+from wardround.study.folder import RunFolder, digest, now
+from wardround.study.result import comparison_of, described, method_block
+
+OnRound = Callable[[Method, int, RoundRecord], None]
+MOST_LOSSES = 100
+"""Sites up to which each site's validation loss is recorded every round."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One method, one repeat: what it learned and how it predicts held-out patients."""
+
+    method: Method
+    repeat: int
+    fitted: Fitted
+    params: Params
+    scores: Scores
+    seconds: float
+
+
+def command_line() -> str:
+    return " ".join(["wardround", *sys.argv[1:]])
+
+
+def run(
+    study: Study,
+    folder: RunFolder,
+    methods: Sequence[Method],
+    *,
+    kind: str,
+    repeats: int = 1,
+    resume: bool = False,
+    on_round: OnRound = lambda method, repeat, record: None,
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Train every method on every split, and write manifest, rounds, models and result; gives the result."""
+    settings: list[Setting] = []
+    trained: list[Trained] = []
+    manifest: dict[str, Any] = {}
+    for repeat in range(repeats):
+        setting = assemble.load_setting(study, study.study.seed + repeat)
+        settings.append(setting)
+        if not repeat:
+            refuse_metric(study, setting)
+            manifest = folder.manifest(study.model_dump(mode="json"), setting.fingerprint, command_line())
+            for method in methods:  # refuse wrong settings of the last method before the first trains
+                assemble.build(study, method, setting.federation.task)
+            folder.write("manifest.json", manifest)
+        for method in methods:
+            trained.append(train(study, setting, method, repeat, folder, resume=resume, on_round=on_round))
+    identity = {"study": study.study.name, "kind": kind, "metric": main_metric(study, settings[0])}
+    result = {
+        **identity,
+        **described(settings[0]),
+        "repeats": repeats,
+        "methods": [
+            method_block(study, settings, [one for one in trained if one.method == method], meters_of(folder, method))
+            for method in methods
+        ],
+        "comparison": comparison_of(study, settings, trained, methods, identity["metric"]),
+        "notes": [*settings[0].notes, *notes],
+    }
+    for one in trained:
+        if one.repeat == 0:
+            name = "model.safetensors" if len(methods) == 1 else f"model-{one.method.name}.safetensors"
+            folder.write_model(one.params, {"study": study.study.name, "method": one.method.name}, name)
+    folder.write("result.json", result)
+    folder.write("manifest.json", {**manifest, "finished": now()})
+    return result
+
+
+def train(
+    study: Study,
+    setting: Setting,
+    method: Method,
+    repeat: int,
+    folder: RunFolder | None,
+    *,
+    resume: bool = False,
+    on_round: OnRound = lambda method, repeat, record: None,
+    part: str = "test",
+) -> Trained:
+    """Train one method on one split and predict the held-out patients."""
+    started = time.perf_counter()
+    federation, seed = setting.federation, study.study.seed + repeat
+    algorithm: Algorithm = assemble.build(study, method, federation.task)
+    participation = assemble.participation_of(study, federation.sites, seed)
+    evaluated = np.arange(len(federation.sites))
+    if len(evaluated) > study.evaluation.sites:
+        generator = np.random.default_rng((seed, 0xE7A1))
+        evaluated = np.sort(generator.choice(evaluated, study.evaluation.sites, replace=False))
+
+    def report(record: RoundRecord) -> None:
+        if folder is not None:
+            folder.record(method.name, repeat, record)
+        on_round(method, repeat, record)
+
+    with Simulation(
+        federation,
+        seed=seed,
+        transform=assemble.transform_of(study.transforms),
+        tables=setting.tables,
+        largest_cohort=participation.largest,
+        evaluated=evaluated,
+    ) as engine:
+        fitted = fit(
+            algorithm,
+            engine,
+            assemble.model_of(study, federation.task).init(jax.random.key(seed)),
+            participation,
+            Schedule(study.study.rounds, study.evaluation.every),
+            judge=judge_for(setting, evaluated),
+            stopping=Stopping(study.stopping.patience, study.stopping.smallest) if study.stopping else None,
+            checkpoint=folder.checkpoint(method.name, repeat) if folder else None,
+            identity=digest([study.model_dump(mode="json"), method, setting.fingerprint]),
+            resume=resume,
+            on_round=report,
+        )
+        scores = engine.evaluate(algorithm, fitted.progress, part)
+    params = jax.device_get(algorithm.params(fitted.progress.server))
+    return Trained(method, repeat, fitted, params, scores, time.perf_counter() - started)
+
+
+def judge_for(setting: Setting, evaluated: np.ndarray[Any, Any]) -> Judge | None:
+    """Validation loss and accuracy of a round; none where no site has validation rows."""
+    federation = setting.federation
+    if not federation.part("validation")[1][evaluated].any():
+        return None
+    names = [federation.sites[int(index)] for index in evaluated] if len(evaluated) <= MOST_LOSSES else []
+
+    def judge(scores: Scores) -> Mapping[str, Any]:
+        losses = loss_of(scores, federation.task)
+        sites = {name: float(loss) for name, loss in zip(names, losses.sites, strict=False) if np.isfinite(loss)}
+        measures: dict[str, Any] = {"validation_loss": {"weighted": losses.weighted, "sites": sites}}
+        if not federation.task.regression:
+            right = scores.predicted.argmax(axis=1) == scores.actual
+            measures["validation_accuracy"] = {"weighted": float(right.mean())}
+        return measures
+
+    return judge
+
+
+def main_metric(study: Study, setting: Setting) -> str:
+    task = setting.federation.task
+    default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
+    return study.study.metric or default
+
+
+def refuse_metric(study: Study, setting: Setting) -> None:
+    """A metric that is unknown or does not fit the task is refused before anything is trained."""
+    from wardround.evaluate.metrics import metrics_for
+
+    metrics_for(setting.federation.task, [main_metric(study, setting)])
+    if study.study.user is not None and study.study.user not in list(setting.federation.sites):
+        raise Refusal(
+            f"the asking site '{study.study.user}' is not among the sites",
+            where="[study] user",
+            remedy=registry.nearest(study.study.user, tuple(setting.federation.sites)[:100]),
+        )
+
+
+def meters_of(folder: RunFolder, method: Method) -> dict[str, Any]:
+    """What every meter says about the method's first repeat, from the recorded rounds."""
+    reports = {}
+    for name, component in registry.components("meter").items():
+        meter = component.build()
+        state = meter.init()
+        for entry in folder.rounds(method.name, 0):
+            values = {key: value for key, value in entry.items() if key not in ("method", "repeat")}
+            state = meter.observe(state, RoundRecord(**values))
+        reports[name] = meter.report(state)
+    return reports
