@@ -54,8 +54,8 @@ def ragged() -> Federation:
 
 @pytest.fixture(scope="session")
 def even() -> Federation:
-    """Seven sites of 32 rows each."""
-    return federation_of([32] * 7)
+    """Seven sites of 48 rows each: more than one batch, so that the order of rows matters."""
+    return federation_of([48] * 7)
 
 
 @pytest.fixture(scope="session")

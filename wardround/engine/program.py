@@ -6,6 +6,7 @@ would make an idle device wait for a busy one.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -104,7 +105,7 @@ def conclude(algorithm: Algorithm, transform: Transform, progress: Progress, tot
         total = transform.release(progress.transform, total)
     combined, aggregator_state = algorithm.aggregator.reduce(progress.aggregator, total)
     server = algorithm.server(progress.server, combined)
-    return Progress(server, aggregator_state, progress.transform, progress.clients)
+    return replace(progress, server=server, aggregator=aggregator_state)
 
 
 def look_up(clients: Tree, site: Array) -> Tree:
@@ -136,9 +137,8 @@ def on_one_device(algorithm: Algorithm, transform: Transform) -> Callable[..., t
             kept = look_up(progress.clients, seating.site)
             states = (progress.aggregator, progress.transform)
             total, kept, finite = sites_of_a_device(algorithm, transform, message, states, key, data, seating, kept)
-            clients = put_back(progress.clients, seating.site, kept)
             after = conclude(algorithm, transform, progress, total)
-            return Progress(after.server, after.aggregator, after.transform, clients), finite[None]
+            return replace(after, clients=put_back(progress.clients, seating.site, kept)), finite[None]
 
         return jax.lax.scan(one, progress, (numbers, seatings))
 

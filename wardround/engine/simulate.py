@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -213,15 +214,14 @@ class Simulation:
             data = feed.resident_data() if rows is None else place(rows, count, split=True)
             key = round_key(self.seed, number)
             states = (progress.aggregator, progress.transform)
-            sent = place((programs.send(progress, key), states), count, split=False)
+            sent = place((programs.send(replace(progress, clients=()), key), states), count, split=False)
             kept = place(programs.look_up(progress.clients, seating.site), count, split=True)
             seats = place(seating, count, split=True)
             keys = jax.random.wrap_key_data(place(jax.random.key_data(key), count, split=False))
             totals, kept, finite = programs.train(*sent, keys, data, seats, kept)
             totals, kept, finite = together((totals, kept, finite))
-            clients = programs.put_back(progress.clients, seating.site, kept)
-            after = programs.conclude(progress, totals)
-            progress = Progress(after.server, after.aggregator, after.transform, clients)
+            after = programs.conclude(replace(progress, clients=()), totals)
+            progress = replace(after, clients=programs.put_back(progress.clients, seating.site, kept))
             seatings.append(seating)
             flags.append(finite)
         return progress, seatings, np.stack([np.asarray(flag) for flag in flags])

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wardround.evaluate.block import result_block
-from wardround.evaluate.comparison import Difference, paired_difference
+from wardround.evaluate.calibration import reliability_curve
+from wardround.evaluate.comparison import Difference, corrected, paired_difference
 from wardround.study.assemble import Method, Setting
 from wardround.study.file import Study
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_COMPARED = 20
 """Sites up to which differences are also told site by site."""
+MOST_PAIRED = 4
+"""Methods up to which every pair is compared."""
 
 
 def described(setting: Setting) -> dict[str, Any]:
@@ -71,6 +74,10 @@ def method_block(
                 seed=study.study.seed,
             )
         )
+    scores = averaged(blocks)
+    task = settings[0].federation.task
+    if len(task.classes) == 2:
+        scores["reliability"] = reliability_curve(first.scores, task, positive=settings[0].positive)
     return {
         "name": first.method.name,
         "label": first.method.label,
@@ -79,10 +86,10 @@ def method_block(
         "rounds": first.fitted.records[-1].round if first.fitted.records else study.study.rounds,
         "best_round": first.fitted.best_round,
         "stopped_early": first.fitted.stopped_early,
-        "seconds": sum(one.seconds for one in trained),
+        "seconds": first.seconds,
         "compile_seconds": first.fitted.first_call_seconds,
         "meters": meters,
-        "scores": averaged(blocks),
+        "scores": scores,
     }
 
 
@@ -96,8 +103,9 @@ def averaged(blocks: Sequence[Any]) -> Any:
         return first
     if isinstance(first, dict):
         merged = {key: averaged([block[key] for block in blocks if key in block]) for key in first}
-        if "undefined" in first and any(block.get("value") is not None for block in blocks):
-            merged.pop("undefined")
+        for reason, figure in (("undefined", "value"), ("no_interval", "low")):
+            if reason in first and any(block.get(figure) is not None for block in blocks):
+                merged.pop(reason)
         return merged
     numbers = [block for block in blocks if isinstance(block, int | float) and not isinstance(block, bool)]
     if isinstance(first, bool) or not numbers:
@@ -105,37 +113,44 @@ def averaged(blocks: Sequence[Any]) -> Any:
     return first if len(set(numbers)) == 1 else float(np.mean(numbers))
 
 
+def pairs_of(study: Study, methods: Sequence[Method]) -> list[tuple[str, str]]:
+    """Which methods are compared: all pairs when they are few, else each with the one the study names (or the first)."""
+    names = [method.name for method in methods]
+    said = study.compare.against if study.compare else None
+    if said is None and len(names) <= MOST_PAIRED:
+        return [(later, earlier) for index, later in enumerate(names) for earlier in names[:index]]
+    against = said or names[0]
+    return [(name, against) for name in names if name != against]
+
+
 def comparison_of(
     study: Study, settings: Sequence[Setting], trained: "Sequence[Trained]", methods: Sequence[Method], metric: str
 ) -> list[dict[str, Any]]:
-    """Every other method against one, over all sites and site by site, paired patient by patient."""
-    if len(methods) < 2:
-        return []
-    against = (study.compare.against if study.compare else None) or methods[0].name
+    """Paired differences over all sites and site by site, patient by patient, corrected for their number (Holm)."""
     scores = {method.name: [one.scores for one in trained if one.method == method] for method in methods}
     federation = settings[0].federation
     places: list[tuple[str, Any]] = [("all sites", "weighted")]
     if len(federation.sites) <= MOST_COMPARED:
         places += list(zip(federation.sites, range(len(federation.sites)), strict=True))
-    rows = federation.counts.sum()
-    share = float(federation.counts[:, 2].sum() / rows) if len(settings) > 1 else 0.0
+    share = float(federation.counts[:, 2].sum() / federation.counts.sum()) if len(settings) > 1 else 0.0
+    found: dict[Any, Difference] = {
+        (method, against, place): paired_difference(
+            scores[method],
+            scores[against],
+            federation.task,
+            metric,
+            of=of,
+            positive=settings[0].positive,
+            resamples=max(1, study.evaluation.resamples),
+            test_share=share,
+            seed=study.study.seed,
+        )
+        for method, against in pairs_of(study, methods)
+        for place, of in places
+    }
     told = []
-    for method in methods:
-        if method.name == against:
-            continue
-        for place, of in places:
-            difference: Difference = paired_difference(
-                scores[method.name],
-                scores[against],
-                federation.task,
-                metric,
-                of=of,
-                positive=settings[0].positive,
-                resamples=max(1, study.evaluation.resamples),
-                test_share=share,
-                seed=study.study.seed,
-            )
-            words = {"metric": metric, "site": place, "method": method.name, "against": against}
-            figures = difference._asdict()
-            told.append({**words, "difference": figures.pop("value"), **figures})
+    for (method, against, place), difference in corrected(found).items():
+        figures = difference._asdict()
+        words = {"metric": metric, "site": place, "method": method, "against": against}
+        told.append({**words, "difference": figures.pop("value"), **figures})
     return told

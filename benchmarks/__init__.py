@@ -1,0 +1,1 @@
+"""How fast a round is, here and elsewhere: the same work done by this project and by its peers."""

@@ -1,0 +1,48 @@
+"""Bytes added up by hand."""
+
+import json
+
+import pytest
+
+from wardround.core.contracts import RoundRecord
+from wardround.meters.traffic import size_in_words, traffic
+
+
+def record(number: int, count: int, down: int, up: int) -> RoundRecord:
+    return RoundRecord(number, (), count, 100, 0.1, 0.2, down, up)
+
+
+def test_two_rounds_by_hand() -> None:
+    meter = traffic()
+    start = meter.init()
+    state = meter.observe(meter.observe(start, record(1, 4, 8_000, 2_000)), record(2, 1, 2_000, 500))
+    assert start == meter.init()
+    report = meter.report(json.loads(json.dumps(state)))
+    assert (report["bytes_down"], report["bytes_up"], report["rounds"]) == (10_000, 2_500, 2)
+    # Five answers in all: four sites in the first round, one in the second.
+    assert report["bytes_down_a_site_a_round"] == 2_000
+    assert report["bytes_up_a_site_a_round"] == 500
+    assert report["words"] == (
+        "10 kB to the sites and 2.5 kB back in 2 rounds; a site a round: 2 kB down, 500 bytes up."
+    )
+
+
+def test_nobody_took_part() -> None:
+    report = traffic().report(traffic().init())
+    assert report["bytes_down_a_site_a_round"] is None
+    assert report["words"] == "No site took part, nothing was sent."
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (999_900, "1 MB"),
+        (26_214_400, "26.2 MB"),
+        (5e15, "5,000 TB"),
+    ],
+)
+def test_sizes_in_words(count: float, words: str) -> None:
+    assert size_in_words(count) == words

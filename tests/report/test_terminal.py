@@ -1,0 +1,75 @@
+"""The table for the terminal, as it is printed."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from wardround.report.terminal import summary_table
+
+
+def result() -> dict[str, Any]:
+    def method(name: str, label: str, values: dict[str, Any]) -> dict[str, Any]:
+        sites = {site: {"roc_auc": entry} for site, entry in values.items()}
+        return {"name": name, "label": label, "scores": {"sites": sites, "weighted": {"roc_auc": {"value": 0.75}}}}
+
+    return {
+        "study": "triage",
+        "metric": "roc_auc",
+        "sites": [{"name": "Bo"}, {"name": "[red]Kenema[/red]"}],
+        "methods": [
+            method(
+                "local",
+                "Own model",
+                {"Bo": {"value": 0.7, "low": 0.61, "high": 0.79}, "[red]Kenema[/red]": {"value": 0.8}},
+            ),
+            method(
+                "fed_avg",
+                "Common model",
+                {"Bo": {"value": 0.9}, "[red]Kenema[/red]": {"value": None, "undefined": "only one class"}},
+            ),
+        ],
+    }
+
+
+def printed(result: dict[str, Any], *, colour: bool = False) -> str:
+    out = io.StringIO()
+    Console(file=out, width=120, force_terminal=colour, color_system="standard" if colour else None).print(
+        summary_table(result)
+    )
+    return out.getvalue()
+
+
+def test_a_hospital_a_row_and_a_method_a_column() -> None:
+    lines = printed(result()).splitlines()
+    assert lines[0].strip() == "triage: ROC-AUC, higher is better"
+    row = next(line for line in lines if "Bo" in line)
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["Bo", "0.700 (0.610 to 0.790)", "0.900"]
+    total = next(line for line in lines if "all, by patients" in line)
+    assert total.count("0.750") == 2
+
+
+def test_names_are_no_styles_and_the_undefined_is_said() -> None:
+    row = next(line for line in printed(result()).splitlines() if "Kenema" in line)
+    assert "[red]Kenema[/red]" in row
+    assert "not defined: only one class" in row
+
+
+def test_the_best_is_bold_and_its_rival_is_not() -> None:
+    text = printed(result(), colour=True)
+    assert "\x1b[1m0.900" in text
+    assert "\x1b[1m0.700" not in text
+
+
+def test_many_hospitals_become_percentiles() -> None:
+    many = result()
+    many["sites"] = [{"name": f"ward-{i}"} for i in range(1000)]
+    many["methods"][0]["scores"]["percentiles"] = {"roc_auc": {"10": 0.6, "50": 0.7, "90": 0.8}}
+    text = printed(many)
+    assert "median of 1,000 hospitals" in text
+    assert "ward-1" not in text
+    assert "0.600" in text
+
+
+def test_an_empty_result_gives_an_empty_table() -> None:
+    assert "hospital" in printed({})

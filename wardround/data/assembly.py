@@ -1,0 +1,145 @@
+"""From data frames to a table of sites: columns named, rows dealt to their sites. Shared by all sources.
+
+Schema and values across sites are checked in `wardround.data.schema`; here only what the user named must exist.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from wardround.core.errors import Refusal
+from wardround.data.columns import as_text, kind_of, nearest
+from wardround.data.table import Kind, Table
+
+POOL = "all"
+"""Name of the one site of a pool that a partition will divide."""
+
+
+def assemble_table(
+    frames: pd.DataFrame | Mapping[str, pd.DataFrame],
+    *,
+    origin: str,
+    target: str,
+    site: str = "",
+    drop: Sequence[str] = (),
+    task: Kind | None = None,
+    positive: str | None = None,
+    groups: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    untangle: bool = False,
+) -> Table:
+    """One frame (with a column `site`, or one pool) or a frame a site, as a table.
+
+    A column named in both `drop` and `groups` is kept for fairness but shown to no model. Columns in `categories`
+    become text, so that codes such as 1, 2, 3 are not taken for quantities. `untangle` is for files without types of
+    their own (see `untangled`).
+    """
+    drop, groups, categories = listed(drop), listed(groups), listed(categories)
+    if task not in (None, "classification", "regression"):
+        raise Refusal(f"the task {task!r} is not known", remedy="choose classification or regression, or leave it out")
+    if target in drop or target == site:
+        raise Refusal(
+            f"the target {target!r} cannot also be {'dropped' if target in drop else 'the site'}",
+            where=origin,
+            remedy="name another column",
+        )
+    if isinstance(frames, pd.DataFrame):
+        named(frames, origin)
+        frames = by_site(frames, site, origin) if site else {POOL: frames}
+        if untangle:
+            frames = untangled(frames, keep=categories)
+    elif site:
+        raise Refusal(
+            f"the option site = {site!r} names a column, but every site already has its own table",
+            where=origin,
+            remedy="leave site out: the name of a file or entry is the site's name",
+        )
+    known = list(dict.fromkeys(column for name, frame in frames.items() for column in named(frame, f"site {name}")))
+    for key, columns in (("drop", drop), ("groups", groups), ("categories", categories)):
+        for column in columns:
+            if column not in known:
+                raise Refusal(
+                    f"the list {key} names column {column!r}, which is missing; {nearest(column, known)}",
+                    where=origin,
+                    remedy="correct the name",
+                )
+    gone = [column for column in drop if column not in groups]
+    return Table(
+        sites={str(name): shaped(frame, gone, categories) for name, frame in frames.items()},
+        target=target,
+        origin=origin,
+        task=task,
+        positive=None if positive is None else str(positive),
+        groups=groups,
+        aside=tuple(column for column in groups if column in drop),
+    )
+
+
+def listed(names: Sequence[str]) -> tuple[str, ...]:
+    """A single name counts as a list of one, not as its letters."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def named(frame: pd.DataFrame, where: str) -> list[str]:
+    """The names of the columns, which must be text and each there once."""
+    for column in frame.columns:
+        if not isinstance(column, str):
+            raise Refusal(f"column {column!r} has no name in words", where=where, remedy="give every column a name")
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise Refusal(f"column {twice[0]!r} is there twice", where=where, remedy="rename or remove one of them")
+    return list(frame.columns)
+
+
+def by_site(frame: pd.DataFrame, site: str, origin: str) -> dict[str, pd.DataFrame]:
+    """The rows of every value of the column `site`, sites in sorted order."""
+    if site not in frame.columns:
+        raise Refusal(
+            f"column {site!r}, which should name the site, is missing; {nearest(site, frame.columns)}",
+            where=origin,
+            remedy='correct the name, or set site = "" if all rows are one pool',
+        )
+    label = pd.Series(as_text(frame[site]), index=frame.index, dtype=object)
+    nameless = int(label.isna().sum())
+    if nameless:
+        raise Refusal(
+            f"{nameless} rows do not say which site they belong to",
+            where=f"column {site!r}, {origin}",
+            remedy="fill the column in, or remove these rows",
+        )
+    rest = frame.drop(columns=site)
+    return {str(name): rows for name, rows in rest.groupby(label, sort=True)}
+
+
+def shaped(frame: pd.DataFrame, drop: Sequence[str], categories: Sequence[str]) -> pd.DataFrame:
+    """A copy without the dropped columns, codes as text, rows numbered from 0."""
+    frame = frame.drop(columns=[column for column in drop if column in frame.columns]).reset_index(drop=True)
+    text: dict[str, Any] = {
+        column: pd.Series(as_text(frame[column]), index=frame.index, dtype=object)
+        for column in categories
+        if column in frame.columns
+    }
+    return frame.assign(**text)
+
+
+def untangled(frames: Mapping[str, pd.DataFrame], keep: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Text columns of a file that several sites share, typed for each site apart.
+
+    One word at one site ("unknown") turns a whole column of the file into text; taken apart, the schema check can say
+    which site it is.
+    """
+    result = dict(frames)
+    shared = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
+    for column in shared:
+        if column in keep or kind_of(pd.concat([frame[column] for frame in frames.values()])) != "text":
+            continue
+        numbers = {name: pd.to_numeric(frame[column], errors="coerce") for name, frame in frames.items()}
+        clean = [
+            name
+            for name, values in numbers.items()
+            if bool(values.notna().any()) and int(values.notna().sum()) == int(frames[name][column].notna().sum())
+        ]
+        for name in clean:
+            result[name] = result[name].assign(**{column: numbers[name]})
+    return result

@@ -1,0 +1,233 @@
+"""From raw tables to a federation ready to train: partition, check, split, prepare.
+
+Every statistic that leaves a site is asked for through a query; rows are only ever put side by side because the
+simulation holds all sites on one machine.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from wardround.core.bounds import Count
+from wardround.core.contracts import Message, Query, Report, Site, Task
+from wardround.core.errors import Refusal
+from wardround.core.federation import Federation, assemble
+from wardround.data.asking import Ask, ask_all
+from wardround.data.columns import as_numbers, as_text, kind_of, nearest
+from wardround.data.fitting import Impute, Scale, check_choice, fit_preparation
+from wardround.data.preparation import Preparation
+from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree, cards, cards_of
+from wardround.data.splitting import check_shares, generator, split
+from wardround.data.table import Partition, Table
+
+Rows = np.ndarray[Any, Any]
+
+__all__ = ["Loaded", "ask_all", "fingerprint_of", "load"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A federation and all that is known about how it came to be.
+
+    `table` holds the raw rows after partition and checks, its task and positive label settled; row `order[i][k]` of
+    site i's frame is the k-th of its rows in the federation. `fingerprint` is over the raw rows as they were given.
+    """
+
+    federation: Federation
+    table: Table
+    preparation: Preparation
+    notes: tuple[str, ...]
+    fingerprint: str
+    order: tuple[Rows, ...]
+
+
+def load(
+    table: Table,
+    *,
+    seed: int,
+    shares: Sequence[float] = (0.6, 0.2, 0.2),
+    impute: Impute = "median",
+    scale: Scale = "standard",
+    indicators: bool = False,
+    partition: Partition | None = None,
+    by: str = "",
+    missing_columns: MissingColumns = "refuse",
+    missing_target: MissingTarget = "refuse",
+    empty_sites: EmptySites = "refuse",
+    most_categories: Count = 200,
+    smallest_cell: Count = 1,
+) -> Loaded:
+    """The table's sites with their rows split and prepared; `by` names the patient, who is then in one part only."""
+    check_shares(shares)
+    check_choice("missing_columns", missing_columns, ("refuse", "fill"))
+    check_choice("missing_target", missing_target, ("refuse", "drop"))
+    check_choice("empty_sites", empty_sites, ("refuse", "keep"))
+    fingerprint = fingerprint_of(table)
+    notes: list[str] = []
+    if by:
+        table = with_patient(table, by)
+    policy: dict[str, Any] = {"missing_columns": missing_columns, "missing_target": missing_target}
+    if partition is not None:
+        checked(table, empty_sites="keep", **policy)
+        if len(table.sites) > 1:
+            notes.append(f"The rows of {len(table.sites)} sites were pooled and dealt out anew by the partition.")
+        table = partitioned(known_target(table), partition, seed)
+    schema = checked(table, empty_sites=empty_sites, **policy)
+    notes += schema.notes
+    table = settled(known_target(table), schema)
+    if by:
+        notes += shared_patients(table, by)
+
+    outcomes = {name: as_text(rows[table.target]) for name, rows in table.sites.items()} if schema.classes else {}
+    parts = {
+        name: split(
+            len(rows),
+            seed=seed,
+            site=name,
+            shares=shares,
+            strata=outcomes[name].astype(str) if schema.classes else None,
+            by=as_text(rows[by]).astype(str) if by else None,
+        )
+        for name, rows in table.sites.items()
+    }
+    features = list(schema.kinds)
+    training = [Site(name, rows[features].iloc[parts[name][0]]) for name, rows in table.sites.items()]
+    preparation, remarks = fit_preparation(
+        asking(training),
+        schema.kinds,
+        impute=impute,
+        scale=scale,
+        indicators=indicators,
+        most_categories=most_categories,
+        smallest_cell=smallest_cell,
+    )
+    notes += remarks
+
+    task = Task((len(preparation.features),), schema.classes, table.target)
+    pieces = []
+    for name, rows in table.sites.items():
+        x = preparation.apply(rows, where=f"site {name}, {table.origin}")
+        y = coded(outcomes[name], schema.classes) if schema.classes else as_numbers(rows[table.target])
+        pieces.append((name, [(x[part], y[part]) for part in parts[name]]))
+    order = tuple(np.concatenate(parts[name]) for name in table.sites)
+    groups = {group: group_values(table, group, order) for group in table.groups}
+    federation = replace(assemble(pieces, task, preparation.features), groups=groups)
+    return Loaded(federation, table, preparation, tuple(notes), fingerprint, order)
+
+
+def asking(sites: Sequence[Site]) -> Ask:
+    def ask(query: Query, message: Message) -> Report:
+        return ask_all(query, message, sites)
+
+    return ask
+
+
+def checked(table: Table, **policy: Any) -> Schema:
+    sites = [Site(name, frame) for name, frame in table.sites.items()]
+    return agree(
+        cards_of(ask_all(cards(table.target, table.task), Message({}), sites)) if sites else [], table, **policy
+    )
+
+
+def with_patient(table: Table, by: str) -> Table:
+    """The patient's identifier is no feature, and every row must have one."""
+    for name, frame in table.sites.items():
+        where = f"site {name}, {table.origin}"
+        if by not in frame.columns:
+            raise Refusal(
+                f"column {by!r}, which should name the patient, is missing; {nearest(by, frame.columns)}",
+                where=where,
+                remedy="correct the name; the column must not be in drop, it is kept from the model anyway",
+            )
+        nameless = int(frame[by].isna().sum())
+        if nameless:
+            raise Refusal(
+                f"{nameless} rows do not say which patient they belong to (column {by!r})",
+                where=where,
+                remedy="fill the column in, or remove these rows",
+            )
+    return replace(table, aside=tuple(dict.fromkeys((*table.aside, by))))
+
+
+def known_target(table: Table) -> Table:
+    """Without the rows whose target is unknown; that this is wanted has been checked."""
+    known = {name: frame[table.target].notna() for name, frame in table.sites.items()}
+    sites = {
+        name: frame if known[name].all() else frame[known[name]].reset_index(drop=True)
+        for name, frame in table.sites.items()
+    }
+    return replace(table, sites=sites)
+
+
+def settled(table: Table, schema: Schema) -> Table:
+    """Every site with the same columns, task and positive label as they will be used."""
+    columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
+    positive = table.positive
+    if positive is None and len(schema.classes) == 2:
+        positive = schema.classes[-1]
+    sites = {name: frame.reindex(columns=columns) for name, frame in table.sites.items()}
+    return replace(table, sites=sites, task=schema.task, positive=positive)
+
+
+def partitioned(table: Table, partition: Partition, seed: int) -> Table:
+    """One pool as several sites, named site-1, site-2, ..."""
+    pool = pd.concat([f for f in table.sites.values() if len(f)], ignore_index=True)
+    features, target = pool.drop(columns=table.target), pool[table.target]
+    positions = partition.split(features, target, generator(seed, "partition"))
+    taken = np.concatenate(positions) if positions else np.empty(0, np.int64)
+    if len(np.unique(taken)) != len(taken):
+        raise Refusal("the partition put a row at two sites", remedy="use a partition that deals every row out once")
+    sites = {}
+    for index, rows in enumerate(positions):
+        x, y = features.iloc[rows].reset_index(drop=True), target.iloc[rows].reset_index(drop=True)
+        if partition.alter is not None:
+            x, y = partition.alter(index, len(positions), x, y, generator(seed, "alter", str(index)))
+        sites[f"site-{index + 1}"] = x.assign(**{table.target: y})
+    return replace(table, sites=sites)
+
+
+def shared_patients(table: Table, by: str) -> list[str]:
+    homes = pd.concat([pd.Series(frame[by].astype(str).unique()) for frame in table.sites.values()])
+    shared = int((homes.value_counts() > 1).sum())
+    if not shared:
+        return []
+    return [
+        f"{shared} patients ({by}) occur at more than one site, so they may be trained on at one and tested at another."
+    ]
+
+
+def coded(labels: Rows, classes: tuple[str, ...]) -> Rows:
+    return pd.Index(classes, dtype=object).get_indexer(pd.Index(labels, dtype=object)).astype(np.int32)
+
+
+def group_values(table: Table, group: str, order: Sequence[Rows]) -> Rows:
+    """The group of every row of the federation as text; an unknown one is "missing"."""
+    values = [as_text(frame[group])[rows] for frame, rows in zip(table.sites.values(), order, strict=True)]
+    joined = np.concatenate(values)
+    return np.array(["missing" if value is None else value for value in joined], dtype=str)
+
+
+def fingerprint_of(table: Table) -> str:
+    """SHA-256 over names and values of all sites; it does not depend on how pandas stores them."""
+    digest = hashlib.sha256()
+    for name in sorted(table.sites):
+        frame = table.sites[name]
+        digest.update(json.dumps([name, table.target, len(frame), list(map(str, frame.columns))]).encode())
+        for column in frame.columns:
+            series = frame[column]
+            kind = kind_of(series)
+            digest.update(kind.encode())
+            if kind in ("number", "flag"):
+                values = as_numbers(series)
+                # One bit pattern for all missing values, and for both zeros.
+                digest.update(np.where(np.isnan(values), np.nan, values + 0.0).astype("<f8").tobytes())
+            elif kind != "empty":
+                codes, distinct = pd.factorize(as_text(series))
+                digest.update(codes.astype("<i8").tobytes())
+                digest.update(json.dumps([str(value) for value in distinct]).encode())
+    return digest.hexdigest()

@@ -1,0 +1,152 @@
+"""How a site's raw columns become the numbers a model sees: fill, one-hot, scale. Fitted once, applied at every site.
+
+A `Preparation` is frozen and plain: its JSON holds fills, centers, scales and names of categories, so that a real site
+applies exactly what was fitted. It is fitted in `wardround.data.fitting`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from wardround.core.errors import Refusal
+from wardround.data.columns import as_numbers, as_text, kind_of, nearest
+
+FORMAT = "wardround preparation 1"
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """Missing becomes `fill`, then (value - center) / scale; a scale of 0 means always 0 (nothing was ever known)."""
+
+    name: str
+    fill: float = 0.0
+    center: float = 0.0
+    scale: float = 1.0
+    indicator: bool = False
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return (self.name, *([f"{self.name} missing"] if self.indicator else []))
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """One column a category, 1 where it is the row's; missing counts as `fill`, an unknown category is all zeros."""
+
+    name: str
+    categories: tuple[str, ...]
+    fill: str | None = None
+    indicator: bool = False
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        names = [f"{self.name}={category}" for category in self.categories]
+        return (*names, *([f"{self.name} missing"] if self.indicator else []))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to each raw column, in order."""
+
+    columns: tuple[NumberColumn | TextColumn, ...]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns of the matrix that `apply` gives."""
+        return tuple(name for column in self.columns for name in column.features)
+
+    def apply(self, frame: pd.DataFrame, *, where: str = "") -> np.ndarray[Any, Any]:
+        """A float32 matrix (rows, features); columns of the frame that the preparation does not know are ignored."""
+        out = np.zeros((len(frame), len(self.features)), np.float32)
+        at = 0
+        for column in self.columns:
+            width = len(column.features)
+            block = out[:, at : at + width]
+            at += width
+            if column.name not in frame.columns:
+                raise Refusal(
+                    f"column {column.name!r} is missing; {nearest(column.name, map(str, frame.columns))}",
+                    where=where,
+                    remedy="rename the column, or add it with empty values, which are then filled",
+                )
+            series = frame[column.name]
+            if column.indicator:
+                block[:, -1] = series.isna()
+            if isinstance(column, NumberColumn):
+                block[:, 0] = scaled(column, series, where)
+            else:
+                one_hot(column, series, block)
+        return out
+
+    def to_json(self) -> str:
+        columns = [
+            {"kind": "number" if isinstance(column, NumberColumn) else "text", **asdict(column)}
+            for column in self.columns
+        ]
+        return json.dumps({"format": FORMAT, "columns": columns}, ensure_ascii=False, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> "Preparation":
+        try:
+            document = json.loads(text)
+            if document["format"] != FORMAT:
+                raise ValueError(f"its format is {document['format']!r}")
+            return Preparation(tuple(parsed(column) for column in document["columns"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refusal(
+                f"this is not a preparation that can be read ({error})",
+                remedy=f"use the file as the study wrote it; its format must be {FORMAT!r}",
+            ) from error
+
+
+def scaled(column: NumberColumn, series: "pd.Series[Any]", where: str) -> np.ndarray[Any, Any]:
+    kind = kind_of(series)
+    if kind not in ("number", "flag", "empty"):
+        raise Refusal(
+            f"column {column.name!r} holds {kind} but numbers were expected",
+            where=where,
+            remedy="clean the column; a word for missing can be named in missing_words",
+        )
+    values = as_numbers(series)
+    if np.isinf(values).any():
+        raise Refusal(
+            f"column {column.name!r} holds infinite values", where=where, remedy="leave them empty if they are unknown"
+        )
+    if column.scale == 0:
+        return np.zeros(len(values))
+    return (np.where(np.isnan(values), column.fill, values) - column.center) / column.scale
+
+
+def one_hot(column: TextColumn, series: "pd.Series[Any]", block: np.ndarray[Any, Any]) -> None:
+    values = as_text(series)
+    if column.fill is not None:
+        values[pd.isna(values)] = column.fill
+    code = pd.Index(column.categories, dtype=object).get_indexer(pd.Index(values, dtype=object))
+    known = np.flatnonzero(code >= 0)
+    block[known, code[known]] = 1.0
+
+
+def parsed(column: Mapping[str, Any]) -> NumberColumn | TextColumn:
+    """One column from JSON, each value checked, since the file may come from elsewhere."""
+    name, indicator = column["name"], column["indicator"]
+    if not isinstance(name, str) or not isinstance(indicator, bool):
+        raise TypeError("a column's name must be text and its indicator true or false")
+    if column["kind"] == "number":
+        fill, center, scale = (float(column[key]) for key in ("fill", "center", "scale"))
+        if not np.isfinite([fill, center, scale]).all() or scale < 0:
+            raise ValueError(f"the numbers of column {name!r} must be finite and its scale not negative")
+        return NumberColumn(name, fill, center, scale, indicator)
+    if column["kind"] != "text":
+        raise ValueError(f"column {name!r} is of the unknown kind {column['kind']!r}")
+    categories, stand_in = column["categories"], column["fill"]
+    if (
+        not isinstance(categories, list)
+        or not all(isinstance(category, str) for category in categories)
+        or not isinstance(stand_in, str | None)
+    ):
+        raise TypeError(f"the categories of column {name!r} must be text")
+    return TextColumn(name, tuple(categories), stand_in, indicator)

@@ -1,0 +1,251 @@
+"""Whether the sites' tables fit together, told before anything is learned; every misfit is refused by name.
+
+Each site describes its table on a card (column names and kinds, counts, labels of the outcome, no row); the server
+compares the cards. The task is told from the target: text, true/false, or at most 20 different whole numbers are
+classes, anything else is a quantity.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from wardround.core.contracts import Message, Query, Report, Site
+from wardround.core.errors import Refusal
+from wardround.data.asking import pack, unpack
+from wardround.data.columns import as_numbers, as_text, kind_of, nearest, some
+from wardround.data.table import Kind, Table
+
+MOST_TOLD = 20
+"""Different whole numbers up to which a target is taken for classes without being told so."""
+MOST_CLASSES = 100
+
+MissingColumns = Literal["refuse", "fill"]
+MissingTarget = Literal["refuse", "drop"]
+EmptySites = Literal["refuse", "keep"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a site tells about its table. `labels` are empty where the target is a quantity or has too many values."""
+
+    site: str
+    rows: int
+    kinds: dict[str, str]
+    infinite: dict[str, int]
+    missing_target: int
+    distinct: int
+    whole: bool
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What the sites agree on: the kind of every feature ("number", "text", "empty"), the task and its classes."""
+
+    kinds: dict[str, str]
+    task: Kind
+    classes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def describe(name: str, frame: pd.DataFrame, target: str, task: Kind | None = None) -> Card:
+    """A site's card; labels are listed only as far as they are needed to tell the classes."""
+    kinds = {str(column): str(kind_of(frame[column])) for column in frame.columns}
+    measured = [column for column, kind in kinds.items() if kind == "number"]
+    infinite = {column: int(np.isinf(as_numbers(frame[column])).sum()) for column in measured}
+    labels: list[str] = []
+    distinct, whole, missing = 0, False, 0
+    if target in kinds:
+        outcome = frame[target]
+        missing = int(outcome.isna().sum())
+        whole = kinds[target] == "number" and bool(np.all(as_numbers(outcome.dropna()) % 1 == 0))
+        distinct = int(outcome.nunique())
+        most = MOST_TOLD if task is None and kinds[target] == "number" else MOST_CLASSES
+        if task != "regression" and distinct <= most and (whole or kinds[target] != "number" or task is not None):
+            labels = sorted({label for label in as_text(outcome) if label is not None})
+    present = {column: number for column, number in infinite.items() if number}
+    return Card(name, len(frame), kinds, present, missing, min(distinct, MOST_CLASSES + 1), whole, tuple(labels))
+
+
+def cards(target: str, task: Kind | None = None) -> Query:
+    """Asks every site for its card."""
+
+    def ask(_: Message, site: Site) -> Message:
+        return Message({"card": pack(asdict(describe(site.name, site.table, target, task)))})
+
+    def combine(answers: Sequence[Message]) -> Report:
+        return {"cards": [unpack(answer.arrays["card"]) for answer in answers]}
+
+    return Query(ask, combine)
+
+
+def agree(
+    told: Sequence[Card],
+    table: Table,
+    *,
+    missing_columns: MissingColumns = "refuse",
+    missing_target: MissingTarget = "refuse",
+    empty_sites: EmptySites = "refuse",
+) -> Schema:
+    """What all cards have in common, or a refusal that names the column and the site."""
+    if not told:
+        raise Refusal("there is no site", where=table.origin, remedy="name a file, folder or data set with rows")
+    columns = list(dict.fromkeys(column for card in told for column in card.kinds))
+    check_columns(told, table, columns, missing_columns)
+    check_rows(told, table, missing_target, empty_sites)
+    for card in told:
+        for column, number in card.infinite.items():
+            raise Refusal(
+                f"column {column!r} holds {number} infinite values",
+                where=f"site {card.site}, {table.origin}",
+                remedy="leave them empty if they are unknown, or drop the column",
+            )
+    kinds = {column: common_kind(told, column, table) for column in columns}
+    task, classes = told_task(told, kinds[table.target], table)
+    features = {
+        column: "number" if kind == "flag" else kind
+        for column, kind in kinds.items()
+        if column != table.target and column not in table.aside
+    }
+    for column, kind in features.items():
+        if kind in ("date", "mixed"):
+            held = "dates or times" if kind == "date" else "a mixture of text and numbers"
+            raise Refusal(
+                f"column {column!r} holds {held}, which no model can read",
+                where=f"site {next(c.site for c in told if c.kinds.get(column) == kind)}, {table.origin}",
+                remedy="turn it into a number (such as days since admission), name it in categories, or drop it",
+            )
+    return Schema(features, task, classes, remarks(told, kinds, task, table.target))
+
+
+def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], missing_columns: str) -> None:
+    for column in (table.target, *table.groups, *table.aside):
+        for card in told:
+            if column in card.kinds:
+                continue
+            what = "the target" if column == table.target else "column"
+            everywhere = column not in columns
+            raise Refusal(
+                f"{what} {column!r} is missing; {nearest(column, card.kinds)}",
+                where=table.origin if everywhere else f"site {card.site}, {table.origin}",
+                remedy="correct the name" if everywhere else "rename or add the column there, or leave the site out",
+            )
+    if missing_columns == "fill":
+        return
+    for column in columns:
+        without = [card for card in told if column not in card.kinds]
+        if without:
+            raise Refusal(
+                f"column {column!r} is missing; {nearest(column, without[0].kinds)}",
+                where=f"site {some(card.site for card in without)}, {table.origin}",
+                remedy='rename the column there, drop it everywhere, or set missing_columns = "fill" to treat it as'
+                " unknown at those sites",
+            )
+
+
+def check_rows(told: Sequence[Card], table: Table, missing_target: str, empty_sites: str) -> None:
+    untold = [card for card in told if card.missing_target]
+    if untold and missing_target == "refuse":
+        counts = some(f"{card.site}: {card.missing_target} of {card.rows}" for card in untold)
+        raise Refusal(
+            f"the target {table.target!r} is unknown in some rows",
+            where=f"{counts}; {table.origin}",
+            remedy='fill it in, or set missing_target = "drop" to leave these rows out',
+        )
+    rows = {card.site: card.rows - card.missing_target for card in told}
+    if not any(rows.values()):
+        raise Refusal("no site has a row with a known target", where=table.origin, remedy="check the data")
+    few = [f"{site} ({'no row' if n == 0 else 'one row'})" for site, n in rows.items() if n < 2]
+    if few and empty_sites == "refuse":
+        raise Refusal(
+            f"there are sites with too few rows to learn from and be tested on: {some(few)}",
+            where=table.origin,
+            remedy='leave them out, or set empty_sites = "keep" to let them take part with what they have',
+        )
+
+
+def common_kind(told: Sequence[Card], column: str, table: Table) -> str:
+    """The one kind all sites that know the column have; numbers and flags go together except in the target."""
+    holders: dict[str, list[str]] = {}
+    for card in told:
+        kind = card.kinds.get(column, "empty")
+        if kind != "empty":
+            holders.setdefault("number" if kind == "flag" and column != table.target else kind, []).append(card.site)
+    if len(holders) > 1:
+        words = {"number": "numbers", "flag": "true/false", "text": "text", "date": "dates", "mixed": "a mixture"}
+        found = ", ".join(f"{words[kind]} at {some(sites, 3)}" for kind, sites in holders.items())
+        raise Refusal(
+            f"column {column!r} does not hold the same everywhere: {found}",
+            where=table.origin,
+            remedy="clean the column; if a word there means unknown, name it in missing_words; if these are codes, name"
+            " the column in categories",
+        )
+    return next(iter(holders), "empty")
+
+
+def told_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tuple[str, ...]]:
+    where = f"target {table.target!r}, {table.origin}"
+    if kind in ("date", "mixed"):
+        raise Refusal("the target holds dates or a mixture of text and numbers", where=where, remedy="clean the column")
+    labels = {label for card in told for label in card.labels}
+    distinct = max(len(labels), *(card.distinct for card in told), 0)
+    whole = all(card.whole for card in told if card.distinct)
+    task = table.task
+    if task is None:
+        task = "classification" if kind != "number" or (whole and distinct <= MOST_TOLD) else "regression"
+    if task == "regression":
+        if kind == "text":
+            raise Refusal("the target is text, so it is no quantity", where=where, remedy='set task = "classification"')
+        if table.positive is not None:
+            raise Refusal(
+                f"the positive label {table.positive!r} needs classes, but the target is taken for a quantity",
+                where=where,
+                remedy='leave positive out, or set task = "classification"',
+            )
+        return "regression", ()
+    if distinct > MOST_CLASSES:
+        number = 'set task = "regression"' if kind == "number" else "choose another target: this one looks like a name"
+        raise Refusal(f"the target has more than {MOST_CLASSES} different values", where=where, remedy=number)
+    if distinct < 2:
+        raise Refusal(
+            f"the target has only one value everywhere ({some(labels)}), so there is nothing to tell apart",
+            where=where,
+            remedy="choose another target, or add sites with other outcomes",
+        )
+    classes = tuple(sorted(labels, key=float) if kind == "number" else sorted(labels))
+    if table.positive is not None and table.positive not in classes:
+        raise Refusal(
+            f"the positive label {table.positive!r} is no value of the target; {nearest(table.positive, classes)}",
+            where=where,
+            remedy="name one of its values",
+        )
+    return "classification", classes
+
+
+def remarks(told: Sequence[Card], kinds: Mapping[str, str], task: str, target: str) -> tuple[str, ...]:
+    notes = []
+    dropped = sum(card.missing_target for card in told)
+    if dropped:
+        notes.append(f"{dropped} rows without a known {target} were left out.")
+    few = [card.site for card in told if card.rows - card.missing_target < 2]
+    if few:
+        notes.append(f"Fewer than two rows at {some(few)}: such a site takes part with what it has.")
+    filled = [card for card in told if card.rows]
+    for column, kind in kinds.items():
+        without = [card.site for card in filled if card.kinds.get(column, "empty") == "empty"]
+        if without and kind != "empty":
+            notes.append(f"No value of {column} at {some(without)}: the common stand-in is used there.")
+    if task == "classification":
+        single = [f"{card.site} ({card.labels[0]})" for card in told if len(card.labels) == 1]
+        if single:
+            notes.append(f"Only one outcome at {some(single)}: such a site cannot tell classes apart on its own.")
+    return tuple(notes)
+
+
+def cards_of(report: Report) -> list[Card]:
+    """The cards in the report of `cards`."""
+    fields: list[dict[str, Any]] = report["cards"]
+    return [Card(**{**card, "labels": tuple(card["labels"])}) for card in fields]

@@ -1,0 +1,89 @@
+"""Patients' rows from comma-separated files, one for all sites or a folder with one a site.
+
+Needs a header line. Empty fields and the usual words (NA, NaN, null) are missing; name others in `missing_words`.
+"""
+
+import gzip
+import warnings
+from csv import reader
+from pathlib import Path
+
+import pandas as pd
+
+from wardround.core.errors import Refusal
+from wardround.data.assembly import assemble_table, listed
+from wardround.data.files import read_path
+from wardround.data.table import Kind, Table
+
+SUFFIXES = (".csv", ".csv.gz")
+
+
+def csv(
+    *,
+    path: str | Path,
+    target: str,
+    site: str = "",
+    drop: tuple[str, ...] = (),
+    task: Kind | None = None,
+    positive: str | None = None,
+    groups: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+    missing_words: tuple[str, ...] = (),
+    separator: str = ",",
+    decimal: str = ".",
+    encoding: str = "utf-8",
+) -> Table:
+    """Comma-separated file (also .gz) with a column that names the site, or a folder with one file a site."""
+
+    def read(file: Path) -> pd.DataFrame:
+        names = header(file, separator, encoding)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise Refusal(f"column {twice[0]!r} is there twice", where=str(file), remedy="rename or remove one of them")
+        if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+            raise Refusal(
+                f"the whole header {names[0]!r} is one column",
+                where=str(file),
+                remedy='say what separates the columns, such as separator = ";"',
+            )
+        with warnings.catch_warnings():
+            # Without index_col=False surplus first fields become row names, and every column means its neighbour.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            try:
+                return pd.read_csv(
+                    file,
+                    sep=separator,
+                    decimal=decimal,
+                    encoding=encoding,
+                    na_values=list(listed(missing_words)),
+                    # The site's name is text: 0301 must not become 301.
+                    dtype={site: str} if site else None,
+                    index_col=False,
+                    low_memory=False,
+                )
+            except pd.errors.ParserWarning as warning:
+                raise Refusal(
+                    "the rows have more fields than the header", where=str(file), remedy="name every column"
+                ) from warning
+
+    return assemble_table(
+        read_path(path, SUFFIXES, read),
+        origin=str(path),
+        target=target,
+        site=site,
+        drop=drop,
+        task=task,
+        positive=positive,
+        groups=groups,
+        categories=categories,
+        untangle=True,
+    )
+
+
+def header(file: Path, separator: str, encoding: str) -> list[str]:
+    """The names of the columns, read apart because the parser would quietly rename one that is there twice."""
+    if len(separator) != 1:
+        raise Refusal(f"the separator {separator!r} is not one character", remedy='use one, such as ";" or a tab')
+    with gzip.open(file, "rt", encoding=encoding) if file.suffix == ".gz" else file.open(encoding=encoding) as lines:
+        names = next(reader(lines, delimiter=separator), [])
+    return [name.lstrip("\ufeff") for name in names]

@@ -1,0 +1,36 @@
+"""Patients' rows from Parquet files, one for all sites or a folder with one a site. Columns keep their types."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from wardround.data.assembly import assemble_table
+from wardround.data.files import read_path
+from wardround.data.table import Kind, Table
+
+SUFFIXES = (".parquet",)
+
+
+def parquet(
+    *,
+    path: str | Path,
+    target: str,
+    site: str = "",
+    drop: tuple[str, ...] = (),
+    task: Kind | None = None,
+    positive: str | None = None,
+    groups: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+) -> Table:
+    """Parquet file with a column that names the site, or a folder with one file a site."""
+    return assemble_table(
+        read_path(path, SUFFIXES, pd.read_parquet),
+        origin=str(path),
+        target=target,
+        site=site,
+        drop=drop,
+        task=task,
+        positive=positive,
+        groups=groups,
+        categories=categories,
+    )

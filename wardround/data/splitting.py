@@ -1,0 +1,92 @@
+"""Train, validation and test rows of one site: a function of the seed, the site's name and its own rows only.
+
+So a site's split stays what it is when other sites come or go, and a real site makes the same split for itself.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from wardround.core.errors import Refusal
+from wardround.core.federation import PARTS
+
+Rows = np.ndarray[Any, Any]
+
+
+def generator(seed: int, *words: str) -> np.random.Generator:
+    """A random generator of its own for every seed and name."""
+    digest = hashlib.sha256(json.dumps([seed, *words]).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big"))
+
+
+def check_shares(shares: Sequence[float]) -> None:
+    good = len(shares) == len(PARTS) and all(0 <= s <= 1 for s in shares) and abs(sum(shares) - 1) < 1e-9
+    if not good or shares[0] == 0:
+        raise Refusal(
+            f"{list(shares)} cannot be the shares of train, validation and test rows",
+            remedy="give three numbers that add up to 1, the first above 0, such as [0.6, 0.2, 0.2]",
+        )
+
+
+def sizes(rows: int, shares: Sequence[float]) -> Rows:
+    """Whole numbers nearest to the shares that add up to `rows`; train never goes without while there is a row.
+
+    >>> sizes(10, (0.6, 0.2, 0.2)).tolist(), sizes(1, (0.2, 0.4, 0.4)).tolist()
+    ([6, 2, 2], [1, 0, 0])
+    """
+    exact = np.asarray(shares, np.float64) * rows
+    # Ten times 0.6 must be 6 although binary fractions may make it a hair less.
+    whole = np.floor(exact + 1e-9).astype(np.int64)
+    # Among equal remainders train goes first, then test: a site without test rows cannot be scored.
+    preference = np.array([0, 2, 1])
+    order = np.lexsort((preference, -np.round(exact - whole, 9)))
+    whole[order[: rows - int(whole.sum())]] += 1
+    if rows and whole[0] == 0:
+        whole[np.argmax(whole)] -= 1
+        whole[0] = 1
+    return whole
+
+
+def split(
+    rows: int,
+    *,
+    seed: int,
+    site: str,
+    shares: Sequence[float] = (0.6, 0.2, 0.2),
+    strata: Rows | None = None,
+    by: Rows | None = None,
+) -> tuple[Rows, Rows, Rows]:
+    """Positions of the site's train, validation and test rows, each in ascending order.
+
+    `strata` (a label a row) keeps the classes' shares equal in all parts, as nearly as whole rows allow. `by` (a
+    patient a row) keeps all rows of a patient in one part; sizes are then met as nearly as whole patients allow.
+    """
+    check_shares(shares)
+    random = generator(seed, "split", site)
+    unit = np.arange(rows) if by is None else pd.factorize(by)[0]
+    units = int(unit.max()) + 1 if rows else 0
+    weight = np.bincount(unit, minlength=units)
+    label = np.zeros(units, np.int64)
+    if strata is not None:
+        # A patient with several outcomes counts as the last of them in sorted order, so that rare events are spread.
+        np.maximum.at(label, unit, np.unique(strata, return_inverse=True)[1])
+    # Each class is spread evenly over the line from 0 to 1 in random order, so any cut meets its share of every class.
+    shuffled = random.permutation(units)
+    order = shuffled[np.argsort(label[shuffled], kind="stable")]
+    counts = np.bincount(label, minlength=1)
+    rank = np.arange(units) - np.repeat(np.cumsum(counts) - counts, counts)
+    offset = random.random(len(counts))
+    place = (rank + np.repeat(offset, counts)) / np.repeat(np.maximum(counts, 1), counts)
+    order = order[np.argsort(place, kind="stable")]
+    # A patient belongs to the part in which the middle of its rows falls; with one row each this is an exact cut.
+    middle = np.cumsum(weight[order]) - weight[order] / 2
+    part = np.empty(units, np.int64)
+    part[order] = np.searchsorted(np.cumsum(sizes(rows, shares))[:2], middle, side="right")
+    chosen = part[unit]
+    if rows and not (chosen == 0).any():
+        chosen[:] = np.where(unit == order[0], 0, chosen)
+    return np.flatnonzero(chosen == 0), np.flatnonzero(chosen == 1), np.flatnonzero(chosen == 2)

@@ -1,0 +1,44 @@
+"""Raw rows of every site, before preparation: what a source or data set gives, and what a partition rearranges."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+Kind = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Each site's own rows, the target among the columns.
+
+    `task` None means that it is told from the target. `positive` is the label that binary measures count as positive
+    (None: the last in sorted order). `groups` names columns kept for fairness; they are features too, unless `aside`
+    names them: columns that no model sees. `truth` is what a generator knows.
+    """
+
+    sites: Mapping[str, pd.DataFrame]
+    target: str
+    origin: str
+    task: Kind | None = None
+    positive: str | None = None
+    groups: tuple[str, ...] = ()
+    truth: Mapping[str, Any] = field(default_factory=dict)
+    aside: tuple[str, ...] = ()
+
+
+class Partition(NamedTuple):
+    """How one pool of rows becomes several sites.
+
+    `split` gets the features, the target and a generator and gives, for every site, the positions of its rows (a row
+    may be in no site, never in two). `alter`, if there is one, then changes a site's rows: it gets the site's index,
+    the number of sites, its features, its target and a generator, and gives new features and target.
+    """
+
+    split: Callable[[pd.DataFrame, "pd.Series[Any]", np.random.Generator], list[np.ndarray[Any, Any]]]
+    alter: (
+        Callable[[int, int, pd.DataFrame, "pd.Series[Any]", np.random.Generator], tuple[pd.DataFrame, "pd.Series[Any]"]]
+        | None
+    ) = None

@@ -1,0 +1,149 @@
+"""The predictions of all sites, checked once and laid out so that every metric is a few sums over sites.
+
+A metric is asked for all sites at once and for many weightings of the rows at once: `weights` has shape
+(resamples, rows) and tells how often each patient counts, adding up to the site's number of patients; None means that
+each counts once. One formula thus serves the estimate, the bootstrap, four hospitals and ten thousand.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wardround.core.contracts import Scores, Task
+from wardround.core.errors import Refusal
+
+Numbers = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Rows of each site in rising order of a score, where rows with the same score share a step."""
+
+    order: Numbers
+    steps: Numbers
+    """Index (into `order`) of the first row of each step."""
+    site_steps: Numbers
+    """Index (into `steps`) of the first step of each site that has rows."""
+    step_site: Numbers
+    """Which of the sites that have rows a step belongs to."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Scores made ready: numbers in double precision, and what a reason for an undefined metric needs to know."""
+
+    predicted: Numbers
+    actual: Numbers
+    first: Numbers
+    task: Task
+    positive: int = 1
+    part: str = "test"
+
+    @cached_property
+    def counts(self) -> Numbers:
+        return np.diff(self.first)
+
+    @cached_property
+    def filled(self) -> Numbers:
+        """Indices of the sites that have rows."""
+        return np.flatnonzero(self.counts > 0)
+
+    @cached_property
+    def site(self) -> Numbers:
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @cached_property
+    def broken(self) -> Numbers:
+        """Predictions of each site that are not finite numbers."""
+        strange = ~np.isfinite(self.predicted)
+        bad = np.flatnonzero(strange) if self.task.regression else np.flatnonzero(strange.any(axis=1))
+        return np.bincount(self.site[bad], minlength=len(self.counts))
+
+    @cached_property
+    def probabilities(self) -> Numbers:
+        """Predictions with what is not a number set to 0: its site is undefined anyway, and others must not suffer."""
+        return np.where(np.isfinite(self.predicted), self.predicted, 0.0)
+
+    @cached_property
+    def judged(self) -> tuple[int, ...]:
+        """The classes that recall and its kin look at: the positive one of two, or each against the rest."""
+        classes = len(self.task.classes)
+        return (self.positive,) if classes == 2 else tuple(range(classes))
+
+    @cached_property
+    def truth(self) -> Numbers:
+        """Shape (rows, classes): 1 at the class that a patient has."""
+        return np.asarray(self.actual[:, None] == np.arange(len(self.task.classes)), np.float64)
+
+    @cached_property
+    def decided(self) -> Numbers:
+        """Shape (rows, classes): 1 at the most probable class, the first of them in a tie."""
+        best = self.probabilities.argmax(axis=1) if len(self.actual) else self.actual
+        return np.asarray(best[:, None] == np.arange(len(self.task.classes)), np.float64)
+
+    @cached_property
+    def ladders(self) -> dict[int, Ladder]:
+        return {index: self.ladder(self.probabilities[:, index]) for index in self.judged}
+
+    def ladder(self, score: Numbers) -> Ladder:
+        order = np.lexsort((score, self.site))
+        ranked, owner = score[order], self.site[order]
+        new = np.ones(len(order), bool)
+        new[1:] = (ranked[1:] != ranked[:-1]) | (owner[1:] != owner[:-1])
+        steps = np.flatnonzero(new)
+        step_site = np.searchsorted(self.filled, owner[steps])
+        return Ladder(order, steps, np.searchsorted(step_site, np.arange(len(self.filled))), step_site)
+
+    def spread(self, of_filled: Numbers) -> Numbers:
+        """Sums of the sites that have rows, shape (resamples, filled), as sums of all sites: 0 for empty ones."""
+        result = np.zeros((len(of_filled), len(self.counts), *of_filled.shape[2:]))
+        result[:, self.filled] = of_filled
+        return result
+
+    def sums(self, weights: Numbers | None, columns: Numbers) -> Numbers:
+        """Shape (resamples, sites, columns): the weighted sum of each column over the rows of each site."""
+        starts = self.first[self.filled]
+        if weights is None:
+            # reduceat would give an empty site the row of its neighbour, hence only sites that have rows.
+            return self.spread(np.add.reduceat(columns, starts, axis=0)[None] if len(starts) else columns[None])
+        result = np.zeros((len(weights), len(self.counts), columns.shape[1]))
+        for index, start in zip(self.filled, starts, strict=True):
+            stop = self.first[index + 1]
+            result[:, index] = weights[:, start:stop] @ columns[start:stop]
+        return result
+
+    def patients(self, site: int) -> str:
+        """In words: "12 test patients"."""
+        count = int(self.counts[site])
+        return f"{count or 'no'} {self.part} patient{'' if count == 1 else 's'}"
+
+
+def rows_of(scores: Scores, task: Task, *, positive: int = 1, part: str = "test") -> Rows:
+    """Check the scores against the task; `positive` is the class that is looked for where there are two."""
+    predicted, actual = np.asarray(scores.predicted, np.float64), np.asarray(scores.actual)
+    first = np.asarray(scores.first, np.int64)
+    shape = (len(actual),) if task.regression else (len(actual), len(task.classes))
+    if predicted.shape != shape or actual.shape != (len(actual),):
+        raise ValueError(f"predictions of shape {predicted.shape} for a task that asks for {shape}")
+    if len(first) < 1 or first[0] != 0 or first[-1] != len(actual) or (np.diff(first) < 0).any():
+        raise ValueError("the sites' first rows must rise from 0 to the number of rows")
+    if not task.regression:
+        if not 0 <= positive < len(task.classes) and len(task.classes) == 2:
+            raise Refusal(
+                f"the positive class has index {positive}, but there are two classes",
+                where=f"target {task.target}",
+                remedy=f"say 0 for {task.classes[0]!r} or 1 for {task.classes[1]!r}",
+            )
+        strange = (actual < 0) | (actual >= len(task.classes)) | (actual != np.floor(actual))
+        if strange.any():
+            raise Refusal(
+                f"{int(strange.sum())} rows have a class that the task does not know",
+                where=f"target {task.target}, first at row {int(np.argmax(strange))} of the {part} rows",
+                remedy=f"use the classes {', '.join(task.classes)}",
+            )
+        actual = actual.astype(np.int64)
+    else:
+        actual = actual.astype(np.float64)
+    return Rows(predicted, actual, first, task, positive, part)

@@ -1,0 +1,48 @@
+"""Traffic: the bytes that went to the sites and came back, in all and for one site in one round.
+
+Needs nothing but the round records; in a simulation the bytes are those that would have been sent. Costs nothing.
+"""
+
+from wardround.core.contracts import Meter, Report, RoundRecord
+
+UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def size_in_words(count: float) -> str:
+    """Decimal units, three digits.
+
+    >>> size_in_words(999), size_in_words(12_345_678)
+    ('999 bytes', '12.3 MB')
+    """
+    unit = 0
+    # 999.5 kB would be written as "1e+03 kB"
+    while count >= 999.5 and unit < len(UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.3g} {UNITS[unit]}" if count < 999.5 else f"{count:,.0f} {UNITS[unit]}"
+
+
+def traffic() -> Meter:
+    """Bytes sent to the sites and back, in all and a site a round."""
+
+    def observe(state: Report, record: RoundRecord) -> Report:
+        return {
+            "rounds": state["rounds"] + 1,
+            "answers": state["answers"] + record.count,
+            "bytes_down": state["bytes_down"] + record.bytes_down,
+            "bytes_up": state["bytes_up"] + record.bytes_up,
+        }
+
+    def report(state: Report) -> Report:
+        answers = state["answers"]
+        down = state["bytes_down"] / answers if answers else None
+        up = state["bytes_up"] / answers if answers else None
+        words = "No site took part, nothing was sent."
+        if down is not None and up is not None:
+            words = (
+                f"{size_in_words(state['bytes_down'])} to the sites and {size_in_words(state['bytes_up'])} back in "
+                f"{state['rounds']} round{'' if state['rounds'] == 1 else 's'}; a site a round: "
+                f"{size_in_words(down)} down, {size_in_words(up)} up."
+            )
+        return {**state, "bytes_down_a_site_a_round": down, "bytes_up_a_site_a_round": up, "words": words}
+
+    return Meter(lambda: {"rounds": 0, "answers": 0, "bytes_down": 0, "bytes_up": 0}, observe, report)

@@ -1,0 +1,59 @@
+"""What the measures of quality are called, which way is better, and what they mean to someone who reads one report."""
+
+from typing import NamedTuple
+
+
+class Meaning(NamedTuple):
+    label: str
+    lower: bool
+    """Whether a lower value is better."""
+    words: str
+    neutral: float | None = None
+    """The value of a model that knows nothing, where there is one."""
+
+
+MEANINGS = {
+    "roc_auc": Meaning(
+        "ROC-AUC",
+        False,
+        "how often the model ranks a patient who has the outcome above one who has not (0.5 is chance, 1 is perfect)",
+        0.5,
+    ),
+    "pr_auc": Meaning("PR-AUC", False, "precision averaged over all thresholds (1 is perfect)"),
+    "accuracy": Meaning("Accuracy", False, "the share of patients for whom the model is right"),
+    "balanced_accuracy": Meaning(
+        "Balanced accuracy", False, "the share of right answers, averaged over the outcomes (1 is perfect)"
+    ),
+    "f1": Meaning("F1", False, "the harmonic mean of precision and recall (1 is perfect)"),
+    "precision": Meaning("Precision", False, "the share of alarms that are right"),
+    "recall": Meaning("Recall", False, "the share of patients with the outcome whom the model finds"),
+    "brier": Meaning("Brier score", True, "the mean squared error of the predicted probabilities (0 is perfect)"),
+    "log_loss": Meaning("Log loss", True, "how surprised the model is by what really happened (0 is perfect)"),
+    "calibration": Meaning(
+        "Calibration error", True, "how far predicted probabilities lie from observed shares (0 is perfect)"
+    ),
+    "calibration_error": Meaning(
+        "Calibration error", True, "how far predicted probabilities lie from observed shares (0 is perfect)"
+    ),
+    "rmse": Meaning("RMSE", True, "the typical size of an error, large errors counting more (0 is perfect)"),
+    "mae": Meaning("MAE", True, "the mean size of an error (0 is perfect)"),
+    "r2": Meaning("R²", False, "the share of variation explained (0 is no better than the mean, 1 is perfect)", 0.0),
+}
+
+
+def label_of(metric: str) -> str:
+    return MEANINGS[metric].label if metric in MEANINGS else metric
+
+
+def lower_is_better(metric: str) -> bool | None:
+    """None for a measure we do not know: then nothing is called best."""
+    return MEANINGS[metric].lower if metric in MEANINGS else None
+
+
+def words_of(metric: str) -> str:
+    return MEANINGS[metric].words if metric in MEANINGS else ""
+
+
+def direction(metric: str) -> str:
+    lower = lower_is_better(metric)
+    return "" if lower is None else "lower is better" if lower else "higher is better"

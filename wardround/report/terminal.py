@@ -1,0 +1,52 @@
+"""The result for the terminal: a hospital a row, a method a column, the main measure with interval, best in bold."""
+
+from rich.table import Table
+from rich.text import Text
+
+from wardround.report import quantities
+from wardround.report.markup import plain
+from wardround.report.measures import direction, label_of
+from wardround.report.reading import read_result
+from wardround.report.run import Json, Measure, Method, Run
+from wardround.report.standing import best_at, best_overall
+
+ROWS = 20
+"""Hospitals up to which each has a row; of more, only the totals and percentiles are shown."""
+
+
+def summary_table(result: Json) -> Table:
+    """What `result.json` says about the main measure, short enough for a screen."""
+    run = read_result(result)
+    title = ", ".join(part for part in (label_of(run.metric), direction(run.metric)) if part)
+    # Names go in as Text, never as strings: a string such as "[red]" would be taken for a style.
+    shown = Table(title=Text(f"{plain(run.name)}: {title}"), title_justify="left", caption_justify="left")
+    shown.add_column(Text("hospital"))
+    for method in run.methods:
+        shown.add_column(Text(plain(method.label)))
+    if len(run.hospitals) <= ROWS:
+        for hospital in run.hospitals:
+            leaders = best_at(run, hospital.name, run.metric)
+            cells = [written(m.at(hospital.name, run.metric), m, leaders, run) for m in run.methods]
+            shown.add_row(Text(plain(hospital.name)), *cells)
+        shown.add_section()
+    else:
+        for percentile, name in (("10", "10th percentile"), ("50", "median"), ("90", "90th percentile")):
+            values = [m.percentiles.get(run.metric, {}).get(percentile) for m in run.methods]
+            if any(value is not None for value in values):
+                cells = [Text("unknown" if value is None else quantities.score(value)) for value in values]
+                shown.add_row(Text(f"{name} of {len(run.hospitals):,} hospitals"), *cells)
+    if len(run.hospitals) != 1 and any(run.metric in method.weighted for method in run.methods):
+        leaders = best_overall(run, run.metric)
+        absent = Measure(reason="not measured")
+        totals = [written(m.weighted.get(run.metric, absent), m, leaders, run) for m in run.methods]
+        shown.add_row(Text("all, by patients"), *totals)
+    return shown
+
+
+def written(measure: Measure, method: Method, leaders: tuple[Method, ...], run: Run) -> Text:
+    if measure.value is None:
+        return Text(f"not defined: {plain(measure.reason)}", style="italic")
+    winner = method in leaders and len(run.methods) > 1
+    text = Text(quantities.score(measure.value), style="bold" if winner else "")
+    span = quantities.interval(measure)
+    return text.append(f" ({span})", style="not bold dim") if span else text
