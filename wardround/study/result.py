@@ -114,7 +114,7 @@ def averaged(blocks: Sequence[Any]) -> Any:
 
 
 def pairs_of(study: Study, methods: Sequence[Method]) -> list[tuple[str, str]]:
-    """Which methods are compared: all pairs when they are few, else each with the one the study names (or the first)."""
+    """Which methods are compared: all pairs when few, else each with the one the study names (or the first)."""
     names = [method.name for method in methods]
     said = study.compare.against if study.compare else None
     if said is None and len(names) <= MOST_PAIRED:

@@ -1,8 +1,9 @@
 """A made-up population of up to a million clients, to see what scale costs; never all of it in memory.
 
-With a `folder`, the rows are written in chunks to memory-mapped files there, named after the settings, and found again
-the next time; memory stays flat whatever the number of clients. Without one they are made in memory. Either way the
-rows are the same for the same settings. Costs 4 · (features + 1) bytes a row and some fifteen seconds for ten million rows.
+With a `folder`, the rows are written there in chunks, to files named after the settings, which are memory-mapped and
+found again the next time. In memory are then one chunk and about 130 bytes a client, but never all rows. Without a
+folder they are made in memory. Either way the rows are the same for the same settings. Costs 4 · (features + 1) bytes a
+row, and some fifteen seconds for ten million rows of 32 features.
 
 Client k has `rows` rows, or with `spread` > 0 max(1, round(rows · exp(spread · Normal(0, 1) - spread² / 2))) of them,
 of which the share `test`, rounded down, comes last and is for testing. Its features are Normal(degree · m_k, 1) with

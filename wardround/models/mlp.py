@@ -1,0 +1,46 @@
+"""A multilayer perceptron: dense layers with ReLU between them, for classes or for a number.
+
+Needs rows of numbers (images are flattened). Layers are named dense_0, dense_1, ... from the input on, so that a
+layer split can name them. Costs the sum of the products of neighbouring widths, in numbers a message.
+"""
+
+from typing import Annotated
+
+import jax
+from flax import linen as nn
+
+from wardround.core.bounds import Bound, NotNegative
+from wardround.core.contracts import Array, Model, Task
+from wardround.core.errors import Refusal
+from wardround.models.from_flax import from_flax, loss_for
+
+DropoutRate = Annotated[float, Bound(low=0, high=1, open_high=True)]
+
+
+class Perceptron(nn.Module):  # type: ignore[misc]
+    """Dense layers with ReLU between them; drops units out only while it is given a key to do so."""
+
+    hidden: tuple[int, ...]
+    outputs: int
+    dropout: float
+
+    @nn.compact  # type: ignore[untyped-decorator]
+    def __call__(self, x: Array) -> Array:
+        x = x.reshape(x.shape[0], -1)
+        for index, width in enumerate(self.hidden):
+            x = jax.nn.relu(nn.Dense(width, name=f"dense_{index}")(x))
+            if self.dropout:
+                x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
+        result: Array = nn.Dense(self.outputs, name=f"dense_{len(self.hidden)}")(x)
+        return result
+
+
+def mlp(task: Task, *, hidden: tuple[int, ...] = (64,), dropout: DropoutRate = 0.0, l2: NotNegative = 0.0) -> Model:
+    """A neural network of dense layers (hidden: their widths), for classes or for a number."""
+    if any(width < 1 for width in hidden):
+        raise Refusal(
+            f"a hidden layer needs at least one unit, but hidden is {list(hidden)}",
+            where="model mlp",
+            remedy="give widths of 1 or more, such as hidden = [64, 32]",
+        )
+    return from_flax(Perceptron(tuple(hidden), task.outputs, dropout), loss_for(task), task, l2=l2)
