@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from wardround.core.contracts import Array, Message
 
-BLOCK = 2048
+BLOCK = 1024
 """Columns worked on at a time: with a hundred sites such a block stays in the processor's cache."""
 FAR = 1e12
 """Larger entries are cut to this, so that squares and their sums stay finite in single precision."""

@@ -9,7 +9,7 @@ from wardround.core import trees
 from wardround.core.answers import Weights, answer
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Key, Message, Model, Params, Shard, Tree
-from wardround.core.descent import descend, local_optimizer
+from wardround.core.descent import CHUNK, descend, local_optimizer
 
 LABEL = "Common model"
 
@@ -45,5 +45,6 @@ def fed_avg(
         server=server,
         params=lambda params: params,
         predict=model.predict,
+        largest_batch=max(batch_size, CHUNK),
         passes=local_epochs,
     )

@@ -39,5 +39,5 @@ def fed_prox(
         own = descend(gradient, optimizer, common, shard, key, batch_size=batch_size or None, passes=local_epochs)
         return answer(model, aggregator, common, shard, weights, {"update": trees.subtract(own, common)}), kept
 
-    plain = fed_avg(model, aggregator, local_epochs=local_epochs)
+    plain = fed_avg(model, aggregator, local_epochs=local_epochs, batch_size=batch_size)
     return plain._replace(client=client)

@@ -8,7 +8,7 @@ from wardround.core import trees
 from wardround.core.answers import Weights, answer
 from wardround.core.bounds import CountOrAll, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Key, Message, Model, Params, Shard, Tree
-from wardround.core.descent import full_gradient
+from wardround.core.descent import CHUNK, full_gradient
 
 LABEL = "Common model (FedSGD)"
 
@@ -40,4 +40,5 @@ def fed_sgd(
         server=lambda params, combined: trees.add(params, combined.arrays["update"]),
         params=lambda params: params,
         predict=model.predict,
+        largest_batch=max(batch_size, CHUNK),
     )

@@ -7,7 +7,7 @@ from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.core.answers import weight_of
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
 from wardround.core.contracts import Algorithm, Key, Message, Model, Params, Personal, Shard, Tree
-from wardround.core.descent import descend, local_optimizer
+from wardround.core.descent import CHUNK, descend, local_optimizer
 
 LABEL = "Own patients only"
 
@@ -40,6 +40,7 @@ def local(
         server=lambda params, combined: params,
         params=lambda params: params,
         predict=model.predict,
+        largest_batch=max(batch_size, CHUNK),
         passes=local_epochs,
         personal=Personal(keep),
         silent=True,

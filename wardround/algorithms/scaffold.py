@@ -14,7 +14,7 @@ from wardround.core import trees
 from wardround.core.answers import answer
 from wardround.core.bounds import Count, CountOrAll, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Batch, Key, Message, Model, Params, Shard, Tree
-from wardround.core.descent import descend, full_gradient, local_optimizer, steps
+from wardround.core.descent import CHUNK, descend, full_gradient, local_optimizer, steps
 
 LABEL = "Common model (SCAFFOLD)"
 
@@ -72,5 +72,6 @@ def scaffold(
         server=server,
         params=lambda state: state["params"],
         predict=model.predict,
+        largest_batch=max(batch_size, CHUNK),
         passes=local_epochs,
     )

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,6 @@ from wardround.core.errors import Refusal
 app = typer.Typer(
     name="wardround",
     help="Hospitals train models together in rounds, and no patient's record ever leaves its hospital.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode=None,
@@ -22,6 +23,17 @@ StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in the folder --out.")]
+
+
+@contextmanager
+def named(study: Path) -> Iterator[None]:
+    """A refusal that tells only a table, such as [algorithm], also tells the study file it is in."""
+    try:
+        yield
+    except Refusal as refusal:
+        if not refusal.where.startswith("["):
+            raise
+        raise Refusal(refusal.what, where=f"{study}, {refusal.where}", remedy=refusal.remedy) from None
 
 
 def version(value: bool) -> None:
@@ -54,7 +66,8 @@ def run(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJs
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study
 
-    run_command(read_study(study), kind="run", out=out, resume=resume, as_json=as_json)
+    with named(study):
+        run_command(read_study(study), kind="run", out=out, resume=resume, as_json=as_json)
 
 
 @app.command()
@@ -63,7 +76,8 @@ def compare(study: StudyPath, out: Out = None, resume: Resume = False, as_json: 
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study
 
-    run_command(read_study(study), kind="compare", out=out, resume=resume, as_json=as_json)
+    with named(study):
+        run_command(read_study(study), kind="compare", out=out, resume=resume, as_json=as_json)
 
 
 @app.command()
@@ -72,7 +86,8 @@ def tune(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJ
     from wardround.cli.studies import tune_command
     from wardround.study.file import read_study
 
-    tune_command(read_study(study), out=out, resume=resume, as_json=as_json)
+    with named(study):
+        tune_command(read_study(study), out=out, resume=resume, as_json=as_json)
 
 
 @app.command()
@@ -81,7 +96,8 @@ def check(study: StudyPath, as_json: AsJson = False) -> None:
     from wardround.cli.studies import check_command
     from wardround.study.file import read_study
 
-    check_command(read_study(study), as_json=as_json)
+    with named(study):
+        check_command(read_study(study), as_json=as_json)
 
 
 @app.command(name="list")
@@ -121,7 +137,7 @@ def bench(
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: turns a refusal into one paragraph and exit code 2."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         result: Any = app(given, standalone_mode=False)
     except Refusal as refusal:
@@ -129,12 +145,8 @@ def main(arguments: list[str] | None = None) -> None:
             typer.echo(json.dumps({"error": str(refusal)}))
         typer.echo(f"wardround: {refusal}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo(
-            "wardround: interrupted. What was reported is kept; go on with --resume and the same --out.", err=True
-        )
-        sys.exit(130)
-    except typer.Abort:
+    except (KeyboardInterrupt, typer.Abort):  # typer makes the one out of the other
+        typer.echo("wardround: interrupted before anything was trained.", err=True)
         sys.exit(130)
     except Exception as error:
         usage = getattr(error, "format_message", None)

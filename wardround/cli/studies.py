@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -19,10 +20,21 @@ from wardround.study.assemble import Method
 from wardround.study.file import Study
 from wardround.study.folder import RunFolder
 from wardround.study.folder import as_json as to_json
-from wardround.study.run import OnRound, run
+from wardround.study.run import OnRound, refuse_early, run
 
 ERRORS = Console(stderr=True)
 OUTPUT = Console()
+
+
+@contextmanager
+def interruptible(folder: RunFolder, kind: str) -> Iterator[None]:
+    """Ctrl-C leaves a folder that can be gone on with: say how."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        again = "" if kind == "demo" else f" Go on with: wardround {kind} STUDY --resume --out {folder.path}"
+        typer.echo(f"wardround: interrupted. What was done until now is kept in {folder.path}.{again}", err=True)
+        raise typer.Exit(130) from None
 
 
 @contextmanager
@@ -71,11 +83,10 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
             )
     # Wrong data or settings are refused before there is a folder.
     setting = assemble.load_setting(study, study.study.seed)
-    for method in methods:
-        assemble.build(study, method, setting.federation.task)
+    refuse_early(study, setting, methods)
     folder = open_folder(study, out, resume)
-    with round_bar(study.study.rounds, len(methods) * repeats) as advance:
-        result = run(study, folder, methods, kind=kind, repeats=repeats, resume=resume, on_round=advance)
+    with interruptible(folder, kind), round_bar(study.study.rounds, len(methods) * repeats) as advance:
+        result = run(study, folder, methods, kind=kind, repeats=repeats, first=setting, resume=resume, on_round=advance)
     report = write_report(folder.path)
     if as_json:
         print(to_json({"folder": str(folder.path), "report": str(report), **result}))
@@ -121,6 +132,7 @@ def describe_study(study: Study, setting: assemble.Setting, methods: list[Method
     from wardround.core import trees
     from wardround.engine.simulate import Simulation
 
+    refuse_early(study, setting, methods)
     federation = setting.federation
     participation = assemble.participation_of(study, federation.sites, study.study.seed)
     params = assemble.model_of(study, federation.task).init(jax.random.key(study.study.seed))
@@ -156,17 +168,17 @@ def describe_study(study: Study, setting: assemble.Setting, methods: list[Method
 
 def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
     """`tune`: search, and say what to write into the study file."""
-    from wardround.study.tune import tune
+    from wardround.study.tune import space_of, tune
 
     if study.tune is None:
         raise Refusal(
             "the study does not say what to tune", where="[tune]", remedy="add a table [tune] with parameters"
         )
-    assemble.load_setting(study, study.study.seed)
+    space_of(study, assemble.load_setting(study, study.study.seed))
     folder = open_folder(study, out, resume)
-    with Progress(console=ERRORS, transient=True) as bars:
+    with interruptible(folder, "tune"), Progress(console=ERRORS, transient=True) as bars:
         bar = bars.add_task("tuning", total=study.tune.trials)
-        found = tune(study, folder, on_trial=lambda done: bars.update(bar, completed=done))
+        found = tune(study, folder, resume=resume, on_trial=lambda done: bars.update(bar, completed=done))
     if as_json:
         print(json.dumps({"folder": str(folder.path), **found}))
         return

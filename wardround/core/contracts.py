@@ -64,27 +64,42 @@ class Message:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Shard:
-    """The rows of one site as its client function sees them.
+    """The rows of one site as its client function sees them: in the random order of this round, pass after pass.
 
-    The rows of many sites may lie in one flat array; `order` lists this site's rows in the random order of this
-    round, once a pass. `longest` is the number of rows of the largest site batched together with this one: loops run
-    to its end, so that all sites of a batch stop together, and rows past the own end are masked.
+    A pass begins at row `first` and takes `longest` places, the number of rows of the largest site batched together
+    with this one: loops run to its end, so that all sites of a batch stop together, and rows past the own end are
+    masked. Other sites' rows may stand before and behind; `padding` rows at least stand behind the last.
     """
 
     x: Array
     y: Array
-    order: Array
     first: Array
     rows: Array
     longest: Array
     site: Array
+    padding: int = field(default=64, metadata={"static": True})
 
     def batch(self, visit: Array | int, index: Array | int, size: int) -> Batch:
         """The `index`-th batch of `size` rows of pass `visit`; rows past the end of the site have mask 0."""
-        place = index * size + jax.numpy.arange(size)
-        rows = jax.numpy.asarray(self.order).at[visit, self.first + place].get(mode="clip")
-        mask = (place < self.rows).astype(jax.numpy.float32)
-        return Batch(intensities(self.x[rows]), self.y[rows], mask)
+        if size > self.padding:
+            raise ValueError(f"a batch of {size} rows: the algorithm must declare largest_batch={size}")
+        place = index * size
+        at = self.first + visit * self.longest + place
+        mask = (place + jax.numpy.arange(size) < self.rows).astype(jax.numpy.float32)
+        x = jax.lax.dynamic_slice_in_dim(self.x, at, size)
+        return Batch(intensities(x), jax.lax.dynamic_slice_in_dim(self.y, at, size), mask)
+
+
+def one_site(
+    x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], order: np.ndarray[Any, Any], *, site: int = 0, padding: int = 64
+) -> Shard:
+    """A site on its own, as in deployment: `order` of shape (passes, rows) tells in which order it visits its rows."""
+    visits = np.concatenate([order.ravel(), np.zeros(padding, order.dtype)]) if len(x) else np.zeros(0, np.int64)
+    rows, zero = np.asarray(order.shape[1], np.int32), np.zeros((), np.int32)
+    if not len(x):  # an empty site: nothing but padding
+        x, y = np.zeros((padding, *x.shape[1:]), x.dtype), np.zeros((padding, *y.shape[1:]), y.dtype)
+        visits = np.arange(padding)
+    return Shard(x[visits], y[visits], zero, rows, rows, np.asarray(site, np.int32), padding)
 
 
 def intensities(x: Array) -> Array:
@@ -156,6 +171,8 @@ class Algorithm(NamedTuple):
     personal: Personal | None = None
     pools: bool = False
     """A baseline that puts all rows in one place: simulation only, for comparison."""
+    largest_batch: int = 64
+    """Rows of the largest batch that the client, or its personal fit, asks for at a time."""
     silent: bool = False
     """A baseline in which no site sends anything (each learns alone, or all rows lie in one place)."""
 

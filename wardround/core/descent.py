@@ -4,6 +4,7 @@ Steps past the end of a site (it was batched with a longer one) leave model and 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,8 @@ from wardround.core import trees
 from wardround.core.contracts import Array, Batch, Key, Params, Shard
 
 Gradient = Callable[[Params, Batch, Key], Params]
+
+Carry = tuple[Params, optax.OptState]
 
 CHUNK = 64
 """Rows a time when a gradient over all rows is summed up."""
@@ -54,10 +57,11 @@ def descend(
     """The model after `passes` passes over the site's rows, one optimizer step a batch."""
     per_pass = 1 if batch_size is None else batches(shard.longest, batch_size)
 
-    def body(index: Array, carry: tuple[Params, optax.OptState]) -> tuple[Params, optax.OptState]:
+    def step(visit: Array | int, within: Array, carry: Carry) -> Carry:
         params, memory = carry
-        visit, within = index // per_pass, index % per_pass
-        step_key = jax.random.fold_in(key, index)
+        # Numbered by the site's own steps, so that its draws do not depend on the site it was batched with.
+        own = 1 if batch_size is None else batches(shard.rows, batch_size)
+        step_key = jax.random.fold_in(key, visit * own + within)
         if batch_size is None:
             active = shard.rows > 0
             slope = full_gradient(gradient, params, shard, step_key)
@@ -67,7 +71,13 @@ def descend(
         updates, moved = optimizer.update(slope, memory, params)
         return trees.choose(active, (optax.apply_updates(params, updates), moved), (params, memory))
 
-    return jax.lax.fori_loop(0, per_pass * passes, body, (params, optimizer.init(params)))[0]
+    def one_pass(visit: Array | int, carry: Carry) -> Carry:
+        return jax.lax.fori_loop(0, per_pass, partial(step, visit), carry)
+
+    start: Carry = (params, optimizer.init(params))
+    if passes == 1:
+        return one_pass(0, start)[0]
+    return jax.lax.fori_loop(0, passes, one_pass, start)[0]
 
 
 def local_optimizer(learning_rate: float, momentum: float) -> optax.GradientTransformation:

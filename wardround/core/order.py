@@ -45,6 +45,15 @@ def visiting_order(
             packed |= local
             packed |= slots << U64(64 - slot_bits)
             packed.sort()
+            # The room left for noise depends on the cohort, so rows that tie in it are put in the order of all 64 bits.
+            kept = packed >> U64(row_bits)
+            tied = np.flatnonzero(kept[1:] == kept[:-1])
+            if len(tied):
+                places = np.union1d(tied, tied + 1)
+                again = packed[places]
+                within = (again & U64(2**row_bits - 1)).astype(np.int64)
+                whole = noise[(ends - rows)[again >> U64(64 - slot_bits)] + within]
+                packed[places] = again[np.lexsort((whole, kept[places]))]
             result[visit] = packed & U64(2**row_bits - 1)
     assert hash_bits >= 16, "more rows than 2**48 in one round"
     return result

@@ -42,8 +42,8 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_checkpoint(path: Path, tree: Tree, header: Mapping[str, Any]) -> None:
-    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(jax.device_get(tree))]
-    # ascontiguousarray makes a scalar one-dimensional; reading goes by the template's shape, so nothing is lost.
+    # Not ascontiguousarray, which would make a scalar one-dimensional.
+    leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(jax.device_get(tree))]
     arrays = dict(zip(names_of(tree), leaves, strict=True))
     write_whole(path, save(arrays, metadata={HEADER: json.dumps(header)}))
 
@@ -70,11 +70,11 @@ def read_checkpoint(path: Path, template: Tree) -> tuple[Tree, dict[str, Any]]:
         restored = []
         for name, leaf in zip(names_of(template), leaves, strict=True):
             array = file.get_tensor(name) if name in stored else None
-            if array is None or array.size != np.size(leaf) or array.dtype != leaf.dtype:
+            if array is None or array.shape != np.shape(leaf) or array.dtype != leaf.dtype:
                 raise Refusal(
                     f"the checkpoint does not fit this study: '{name}' is missing or has another shape",
                     where=str(path),
                     remedy="resume with the study file the run was started with",
                 )
-            restored.append(jax.numpy.asarray(array.reshape(np.shape(leaf))))
+            restored.append(jax.numpy.asarray(array))
     return jax.tree.unflatten(structure, restored), header

@@ -1,5 +1,6 @@
-"""How rows reach the compiled round: all of them once (resident), or a cohort's at a time, fetched ahead (streamed)."""
+"""How rows reach the compiled round: dealt out in the order of their visit, one piece ahead of the devices."""
 
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -7,12 +8,12 @@ import jax
 import numpy as np
 
 from wardround.core.federation import Federation
+from wardround.core.order import visiting_order
 from wardround.engine.devices import sharding
-from wardround.engine.layout import Seating, Shape, power_of_two, seat
-from wardround.engine.program import Data
+from wardround.engine.layout import Seating, Shape, Template, capacity_for, templates
+from wardround.engine.program import Data, put_together
 
-RESIDENT_BYTES = 1 << 29
-"""Data up to this size are put on every device whole; larger ones, and files mapped from disk, are streamed."""
+Cohort = np.ndarray[Any, Any]
 
 
 def place(tree: Any, devices: int, *, split: bool) -> Any:
@@ -28,84 +29,67 @@ def place(tree: Any, devices: int, *, split: bool) -> Any:
     return jax.tree.map(put, tree)
 
 
-class Feed:
-    """Seats cohorts and brings their rows, one round ahead of the devices."""
+def dealt_rows(federation: Federation, index: Sequence[np.ndarray[Any, Any]], capacity: int) -> Data:
+    """The rows with these numbers, for every device (places, lanes, ...), with padding up to the capacity."""
+    x, y = federation.x, federation.y
+    shape = (len(index), capacity, index[0].shape[1])
+    here_x, here_y = np.zeros((*shape, *x.shape[1:]), x.dtype), np.zeros((*shape, *y.shape[1:]), y.dtype)
+    for device, table in enumerate(index):
+        np.take(x, table, axis=0, out=here_x[device, : len(table)], mode="clip")
+        np.take(y, table, axis=0, out=here_y[device, : len(table)], mode="clip")
+    return Data(here_x, here_y)
 
-    def __init__(self, federation: Federation, shape: Shape, *, seed: int, passes: int, part: str = "train") -> None:
+
+class Feed:
+    """Seats cohorts and deals out their rows."""
+
+    def __init__(self, federation: Federation, shape: Shape, *, seed: int, passes: int, padding: int) -> None:
         self.federation = federation
         self.shape = shape
         self.seed = seed
         self.passes = passes
-        self.first, self.rows = federation.part(part)
-        on_disk = isinstance(federation.x, np.memmap)
-        self.resident = not on_disk and federation.x.nbytes * shape.devices <= RESIDENT_BYTES
-        self.capacity = 1
+        self.padding = padding
+        self.first, self.rows = federation.part("train")
+        self._capacity = 1
+        self._seated: tuple[Cohort, list[Template]] | None = None
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="wardround-feed")
-        self._data: Data | None = None
 
     def close(self) -> None:
-        self._ahead.shutdown(wait=True)
+        self._ahead.shutdown(wait=True, cancel_futures=True)
 
-    def resident_data(self) -> Data:
-        """All rows, at a power-of-two capacity so that data sets of like size share a program."""
-        if self._data is None:
-            x, y = self.federation.x, self.federation.y
-            missing = power_of_two(len(x)) - len(x)
-            data = Data(
-                np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]),
-                np.concatenate([y, np.zeros((missing, *y.shape[1:]), y.dtype)]),
+    def pieces(self, number: int, cohort: Cohort) -> Iterator[tuple[Seating, Data]]:
+        """One round, piece by piece."""
+        for one in self._templates(cohort):
+            index = one.row_numbers(visiting_order(self.seed, number, one.members, one.rows, self.passes))
+            # The capacity never shrinks: a round with fewer rows runs in the program that is there already.
+            self._capacity = max(self._capacity, capacity_for(int(one.places.max())))
+            yield one.seating, dealt_rows(self.federation, index, self._capacity + self.padding)
+
+    def _templates(self, cohort: Cohort) -> list[Template]:
+        """How this cohort is seated; remembered, since between hospitals it is mostly the same round after round."""
+        if self._seated is None or not np.array_equal(self._seated[0], cohort):
+            made = templates(
+                self.shape,
+                cohort,
+                self.rows[cohort],
+                self.first[cohort],
+                population=len(self.first),
+                passes=self.passes,
             )
-            if self.shape.devices == 1:
-                self._data = jax.device_put(data, jax.local_devices()[0])
-            else:
-                self._data = place(data, self.shape.devices, split=False)
-        return self._data
+            self._seated = (cohort, made)
+        return self._seated[1]
 
-    def prepare(self, number: int, cohort: np.ndarray[Any, Any]) -> tuple[Seating, Data | None]:
-        """Seating of one round and, unless resident, the rows it needs (first axis: devices)."""
-        rows = self.rows[cohort]
-        self.capacity = max(self.capacity, self._capacity(rows))
-        seating, in_order = seat(
-            self.shape,
-            cohort,
-            rows,
-            self.first[cohort] if self.resident else None,
-            population=len(self.first),
-            seed=self.seed,
-            round_number=number,
-            passes=self.passes,
-            capacity=self.capacity,
-        )
-        if self.resident:
-            return seating, None
-        return seating, self._gather(cohort[in_order], seating)
+    def ahead(self, rounds: Sequence[tuple[int, Cohort]]) -> Iterator[tuple[int, int, Seating, Any]]:
+        """(round, piece, seating, rows and seats on the devices), the next in the making while this one is computed."""
 
-    def ahead(self, rounds: list[tuple[int, np.ndarray[Any, Any]]]) -> Any:
-        """Prepared rounds, the next always in the making while the present one is computed."""
-        coming = self._ahead.submit(self.prepare, *rounds[0])
-        for index in range(len(rounds)):
-            now = coming.result()
-            if index + 1 < len(rounds):
-                coming = self._ahead.submit(self.prepare, *rounds[index + 1])
+        def every() -> Iterator[tuple[int, int, Seating, Any]]:
+            for number, cohort in rounds:
+                for piece, (seating, data) in enumerate(self.pieces(number, cohort)):
+                    placed = place((data, put_together(seating)), self.shape.devices, split=True)
+                    yield number, piece, seating, placed
+
+        source = every()
+        coming = self._ahead.submit(next, source, None)
+        while (now := coming.result()) is not None:
+            coming = self._ahead.submit(next, source, None)
             yield now
-
-    def _capacity(self, rows: np.ndarray[Any, Any]) -> int:
-        # Sites are dealt by size, so no device gets more than its share and one longest site.
-        share = int(rows.sum()) // self.shape.devices + (int(rows.max(initial=0)) if self.shape.devices > 1 else 0)
-        return power_of_two(max(1, share))
-
-    def _gather(self, cohort: np.ndarray[Any, Any], seating: Seating) -> Data:
-        rows = self.rows[cohort]
-        offset = np.cumsum(rows) - rows
-        index = np.repeat(self.first[cohort] - offset, rows) + np.arange(int(rows.sum()))
-        x, y = self.federation.x, self.federation.y
-        shape = (self.shape.devices, self.capacity)
-        here_x = np.zeros((*shape, *x.shape[1:]), x.dtype)
-        here_y = np.zeros((*shape, *y.shape[1:]), y.dtype)
-        begin = 0
-        for device, count in enumerate(seating.rows.sum(axis=(1, 2))):
-            wanted = index[begin : begin + count]
-            np.take(x, wanted, axis=0, out=here_x[device, :count], mode="clip")
-            np.take(y, wanted, axis=0, out=here_y[device, :count], mode="clip")
-            begin += int(count)
-        return Data(here_x, here_y)

@@ -34,6 +34,8 @@ class Fitted(NamedTuple):
     stopped_early: bool
     first_call_seconds: float
     """Compilation included."""
+    rounds: int
+    """Rounds done in all, those before a resume included."""
 
 
 class Schedule(NamedTuple):
@@ -78,8 +80,10 @@ def fit(
 ) -> Fitted:
     """Train for the scheduled rounds, or until early stopping.
 
-    With `checkpoint` the state is saved before a round is reported; with `resume` the run goes on from there and ends
-    with the same bits as an uninterrupted one. `identity` (a hash of the study) keeps studies from being mixed up.
+    With `checkpoint` the state is saved after every round, and with `resume` the run goes on from there and ends with
+    the same bits as an uninterrupted one. A round is reported before its state is saved: a crash between the two
+    makes it be done and reported once more, which a reader can tell by its number; the other way round it would be
+    lost. `identity` (a hash of the study) keeps studies from being mixed up.
     """
     if stopping and judge is None:
         raise Refusal("early stopping needs validation rows", remedy="give every site a validation share")
@@ -109,14 +113,14 @@ def fit(
                 if memory.best_round == end:
                     best = jax.tree.map(jax.numpy.array, progress)
                 stopped = memory.waited >= stopping.patience
-        if checkpoint is not None:
-            kept = (progress, best) if stopping else (progress, progress)
-            save(checkpoint, kept, memory, identity, twice=stopping is not None)
         for record in done:
             on_round(record)
         records += done
+        if checkpoint is not None:
+            kept = (progress, best) if stopping else (progress, progress)
+            save(checkpoint, kept, memory, identity, twice=stopping is not None)
     final = best if stopping and memory.best_round is not None else progress
-    return Fitted(final, records, memory.best_round, stopped, first_call)
+    return Fitted(final, records, memory.best_round, stopped, first_call, memory.round)
 
 
 def remember(memory: Memory, loss: float, stopping: Stopping) -> Memory:

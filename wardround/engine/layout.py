@@ -1,116 +1,150 @@
-"""Where the sites of a cohort lie in the compiled round: lanes in blocks on devices.
+"""Where the sites of a cohort lie in the compiled round: lanes in blocks, blocks in pieces, pieces on devices.
 
 Sites are sorted by size and dealt into blocks of a few lanes; a block runs as long as its longest site, so like sizes
-belong together. All shapes depend on the study alone, never on the round: the round compiles once.
+belong together. The rows of a block's lanes lie interleaved, in the order in which the round visits them, so that a
+batch of all lanes is one contiguous piece of memory: a gather inside the compiled loop costs as much as the training
+itself. A large cohort is cut into pieces that follow each other, so that memory does not grow with it. All shapes
+depend on the study alone, never on the round: the round compiles once.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wardround.core.order import visiting_order
-
 CACHE_BYTES = 128 * 1024
 """Parameters of all lanes of a block should stay in a core's cache; measured best at about this size."""
 MOST_LANES = 16
 WORTH_A_DEVICE = 2_000_000
 """Rows times parameters a round below which a second device costs more than it saves."""
+PIECE_BYTES = 1 << 26
+"""Rows of a cohort held at a time, about; the next piece is fetched while this one is computed."""
+
+Numbers = np.ndarray[Any, Any]
 
 
 class Shape(NamedTuple):
-    """The static shape of a round: devices x blocks x lanes."""
+    """The static shape of a round: pieces one after the other, each devices x blocks x lanes."""
 
     devices: int
+    pieces: int
     blocks: int
     lanes: int
 
     @property
     def slots(self) -> int:
-        return self.devices * self.blocks * self.lanes
+        return self.devices * self.pieces * self.blocks * self.lanes
 
 
 class Seating(NamedTuple):
-    """Arrays that tell the compiled round who sits where; first axes (devices, blocks, lanes)."""
+    """Arrays that tell the compiled round who sits where in one piece; first axis devices, then blocks, then lanes."""
 
-    first: np.ndarray[Any, Any]
-    rows: np.ndarray[Any, Any]
-    site: np.ndarray[Any, Any]
-    longest: np.ndarray[Any, Any]
-    order: np.ndarray[Any, Any]
-    """(devices, passes, capacity): row numbers into the data of this round."""
+    first: Any
+    longest: Any
+    rows: Any
+    site: Any
 
 
-def shape_for(cohort: int, rows: int, parameters: int, devices: int) -> Shape:
-    """Lanes that fit the cache, and as many devices as the work is worth."""
+def shape_for(cohort: int, rows: int, row_bytes: int, parameters: int, devices: int) -> Shape:
+    """Lanes that fit the cache, as many devices as the work is worth, pieces that fit the memory set aside.
+
+    `rows` are all rows visited in a round, repeated passes included.
+    """
     if rows * parameters < WORTH_A_DEVICE:
         devices = 1
     devices = max(1, min(devices, cohort))
     lanes = min(MOST_LANES, max(1, CACHE_BYTES // max(1, 4 * parameters)), -(-cohort // devices))
     blocks = -(-cohort // (devices * lanes))
     # Spread evenly: with 17 sites in lanes of 16, two blocks of 9 beat one of 16 and one of 1.
-    return Shape(devices, blocks, -(-cohort // (devices * blocks)))
+    lanes = -(-cohort // (devices * blocks))
+    pieces = min(blocks, max(1, round(rows * row_bytes / PIECE_BYTES)))
+    return Shape(devices, pieces, -(-blocks // pieces), lanes)
+
+
+def capacity_for(number: int) -> int:
+    """Room for at least `number` rows, in steps of an eighth of a power of two: little waste and few programs."""
+    step = max(1, (1 << max(0, int(number - 1).bit_length())) // 8)
+    return -(-number // step) * step
 
 
 def power_of_two(number: int) -> int:
-    """The capacity that holds `number` rows; growing in powers of two keeps programs few."""
     return 1 << max(0, int(number - 1).bit_length())
 
 
-def seats(rows: np.ndarray[Any, Any], shape: Shape) -> np.ndarray[Any, Any]:
-    """For every member of the cohort its slot: longest first, blocks dealt to and fro over the devices."""
+def seats(rows: Numbers, shape: Shape) -> tuple[Numbers, Numbers]:
+    """For every member of the cohort its piece and its slot there: longest first, dealt to and fro over the devices."""
     by_size = np.argsort(-rows, kind="stable")
     rank = np.arange(len(rows))
     block, lane = rank // shape.lanes, rank % shape.lanes
     turn, device = block // shape.devices, block % shape.devices
     device = np.where(turn % 2 == 0, device, shape.devices - 1 - device)
-    slot = np.empty(len(rows), np.int64)
-    slot[by_size] = (device * shape.blocks + turn) * shape.lanes + lane
-    return slot
+    piece, slot = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    piece[by_size] = turn // shape.blocks
+    slot[by_size] = (device * shape.blocks + turn % shape.blocks) * shape.lanes + lane
+    return piece, slot
 
 
-def seat(
-    shape: Shape,
-    cohort: np.ndarray[Any, Any],
-    rows: np.ndarray[Any, Any],
-    starts: np.ndarray[Any, Any] | None,
-    *,
-    population: int,
-    seed: int,
-    round_number: int,
-    passes: int,
-    capacity: int,
-) -> tuple[Seating, np.ndarray[Any, Any]]:
-    """Seat a cohort. `starts` are the sites' first rows in resident data; None means data are laid out in seat order.
+class Template(NamedTuple):
+    """A piece of a cohort, seated: all about its rows but the order of their visit, which every round changes."""
 
-    Also gives the cohort's members in seat order (device by device), as a gather of their rows needs them.
-    """
-    slot = seats(rows, shape)
-    in_order = np.argsort(slot, kind="stable")
-    cohort, rows, slot = cohort[in_order], rows[in_order], slot[in_order]
-    device = slot // (shape.blocks * shape.lanes)
-    per_device = np.bincount(device, weights=rows, minlength=shape.devices).astype(np.int64)
-    offset = np.cumsum(rows) - rows
-    begin = np.cumsum(per_device) - per_device
-    within = offset - begin[device]
-    local = visiting_order(seed, round_number, cohort, rows, passes)
-    local += np.repeat(within if starts is None else starts[in_order], rows).astype(np.int32)
-    order = np.zeros((shape.devices, passes, capacity), np.int32)
-    for number in range(shape.devices):
-        end = begin[number] + per_device[number]
-        order[number, :, : per_device[number]] = local[:, begin[number] : end]
-    grid = (shape.devices, shape.blocks, shape.lanes)
+    seating: Seating
+    members: Numbers
+    """Indices of the piece's sites, in the order of their slots."""
+    rows: Numbers
+    devices: tuple[tuple[slice, Numbers, Numbers, Numbers], ...]
+    """For every device: which of the piece's rows are its own, their first row, their place, and the stride a pass."""
+    places: Numbers
+    """For every device how many places (of `lanes` rows each) are taken."""
 
-    def spread(values: np.ndarray[Any, Any], empty: int) -> np.ndarray[Any, Any]:
-        table = np.full(shape.slots, empty, np.int32)
+    def row_numbers(self, order: Numbers) -> list[Numbers]:
+        """For every device the row numbers of its lanes, interleaved (places, lanes), in the order of their visit."""
+        tables = []
+        lanes = self.seating.rows.shape[2]
+        for (mine, start, at, stride), places in zip(self.devices, self.places, strict=True):
+            table = np.zeros(int(places) * lanes, np.int64)
+            for visit, local in enumerate(order[:, mine]):
+                table[at + visit * stride if visit else at] = start + local
+            tables.append(table.reshape(-1, lanes))
+        return tables
+
+
+def templates(
+    shape: Shape, cohort: Numbers, rows: Numbers, starts: Numbers, *, population: int, passes: int
+) -> list[Template]:
+    """Seat a cohort, piece by piece."""
+    piece, slot = seats(rows, shape)
+    made = []
+    for number in range(shape.pieces):
+        here = np.flatnonzero(piece == number)
+        here = here[np.argsort(slot[here], kind="stable")]
+        made.append(template(shape, slot[here], cohort[here], rows[here], starts[here], population, passes))
+    return made
+
+
+def template(
+    shape: Shape, slot: Numbers, cohort: Numbers, rows: Numbers, starts: Numbers, population: int, passes: int
+) -> Template:
+    """Seat the members of one piece, given in the order of their slots."""
+
+    def spread(values: Numbers, empty: int) -> Numbers:
+        table = np.full(shape.devices * shape.blocks * shape.lanes, empty, np.int32)
         table[slot] = values
-        return table.reshape(grid)
+        return table.reshape(shape.devices, shape.blocks, shape.lanes)
 
-    seated_rows = spread(rows, 0)
-    seating = Seating(
-        first=spread(within, 0),
-        rows=seated_rows,
-        site=spread(cohort, population),
-        longest=seated_rows.max(axis=2),
-        order=order,
-    )
-    return seating, in_order
+    seated = spread(rows, 0)
+    longest = seated.max(axis=2)
+    used = np.cumsum(passes * longest, axis=1)
+    first = used - passes * longest
+    block, lane = slot // shape.lanes, slot % shape.lanes
+    begin = np.searchsorted(block // shape.blocks, np.arange(shape.devices + 1))
+    ends = np.concatenate([[0], np.cumsum(rows)])
+    devices = []
+    for number in range(shape.devices):
+        mine = slice(int(begin[number]), int(begin[number + 1]))
+        taken = slice(int(ends[mine.start]), int(ends[mine.stop]))
+        count = rows[mine]
+        within = np.arange(taken.stop - taken.start) - np.repeat(ends[mine] - taken.start, count)
+        at = (np.repeat(first.ravel()[block[mine]], count) + within) * shape.lanes + np.repeat(lane[mine], count)
+        stride = np.repeat(longest.ravel()[block[mine]] * shape.lanes, count)
+        devices.append((taken, np.repeat(starts[mine], count), at, stride))
+    seating = Seating(first.astype(np.int32), longest, seated, spread(cohort, population))
+    return Template(seating, cohort, rows, tuple(devices), used[:, -1])

@@ -6,7 +6,7 @@ from wardround.core import trees
 from wardround.core.contracts import Algorithm, Params, Tree
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
-from wardround.engine.layout import Shape
+from wardround.engine.layout import PIECE_BYTES, Shape
 
 
 def estimate(algorithm: Algorithm, params: Params, kept: Tree, federation: Federation, shape: Shape) -> dict[str, int]:
@@ -14,7 +14,8 @@ def estimate(algorithm: Algorithm, params: Params, kept: Tree, federation: Feder
     model = trees.nbytes(params)
     rows = int(federation.x[:1].nbytes) * len(federation.x) if len(federation.x) else 0
     return {
-        "rows of all sites": rows * (shape.devices + 1),
+        "rows of all sites": rows,
+        "rows of the pieces under way": 4 * PIECE_BYTES,
         "what sites keep between rounds": 2 * trees.nbytes(kept) * len(federation.sites),
         "models in training": 6 * model * shape.devices * shape.lanes,
         "answers held side by side": 0 if algorithm.aggregator.linear else 3 * model * shape.slots,

@@ -75,6 +75,8 @@ def _rounds(spans: str, rounds: int, name: str) -> np.ndarray[Any, Any]:
         first, dash, last = span.strip().partition("-")
         try:
             begin, end = int(first or 1), int(last) if last.strip() else (rounds if dash else int(first))
+            if begin < 1 or (last.strip() and end < begin):
+                raise ValueError
         except ValueError:
             raise Refusal(
                 f"'{span.strip()}' does not name rounds",

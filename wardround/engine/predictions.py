@@ -1,18 +1,18 @@
 """Predictions on every site's held-out rows, by the model that the site would use itself."""
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from wardround.core.contracts import Algorithm, Array, Message, Progress, Scores, Shard, Tree, intensities
 from wardround.core.federation import Federation
 from wardround.core.order import visiting_order
-from wardround.engine.layout import power_of_two
-from wardround.engine.program import over_lanes, round_key
+from wardround.engine.feed import dealt_rows
+from wardround.engine.layout import Seating, Shape, capacity_for, power_of_two, seats, templates
+from wardround.engine.program import Data, over_lanes, round_key
 
 CHUNK = 256
 """Rows predicted at a time: keeps the patches of a convolution small."""
@@ -52,29 +52,19 @@ def personal_program(algorithm: Algorithm) -> Callable[..., Array]:
     personal = algorithm.personal
     assert personal is not None
 
-    @partial(jax.jit, static_argnames="capacity")
-    def program(
-        message: Message,
-        key: Array,
-        data: tuple[Array, Array, Array],
-        seats: tuple[Array, ...],
-        kept: Tree,
-        capacity: int,
-    ) -> Array:
-        x, y, order = data
-
+    @jax.jit
+    def program(message: Message, key: Array, data: Data, seating: Seating, kept: Tree, held_out: Array) -> Array:
         def block(inputs: tuple[Any, ...]) -> Array:
-            first, rows, site, held_out, longest, kept = inputs
+            first, longest, rows, site, kept, held_out = inputs
 
-            def one(first: Array, rows: Array, site: Array, held_out: Array, kept: Tree) -> Array:
-                shard = Shard(x, y, order, first, rows, longest, site)
+            def one(own: Data, rows: Array, site: Array, kept: Tree, held_out: Array) -> Array:
+                shard = Shard(own.x, own.y, first, rows, longest, site, algorithm.largest_batch)
                 params = personal.fit(message, kept, shard, jax.random.fold_in(key, site))
-                mine = jnp.asarray(x).at[held_out + jnp.arange(capacity)].get(mode="clip")
-                return in_chunks(algorithm.predict, params, mine)
+                return in_chunks(algorithm.predict, params, held_out)
 
-            return over_lanes(one, first.shape[0])(first, rows, site, held_out, kept)
+            return over_lanes(one, rows.shape[0])(data, rows, site, kept, held_out)
 
-        return jax.lax.map(block, (*seats, kept))
+        return jax.lax.map(block, (*seating, kept, held_out))
 
     return program
 
@@ -127,31 +117,25 @@ def _personal(
 ) -> np.ndarray[Any, Any]:
     personal = algorithm.personal
     assert personal is not None
-    train_first, train_rows = (column[sites] for column in federation.part("train"))
+    first, rows = (column[sites] for column in federation.part("train"))
     test_first, test_rows = (column[sites] for column in federation.part(part))
     lanes = min(LANES, len(sites))
-    slots = -(-len(sites) // lanes) * lanes
-    # Rows of these sites only: all training rows, then all held-out rows.
-    index = np.concatenate([span(train_first, train_rows), span(test_first, test_rows)])
-    x = padded(np.asarray(federation.x[index]), power_of_two(len(index)))
-    y = padded(np.asarray(federation.y[index]), power_of_two(len(index)))
-    offset = np.cumsum(train_rows) - train_rows
-    order = visiting_order(seed, PERSONAL_ROUND, sites, train_rows, personal.passes)
-    order += np.repeat(offset, train_rows).astype(np.int32)
-    order = np.pad(order, ((0, 0), (0, power_of_two(max(1, order.shape[1])) - order.shape[1])))
-    held_out = train_rows.sum() + np.cumsum(test_rows) - test_rows
-
-    def seat(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return padded(values.astype(np.int32), slots).reshape(-1, lanes)
-
-    seated = seat(train_rows)
-    seats = (seat(offset), seated, seat(sites), seat(held_out), seated.max(axis=1))
-    kept = jax.tree.map(lambda table: table[seats[2]], progress.clients)
+    shape = Shape(1, 1, -(-len(sites) // lanes), lanes)
+    seated = templates(shape, sites, rows, first, population=len(federation.sites), passes=personal.passes)[0]
+    index = seated.row_numbers(visiting_order(seed, PERSONAL_ROUND, seated.members, seated.rows, personal.passes))
+    data = dealt_rows(federation, index, capacity_for(max(1, len(index[0]))) + algorithm.largest_batch)
+    seating = seated.seating
+    data, seating = jax.tree.map(lambda a: a[0], (data, seating))
+    kept = jax.tree.map(lambda table: table.at[seating.site].get(mode="clip"), progress.clients)
+    # Held-out rows, seat by seat, each padded to the longest.
+    _, slot = seats(rows, shape)
     capacity = power_of_two(int(test_rows.max()))
+    wanted = np.minimum(np.arange(capacity), np.maximum(0, test_rows[:, None] - 1)) + test_first[:, None]
+    table = np.zeros((shape.slots, capacity), np.int64)
+    table[slot] = np.minimum(wanted, len(federation.x) - 1)
+    held_out = np.asarray(federation.x[table]).reshape(shape.blocks, lanes, capacity, *federation.x.shape[1:])
     message = algorithm.broadcast(progress.server)
-    key = round_key(seed, PERSONAL_ROUND)
     program = personal_program(algorithm)
-    result = np.asarray(program(message, key, (x, y, order), seats, kept, capacity=capacity))
-    result = result.reshape(slots, capacity, *result.shape[3:])[: len(sites)]
-    taken = np.arange(capacity)[None, :] < test_rows[:, None]
-    return result[taken]
+    result = np.asarray(program(message, round_key(seed, PERSONAL_ROUND), data, seating, kept, held_out))
+    result = result.reshape(shape.slots, capacity, *result.shape[3:])[slot]
+    return result[np.arange(capacity)[None, :] < test_rows[:, None]]

@@ -1,8 +1,8 @@
 """The compiled round: sites batched in lanes, blocks of lanes in a scan, devices side by side.
 
-On one device whole rounds, server step included, run in one program, several rounds a call. On more, each device sums
-the answers of its own sites and the sums are added afterwards on the first device: a collective inside the round
-would make an idle device wait for a busy one.
+On one device whole rounds, server step included, run in one program, several rounds a call. On more, or when a cohort
+is too large to be held at once, each device sums the answers of its own sites piece by piece, and the devices' sums are
+added afterwards on the first one: a collective inside the round would make an idle device wait for a busy one.
 """
 
 from collections.abc import Callable
@@ -12,31 +12,38 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from wardround.core import trees
 from wardround.core.contracts import Algorithm, Array, Key, Message, Progress, Shard, Transform, Tree
 from wardround.engine.devices import AXIS, mesh
-from wardround.engine.layout import Seating
+from wardround.engine.layout import Seating, Shape
+from wardround.engine.packing import Form, pack, unpack
 
 PARALLEL = PartitionSpec(AXIS)
 WHOLE = PartitionSpec()
 
 
 class Data(NamedTuple):
-    """Rows as the round sees them: flat, shared by all sites of a device."""
+    """Rows as the round sees them: (places, lanes, ...) in the order of their visit."""
 
     x: Array
     y: Array
 
 
 def over_lanes(one: Callable[..., Any], lanes: int) -> Callable[..., Any]:
-    """`one` for every lane; a single lane is not batched at all, which large models thank with a third of the time."""
+    """`one(data, ...)` for every lane; a single lane is not batched at all, for which large models are quicker."""
     if lanes > 1:
-        return jax.vmap(one)
 
-    def alone(*arguments: Tree) -> Tree:
-        result = one(*jax.tree.map(lambda a: a[0], arguments))
+        def batched(data: Data, *arguments: Tree) -> Tree:
+            return jax.vmap(one, (1, *(0 for _ in arguments)))(data, *arguments)
+
+        return batched
+
+    def alone(data: Data, *arguments: Tree) -> Tree:
+        own: Data = jax.tree.map(lambda a: a[:, 0], data)
+        result = one(own, *jax.tree.map(lambda a: a[0], arguments))
         return jax.tree.map(lambda a: a[None], result)
 
     return alone
@@ -51,16 +58,17 @@ def sites_of_a_device(
     data: Data,
     seating: Seating,
     kept: Tree,
+    padding: int,
 ) -> tuple[Message, Tree, Array]:
     """Train the blocks of one device; give the sum (or stack) of their answers, what they keep, and who went astray."""
     aggregator = algorithm.aggregator
     aggregator_state, transform_state = states
 
     def block(total: Message | None, inputs: tuple[Any, ...]) -> tuple[Message | None, tuple[Any, ...]]:
-        first, rows, site, longest, kept = inputs
+        first, longest, rows, site, kept = inputs
 
-        def one(first: Array, rows: Array, site: Array, kept: Tree) -> tuple[Message, Tree, Array]:
-            shard = Shard(data.x, data.y, seating.order, first, rows, longest, site)
+        def one(own: Data, rows: Array, site: Array, kept: Tree) -> tuple[Message, Tree, Array]:
+            shard = Shard(own.x, own.y, first, rows, longest, site, padding)
             own_key = jax.random.fold_in(key, site)
             received = transform.receive(message)
             answer, keeps = algorithm.client(received, kept, shard, own_key)
@@ -72,18 +80,15 @@ def sites_of_a_device(
                 answer = aggregator.each(aggregator_state, answer)
             present = rows > 0
             # An empty site, or an empty seat, says and keeps nothing, whatever its arithmetic gave.
-            return (
-                trees.choose(present, answer, trees.zeros(answer)),
-                trees.choose(present, keeps, kept),
-                finite | ~present,
-            )
+            answer = trees.choose(present, answer, trees.zeros(answer))
+            return answer, trees.choose(present, keeps, kept), finite | ~present
 
-        answers, keeps, finite = over_lanes(one, first.shape[0])(first, rows, site, kept)
+        answers, keeps, finite = over_lanes(one, rows.shape[0])(data, rows, site, kept)
         if total is None:
             return None, (answers, keeps, finite)
         return trees.add(total, jax.tree.map(lambda a: a.sum(axis=0), answers)), (None, keeps, finite)
 
-    inputs = (seating.first, seating.rows, seating.site, seating.longest, kept)
+    inputs = (seating.first, seating.longest, seating.rows, seating.site, kept)
     if aggregator.linear:
         shapes = jax.eval_shape(lambda: block(None, jax.tree.map(lambda a: a[0], inputs))[1][0])
         start = jax.tree.map(lambda a: jnp.zeros(a.shape[1:], a.dtype), shapes)
@@ -122,65 +127,93 @@ def round_key(seed: int | Array, number: int | Array) -> Key:
 
 
 @lru_cache(maxsize=64)
-def on_one_device(algorithm: Algorithm, transform: Transform) -> Callable[..., tuple[Progress, Array]]:
-    """Rounds in one program: (progress, seed, numbers, data, seatings of all these rounds) to the new progress."""
+def on_one_device(algorithm: Algorithm, transform: Transform, padding: int) -> Callable[..., tuple[Progress, Array]]:
+    """Rounds in one program: (progress, seed, numbers, rows and seatings of all these rounds) to the new progress."""
 
     @partial(jax.jit, donate_argnums=0)
     def rounds(
         progress: Progress, seed: Array, numbers: Array, data: Data, seatings: Seating
     ) -> tuple[Progress, Array]:
-        def one(progress: Progress, now: tuple[Array, Seating]) -> tuple[Progress, Array]:
-            number, seating = now
-            seating = jax.tree.map(lambda a: a[0], seating)
+        def one(progress: Progress, now: tuple[Array, Data, Seating]) -> tuple[Progress, Array]:
+            number, rows, seating = now
+            rows, seating = jax.tree.map(lambda a: a[0], (rows, seating))
             key = round_key(seed, number)
             message = outgoing(algorithm, transform, progress, key)
             kept = look_up(progress.clients, seating.site)
             states = (progress.aggregator, progress.transform)
-            total, kept, finite = sites_of_a_device(algorithm, transform, message, states, key, data, seating, kept)
+            total, kept, finite = sites_of_a_device(
+                algorithm, transform, message, states, key, rows, seating, kept, padding
+            )
             after = conclude(algorithm, transform, progress, total)
             return replace(after, clients=put_back(progress.clients, seating.site, kept)), finite[None]
 
-        return jax.lax.scan(one, progress, (numbers, seatings))
+        return jax.lax.scan(one, progress, (numbers, data, seatings))
 
     return rounds
 
 
 class Pieces(NamedTuple):
-    """The programs of a round on several devices."""
+    """The programs of a round that is cut where devices meet or where a cohort is too large for one piece."""
 
-    send: Callable[..., Message]
-    train: Callable[..., tuple[Message, Tree, Array]]
+    send: Callable[..., dict[str, Array]]
+    train: Callable[..., tuple[Any, Tree, Array]]
+    add: Callable[..., Any]
     conclude: Callable[..., Progress]
     look_up: Callable[..., Tree]
     put_back: Callable[..., Tree]
 
 
 @lru_cache(maxsize=64)
-def on_devices(algorithm: Algorithm, transform: Transform, count: int, resident: bool) -> Pieces:
-    """The round cut where devices meet; `resident` data lie whole on every device, others are split."""
+def in_pieces(algorithm: Algorithm, transform: Transform, shape: Shape, padding: int, sent: Form, said: Form) -> Pieces:
+    """Every device trains its own sites; their sums (or stacks) are brought together by `add` and `conclude`.
+
+    `sent` is the form of what the server sends, with the states that travel along in simulation; `said` that of an
+    answer. Messages and sums travel packed, since handing them to every device is paid by the array.
+    """
+    linear = algorithm.aggregator.linear
+
+    def send(progress: Progress, key: Key) -> dict[str, Array]:
+        return pack((outgoing(algorithm, transform, progress, key), (progress.aggregator, progress.transform)))
 
     def train(
-        message: Message, states: tuple[Tree, Tree], key: Key, data: Data, seating: Seating, kept: Tree
-    ) -> tuple[Message, Tree, Array]:
-        mine = jax.tree.map(lambda a: a[0], (seating, kept))
-        data = data if resident else jax.tree.map(lambda a: a[0], data)
-        result = sites_of_a_device(algorithm, transform, message, states, key, data, *mine)
+        packed: dict[str, Array], seed: Array, number: Array, data: Data, seats: Array, kept: Tree
+    ) -> tuple[Any, Tree, Array]:
+        data, seats, kept = jax.tree.map(lambda a: a[0], (data, seats, kept))
+        message, states = unpack(packed, sent)
+        seating = taken_apart(seats, shape)
+        total, kept, finite = sites_of_a_device(
+            algorithm, transform, message, states, round_key(seed, number), data, seating, kept, padding
+        )
+        result = (pack(total) if linear else total, kept, finite)
         return jax.tree.map(lambda a: a[None], result)
 
-    specs = (WHOLE, WHOLE, WHOLE, WHOLE if resident else PARALLEL, PARALLEL, PARALLEL)
-    sharded = jax.shard_map(train, mesh=mesh(count), in_specs=specs, out_specs=PARALLEL, check_vma=False)
+    specs = (WHOLE, WHOLE, WHOLE, PARALLEL, PARALLEL, PARALLEL)
+    sharded = jax.shard_map(train, mesh=mesh(shape.devices), in_specs=specs, out_specs=PARALLEL, check_vma=False)
 
-    def finish(progress: Progress, totals: Message) -> Progress:
-        if algorithm.aggregator.linear:
-            total = jax.tree.map(lambda a: a.sum(axis=0), totals)
+    def finish(progress: Progress, totals: list[Any]) -> Progress:
+        if linear:
+            total = unpack(jax.tree.map(lambda a: a.sum(axis=0), totals[0]), said)
         else:
-            total = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), totals)
+            total = jax.tree.map(lambda *parts: jnp.concatenate([p.reshape(-1, *p.shape[2:]) for p in parts]), *totals)
         return conclude(algorithm, transform, progress, total)
 
     return Pieces(
-        send=jax.jit(partial(outgoing, algorithm, transform)),
+        send=jax.jit(lambda progress, seed, number: send(progress, round_key(seed, number))),
         train=jax.jit(sharded),
+        add=jax.jit(trees.add, donate_argnums=0),
         conclude=jax.jit(finish),
         look_up=jax.jit(look_up),
         put_back=jax.jit(put_back, donate_argnums=0),
     )
+
+
+def put_together(seating: Seating) -> np.ndarray[Any, Any]:
+    """A seating as one array a device."""
+    return np.concatenate([part.reshape(len(part), -1) for part in seating], axis=1, dtype=np.int32)
+
+
+def taken_apart(seats: Array, shape: Shape) -> Seating:
+    """The seating of one device again."""
+    blocks, lanes = shape.blocks, shape.lanes
+    first, longest, rows, site = jnp.split(seats, [blocks, 2 * blocks, 2 * blocks + blocks * lanes])
+    return Seating(first, longest, rows.reshape(blocks, lanes), site.reshape(blocks, lanes))

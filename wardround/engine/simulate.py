@@ -30,15 +30,19 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine import devices, predictions
 from wardround.engine.feed import Feed, place
-from wardround.engine.layout import Seating, Shape, shape_for
+from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
 from wardround.engine.memory import refuse_if_too_large
-from wardround.engine.program import Data, on_devices, on_one_device, outgoing, round_key
+from wardround.engine.packing import Form, form_of
+from wardround.engine.program import Data, in_pieces, on_one_device, outgoing
 
 Cohort = np.ndarray[Any, Any]
 NAMED = 100
 """Cohorts up to this size are named in the round records."""
-STREAM_AT_ONCE = 64
+ROUNDS_IN_A_CALL = 64
 """Rounds in one call of the one-device program, at most."""
+PIECES_UNDER_WAY = 2
+Astray = tuple[int, np.ndarray[Any, Any], Any]
+"""A round, who sat where, and whether each answer was finite."""
 
 
 class Diverged(Refusal):
@@ -79,7 +83,7 @@ class Simulation:
         self.largest_cohort = largest_cohort or len(federation.sites)
         self.device_count = min(device_count or devices.available(), devices.available())
         self.evaluated = np.arange(len(federation.sites)) if evaluated is None else evaluated
-        self._feeds: dict[tuple[bool, Shape, int], Feed] = {}
+        self._feeds: dict[tuple[bool, Shape, int, int], Feed] = {}
         self._pooled: Federation | None = None
         self._bytes: dict[tuple[Algorithm, Transform], tuple[int, int]] = {}
 
@@ -112,17 +116,18 @@ class Simulation:
         if algorithm.pools:
             rounds = [(number, np.zeros(1, np.int64)) for number, _ in rounds]
         feed = self._feed(algorithm, algorithm.params(progress.server))
+        together = self._rounds_in_a_call(feed)
         done: list[RoundRecord] = []
-        for begin in range(0, len(rounds), STREAM_AT_ONCE):
-            piece = list(rounds[begin : begin + STREAM_AT_ONCE])
+        for begin in range(0, len(rounds), together):
+            some = list(rounds[begin : begin + together])
             started, cpu = time.perf_counter(), time.process_time()
-            if feed.shape.devices == 1:
-                progress, seatings, finite = self._on_one_device(algorithm, progress, feed, piece)
+            if feed.shape.devices == feed.shape.pieces == 1:
+                progress, astray = self._on_one_device(algorithm, progress, feed, some)
             else:
-                progress, seatings, finite = self._on_devices(algorithm, progress, feed, piece)
-            self._stop_if_diverged(algorithm, piece, seatings, finite)
+                progress, astray = self._in_pieces(algorithm, progress, feed, some)
+            self._stop_if_diverged(algorithm, astray)
             seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-            done += self._records(algorithm, progress, feed, piece, seconds, cpu)
+            done += self._records(algorithm, progress, feed, some, seconds, cpu)
         return progress, done
 
     def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores:
@@ -158,87 +163,103 @@ class Simulation:
         return self._pooled
 
     def shape(self, algorithm: Algorithm, params: Params) -> Shape:
+        """How the rounds of this algorithm are laid out."""
         federation = self._training(algorithm)
         cohort = min(self.largest_cohort, len(federation.sites))
-        rows = int(federation.part("train")[1].mean() * cohort) if len(federation.sites) else 0
-        return shape_for(cohort, rows, trees.nbytes(params) // 4, self.device_count)
+        rows = int(federation.part("train")[1].mean() * cohort * algorithm.passes) if len(federation.sites) else 0
+        row_bytes = federation.x[:1].nbytes + federation.y[:1].nbytes
+        return shape_for(cohort, rows, row_bytes, trees.nbytes(params) // 4, self.device_count)
 
     def _feed(self, algorithm: Algorithm, params: Params) -> Feed:
         shape = self.shape(algorithm, params)
-        key = (algorithm.pools, shape, algorithm.passes)
+        key = (algorithm.pools, shape, algorithm.passes, algorithm.largest_batch)
         if key not in self._feeds:
-            self._feeds[key] = Feed(self._training(algorithm), shape, seed=self.seed, passes=algorithm.passes)
+            self._feeds[key] = Feed(
+                self._training(algorithm),
+                shape,
+                seed=self.seed,
+                passes=algorithm.passes,
+                padding=algorithm.largest_batch,
+            )
         return self._feeds[key]
+
+    def _rounds_in_a_call(self, feed: Feed) -> int:
+        """As many rounds as their rows fit into a piece's memory."""
+        average = feed.federation.x.nbytes / max(1, len(feed.first)) * self.largest_cohort * feed.passes
+        return int(max(1, min(ROUNDS_IN_A_CALL, PIECE_BYTES // max(1, average))))
 
     def _answer_shapes(self, algorithm: Algorithm, server: Tree, kept: Tree) -> Message:
         """The shapes of an answer as it leaves a site, without training anything."""
         federation = self.federation
-        x = jax.ShapeDtypeStruct((1, *federation.x.shape[1:]), federation.x.dtype)
-        y = jax.ShapeDtypeStruct((1, *federation.y.shape[1:]), federation.y.dtype)
+        places = algorithm.largest_batch
+        x = jax.ShapeDtypeStruct((places, *federation.x.shape[1:]), federation.x.dtype)
+        y = jax.ShapeDtypeStruct((places, *federation.y.shape[1:]), federation.y.dtype)
 
         def answer(server: Tree, kept: Tree, x: Any, y: Any) -> Message:
             number = jnp.zeros((), jnp.int32)
-            order = jnp.zeros((algorithm.passes, 1), jnp.int32)
-            shard = Shard(x, y, order, number, number, number, number)
+            shard = Shard(x, y, number, number, number, number, algorithm.largest_batch)
             return algorithm.client(algorithm.broadcast(server), kept, shard, jax.random.key(0))[0]
 
         shapes: Message = jax.eval_shape(answer, server, kept, x, y)
         return shapes
 
+    def _sent_shapes(self, algorithm: Algorithm, progress: Progress) -> Message:
+        return jax.eval_shape(lambda p: outgoing(algorithm, self.transform, p, jax.random.key(0)), progress)
+
     def _on_one_device(
         self, algorithm: Algorithm, progress: Progress, feed: Feed, rounds: list[tuple[int, Cohort]]
-    ) -> tuple[Progress, list[Seating], np.ndarray[Any, Any]]:
-        program = on_one_device(algorithm, self.transform)
-        if feed.resident:
-            seatings = [seating for seating, _ in feed.ahead(rounds)]
-            numbers = np.array([number for number, _ in rounds], np.int32)
-            stacked: Seating = jax.tree.map(lambda *parts: np.stack(parts), *seatings)
-            progress, finite = program(progress, np.uint32(self.seed), numbers, feed.resident_data(), stacked)
-            return progress, seatings, np.asarray(finite)
-        seatings, flags = [], []
-        for (number, _), (seating, data) in zip(rounds, feed.ahead(rounds), strict=True):
-            here: Data = jax.tree.map(lambda a: a[0], data)
-            stacked = jax.tree.map(lambda a: a[None], seating)
-            progress, finite = program(progress, np.uint32(self.seed), np.array([number], np.int32), here, stacked)
-            seatings.append(seating)
-            flags.append(finite)
-        return progress, seatings, np.concatenate([np.asarray(flag) for flag in flags])
+    ) -> tuple[Progress, list[Astray]]:
+        program = on_one_device(algorithm, self.transform, feed.padding)
+        numbers = np.array([number for number, _ in rounds], np.int32)
+        dealt = [piece for number, cohort in rounds for piece in feed.pieces(number, cohort)]
+        # A capacity that grew on the way: what was dealt before is padded to it.
+        places = max(data.x.shape[1] for _, data in dealt)
+        seatings: Seating = jax.tree.map(lambda *parts: np.stack(parts), *[seating for seating, _ in dealt])
+        data: Data = jax.tree.map(lambda *parts: np.stack([wide(p, places) for p in parts]), *[d for _, d in dealt])
+        progress, finite = program(progress, np.uint32(self.seed), numbers, data, seatings)
+        return progress, list(zip(numbers, seatings.site, np.asarray(finite), strict=True))
 
-    def _on_devices(
+    def _in_pieces(
         self, algorithm: Algorithm, progress: Progress, feed: Feed, rounds: list[tuple[int, Cohort]]
-    ) -> tuple[Progress, list[Seating], np.ndarray[Any, Any]]:
-        count = feed.shape.devices
-        programs = on_devices(algorithm, self.transform, count, feed.resident)
-        seatings, flags = [], []
-        for (number, _), (seating, rows) in zip(rounds, feed.ahead(rounds), strict=True):
-            data = feed.resident_data() if rows is None else place(rows, count, split=True)
-            key = round_key(self.seed, number)
-            states = (progress.aggregator, progress.transform)
-            sent = place((programs.send(replace(progress, clients=()), key), states), count, split=False)
+    ) -> tuple[Progress, list[Astray]]:
+        count, seed = feed.shape.devices, np.uint32(self.seed)
+        programs = in_pieces(algorithm, self.transform, feed.shape, feed.padding, *self._forms(algorithm, progress))
+        astray: list[Astray] = []
+        sent: Any = None
+        totals: list[Any] = []
+        for number, piece, seating, (data, seats) in feed.ahead(rounds):
+            if piece == 0:
+                sent = place(programs.send(replace(progress, clients=()), seed, np.int32(number)), count, split=False)
             kept = place(programs.look_up(progress.clients, seating.site), count, split=True)
-            seats = place(seating, count, split=True)
-            keys = jax.random.wrap_key_data(place(jax.random.key_data(key), count, split=False))
-            totals, kept, finite = programs.train(*sent, keys, data, seats, kept)
-            totals, kept, finite = together((totals, kept, finite))
-            after = programs.conclude(replace(progress, clients=()), totals)
-            progress = replace(after, clients=programs.put_back(progress.clients, seating.site, kept))
-            seatings.append(seating)
-            flags.append(finite)
-        return progress, seatings, np.stack([np.asarray(flag) for flag in flags])
+            total, kept, finite = programs.train(sent, seed, np.int32(number), data, seats, kept)
+            if totals and algorithm.aggregator.linear:
+                totals = [programs.add(totals[0], total)]
+            else:
+                totals.append(total)
+            if jax.tree.leaves(kept):
+                clients = programs.put_back(progress.clients, seating.site, together(kept))
+                progress = replace(progress, clients=clients)
+            astray.append((number, seating.site, finite))
+            if piece == feed.shape.pieces - 1:
+                after = programs.conclude(replace(progress, clients=()), together(totals))
+                progress = replace(after, clients=progress.clients)
+                totals = []
+            if len(astray) > PIECES_UNDER_WAY:  # so that rows of later pieces do not pile up in memory
+                jax.block_until_ready(astray[-1 - PIECES_UNDER_WAY][2])
+        return progress, [(number, site, np.asarray(together(finite))) for number, site, finite in astray]
 
-    def _stop_if_diverged(
-        self,
-        algorithm: Algorithm,
-        rounds: list[tuple[int, Cohort]],
-        seatings: list[Seating],
-        finite: np.ndarray[Any, Any],
-    ) -> None:
-        if finite.all():
-            return
+    def _forms(self, algorithm: Algorithm, progress: Progress) -> tuple[Form, Form]:
+        """The forms of what the server sends and of an answer."""
+        states = (progress.aggregator, progress.transform)
+        kept = one_of(progress.clients)
+        said = self._answer_shapes(algorithm, progress.server, kept)
+        return form_of((self._sent_shapes(algorithm, progress), states)), form_of(said)
+
+    def _stop_if_diverged(self, algorithm: Algorithm, astray: list[Astray]) -> None:
         sites = self._training(algorithm).sites
-        index = int(np.argmax(~finite.reshape(len(rounds), -1).all(axis=1)))
-        lost = seatings[index].site[~finite[index]]
-        raise Diverged(rounds[index][0], [sites[int(site)] for site in np.sort(lost)])
+        for number, site, finite in astray:
+            if not finite.all():
+                raise Diverged(int(number), [sites[int(one)] for one in np.sort(site[~finite])])
 
     def _records(
         self,
@@ -271,9 +292,8 @@ class Simulation:
             return 0, 0
         key = (algorithm, self.transform)
         if key not in self._bytes:
-            kept = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), progress.clients)
-            sent = jax.eval_shape(lambda p: outgoing(algorithm, self.transform, p, jax.random.key(0)), progress)
-            answer = self._answer_shapes(algorithm, progress.server, kept)
+            sent = self._sent_shapes(algorithm, progress)
+            answer = self._answer_shapes(algorithm, progress.server, one_of(progress.clients))
             self._bytes[key] = (trees.nbytes(sent), trees.nbytes(answer))
         return self._bytes[key]
 
@@ -291,6 +311,17 @@ class Simulation:
                 f"and there are {self.largest_cohort}",
                 remedy="expect fewer bad sites, take more sites into a round, or choose another aggregator",
             )
+
+
+def one_of(clients: Tree) -> Tree:
+    """The shapes of what one site keeps."""
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), clients)
+
+
+def wide(array: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:
+    """Rows of a round, (devices, places, lanes, ...), with more padding behind."""
+    missing = places - array.shape[1]
+    return np.pad(array, [(0, 0), (0, missing), *[(0, 0)] * (array.ndim - 2)]) if missing else array
 
 
 def together(tree: Tree) -> Tree:

@@ -14,6 +14,7 @@ from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.data.load import load
+from wardround.data.splitting import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
 from wardround.engine.participation import Participation, drawn, everyone, fraction, pattern
@@ -103,6 +104,7 @@ def dealt(federation: Federation, partition: Partition, seed: int, shares: Seque
             where="[data.partition]",
             remedy="choose a partition that only deals rows out, such as iid or by_label_dirichlet",
         )
+    check_shares(shares)
     generator = np.random.default_rng((seed, 0xDEA1))
     rows = np.concatenate([federation.rows_of(part) for part in PARTS])
     target = pd.Series(federation.y[rows])
@@ -162,15 +164,28 @@ def method_of(study: Study, name: str, algorithm: str, settings: Settings) -> Me
 
 def model_of(study: Study, task: Task) -> Model:
     component = registry.find("model", study.model.name, where="[model]")
+    given = [p for p in inspect.signature(component.factory).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    if len(given) > 1:
+        raise Refusal(
+            f"the model '{component.name}' takes a Python object, which no study file can hold",
+            where="[model]",
+            remedy="use it from Python, or name another model (see wardround list model)",
+        )
+    registry.check_settings(component, study.model.settings, "[model]")
     return _model(component, freeze(study.model.settings), task)
 
 
 def build(study: Study, method: Method, task: Task) -> Algorithm:
     """The method's algorithm; the same words give the same object, so that repeats share compiled programs."""
+    component = registry.find("algorithm", method.algorithm, where="[algorithm]")
+    aggregator = registry.find("aggregator", study.aggregator.name, where="[aggregator]")
+    # Checked before they become the key of a cache: a table where a number belongs could not even be looked up.
+    registry.check_settings(component, dict(method.settings), "[algorithm]")
+    registry.check_settings(aggregator, study.aggregator.settings, "[aggregator]")
     return _algorithm(
-        registry.find("algorithm", method.algorithm, where="[algorithm]"),
+        component,
         freeze(dict(method.settings)),
-        registry.find("aggregator", study.aggregator.name, where="[aggregator]"),
+        aggregator,
         freeze(study.aggregator.settings),
         model_of(study, task),
     )
@@ -187,8 +202,6 @@ def freeze(settings: Settings) -> tuple[tuple[str, Any], ...]:
 
 @lru_cache(maxsize=64)
 def _model(component: registry.Component, settings: tuple[tuple[str, Any], ...], task: Task) -> Model:
-    if any(p.annotation is inspect.Parameter.empty for p in component.parameters):
-        raise Refusal(f"the model '{component.name}' cannot be named in a study file", where="[model]")
     model: Model = component.build(task, where="[model]", **dict(settings))
     return model
 
@@ -216,6 +229,9 @@ def _transform(words: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]) -> Tr
 
 
 def transform_of(transforms: Sequence[Named]) -> Transform:
+    for one in transforms:
+        component = registry.find("transform", one.name, where="[[transforms]]")
+        registry.check_settings(component, one.settings, "[[transforms]]")
     return _transform(tuple((one.name, freeze(one.settings)) for one in transforms))
 
 

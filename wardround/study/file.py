@@ -133,6 +133,10 @@ def read_study(path: Path) -> Study:
         raise Refusal("there is no such study file", where=str(path), remedy="check the path") from None
     except IsADirectoryError:
         raise Refusal("this is a folder, not a study file", where=str(path), remedy="name the .toml file") from None
+    except OSError as error:
+        raise Refusal(
+            f"the study file cannot be read: {error.strerror}", where=str(path), remedy="check the path and its rights"
+        ) from None
     except UnicodeDecodeError:
         raise Refusal("the study file is not UTF-8 text", where=str(path), remedy="save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
@@ -141,7 +145,7 @@ def read_study(path: Path) -> Study:
         ) from None
     data = content.get("data")
     if isinstance(data, dict) and isinstance(data.get("path"), str):
-        data["path"] = str((path.parent / data["path"]).resolve())
+        data["path"] = str((path.parent / Path(data["path"]).expanduser()).resolve())
     return parse_study(content, where=str(path))
 
 

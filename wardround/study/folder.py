@@ -108,9 +108,40 @@ class RunFolder:
                 if entry["method"] == method and entry["repeat"] == repeat:
                     yield entry
 
-    def manifest(self, study: Mapping[str, Any], data_hash: str, command: str) -> dict[str, Any]:
+    def begin(self, study: Mapping[str, Any], data_hash: str, *, kind: str, resume: bool) -> dict[str, Any]:
+        """Write the manifest and give it; a run to be resumed must be of the same study, data and kind."""
+        manifest = self.manifest(study, data_hash, kind)
+        if resume:
+            before = self._manifest_before()
+            for key, what in (
+                ("kind", f"this folder holds the run of another command ({before.get('kind')})"),
+                ("study_hash", "the study file was changed since this run was started"),
+                ("data_hash", "the data were changed since this run was started"),
+            ):
+                if before.get(key) != manifest[key]:
+                    raise Refusal(
+                        what,
+                        where=str(self.path),
+                        remedy="resume with what the run was started with, or begin in another folder",
+                    )
+            manifest |= {key: before.get(key) for key in ("command", "started")}
+        self.write("manifest.json", manifest)
+        return manifest
+
+    def _manifest_before(self) -> dict[str, Any]:
+        path = self.path / "manifest.json"
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            before = None
+        if not isinstance(before, dict):
+            raise Refusal("the manifest of this run cannot be read", where=str(path), remedy="begin in another folder")
+        return before
+
+    def manifest(self, study: Mapping[str, Any], data_hash: str, kind: str) -> dict[str, Any]:
         """What is needed to run the same again and get the same bits."""
         return {
+            "kind": kind,
             "wardround": __version__,
             "python": sys.version.split()[0],
             "platform": platform.platform(),
@@ -120,7 +151,7 @@ class RunFolder:
             "study_hash": digest(study),
             "data_hash": data_hash,
             "seed": study["study"]["seed"],
-            "command": command,
+            "command": " ".join(["wardround", *sys.argv[1:]]),
             "started": now(),
         }
 

@@ -62,13 +62,11 @@ def method_block(
     blocks = []
     for one in trained:
         setting = settings[one.repeat]
-        sites = setting.federation.sites
-        named = sites if len(one.scores.first) - 1 == len(sites) else [str(i) for i in range(len(one.scores.first) - 1)]
         blocks.append(
             result_block(
                 one.scores,
                 setting.federation.task,
-                named,
+                one.sites,
                 positive=setting.positive,
                 resamples=study.evaluation.resamples,
                 seed=study.study.seed,
@@ -83,7 +81,7 @@ def method_block(
         "label": first.method.label,
         "algorithm": first.method.algorithm,
         "settings": dict(first.method.settings),
-        "rounds": first.fitted.records[-1].round if first.fitted.records else study.study.rounds,
+        "rounds": first.fitted.rounds,
         "best_round": first.fitted.best_round,
         "stopped_early": first.fitted.stopped_early,
         "seconds": first.seconds,
@@ -130,7 +128,8 @@ def comparison_of(
     scores = {method.name: [one.scores for one in trained if one.method == method] for method in methods}
     federation = settings[0].federation
     places: list[tuple[str, Any]] = [("all sites", "weighted")]
-    if len(federation.sites) <= MOST_COMPARED:
+    # Where only some sites are evaluated, other repeats draw others: there is nothing to pair site by site.
+    if len(trained[0].sites) == len(federation.sites) <= MOST_COMPARED:
         places += list(zip(federation.sites, range(len(federation.sites)), strict=True))
     share = float(federation.counts[:, 2].sum() / federation.counts.sum()) if len(settings) > 1 else 0.0
     found: dict[Any, Difference] = {

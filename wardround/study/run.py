@@ -1,6 +1,5 @@
 """Runs a study, one method or several on the same splits, into a run folder."""
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from wardround.core.contracts import Algorithm, Params, RoundRecord, Scores
 from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.engine.fit import Fitted, Judge, Schedule, Stopping, fit
+from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.simulate import Simulation
 from wardround.evaluate.losses import loss_of
 from wardround.study import assemble
@@ -35,11 +35,9 @@ class Trained:
     fitted: Fitted
     params: Params
     scores: Scores
+    sites: Sequence[str]
+    """Those evaluated, in the order of the scores."""
     seconds: float
-
-
-def command_line() -> str:
-    return " ".join(["wardround", *sys.argv[1:]])
 
 
 def run(
@@ -49,23 +47,23 @@ def run(
     *,
     kind: str,
     repeats: int = 1,
+    first: Setting | None = None,
     resume: bool = False,
     on_round: OnRound = lambda method, repeat, record: None,
     notes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Train every method on every split, and write manifest, rounds, models and result; gives the result."""
+    """Train every method on every split, and write manifest, rounds, models and result; gives the result.
+
+    `first` is the first split, where it was loaded already; `refuse_early` tells whether the study can work at all.
+    """
     settings: list[Setting] = []
     trained: list[Trained] = []
     manifest: dict[str, Any] = {}
     for repeat in range(repeats):
-        setting = assemble.load_setting(study, study.study.seed + repeat)
+        setting = (None if repeat else first) or assemble.load_setting(study, study.study.seed + repeat)
         settings.append(setting)
         if not repeat:
-            refuse_metric(study, setting)
-            manifest = folder.manifest(study.model_dump(mode="json"), setting.fingerprint, command_line())
-            for method in methods:  # refuse wrong settings of the last method before the first trains
-                assemble.build(study, method, setting.federation.task)
-            folder.write("manifest.json", manifest)
+            manifest = folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind=kind, resume=resume)
         for method in methods:
             trained.append(train(study, setting, method, repeat, folder, resume=resume, on_round=on_round))
     identity = {"study": study.study.name, "kind": kind, "metric": main_metric(study, settings[0])}
@@ -105,10 +103,7 @@ def train(
     federation, seed = setting.federation, study.study.seed + repeat
     algorithm: Algorithm = assemble.build(study, method, federation.task)
     participation = assemble.participation_of(study, federation.sites, seed)
-    evaluated = np.arange(len(federation.sites))
-    if len(evaluated) > study.evaluation.sites:
-        generator = np.random.default_rng((seed, 0xE7A1))
-        evaluated = np.sort(generator.choice(evaluated, study.evaluation.sites, replace=False))
+    evaluated = evaluated_sites(study, setting, seed)
 
     def report(record: RoundRecord) -> None:
         if folder is not None:
@@ -138,7 +133,17 @@ def train(
         )
         scores = engine.evaluate(algorithm, fitted.progress, part)
     params = jax.device_get(algorithm.params(fitted.progress.server))
-    return Trained(method, repeat, fitted, params, scores, time.perf_counter() - started)
+    names = [federation.sites[int(index)] for index in evaluated]
+    return Trained(method, repeat, fitted, params, scores, names, time.perf_counter() - started)
+
+
+def evaluated_sites(study: Study, setting: Setting, seed: int) -> np.ndarray[Any, Any]:
+    """All sites, or as many as the study allows, drawn once."""
+    everyone = np.arange(len(setting.federation.sites))
+    if len(everyone) <= study.evaluation.sites:
+        return everyone
+    generator = np.random.default_rng((seed, 0xE7A1))
+    return np.sort(generator.choice(everyone, study.evaluation.sites, replace=False))
 
 
 def judge_for(setting: Setting, evaluated: np.ndarray[Any, Any]) -> Judge | None:
@@ -164,6 +169,31 @@ def main_metric(study: Study, setting: Setting) -> str:
     task = setting.federation.task
     default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
     return study.study.metric or default
+
+
+def refuse_early(study: Study, setting: Setting, methods: Sequence[Method]) -> None:
+    """Refuse whatever can be known to be wrong before the first round, so that nothing is left half-written."""
+    federation, seed = setting.federation, study.study.seed
+    refuse_metric(study, setting)
+    participation = assemble.participation_of(study, federation.sites, seed)
+    if study.stopping and judge_for(setting, evaluated_sites(study, setting, seed)) is None:
+        raise Refusal(
+            "early stopping needs validation rows, and no site has any",
+            where="[stopping]",
+            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take [stopping] out",
+        )
+    algorithms = [assemble.build(study, method, federation.task) for method in methods]
+    model = assemble.model_of(study, federation.task)
+    # Shapes only: a model that does not fit into memory must be refused before it is made.
+    shapes = jax.eval_shape(model.init, jax.random.key(seed))
+    transform = assemble.transform_of(study.transforms)
+    with Simulation(federation, transform=transform, largest_cohort=participation.largest) as engine:
+        for algorithm in algorithms:
+            kept = jax.eval_shape(algorithm.init_client, shapes)
+            refuse_if_too_large(algorithm, shapes, kept, federation, engine.shape(algorithm, shapes))
+        params = model.init(jax.random.key(seed))
+        for algorithm in algorithms:
+            engine.begin(algorithm, params)
 
 
 def refuse_metric(study: Study, setting: Setting) -> None:

@@ -21,7 +21,7 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study, parse_study
 from wardround.study.folder import RunFolder
-from wardround.study.run import train
+from wardround.study.run import refuse_early, train
 
 
 def folds(federation: Federation, count: int, seed: int) -> list[Federation]:
@@ -102,21 +102,38 @@ def cross_validated(study: Study, parts: list[Setting]) -> np.ndarray[Any, Any]:
     return np.array(losses)
 
 
-def tune(study: Study, folder: RunFolder, *, on_trial: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
-    """Search for the settings with the least cross-validated loss; finished trials are kept across a crash."""
+def space_of(study: Study, setting: Setting) -> dict[str, BaseDistribution]:
+    """What is searched; both ends of every range are tried on the study's words before anything is trained."""
     assert study.tune is not None
     space = {key: distribution(key, said) for key, said in study.tune.parameters.items()}
+    refuse_early(study, setting, [assemble.own_method(study)])
+    for key, one in space.items():
+        for value in one.choices if isinstance(one, CategoricalDistribution) else (one.low, one.high):
+            tried = with_settings(study, {key: value})
+            assemble.build(tried, assemble.own_method(tried), setting.federation.task)
+            assemble.transform_of(tried.transforms)
+    return space
+
+
+def tune(
+    study: Study,
+    folder: RunFolder,
+    *,
+    resume: bool = False,
+    on_trial: Callable[[int], None] = lambda done: None,
+) -> dict[str, Any]:
+    """Search for the settings with the least cross-validated loss; finished trials are kept across a crash."""
+    assert study.tune is not None
     setting = assemble.load_setting(study, study.study.seed)
+    space = space_of(study, setting)
     parts = [
         replace(setting, federation=part) for part in folds(setting.federation, study.tune.folds, study.study.seed)
     ]
-    assemble.build(study, assemble.own_method(study), setting.federation.task)
-    folder.write("manifest.json", folder.manifest(study.model_dump(mode="json"), setting.fingerprint, "wardround tune"))
+    folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind="tune", resume=resume)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     search = optuna.create_study(
         study_name=study.study.name,
         storage=JournalStorage(JournalFileBackend(str(folder.path / "trials.log"))),
-        sampler=optuna.samplers.TPESampler(seed=study.study.seed),
         load_if_exists=True,
     )
 
@@ -137,6 +154,8 @@ def tune(study: Study, folder: RunFolder, *, on_trial: Callable[[int], None] = l
         return float(losses.mean())
 
     while len(finished()) < study.tune.trials:
+        # A sampler of its own for every trial, so that a resumed search goes on as if it had never stopped.
+        search.sampler = optuna.samplers.TPESampler(seed=(study.study.seed + 1_000_003 * len(finished())) % 2**32)
         search.optimize(objective, n_trials=1)
         on_trial(len(finished()))
     best = search.best_trial
