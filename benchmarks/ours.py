@@ -31,8 +31,8 @@ from wardround.models.mlp import mlp
 
 MODELS: dict[str, Callable[[Task], Model]] = {
     "tabular": lambda task: mlp(task, hidden=(64,)),
-    "images": lambda task: cnn(task),
-    "hospitals": lambda task: logistic(task),
+    "images": cnn,
+    "hospitals": logistic,
 }
 PIECES = {"tabular": 10, "images": 1, "hospitals": 50}
 """Rounds in one call of the engine, nothing evaluated between them; peers are timed round by round."""
@@ -40,11 +40,10 @@ PIECES = {"tabular": 10, "images": 1, "hospitals": 50}
 
 def federation_of(case: str, data: Path | None) -> Federation:
     clients = clients_of(case, images(data) if case == "images" else None)
+    rows: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = [(c.x, c.y) for c in clients]
     if case == "images":
         # Bytes, as the data set holds them; the engine makes numbers of a batch when it is drawn.
-        rows = [(np.round(c.x * 255).astype(np.uint8)[..., None], c.y) for c in clients]
-    else:
-        rows = [(c.x, c.y) for c in clients]
+        rows = [(np.round(x * 255).astype(np.uint8)[..., None], y) for x, y in rows]
     task = Task(rows[0][0].shape[1:], tuple("0123456789") if case == "images" else ("no", "yes"))
     empty = (rows[0][0][:0], rows[0][1][:0])
     return assemble([(f"client-{i}", (one, empty, empty)) for i, one in enumerate(rows)], task)

@@ -1,7 +1,7 @@
 """How a round grows: seconds and peak memory for cohorts of 100, 1,000 and 10,000 and populations of 10^4 to 10^6.
 
 `python -m benchmarks.scale` prints one line of JSON. Every point runs in a process of its own, so that its peak memory
-is its own. Clients have 100 rows of 32 features; the model is an MLP 32-32-10. Rows lie in a file mapped into memory.
+is its own. Clients have 20 rows of 32 features; the model is an MLP 32-32-10. Rows lie in a file mapped into memory.
 Peak memory is the process's own (anonymous) memory: pages of the mapped file are the operating system's cache, which it
 may drop at any time.
 """
@@ -55,7 +55,7 @@ def point(cohort: int, population: int, folder: str) -> dict[str, Any]:
     from wardround.engine.simulate import Simulation
     from wardround.models.mlp import mlp
 
-    federation = synthetic_population(clients=population, rows=100, spread=0.0, features=32, classes=10, folder=folder)
+    federation = synthetic_population(clients=population, rows=20, spread=0.0, features=32, classes=10, folder=folder)
     model = mlp(federation.task, hidden=(32,))
     algorithm = fed_avg(model, weighted_mean(), batch_size=10)
     who = drawn(population, cohort, seed=1)

@@ -22,6 +22,9 @@ app = typer.Typer(
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")]
+HostCount = Annotated[int, typer.Option("--hosts", min=1, help="Hosts that share the work (simulation).")]
+HostNumber = Annotated[int, typer.Option("--host", min=0, help="Which of them this is, from 0.")]
+Coordinator = Annotated[str, typer.Option("--coordinator", help="Address and port of host 0, such as 10.0.0.1:7070.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in the folder --out.")]
 
 
@@ -34,6 +37,17 @@ def named(study: Path) -> Iterator[None]:
         if not refusal.where.startswith("["):
             raise
         raise Refusal(refusal.what, where=f"{study}, {refusal.where}", remedy=refusal.remedy) from None
+
+
+def meet(hosts: int, host: int, coordinator: str) -> None:
+    """Join the other hosts, before anything computes."""
+    if hosts == 1 and not coordinator:
+        return
+    if not coordinator:
+        raise Refusal("several hosts need to know where to meet", where="--coordinator", remedy="name host 0's address")
+    from wardround.engine.hosts import Hosts, join
+
+    join(Hosts(hosts, host, coordinator))
 
 
 def version(value: bool) -> None:
@@ -61,7 +75,15 @@ def demo(out: Out = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def run(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJson = False) -> None:
+def run(
+    study: StudyPath,
+    out: Out = None,
+    resume: Resume = False,
+    as_json: AsJson = False,
+    hosts: HostCount = 1,
+    host: HostNumber = 0,
+    coordinator: Coordinator = "",
+) -> None:
     """Train the study's algorithm and report on every site's held-out patients."""
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study
@@ -71,7 +93,15 @@ def run(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJs
 
 
 @app.command()
-def compare(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJson = False) -> None:
+def compare(
+    study: StudyPath,
+    out: Out = None,
+    resume: Resume = False,
+    as_json: AsJson = False,
+    hosts: HostCount = 1,
+    host: HostNumber = 0,
+    coordinator: Coordinator = "",
+) -> None:
     """Run the methods of [compare] on the same splits, and say which differences are more than chance."""
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study

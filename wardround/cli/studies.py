@@ -1,9 +1,11 @@
 """The commands that run studies: progress on standard error, the result as a table or as JSON."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
@@ -12,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
+from wardround.engine.hosts import leads
 from wardround.engine.memory import estimate
 from wardround.report.page import write_report
 from wardround.report.terminal import summary_table
@@ -84,6 +87,9 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
     # Wrong data or settings are refused before there is a folder.
     setting = assemble.load_setting(study, study.study.seed)
     refuse_early(study, setting, methods)
+    if not leads():
+        follow(study, methods, kind=kind, repeats=repeats, out=out, resume=resume)
+        return
     folder = open_folder(study, out, resume)
     with interruptible(folder, kind), round_bar(study.study.rounds, len(methods) * repeats) as advance:
         result = run(study, folder, methods, kind=kind, repeats=repeats, first=setting, resume=resume, on_round=advance)
@@ -95,6 +101,16 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
     for note in result["notes"]:
         OUTPUT.print(f"Note: {note}", style="dim", markup=False)
     OUTPUT.print(f"Report: {report}", markup=False, soft_wrap=True)
+
+
+def follow(study: Study, methods: list[Method], *, kind: str, repeats: int, out: Path | None, resume: bool) -> None:
+    """Another host than the first: computes its share, and leaves nothing behind."""
+    with TemporaryDirectory(prefix="wardround-") as place:
+        folder = RunFolder(Path(place))
+        (folder.path / "checkpoints").mkdir()
+        if resume and out is not None:  # all hosts must go on from the same round
+            shutil.copytree(out / "checkpoints", folder.path / "checkpoints", dirs_exist_ok=True)
+        run(study, folder, methods, kind=kind, repeats=repeats, resume=resume)
 
 
 def check_command(study: Study, *, as_json: bool) -> None:

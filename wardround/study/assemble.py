@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,7 +94,9 @@ def array_setting(federation: Federation, partition: Partition | None, seed: int
     if partition is not None:
         federation = dealt(federation, partition, seed, tuple(data.shares))
     sample = np.linspace(0, len(federation.x) - 1, min(1000, len(federation.x))).astype(int)
-    fingerprint = digest([federation.x.shape, federation.counts[:1000].tolist(), federation.x[sample].tobytes().hex()])
+    labels = sha256(np.ascontiguousarray(federation.y).tobytes()).hexdigest()
+    rows = federation.x[sample].tobytes().hex()
+    fingerprint = digest([federation.x.shape, federation.counts[:1000].tolist(), rows, labels])
     return Setting(federation, fingerprint, positive=max(0, len(federation.task.classes) - 1))
 
 

@@ -100,15 +100,17 @@ def averaged(blocks: Sequence[Any]) -> Any:
     if len(blocks) == 1:
         return first
     if isinstance(first, dict):
-        merged = {key: averaged([block[key] for block in blocks if key in block]) for key in first}
+        # The keys of all repeats: a figure that is undefined in the first has its interval from the others.
+        keys = dict.fromkeys(key for block in blocks for key in block)
+        merged = {key: averaged([block[key] for block in blocks if key in block]) for key in keys}
         for reason, figure in (("undefined", "value"), ("no_interval", "low")):
-            if reason in first and any(block.get(figure) is not None for block in blocks):
-                merged.pop(reason)
+            if merged.get(figure) is not None:
+                merged.pop(reason, None)
         return merged
     numbers = [block for block in blocks if isinstance(block, int | float) and not isinstance(block, bool)]
     if isinstance(first, bool) or not numbers:
         return first
-    return first if len(set(numbers)) == 1 else float(np.mean(numbers))
+    return numbers[0] if len(set(numbers)) == 1 else float(np.mean(numbers))
 
 
 def pairs_of(study: Study, methods: Sequence[Method]) -> list[tuple[str, str]]:
