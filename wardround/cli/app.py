@@ -85,6 +85,7 @@ def run(
     coordinator: Coordinator = "",
 ) -> None:
     """Train the study's algorithm and report on every site's held-out patients."""
+    meet(hosts, host, coordinator)
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study
 
@@ -103,6 +104,7 @@ def compare(
     coordinator: Coordinator = "",
 ) -> None:
     """Run the methods of [compare] on the same splits, and say which differences are more than chance."""
+    meet(hosts, host, coordinator)
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study
 
