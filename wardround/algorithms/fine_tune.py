@@ -4,11 +4,14 @@ The plainest personal model (Kairouz et al. 2019, section 3.3, "local fine-tunin
 each site does a few more passes over its own rows. With few patients it can overfit: freeze layers or tune less.
 """
 
+import jax.numpy as jnp
+
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.answers import Weights
 from wardround.core.bounds import Count, CountOrAll, Momentum, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Batch, Key, Message, Model, Params, Personal, Shard, Tree
 from wardround.core.descent import descend, local_optimizer
+from wardround.core.errors import Refusal
 
 LABEL = "Personal model"
 
@@ -40,10 +43,20 @@ def fine_tune(
 
     def gradient(params: Params, batch: Batch, key: Key) -> Params:
         slope = model.gradient(params, batch, key)
-        return {name: slope[name] * (not name.startswith(frozen) if frozen else 1) for name in slope}
+        return {name: jnp.zeros_like(one) if is_frozen(name) else one for name, one in slope.items()}
+
+    def is_frozen(name: str) -> bool:
+        return any(name == layer or name.startswith(f"{layer}/") for layer in frozen)
 
     def fit(message: Message, kept: Tree, shard: Shard, key: Key) -> Params:
         common: Params = message.arrays["params"]
+        for layer in frozen:
+            if not any(name == layer or name.startswith(f"{layer}/") for name in common):
+                raise Refusal(
+                    f"the model has no layer called '{layer}'",
+                    where="frozen",
+                    remedy=f"its arrays are {', '.join(common)}",
+                )
         return descend(gradient, optimizer, common, shard, key, batch_size=batch_size or None, passes=personal_epochs)
 
     return plain._replace(personal=Personal(fit, personal_epochs))

@@ -1,14 +1,16 @@
 """Several transforms as one: down and up in the order given, receive and release in reverse."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import jax
 
 from wardround.core.contracts import Key, Message, Transform, Tree
 
 
+@cache
 def identity() -> Transform:
-    """Leaves messages as they are."""
+    """Leaves messages as they are; always the same object, so that compiled programs are found again."""
     return Transform(
         init=lambda template: (),
         down=lambda state, message, key: message,

@@ -62,22 +62,17 @@ def sites_of_a_device(
 ) -> tuple[Message, Tree, Array]:
     """Train the blocks of one device; give the sum (or stack) of their answers, what they keep, and who went astray."""
     aggregator = algorithm.aggregator
-    aggregator_state, transform_state = states
 
     def block(total: Message | None, inputs: tuple[Any, ...]) -> tuple[Message | None, tuple[Any, ...]]:
         first, longest, rows, site, kept = inputs
 
         def one(own: Data, rows: Array, site: Array, kept: Tree) -> tuple[Message, Tree, Array]:
             shard = Shard(own.x, own.y, first, rows, longest, site, padding)
-            own_key = jax.random.fold_in(key, site)
-            received = transform.receive(message)
-            answer, keeps = algorithm.client(received, kept, shard, own_key)
-            answer = transform.up(message, answer, jax.random.fold_in(own_key, 1))
+            learning_key, leaving_key = jax.random.split(jax.random.fold_in(key, site))
+            answer, keeps = algorithm.client(transform.receive(message), kept, shard, learning_key)
+            answer = transform.up(message, answer, leaving_key)
             finite = trees.all_finite(answer) & trees.all_finite(keeps)
-            if not transform.sum_only:
-                answer = transform.release(transform_state, answer)
-            if aggregator.each is not None:
-                answer = aggregator.each(aggregator_state, answer)
+            answer = arrived(algorithm, transform, states, answer)
             present = rows > 0
             # An empty site, or an empty seat, says and keeps nothing, whatever its arithmetic gave.
             answer = trees.choose(present, answer, trees.zeros(answer))
@@ -97,6 +92,15 @@ def sites_of_a_device(
         _, (answers, keeps, finite) = jax.lax.scan(block, None, inputs)
         total = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), answers)
     return total, keeps, finite
+
+
+def arrived(algorithm: Algorithm, transform: Transform, states: tuple[Tree, Tree], answer: Message) -> Message:
+    """What the server makes of a single answer before it is added to the others."""
+    aggregator_state, transform_state = states
+    if not transform.sum_only:
+        answer = transform.release(transform_state, answer)
+    each = algorithm.aggregator.each
+    return answer if each is None else each(aggregator_state, answer)
 
 
 def outgoing(algorithm: Algorithm, transform: Transform, progress: Progress, key: Key) -> Message:

@@ -33,7 +33,7 @@ from wardround.engine.feed import Feed, place
 from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
 from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.packing import Form, form_of
-from wardround.engine.program import Data, in_pieces, on_one_device, outgoing
+from wardround.engine.program import Data, arrived, in_pieces, on_one_device, outgoing
 
 Cohort = np.ndarray[Any, Any]
 NAMED = 100
@@ -76,6 +76,8 @@ class Simulation:
         device_count: int | None = None,
         evaluated: np.ndarray[Any, Any] | None = None,
     ) -> None:
+        if not 0 <= seed < 2**32:
+            raise Refusal(f"the seed {seed} is out of range", remedy="choose a whole number from 0 to 4294967295")
         self.federation = federation
         self.seed = seed
         self.transform = transform or identity()
@@ -189,9 +191,8 @@ class Simulation:
         return int(max(1, min(ROUNDS_IN_A_CALL, PIECE_BYTES // max(1, average))))
 
     def _answer_shapes(self, algorithm: Algorithm, server: Tree, kept: Tree) -> Message:
-        """The shapes of an answer as it leaves a site, without training anything."""
-        federation = self.federation
-        places = algorithm.largest_batch
+        """The shapes of an answer as the client function gives it, without training anything."""
+        federation, places = self.federation, algorithm.largest_batch
         x = jax.ShapeDtypeStruct((places, *federation.x.shape[1:]), federation.x.dtype)
         y = jax.ShapeDtypeStruct((places, *federation.y.shape[1:]), federation.y.dtype)
 
@@ -200,11 +201,20 @@ class Simulation:
             shard = Shard(x, y, number, number, number, number, algorithm.largest_batch)
             return algorithm.client(algorithm.broadcast(server), kept, shard, jax.random.key(0))[0]
 
-        shapes: Message = jax.eval_shape(answer, server, kept, x, y)
-        return shapes
+        return jax.eval_shape(answer, server, kept, x, y)
 
-    def _sent_shapes(self, algorithm: Algorithm, progress: Progress) -> Message:
-        return jax.eval_shape(lambda p: outgoing(algorithm, self.transform, p, jax.random.key(0)), progress)
+    def _shapes_on_the_way(self, algorithm: Algorithm, progress: Progress) -> tuple[Message, Message, Message]:
+        """The shapes of a message as it is sent, of an answer as it leaves a site, and as it is added to others."""
+        made = self._answer_shapes(algorithm, progress.server, one_of(progress.clients))
+
+        def way(progress: Progress, made: Message) -> tuple[Message, Message, Message]:
+            key = jax.random.key(0)
+            sent = outgoing(algorithm, self.transform, progress, key)
+            left = self.transform.up(sent, made, key)
+            states = (progress.aggregator, progress.transform)
+            return sent, left, arrived(algorithm, self.transform, states, left)
+
+        return jax.eval_shape(way, replace(progress, clients=()), made)
 
     def _on_one_device(
         self, algorithm: Algorithm, progress: Progress, feed: Feed, rounds: list[tuple[int, Cohort]]
@@ -249,11 +259,9 @@ class Simulation:
         return progress, [(number, site, np.asarray(together(finite))) for number, site, finite in astray]
 
     def _forms(self, algorithm: Algorithm, progress: Progress) -> tuple[Form, Form]:
-        """The forms of what the server sends and of an answer."""
-        states = (progress.aggregator, progress.transform)
-        kept = one_of(progress.clients)
-        said = self._answer_shapes(algorithm, progress.server, kept)
-        return form_of((self._sent_shapes(algorithm, progress), states)), form_of(said)
+        """The forms of what the server sends, with the states that go along, and of what is summed."""
+        sent, _, added = self._shapes_on_the_way(algorithm, progress)
+        return form_of((sent, (progress.aggregator, progress.transform))), form_of(added)
 
     def _stop_if_diverged(self, algorithm: Algorithm, astray: list[Astray]) -> None:
         sites = self._training(algorithm).sites
@@ -292,9 +300,8 @@ class Simulation:
             return 0, 0
         key = (algorithm, self.transform)
         if key not in self._bytes:
-            sent = self._sent_shapes(algorithm, progress)
-            answer = self._answer_shapes(algorithm, progress.server, one_of(progress.clients))
-            self._bytes[key] = (trees.nbytes(sent), trees.nbytes(answer))
+            sent, left, _ = self._shapes_on_the_way(algorithm, progress)
+            self._bytes[key] = (trees.nbytes(sent), trees.nbytes(left))
         return self._bytes[key]
 
     def _refuse_bad_combinations(self, algorithm: Algorithm) -> None:
