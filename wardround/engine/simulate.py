@@ -234,6 +234,8 @@ class Simulation:
     ) -> tuple[Progress, list[Astray]]:
         count, seed = feed.shape.devices, np.uint32(self.seed)
         programs = in_pieces(algorithm, self.transform, feed.shape, feed.padding, *self._forms(algorithm, progress))
+        # Committed to the first device from the start, as it will be after a round: else programs compile twice.
+        progress = jax.device_put(progress, jax.local_devices()[0])
         astray: list[Astray] = []
         sent: Any = None
         totals: list[Any] = []

@@ -1,0 +1,262 @@
+"""Writes docs/reference from the registry, the study file's own description, the command line and the docstrings.
+
+Run it after adding or changing a component (`make docs`); tests/test_docs.py fails while the pages are behind the code.
+"""
+
+import ast
+import inspect
+import json
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from wardround.cli.app import app
+from wardround.engine import registry
+from wardround.evaluate.metrics import CLASSIFICATION, REGRESSION
+from wardround.study import file as study_file
+
+HEAD = "<!-- Written by docs/make_reference.py from the code; change the code, then run `make docs`. -->\n\n"
+
+KINDS: Mapping[str, tuple[str, str, str]] = {
+    # kind: (file, title, how a study file names it)
+    "algorithm": ("algorithms", "Algorithms", "How sites learn together. Named in `[algorithm]` and in `[compare]`."),
+    "aggregator": ("aggregators", "Aggregators", "How the sites' answers become one. Named in `[aggregator]`."),
+    "model": ("models", "Models", "What is trained. Named in `[model]`; `from_flax` and `from_torch` are for Python."),
+    "transform": ("transforms", "Transforms", "What happens to a message on its way. Named in `[[transforms]]`."),
+    "meter": ("meters", "Meters", "What is added up over the rounds. All of them run in every study."),
+    "source": ("sources", "Sources", "Where your own rows come from. Named in `[data]`; `frame` is for Python."),
+    "dataset": ("datasets", "Data sets", "Named data sets. Named in `[data]` as `source`."),
+    "partition": ("partitions", "Partitions", "How one pool becomes several sites. Named in `[data.partition]`."),
+}
+
+MEANINGS: Mapping[str, str] = {
+    "study.name": "The study's name, and that of its run folder.",
+    "study.seed": "Decides every random draw: splits, partition, first model, order of rows, cohorts.",
+    "study.rounds": "Rounds to train.",
+    "study.user": "The asking site. It must be one of the sites; no method uses it yet.",
+    "data.source": "A source (`csv`, `parquet`) or a named data set.",
+    "data.shares": "Shares of train, validation and test rows at every site.",
+    "data.split_by": "The column that names the patient: all rows of a patient then go to the same part.",
+    "data.missing_columns": 'A column that some sites lack: refused, or with "fill" unknown there.',
+    "data.missing_target": 'Rows whose target is unknown: refused, or with "drop" left out.',
+    "data.empty_sites": 'Sites with fewer than two rows: refused, or with "keep" taken as they are.',
+    "data.preparation.impute": "What fills a gap: `mean`, `median` or `most_frequent` of all sites' training rows.",
+    "data.preparation.scale": "How numbers are scaled: `standard`, `minmax` or `none`.",
+    "data.preparation.indicators": "Whether a column with gaps gets a second one that says where they are.",
+    "participation.fraction": "Share of the sites drawn anew each round.",
+    "participation.cohort": "Number of sites drawn anew each round.",
+    "participation.present": 'Rounds in which a site is there, such as `va = "1-10, 20-"`; others always are.',
+    "stopping.patience": "Evaluations without a lower loss after which training stops; the best model is kept.",
+    "stopping.smallest": "How much lower the loss must be to count.",
+    "evaluation.every": "Rounds from one look at the validation rows to the next.",
+    "evaluation.resamples": "Bootstrap resamples for intervals; 0 for none.",
+    "compare.methods": 'Algorithms to compare; "global" is the study\'s own.',
+    "compare.repeats": "Splits, each with its own seed, on which every method is run.",
+    "tune.parameters": 'Each key with `[low, high]`, `[low, high, "log"]` or a list of choices; `"model.l2"` names'
+    " a key of another table.",
+    "tune.trials": "Settings to try.",
+    "tune.folds": "Folds of the cross-validation.",
+}
+
+FOLDER = """
+## The run folder
+
+`run`, `compare`, `demo` and `tune` write into a folder of their own (`--out`, or `runs/NAME`).
+
+| file | holds |
+|---|---|
+| `manifest.json` | the study, its hash, the hash of the data, seed, versions, devices, command: what a rerun needs |
+| `rounds.jsonl` | one line a round: who took part, rows, seconds, bytes, validation loss |
+| `checkpoints/` | the state after the last finished round of every method and repeat; `--resume` goes on from it |
+| `result.json` | sites, every method's figures with intervals, comparisons, cost |
+| `model.safetensors` | the common model (`model-METHOD.safetensors` where several were compared) |
+| `report.html` | the report: one file that loads nothing from the network |
+| `trials.log` | `tune` only: every trial |
+
+## Exit codes
+
+0: done. 2: something the user can mend, told in one paragraph (with `--json` also as `{"error": ...}`).
+130: interrupted.
+"""
+
+
+def pages() -> dict[str, str]:
+    """Every page of the reference by its file name."""
+    made = {f"{KINDS[kind][0]}.md": component_page(kind) for kind in registry.kinds()}
+    made |= {"study-file.md": study_page(), "commands.md": command_page(), "metrics.md": metric_page()}
+    return {"index.md": index_page(made), **made}
+
+
+def write(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def index_page(made: Mapping[str, str]) -> str:
+    lines = [HEAD + "# Reference\n", "Written from the code. `wardround list` prints the same on the terminal.\n"]
+    for name, text in made.items():
+        title = next(line for line in text.splitlines() if line.startswith("# "))
+        lines.append(f"- [{title[2:]}]({name})")
+    return "\n".join(lines) + "\n"
+
+
+def component_page(kind: str) -> str:
+    _, title, words = KINDS[kind]
+    parts = [f"{HEAD}# {title}\n\n{words}\n"]
+    found = registry.components(kind)
+    parts.append("\n".join(f"- [{name}](#{name}): {one.summary}" for name, one in found.items()) + "\n")
+    for name, one in found.items():
+        module = inspect.getmodule(one.factory)
+        said = inspect.cleandoc(module.__doc__ or "") if module else ""
+        parts.append(f"## {name}\n\n{one.summary}\n\n```text\n{said}\n```\n\n{settings_table(one)}")
+    return "\n".join(parts)
+
+
+def settings_table(one: registry.Component) -> str:
+    if not one.parameters:
+        return "No settings.\n"
+    lines = ["| setting | value | default |", "|---|---|---|"]
+    for p in one.parameters:
+        lines.append(f"| `{p.name}` | {in_words(p.annotation)} | {'required' if p.required else shown(p.default)} |")
+    return "\n".join(lines) + "\n"
+
+
+def in_words(annotation: Any) -> str:
+    """A type in words; what the registry's words leave out (tables, paths, lists of anything) is filled in."""
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        options = [in_words(option) for option in get_args(annotation) if option is not type(None)]
+        return " or ".join(dict.fromkeys(options))
+    if annotation is Path:
+        return "a text"
+    if origin is Literal:
+        return "one of " + ", ".join(f"`{json.dumps(option)}`" for option in get_args(annotation))
+    if origin is dict:
+        return "a table"
+    if origin is list and get_args(annotation) == (Any,):
+        return "a list"
+    return registry.in_words(annotation)
+
+
+def shown(value: Any) -> str:
+    """A default as a study file would write it."""
+    if value is None:
+        return "none"
+    return f"`{json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)}`"
+
+
+def study_page() -> str:
+    parts = [
+        f"{HEAD}# The study file\n\nA study is one TOML file. Unknown keys are refused, with the nearest known key. "
+        "A relative `path` in `[data]` is taken from the file's folder.\n"
+    ]
+    documented = attribute_words(study_file)
+    for path, section in sections(study_file.Study, ""):
+        title = f"[[{path}]]" if path == "transforms" else f"[{path}]"
+        parts.append(f"## `{title}`\n\n{inspect.getdoc(section)}\n")
+        if section is study_file.Named:
+            kind = next((k for k in KINDS if path.removesuffix("s").endswith(k)), "")
+            page = KINDS[kind][0]
+            default = study_file.Study.model_fields[path].default if path in study_file.Study.model_fields else None
+            known = f" The default is `{default.name}`." if isinstance(default, study_file.Named) else ""
+            parts.append(f"`name` is one of the [{KINDS[kind][1].lower()}]({page}.md).{known}\n")
+            continue
+        lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
+        for key, field in section.model_fields.items():
+            if table_of(field.annotation) is not None:
+                continue
+            said = documented.get((section.__name__, key)) or MEANINGS.get(f"{path}.{key}")
+            if said is None:
+                raise SystemExit(f"docs/make_reference.py: say in MEANINGS what {path}.{key} means")
+            default = "required" if field.is_required() else shown(default_of(field))
+            lines.append(f"| `{key}` | {in_words(field.annotation)}{limits(field)} | {default} | {said} |")
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def sections(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Every table of the study file with its path, outer before inner."""
+    for key, field in model.model_fields.items():
+        inner = table_of(field.annotation)
+        if inner is None:
+            continue
+        here = f"{path}.{key}" if path else key
+        yield here, inner
+        yield from sections(inner, here)
+
+
+def table_of(annotation: Any) -> type[BaseModel] | None:
+    options = [annotation, *get_args(annotation)]
+    return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+
+
+def default_of(field: FieldInfo) -> Any:
+    return field.get_default(call_default_factory=True)
+
+
+def limits(field: FieldInfo) -> str:
+    """What pydantic checks beyond the type."""
+    words = {"gt": "greater than", "ge": "at least", "lt": "less than", "le": "at most"}
+    found = [
+        f"{words[name]} {value}"
+        for name in words
+        for one in field.metadata
+        if (value := getattr(one, name, None)) is not None
+    ]
+    return (", " if found else "") + " and ".join(found)
+
+
+def attribute_words(module: types.ModuleType) -> dict[tuple[str, str], str]:
+    """The text below a field in the source, by class and field."""
+    found = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for before, after in zip(node.body, node.body[1:], strict=False):
+            if (
+                isinstance(before, ast.AnnAssign)
+                and isinstance(before.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            ):
+                found[node.name, before.target.id] = " ".join(str(after.value.value).split())
+    return found
+
+
+def command_page() -> str:
+    parts = [f"{HEAD}# Commands\n\n`wardround COMMAND --help` prints the same.\n"]
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        usage = " ".join(str(p.metavar or p.name.upper()) for p in arguments)
+        parts.append(f"## {name}\n\n    wardround {f'{name} {usage}'.strip()}\n\n{command.help}\n")
+        lines = ["| | |", "|---|---|"]
+        for p in command.params:
+            word = ", ".join(p.opts) if p.param_type_name == "option" else str(p.metavar or p.name.upper())
+            lines.append(f"| `{word}` | {p.help} |")
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts) + FOLDER
+
+
+def metric_page() -> str:
+    parts = [
+        f"{HEAD}# Metrics\n\nNamed in `[study]` as `metric`. "
+        "How they are computed: [figures](../explanation/figures.md).\n"
+    ]
+    for title, known in (("Classification", CLASSIFICATION), ("Regression", REGRESSION)):
+        lines = [f"## {title}\n", "| metric | what it is | better |", "|---|---|---|"]
+        for name, metric in known.items():
+            lines.append(f"| `{name}` | {metric.words} | {'higher' if metric.higher_is_better else 'lower'} |")
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("reference"))

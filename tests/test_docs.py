@@ -1,0 +1,179 @@
+"""The documentation tells the truth: studies parse, links lead somewhere, the worked example works."""
+
+import importlib
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+
+from wardround import algorithms
+from wardround.cli.studies import check_command
+from wardround.core.contracts import Message
+from wardround.data.folder import data_folder
+from wardround.engine import registry
+from wardround.study.file import parse_study, read_study
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+NEWCOMERS = ROOT / "CONTRIBUTING.md"
+EXAMPLES = sorted(ROOT.glob("examples/*.toml"))
+REAL = {"adult", "heart_disease", "mnist_writers"}
+"""Sources of the examples that need WARDROUND_DATA."""
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def loaded(path: Path, name: str):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def studies(pages: list[Path]) -> list[tuple[str, str]]:
+    """Every ```toml block of these pages, with where it stands."""
+    found = []
+    for page in pages:
+        for number, block in enumerate(re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.M | re.S), 1):
+            found.append((f"{named(page)}, block {number}", block))
+    return found
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def check_names(where: str, text: str) -> None:
+    """The study parses, and every component and setting it names exists."""
+    content = tomllib.loads(text)
+    if "study" not in content:  # a piece of a study file: its tables must still be known ones
+        content = {"study": {"name": "piece"}, "data": {"source": "triage"}, **content}
+    content["data"].setdefault("source", "triage")
+    study = parse_study(content, where=where)
+    for kind in ("model", "algorithm", "aggregator"):
+        one = getattr(study, kind)
+        component = registry.find(kind, one.name, where=where)
+        registry.check_settings(component, one.settings, where)
+    source = {**registry.components("source"), **registry.components("dataset")}[study.data.source]
+    if study.data.settings:
+        registry.check_settings(source, study.data.settings, where)
+    if study.data.partition:
+        partition = registry.find("partition", study.data.partition.name)
+        registry.check_settings(partition, study.data.partition.settings, where)
+    for transform in study.transforms:
+        registry.check_settings(registry.find("transform", transform.name), transform.settings, where)
+    for method in study.compare.methods if study.compare else ():
+        assert method == "global" or method in registry.components("algorithm")
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [pytest.param(w, t, id=w) for w, t in studies([page for page in PAGES if page != NEWCOMERS])],
+)
+def test_every_study_in_the_pages_parses_and_names_what_exists(where, text):
+    check_names(where, text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_relative_link_leads_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{named(page)} links to {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{named(page)} links to {target}, and there is no such heading"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=named)
+def test_every_example_passes_the_check(path, capsys):
+    study = read_study(path)
+    if study.data.source in REAL and not data_folder().is_dir():
+        pytest.skip("needs WARDROUND_DATA")
+    assert study.study.name == path.stem
+    check_command(study, as_json=True)
+    assert '"sites"' in capsys.readouterr().out
+
+
+def test_there_is_an_adult_example_for_every_partition():
+    named_in = {path.stem.removeprefix("adult_"): path for path in EXAMPLES if path.stem.startswith("adult_")}
+    assert set(named_in) == set(registry.components("partition"))
+    for name, path in named_in.items():
+        assert read_study(path).data.partition.name == name
+
+
+def test_every_example_and_every_page_is_listed():
+    told = (ROOT / "examples/README.md").read_text()
+    assert [path.name for path in EXAMPLES if path.name not in told] == []
+    index = (ROOT / "docs/index.md").read_text() + (ROOT / "docs/decisions/README.md").read_text()
+    for page in [*ROOT.glob("docs/*/*.md"), ROOT / "docs/glossary.md"]:
+        if page.parent.name != "reference":
+            assert page.name in index, f"{named(page)} is not in docs/index.md"
+
+
+def test_the_reference_is_up_to_date(tmp_path):
+    maker = loaded(ROOT / "docs/make_reference.py", "make_reference")
+    maker.write(tmp_path)
+    fresh = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    there = {path.name: path.read_text() for path in (ROOT / "docs/reference").iterdir()}
+    behind = sorted(name for name in fresh.keys() | there.keys() if fresh.get(name) != there.get(name))
+    assert behind == [], "run `make docs`"
+    for kind in registry.kinds():
+        page = fresh[f"{maker.KINDS[kind][0]}.md"]
+        assert [name for name in registry.components(kind) if f"\n## {name}\n" not in page] == []
+
+
+def test_the_patients_of_the_tutorial_are_those_the_script_makes(tmp_path):
+    loaded(ROOT / "examples/make_patients.py", "make_patients").write(tmp_path / "patients.csv")
+    assert (tmp_path / "patients.csv").read_bytes() == (ROOT / "examples/patients.csv").read_bytes()
+
+
+@pytest.fixture
+def contributed(tmp_path, monkeypatch):
+    """The files of CONTRIBUTING.md, where a newcomer would put them."""
+    text = NEWCOMERS.read_text()
+    for name, code in re.findall(r"<!-- module: (\w+\.py) -->\n```python\n(.*?)^```", text, re.M | re.S):
+        (tmp_path / name).write_text(code)
+    monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
+    registry.components.cache_clear()
+    importlib.invalidate_caches()
+    yield tmp_path
+    sys.modules.pop("wardround.algorithms.fed_exp", None)
+    if hasattr(algorithms, "fed_exp"):
+        del algorithms.fed_exp
+    registry.components.cache_clear()
+
+
+def test_the_worked_example_is_found_and_its_tests_pass(contributed, even, model):
+    component = registry.find("algorithm", "fed_exp")
+    assert component.label == "Common model (FedExP)"
+    assert component.summary == "FedAvg whose server takes longer steps while the sites' updates disagree."
+    for where, text in studies([NEWCOMERS]):
+        check_names(where, text)
+    written = loaded(contributed / "test_fed_exp.py", "test_fed_exp")
+    written.test_one_site_is_fed_avg(even, model)
+    written.test_step_by_hand(model)
+    written.test_a_site_sends_its_weighted_square(even, model)
+
+
+def test_the_aggregator_of_the_how_to_is_between_mean_and_median(tmp_path):
+    text = (ROOT / "docs/how-to/add-an-aggregator.md").read_text()
+    (code,) = re.findall(r"<!-- module: half_median.py -->\n```python\n(.*?)^```", text, re.M | re.S)
+    (tmp_path / "half_median.py").write_text(code)
+    make = loaded(tmp_path / "half_median.py", "half_median").half_median
+    # Answers 1, 2 and 9 from sites with 2, 1 and 4 patients: mean 4, median 2 (one vote each); share 1/4 gives 3.5.
+    weight = jnp.array([2.0, 1.0, 4.0])
+    stack = Message({"update": {"w": jnp.array([[2.0], [2.0], [36.0]])}, "weight": weight})
+    for share, expected in ((0.0, 4.0), (0.25, 3.5), (1.0, 2.0)):
+        combined, _ = make(share=share).reduce((), stack)
+        assert combined.arrays["update"]["w"].tolist() == pytest.approx([expected])
+        assert combined.arrays["weight"] == 7
