@@ -17,5 +17,5 @@ class Refusal(Exception):
             sentence += f" ({where})"
         sentence += "."
         if remedy:
-            sentence += f" To mend it: {remedy}."
+            sentence += f" To mend it: {remedy}" + ("" if remedy.endswith("?") else ".")
         super().__init__(sentence)

@@ -34,7 +34,7 @@ def summary_table(result: Json) -> Table:
             values = [m.percentiles.get(run.metric, {}).get(percentile) for m in run.methods]
             if any(value is not None for value in values):
                 cells = [Text("unknown" if value is None else quantities.score(value)) for value in values]
-                shown.add_row(Text(f"{name} of {len(run.hospitals):,} hospitals"), *cells)
+                shown.add_row(Text(f"{name} over hospitals"), *cells)
     if len(run.hospitals) != 1 and any(run.metric in method.weighted for method in run.methods):
         leaders = best_overall(run, run.metric)
         absent = Measure(reason="not measured")

@@ -96,7 +96,7 @@ class CompareSection(Section):
     methods: list[str] = Field(min_length=1)
     repeats: int = Field(default=5, ge=1)
     against: str | None = None
-    """The method that the others are compared with; by default the first one."""
+    """The method that the others are compared with; by default all pairs when they are few, else the first one."""
     settings: dict[str, Settings] = {}
     """Settings of single methods; other settings are taken from [algorithm] where a method knows them."""
 

@@ -89,7 +89,8 @@ class RunFolder:
 
     def write_model(self, params: Params, header: Mapping[str, str], name: str = "model.safetensors") -> None:
         arrays = {key: np.ascontiguousarray(array) for key, array in jax.device_get(params).items()}
-        write_whole(self.path / name, save(arrays, metadata=dict(header)))
+        # One key: safetensors writes several in an order of its own, and the same run must give the same bytes.
+        write_whole(self.path / name, save(arrays, metadata={"wardround": as_json(header)}))
 
     def record(self, method: str, repeat: int, record: RoundRecord) -> None:
         """Append a round, unless it is there already (a crash fell between checkpoint and record)."""
