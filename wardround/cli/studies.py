@@ -196,7 +196,7 @@ def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool)
         bar = bars.add_task("tuning", total=study.tune.trials)
         found = tune(study, folder, resume=resume, on_trial=lambda done: bars.update(bar, completed=done))
     if as_json:
-        print(json.dumps({"folder": str(folder.path), **found}))
+        print(to_json({"folder": str(folder.path), **found}))
         return
     loss, spread = found["loss"], found["spread"]
     OUTPUT.print(f"Best of {found['trials']} trials: validation loss {loss:.4f} (between folds: {spread:.4f}).")

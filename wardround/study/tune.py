@@ -6,6 +6,7 @@ study's split: they are fitted without labels, so a fold learns nothing about th
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
+from wardround.engine.checkpoint import write_whole
 from wardround.evaluate.losses import loss_of
 from wardround.study import assemble
 from wardround.study.assemble import Setting
@@ -115,6 +117,15 @@ def space_of(study: Study, setting: Setting) -> dict[str, BaseDistribution]:
     return space
 
 
+def mend_journal(path: Path) -> None:
+    """After a crash: take away the lock that nobody holds any more, and a last line that was cut off."""
+    path.with_name(path.name + ".lock").unlink(missing_ok=True)
+    if path.exists():
+        whole, end, torn = path.read_bytes().rpartition(b"\n")
+        if torn:
+            write_whole(path, whole + end)
+
+
 def tune(
     study: Study,
     folder: RunFolder,
@@ -130,10 +141,12 @@ def tune(
         replace(setting, federation=part) for part in folds(setting.federation, study.tune.folds, study.study.seed)
     ]
     folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind="tune", resume=resume)
+    journal = folder.path / "trials.log"
+    mend_journal(journal)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     search = optuna.create_study(
         study_name=study.study.name,
-        storage=JournalStorage(JournalFileBackend(str(folder.path / "trials.log"))),
+        storage=JournalStorage(JournalFileBackend(str(journal))),
         load_if_exists=True,
     )
 
