@@ -27,7 +27,10 @@ def site(rows: int, seed: int, *, labels: int | None = None, shift: float = 0.0)
 def federation_of(sizes: list[int], *, shift: float = 0.3) -> Federation:
     return assemble(
         [
-            (f"site-{i}", [site(n, 10 * i + k, shift=shift * i) for k, n in enumerate((n, max(1, n // 3), max(1, n // 3)))])
+            (
+                f"site-{i}",
+                [site(n, 10 * i + k, shift=shift * i) for k, n in enumerate((n, max(1, n // 3), max(1, n // 3)))],
+            )
             for i, n in enumerate(sizes)
         ],
         TASK,
@@ -48,7 +51,9 @@ def ragged() -> Federation:
     for i, n in enumerate(sizes):
         one_class = 1 if i == 3 else None
         held_out = max(1, n // 3)
-        parts.append((f"site-{i}", [site(m, 10 * i + k, labels=one_class) for k, m in enumerate((n, held_out, held_out))]))
+        parts.append(
+            (f"site-{i}", [site(m, 10 * i + k, labels=one_class) for k, m in enumerate((n, held_out, held_out))])
+        )
     return assemble(parts, TASK, ("a", "b", "c"))
 
 

@@ -116,7 +116,10 @@ def test_works_with_every_aggregator(name, aggregator, ragged, model):
     assert same_bits(first, second)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(first))
     start = model.init(jax.random.key(0))
-    moved = [np.abs(p - q).max() for p, q in zip(jax.tree.leaves(algorithm.params(first.server)), start.values(), strict=False)]
+    moved = [
+        np.abs(p - q).max()
+        for p, q in zip(jax.tree.leaves(algorithm.params(first.server)), start.values(), strict=False)
+    ]
     assert max(moved) > 1e-4
 
 

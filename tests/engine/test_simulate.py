@@ -73,12 +73,12 @@ def test_compiles_once_on_two_devices(even, model, monkeypatch):
     algorithm = fed_avg(model, weighted_mean(), batch_size=16)
     with Simulation(even, seed=3) as engine:
         progress = engine.begin(algorithm, model.init(jax.random.key(0)))
-        forms = engine._forms(algorithm, progress)
+        way = engine._on_the_way(algorithm, progress)
         for number in range(1, 6):
             progress, _ = engine.train(algorithm, progress, [(number, np.arange(7))])
         shape = engine.shape(algorithm, algorithm.params(progress.server))
     assert shape.devices == 2
-    programs = in_pieces(algorithm, identity(), shape, 64, *forms)
+    programs = in_pieces(algorithm, identity(), shape, 64, way.sent, way.added)
     assert programs.train._cache_size() == 1
     assert programs.conclude._cache_size() == 1
     assert programs.send._cache_size() == 1

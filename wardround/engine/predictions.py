@@ -9,8 +9,6 @@ import numpy as np
 
 from wardround.core.contracts import Algorithm, Array, Message, Progress, Scores, Shard, Tree, intensities
 from wardround.core.federation import Federation
-from wardround.core.order import visiting_order
-from wardround.engine.feed import dealt_rows
 from wardround.engine.layout import Seating, Shape, capacity_for, power_of_two, seats, templates
 from wardround.engine.program import Data, over_lanes, round_key
 
@@ -64,7 +62,7 @@ def personal_program(algorithm: Algorithm) -> Callable[..., Array]:
 
             return over_lanes(one, rows.shape[0])(data, rows, site, kept, held_out)
 
-        return jax.lax.map(block, (*seating, kept, held_out))
+        return jax.lax.map(block, (seating.first, seating.longest, seating.rows, seating.site, kept, held_out))
 
     return program
 
@@ -121,11 +119,11 @@ def _personal(
     test_first, test_rows = (column[sites] for column in federation.part(part))
     lanes = min(LANES, len(sites))
     shape = Shape(1, 1, -(-len(sites) // lanes), lanes)
-    seated = templates(shape, sites, rows, first, population=len(federation.sites), passes=personal.passes)[0]
-    index = seated.row_numbers(visiting_order(seed, PERSONAL_ROUND, seated.members, seated.rows, personal.passes))
-    data = dealt_rows(federation, index, capacity_for(max(1, len(index[0]))) + algorithm.largest_batch)
-    seating = seated.seating
-    data, seating = jax.tree.map(lambda a: a[0], (data, seating))
+    one = templates(shape, sites, rows, first, population=len(federation.sites), passes=personal.passes)[0]
+    places = capacity_for(max(1, one.places)) + algorithm.largest_batch
+    seating = one.seated(one.visits.order(seed, PERSONAL_ROUND, personal.passes), places)
+    seating = jax.tree.map(lambda a: a[0], seating)
+    data = Data(np.asarray(federation.x[seating.table]), np.asarray(federation.y[seating.table]))
     kept = jax.tree.map(lambda table: table.at[seating.site].get(mode="clip"), progress.clients)
     # Held-out rows, seat by seat, each padded to the longest.
     _, slot = seats(rows, shape)

@@ -26,10 +26,20 @@ WHOLE = PartitionSpec()
 
 
 class Data(NamedTuple):
-    """Rows as the round sees them: (places, lanes, ...) in the order of their visit."""
+    """Rows: as they lie at their source (rows, ...), or dealt to their places (places, lanes, ...)."""
 
     x: Array
     y: Array
+
+
+def dealt(source: Data, table: Array) -> Data:
+    """The rows in their places. One large gather: inside the loop, batch by batch, it costs twenty times as much."""
+
+    def gather(rows: Array) -> Array:
+        return jnp.asarray(rows).at[table].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+    # The barrier keeps the compiler from pulling the gather back into the loop.
+    return Data(*jax.lax.optimization_barrier((gather(source.x), gather(source.y))))
 
 
 def over_lanes(one: Callable[..., Any], lanes: int) -> Callable[..., Any]:
@@ -55,13 +65,14 @@ def sites_of_a_device(
     message: Message,
     states: tuple[Tree, Tree],
     key: Key,
-    data: Data,
+    source: Data,
     seating: Seating,
     kept: Tree,
     padding: int,
 ) -> tuple[Message, Tree, Array]:
     """Train the blocks of one device; give the sum (or stack) of their answers, what they keep, and who went astray."""
     aggregator = algorithm.aggregator
+    data = dealt(source, seating.table)
 
     def block(total: Message | None, inputs: tuple[Any, ...]) -> tuple[Message | None, tuple[Any, ...]]:
         first, longest, rows, site, kept = inputs
@@ -123,6 +134,7 @@ def look_up(clients: Tree, site: Array) -> Tree:
 
 
 def put_back(clients: Tree, site: Array, kept: Tree) -> Tree:
+    """Store what the seated sites keep; what stands in an empty seat is dropped."""
     return jax.tree.map(lambda table, value: table.at[site].set(value, mode="drop"), clients, kept)
 
 
@@ -132,26 +144,26 @@ def round_key(seed: int | Array, number: int | Array) -> Key:
 
 @lru_cache(maxsize=64)
 def on_one_device(algorithm: Algorithm, transform: Transform, padding: int) -> Callable[..., tuple[Progress, Array]]:
-    """Rounds in one program: (progress, seed, numbers, rows and seatings of all these rounds) to the new progress."""
+    """Rounds in one program: (progress, seed, numbers, rows, seatings of all these rounds) to the new progress."""
 
     @partial(jax.jit, donate_argnums=0)
     def rounds(
-        progress: Progress, seed: Array, numbers: Array, data: Data, seatings: Seating
+        progress: Progress, seed: Array, numbers: Array, source: Data, seatings: Seating
     ) -> tuple[Progress, Array]:
-        def one(progress: Progress, now: tuple[Array, Data, Seating]) -> tuple[Progress, Array]:
-            number, rows, seating = now
-            rows, seating = jax.tree.map(lambda a: a[0], (rows, seating))
+        def one(progress: Progress, now: tuple[Array, Seating]) -> tuple[Progress, Array]:
+            number, seating = now
+            seating = jax.tree.map(lambda a: a[0], seating)
             key = round_key(seed, number)
             message = outgoing(algorithm, transform, progress, key)
             kept = look_up(progress.clients, seating.site)
             states = (progress.aggregator, progress.transform)
             total, kept, finite = sites_of_a_device(
-                algorithm, transform, message, states, key, rows, seating, kept, padding
+                algorithm, transform, message, states, key, source, seating, kept, padding
             )
             after = conclude(algorithm, transform, progress, total)
             return replace(after, clients=put_back(progress.clients, seating.site, kept)), finite[None]
 
-        return jax.lax.scan(one, progress, (numbers, data, seatings))
+        return jax.lax.scan(one, progress, (numbers, seatings))
 
     return rounds
 
@@ -162,17 +174,20 @@ class Pieces(NamedTuple):
     send: Callable[..., dict[str, Array]]
     train: Callable[..., tuple[Any, Tree, Array]]
     add: Callable[..., Any]
-    conclude: Callable[..., Progress]
+    conclude: Callable[..., tuple[Progress, dict[str, Array]]]
     look_up: Callable[..., Tree]
     put_back: Callable[..., Tree]
 
 
 @lru_cache(maxsize=64)
-def in_pieces(algorithm: Algorithm, transform: Transform, shape: Shape, padding: int, sent: Form, said: Form) -> Pieces:
+def in_pieces(
+    algorithm: Algorithm, transform: Transform, shape: Shape, padding: int, resident: bool, sent: Form, said: Form
+) -> Pieces:
     """Every device trains its own sites; their sums (or stacks) are brought together by `add` and `conclude`.
 
-    `sent` is the form of what the server sends, with the states that travel along in simulation; `said` that of an
-    answer. Messages and sums travel packed, since handing them to every device is paid by the array.
+    Rows that are `resident` lie whole where every device can read them, others are split over the devices. `sent` is
+    the form of what the server sends, with the states that travel along in simulation; `said` that of an answer.
+    Messages and sums travel packed, since handing them to every device is paid by the array.
     """
     linear = algorithm.aggregator.linear
 
@@ -180,26 +195,33 @@ def in_pieces(algorithm: Algorithm, transform: Transform, shape: Shape, padding:
         return pack((outgoing(algorithm, transform, progress, key), (progress.aggregator, progress.transform)))
 
     def train(
-        packed: dict[str, Array], seed: Array, number: Array, data: Data, seats: Array, kept: Tree
+        packed: dict[str, Array], seed: Array, number: Array, source: Data, seats: Array, kept: Tree
     ) -> tuple[Any, Tree, Array]:
-        data, seats, kept = jax.tree.map(lambda a: a[0], (data, seats, kept))
+        source = source if resident else jax.tree.map(lambda a: a[0], source)
+        seats, kept = jax.tree.map(lambda a: a[0], (seats, kept))
         message, states = unpack(packed, sent)
         seating = taken_apart(seats, shape)
         total, kept, finite = sites_of_a_device(
-            algorithm, transform, message, states, round_key(seed, number), data, seating, kept, padding
+            algorithm, transform, message, states, round_key(seed, number), source, seating, kept, padding
         )
         result = (pack(total) if linear else total, kept, finite)
         return jax.tree.map(lambda a: a[None], result)
 
-    specs = (WHOLE, WHOLE, WHOLE, PARALLEL, PARALLEL, PARALLEL)
+    specs = (WHOLE, WHOLE, WHOLE, WHOLE if resident else PARALLEL, PARALLEL, PARALLEL)
     sharded = jax.shard_map(train, mesh=mesh(shape.devices), in_specs=specs, out_specs=PARALLEL, check_vma=False)
 
-    def finish(progress: Progress, totals: list[Any]) -> Progress:
+    def finish(progress: Progress, pieces: list[list[Any]], seed: Array, following: Array) -> tuple[Progress, Any]:
+        """The server's step from the sums (or stacks) of every piece and device, and what it sends next."""
+        parts = [own for piece in pieces for own in piece]
         if linear:
-            total = unpack(jax.tree.map(lambda a: a.sum(axis=0), totals[0]), said)
+            total = unpack(jax.tree.map(lambda *own: sum(own)[0], *parts), said)
         else:
-            total = jax.tree.map(lambda *parts: jnp.concatenate([p.reshape(-1, *p.shape[2:]) for p in parts]), *totals)
-        return conclude(algorithm, transform, progress, total)
+            total = jax.tree.map(lambda *own: jnp.concatenate([a.reshape(-1, *a.shape[2:]) for a in own]), *parts)
+        after = conclude(algorithm, transform, progress, total)
+        return after, send(after, round_key(seed, following))
+
+    def keep(clients: Tree, site: Array, parts: list[Tree]) -> Tree:
+        return put_back(clients, site, jax.tree.map(lambda *own: jnp.concatenate(own), *parts))
 
     return Pieces(
         send=jax.jit(lambda progress, seed, number: send(progress, round_key(seed, number))),
@@ -207,7 +229,7 @@ def in_pieces(algorithm: Algorithm, transform: Transform, shape: Shape, padding:
         add=jax.jit(trees.add, donate_argnums=0),
         conclude=jax.jit(finish),
         look_up=jax.jit(look_up),
-        put_back=jax.jit(put_back, donate_argnums=0),
+        put_back=jax.jit(keep, donate_argnums=0),
     )
 
 
@@ -219,5 +241,6 @@ def put_together(seating: Seating) -> np.ndarray[Any, Any]:
 def taken_apart(seats: Array, shape: Shape) -> Seating:
     """The seating of one device again."""
     blocks, lanes = shape.blocks, shape.lanes
-    first, longest, rows, site = jnp.split(seats, [blocks, 2 * blocks, 2 * blocks + blocks * lanes])
-    return Seating(first, longest, rows.reshape(blocks, lanes), site.reshape(blocks, lanes))
+    ends = [blocks, 2 * blocks, 2 * blocks + blocks * lanes, 2 * blocks + 2 * blocks * lanes]
+    first, longest, rows, site, table = jnp.split(seats, ends)
+    return Seating(first, longest, rows.reshape(blocks, lanes), site.reshape(blocks, lanes), table.reshape(-1, lanes))

@@ -3,12 +3,11 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 
 from wardround.core import trees
 from wardround.core.chain import identity
@@ -29,20 +28,28 @@ from wardround.core.contracts import (
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine import devices, predictions
-from wardround.engine.feed import Feed, place
-from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
+from wardround.engine.feed import PIECES_UNDER_WAY, Feed, by_device, everywhere, on_host, spread_out
+from wardround.engine.layout import Seating, Shape, shape_for
 from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.packing import Form, form_of
-from wardround.engine.program import Data, arrived, in_pieces, on_one_device, outgoing
+from wardround.engine.program import arrived, in_pieces, on_one_device, outgoing
 
 Cohort = np.ndarray[Any, Any]
 NAMED = 100
 """Cohorts up to this size are named in the round records."""
 ROUNDS_IN_A_CALL = 64
 """Rounds in one call of the one-device program, at most."""
-PIECES_UNDER_WAY = 2
 Astray = tuple[int, np.ndarray[Any, Any], Any]
 """A round, who sat where, and whether each answer was finite."""
+
+
+class Way(NamedTuple):
+    """What travels in a round: bytes of one message each way, the form of what is sent, and of what is summed."""
+
+    bytes_down: int
+    bytes_up: int
+    sent: Form
+    added: Form
 
 
 class Diverged(Refusal):
@@ -87,7 +94,7 @@ class Simulation:
         self.evaluated = np.arange(len(federation.sites)) if evaluated is None else evaluated
         self._feeds: dict[tuple[bool, Shape, int, int], Feed] = {}
         self._pooled: Federation | None = None
-        self._bytes: dict[tuple[Algorithm, Transform], tuple[int, int]] = {}
+        self._ways: dict[Algorithm, Way] = {}
 
     @property
     def sites(self) -> Sequence[str]:
@@ -118,12 +125,11 @@ class Simulation:
         if algorithm.pools:
             rounds = [(number, np.zeros(1, np.int64)) for number, _ in rounds]
         feed = self._feed(algorithm, algorithm.params(progress.server))
-        together = self._rounds_in_a_call(feed)
         done: list[RoundRecord] = []
-        for begin in range(0, len(rounds), together):
-            some = list(rounds[begin : begin + together])
+        for begin in range(0, len(rounds), ROUNDS_IN_A_CALL):
+            some = list(rounds[begin : begin + ROUNDS_IN_A_CALL])
             started, cpu = time.perf_counter(), time.process_time()
-            if feed.shape.devices == feed.shape.pieces == 1:
+            if feed.resident and feed.shape.devices == feed.shape.pieces == 1:
                 progress, astray = self._on_one_device(algorithm, progress, feed, some)
             else:
                 progress, astray = self._in_pieces(algorithm, progress, feed, some)
@@ -147,15 +153,11 @@ class Simulation:
         """Put a question to every site's own table."""
         return query.combine([query.ask(message, site) for site in self.tables])
 
-    def close(self) -> None:
-        for feed in self._feeds.values():
-            feed.close()
-
     def __enter__(self) -> "Simulation":
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        self._feeds.clear()
 
     def _training(self, algorithm: Algorithm) -> Federation:
         if not algorithm.pools:
@@ -185,11 +187,6 @@ class Simulation:
             )
         return self._feeds[key]
 
-    def _rounds_in_a_call(self, feed: Feed) -> int:
-        """As many rounds as their rows fit into a piece's memory."""
-        average = feed.federation.x.nbytes / max(1, len(feed.first)) * self.largest_cohort * feed.passes
-        return int(max(1, min(ROUNDS_IN_A_CALL, PIECE_BYTES // max(1, average))))
-
     def _answer_shapes(self, algorithm: Algorithm, server: Tree, kept: Tree) -> Message:
         """The shapes of an answer as the client function gives it, without training anything."""
         federation, places = self.federation, algorithm.largest_batch
@@ -203,67 +200,74 @@ class Simulation:
 
         return jax.eval_shape(answer, server, kept, x, y)
 
-    def _shapes_on_the_way(self, algorithm: Algorithm, progress: Progress) -> tuple[Message, Message, Message]:
-        """The shapes of a message as it is sent, of an answer as it leaves a site, and as it is added to others."""
+    def _on_the_way(self, algorithm: Algorithm, progress: Progress) -> Way:
+        """What travels in a round of this algorithm; found out once, by tracing without computing."""
+        if algorithm in self._ways:
+            return self._ways[algorithm]
         made = self._answer_shapes(algorithm, progress.server, one_of(progress.clients))
+        states = (progress.aggregator, progress.transform)
 
         def way(progress: Progress, made: Message) -> tuple[Message, Message, Message]:
             key = jax.random.key(0)
             sent = outgoing(algorithm, self.transform, progress, key)
             left = self.transform.up(sent, made, key)
-            states = (progress.aggregator, progress.transform)
             return sent, left, arrived(algorithm, self.transform, states, left)
 
-        return jax.eval_shape(way, replace(progress, clients=()), made)
+        sent, left, added = jax.eval_shape(way, replace(progress, clients=()), made)
+        found = Way(trees.nbytes(sent), trees.nbytes(left), form_of((sent, states)), form_of(added))
+        self._ways[algorithm] = found
+        return found
 
     def _on_one_device(
         self, algorithm: Algorithm, progress: Progress, feed: Feed, rounds: list[tuple[int, Cohort]]
     ) -> tuple[Progress, list[Astray]]:
         program = on_one_device(algorithm, self.transform, feed.padding)
         numbers = np.array([number for number, _ in rounds], np.int32)
-        dealt = [piece for number, cohort in rounds for piece in feed.pieces(number, cohort)]
-        # A capacity that grew on the way: what was dealt before is padded to it.
-        places = max(data.x.shape[1] for _, data in dealt)
-        seatings: Seating = jax.tree.map(lambda *parts: np.stack(parts), *[seating for seating, _ in dealt])
-        data: Data = jax.tree.map(lambda *parts: np.stack([wide(p, places) for p in parts]), *[d for _, d in dealt])
-        progress, finite = program(progress, np.uint32(self.seed), numbers, data, seatings)
+        seated = [
+            feed.seat(number, feed.templates(cohort)[0]) for number, (_, cohort) in zip(numbers, rounds, strict=True)
+        ]
+        # A capacity that grew on the way: tables made before are padded to it.
+        places = max(one.table.shape[1] for one in seated)
+        seated = [one._replace(table=wide(one.table, places)) for one in seated]
+        seatings: Seating = jax.tree.map(lambda *parts: np.stack(parts), *seated)
+        progress, finite = program(progress, np.uint32(self.seed), numbers, feed.source(), seatings)
         return progress, list(zip(numbers, seatings.site, np.asarray(finite), strict=True))
 
     def _in_pieces(
         self, algorithm: Algorithm, progress: Progress, feed: Feed, rounds: list[tuple[int, Cohort]]
     ) -> tuple[Progress, list[Astray]]:
         count, seed = feed.shape.devices, np.uint32(self.seed)
-        programs = in_pieces(algorithm, self.transform, feed.shape, feed.padding, *self._forms(algorithm, progress))
+        way = self._on_the_way(algorithm, progress)
+        programs = in_pieces(algorithm, self.transform, feed.shape, feed.padding, feed.resident, way.sent, way.added)
         # Committed to the first device from the start, as it will be after a round: else programs compile twice.
         progress = jax.device_put(progress, jax.local_devices()[0])
         astray: list[Astray] = []
-        sent: Any = None
         totals: list[Any] = []
-        for number, piece, seating, (data, seats) in feed.ahead(rounds):
+        message = programs.send(replace(progress, clients=()), seed, np.int32(rounds[0][0]))
+        following = [number for number, _ in rounds[1:]] + [0]
+        for number, piece, seating, (data, seats) in feed.pieces(rounds):
             if piece == 0:
-                sent = place(programs.send(replace(progress, clients=()), seed, np.int32(number)), count, split=False)
-            kept = place(programs.look_up(progress.clients, seating.site), count, split=True)
-            total, kept, finite = programs.train(sent, seed, np.int32(number), data, seats, kept)
+                sent = everywhere(message, count)
+            kept = programs.look_up(progress.clients, seating.site) if jax.tree.leaves(progress.clients) else ()
+            total, kept, finite = programs.train(sent, seed, np.int32(number), data, seats, spread_out(kept, count))
             if totals and algorithm.aggregator.linear:
                 totals = [programs.add(totals[0], total)]
             else:
                 totals.append(total)
             if jax.tree.leaves(kept):
-                clients = programs.put_back(progress.clients, seating.site, together(kept))
+                clients = programs.put_back(progress.clients, seating.site, by_device(kept))
                 progress = replace(progress, clients=clients)
             astray.append((number, seating.site, finite))
             if piece == feed.shape.pieces - 1:
-                after = programs.conclude(replace(progress, clients=()), together(totals))
+                said = [by_device(total) for total in totals]
+                after, message = programs.conclude(
+                    replace(progress, clients=()), said, seed, np.int32(following.pop(0))
+                )
                 progress = replace(after, clients=progress.clients)
                 totals = []
             if len(astray) > PIECES_UNDER_WAY:  # so that rows of later pieces do not pile up in memory
                 jax.block_until_ready(astray[-1 - PIECES_UNDER_WAY][2])
-        return progress, [(number, site, np.asarray(together(finite))) for number, site, finite in astray]
-
-    def _forms(self, algorithm: Algorithm, progress: Progress) -> tuple[Form, Form]:
-        """The forms of what the server sends, with the states that go along, and of what is summed."""
-        sent, _, added = self._shapes_on_the_way(algorithm, progress)
-        return form_of((sent, (progress.aggregator, progress.transform))), form_of(added)
+        return progress, [(number, site, on_host(finite)) for number, site, finite in astray]
 
     def _stop_if_diverged(self, algorithm: Algorithm, astray: list[Astray]) -> None:
         sites = self._training(algorithm).sites
@@ -300,11 +304,8 @@ class Simulation:
         """Bytes of one message each way, as it would travel; none for a baseline that never sends any."""
         if algorithm.silent:
             return 0, 0
-        key = (algorithm, self.transform)
-        if key not in self._bytes:
-            sent, left, _ = self._shapes_on_the_way(algorithm, progress)
-            self._bytes[key] = (trees.nbytes(sent), trees.nbytes(left))
-        return self._bytes[key]
+        way = self._on_the_way(algorithm, progress)
+        return way.bytes_down, way.bytes_up
 
     def _refuse_bad_combinations(self, algorithm: Algorithm) -> None:
         aggregator = algorithm.aggregator
@@ -328,13 +329,6 @@ def one_of(clients: Tree) -> Tree:
 
 
 def wide(array: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:
-    """Rows of a round, (devices, places, lanes, ...), with more padding behind."""
+    """A table of (devices, places, lanes) with more padding behind."""
     missing = places - array.shape[1]
-    return np.pad(array, [(0, 0), (0, missing), *[(0, 0)] * (array.ndim - 2)]) if missing else array
-
-
-def together(tree: Tree) -> Tree:
-    """Arrays split over the devices, brought to the first device of every host."""
-    if jax.process_count() == 1:
-        return jax.device_put(tree, jax.local_devices()[0])
-    return jax.device_put(multihost_utils.process_allgather(tree, tiled=True), jax.local_devices()[0])
+    return np.pad(array, [(0, 0), (0, missing), (0, 0)]) if missing else array

@@ -1,0 +1,1 @@
+"""The run folder as a page and a table for people."""

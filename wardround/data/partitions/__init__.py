@@ -1,0 +1,1 @@
+"""How one pool of rows becomes several sites, each with a degree of unlikeness."""

@@ -1,0 +1,1 @@
+"""Where a site's own rows are read from."""

@@ -1,0 +1,237 @@
+"""The server loop: what it remembers across a crash, when it stops, and whose weights it gives."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.fed_avg import fed_avg
+from wardround.core.contracts import (
+    Algorithm,
+    Message,
+    Model,
+    Params,
+    Progress,
+    Query,
+    Report,
+    RoundRecord,
+    Scores,
+)
+from wardround.core.errors import Refusal
+from wardround.core.federation import Federation
+from wardround.engine.checkpoint import read_header
+from wardround.engine.fit import Fitted, Schedule, Stopping, fit
+from wardround.engine.participation import everyone
+from wardround.engine.simulate import Simulation
+
+LOSSES = [0.9, 0.5, 0.3, 0.35, 0.31, 0.29, 0.2, 0.1]
+"""Validation losses of rounds 1 to 8."""
+
+
+class Counting:
+    """An engine whose only lesson is how many rounds it has done: the state after round n is n."""
+
+    # ruff: noqa: ARG002 - the contract gives more than counting needs
+
+    sites: Sequence[str] = ("a",)
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+
+    def begin(self, algorithm: Algorithm, params: Params) -> Progress:
+        return Progress(server=jnp.float32(0), aggregator=(), transform=(), clients=())
+
+    def train(
+        self, algorithm: Algorithm, progress: Progress, rounds: Sequence[tuple[int, np.ndarray[Any, Any]]]
+    ) -> tuple[Progress, list[RoundRecord]]:
+        self.calls.append([number for number, _ in rounds])
+        # Every round must follow the one whose state was given.
+        assert rounds[0][0] == int(progress.server) + 1
+        after = Progress(server=jnp.float32(rounds[-1][0]), aggregator=(), transform=(), clients=())
+        return after, [RoundRecord(number, ("a",), 1, 1, 0.0, 0.0, 0, 0) for number, _ in rounds]
+
+    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores:
+        assert part == "validation"
+        return Scores(np.asarray(progress.server), np.zeros(1), np.zeros(2))
+
+    def ask(self, query: Query, message: Message) -> Report:
+        raise NotImplementedError
+
+
+def scripted(scores: Scores) -> dict[str, Any]:
+    return {"validation_loss": {"weighted": LOSSES[int(scores.predicted) - 1]}}
+
+
+def fitted(engine: Counting | None = None, *, rounds: int = 8, **settings: Any) -> Fitted:
+    schedule = Schedule(rounds, settings.pop("every", 1), settings.pop("saves", 1))
+    nothing: Any = None
+    return fit(nothing, engine or Counting(), {}, everyone(1), schedule, **{"judge": scripted, **settings})
+
+
+@pytest.mark.parametrize(
+    ("patience", "smallest", "best", "rounds"),
+    [
+        (1, 0.0, 3, 4),  # round 4 is not better than round 3
+        (2, 0.0, 3, 5),  # nor is round 5
+        (3, 0.0, 8, 8),  # round 6 is: 0.29 < 0.3, and the loss falls until the end
+        (3, 0.05, 3, 6),  # but it is not better by 0.05
+        (4, 0.05, 8, 8),  # 0.2 is, in round 7, before patience 4 ran out; then 0.1
+        (1, 0.25, 2, 3),  # 0.5 is better by 0.4, 0.3 by 0.2 only
+    ],
+)
+def test_it_stops_after_waiting_in_vain_and_gives_the_best_state(
+    patience: int, smallest: float, best: int, rounds: int
+) -> None:
+    result = fitted(stopping=Stopping(patience, smallest))
+    assert result.best_round == best
+    assert result.rounds == len(result.records) == rounds
+    assert result.stopped_early == (rounds < 8 or best < rounds)
+    assert int(result.progress.server) == best
+
+
+def test_without_stopping_the_last_state_is_given() -> None:
+    result = fitted()
+    assert (int(result.progress.server), result.best_round, result.stopped_early) == (8, None, False)
+    losses = [record.measures["validation_loss"]["weighted"] for record in result.records]
+    assert losses == LOSSES
+
+
+def test_patience_counts_evaluations_not_rounds() -> None:
+    """Looked at every second round: 0.5, 0.35, 0.29, 0.1, so it never waits."""
+    result = fitted(every=2, stopping=Stopping(1))
+    assert (result.best_round, result.rounds) == (8, 8)
+    assert [bool(record.measures) for record in result.records] == [False, True] * 4
+
+
+@pytest.mark.parametrize(
+    ("rounds", "every", "saves", "evaluates", "checkpoints", "pieces"),
+    [
+        (7, 3, 5, True, True, [[1, 2, 3], [4, 5], [6], [7]]),
+        (7, 3, 5, True, False, [[1, 2, 3], [4, 5, 6], [7]]),
+        (7, 3, 5, False, True, [[1, 2, 3, 4, 5], [6, 7]]),
+        (7, 3, 5, False, False, [[1, 2, 3, 4, 5, 6, 7]]),
+        (2, 1, 1, True, True, [[1], [2]]),
+    ],
+)
+def test_rounds_between_two_events_run_in_one_call(
+    rounds: int, every: int, saves: int, evaluates: bool, checkpoints: bool, pieces: list[list[int]], tmp_path: Path
+) -> None:
+    engine = Counting()
+    checkpoint = tmp_path / "state" if checkpoints else None
+    judge = scripted if evaluates else None
+    fitted(engine, rounds=rounds, every=every, saves=saves, judge=judge, checkpoint=checkpoint)
+    assert engine.calls == pieces
+
+
+class Crash(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("stopping", [None, Stopping(2), Stopping(3)])
+@pytest.mark.parametrize("crash_at", [1, 3, 4, 5])
+def test_a_crash_while_the_state_is_saved_loses_no_round(
+    crash_at: int, stopping: Stopping | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[int] = []
+    path = tmp_path / "state"
+
+    def go(resume: bool) -> Fitted:
+        return fitted(
+            checkpoint=path, stopping=stopping, resume=resume, on_round=lambda record: reported.append(record.round)
+        )
+
+    whole = fitted(stopping=stopping)
+    saved, replace = 0, os.replace
+
+    def crashing(source: Any, target: Any) -> None:
+        nonlocal saved
+        saved += 1
+        if saved == crash_at:
+            raise Crash
+        replace(source, target)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", crashing)
+        with pytest.raises(Crash):
+            go(resume=False)
+    assert path.exists() == (crash_at > 1)
+    result = go(resume=True)
+    # The round of the crash was reported and is done once more; no number is missing.
+    assert sorted(set(reported)) == list(range(1, whole.rounds + 1))
+    assert reported == [*range(1, crash_at + 1), *range(crash_at, whole.rounds + 1)]
+    assert int(result.progress.server) == int(whole.progress.server)
+    assert (result.best_round, result.rounds, result.stopped_early) == (
+        whole.best_round,
+        whole.rounds,
+        whole.stopped_early,
+    )
+
+
+def test_resuming_a_finished_run_trains_nothing(tmp_path: Path) -> None:
+    for stopping in (None, Stopping(2)):
+        path = tmp_path / f"{stopping}"
+        first = fitted(checkpoint=path, stopping=stopping)
+        engine = Counting()
+        again = fitted(engine, checkpoint=path, stopping=stopping, resume=True)
+        assert engine.calls == []
+        assert again.records == []
+        assert int(again.progress.server) == int(first.progress.server)
+        assert (again.best_round, again.rounds, again.stopped_early) == (
+            first.best_round,
+            first.rounds,
+            first.stopped_early,
+        )
+
+
+def test_without_resume_a_checkpoint_is_not_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "state").write_bytes(b"garbage")
+    assert fitted(checkpoint=tmp_path / "state").rounds == 8
+    assert read_header(tmp_path / "state")["round"] == 8
+
+
+def test_a_checkpoint_of_another_study_is_refused(tmp_path: Path) -> None:
+    fitted(rounds=3, checkpoint=tmp_path / "state", identity="one")
+    with pytest.raises(Refusal, match="another study"):
+        fitted(checkpoint=tmp_path / "state", identity="two", resume=True)
+
+
+def test_stopping_needs_a_judge() -> None:
+    with pytest.raises(Refusal, match="validation rows"):
+        fitted(judge=None, stopping=Stopping(2))
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_state(loss: float, tmp_path: Path) -> None:
+    def judge(scores: Scores) -> dict[str, Any]:
+        number = int(scores.predicted)
+        return {"validation_loss": {"weighted": loss if number == 4 else 0.5}}
+
+    with pytest.raises(Refusal, match="after round 4"):
+        fitted(judge=judge, checkpoint=tmp_path / "state")
+    assert read_header(tmp_path / "state")["round"] == 3
+
+
+def test_the_best_weights_of_a_real_simulation_survive_further_rounds(even: Federation, model: Model) -> None:
+    """The engine reuses its buffers; the best state must be a copy that later rounds do not write into."""
+    algorithm = fed_avg(model, weighted_mean(), batch_size=16)
+    params = model.init(jax.random.key(0))
+    number = iter(range(100))
+
+    def judge(scores: Scores) -> dict[str, Any]:
+        return {"validation_loss": {"weighted": LOSSES[next(number)]}}
+
+    def trained(rounds: int, **settings: Any) -> Any:
+        with Simulation(even, seed=3) as engine:
+            result = fit(algorithm, engine, params, everyone(7), Schedule(rounds), **settings)
+        return jax.device_get(algorithm.params(result.progress.server))
+
+    stopped = trained(8, judge=judge, stopping=Stopping(2))
+    three, five = trained(3), trained(5)
+    assert all(np.array_equal(stopped[name], three[name]) for name in three)
+    assert not all(np.array_equal(stopped[name], five[name]) for name in five)
