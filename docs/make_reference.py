@@ -77,7 +77,7 @@ FOLDER = """
 | `result.json` | sites, every method's figures with intervals, comparisons, cost |
 | `model.safetensors` | the common model (`model-METHOD.safetensors` where several were compared) |
 | `report.html` | the report: one file that loads nothing from the network |
-| `trials.log` | `tune` only: every trial |
+| `trials.jsonl` | `tune` only: every trial |
 
 ## Exit codes
 

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from wardround.core.contracts import Algorithm, Progress
+from wardround.core.errors import Diverged
 from wardround.engine import registry
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
-from wardround.engine.simulate import Diverged, Simulation
+from wardround.engine.simulate import Simulation
 
 ALGORITHMS = sorted(registry.components("algorithm"))
 AGGREGATORS = sorted(registry.components("aggregator"))

@@ -13,8 +13,9 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.contracts import Model
 from wardround.core.federation import Federation
 from wardround.core.order import visiting_order
-from wardround.engine.feed import Feed, place
+from wardround.engine.feed import Feed, aligned, by_device, everywhere, on_host, spread_out
 from wardround.engine.layout import Shape
+from wardround.engine.program import dealt
 from wardround.engine.simulate import Simulation
 
 EVERYONE = np.arange(7)
@@ -23,42 +24,28 @@ EVERYONE = np.arange(7)
 def test_a_site_finds_its_training_rows_and_no_others(ragged: Federation) -> None:
     """Site 5 has 64 training rows; in the round they lie in its lane in the order of its visit, twice."""
     feed = Feed(ragged, Shape(1, 1, 2, 4), seed=3, passes=2, padding=8)
-    try:
-        ((_, _, seating, (data, _)),) = list(feed.pieces([(9, EVERYONE)]))
-    finally:
-        feed.close()
+    ((_, _, seating, (source, _)),) = list(feed.pieces([(9, EVERYONE)]))
+    data = jax.tree.map(np.asarray, dealt(source, seating.table[0]))
     first, count = ragged.part("train")
     order = visiting_order(3, 9, np.array([5]), np.array([64]), 2)
     ((device, block, lane),) = np.argwhere(seating.site == 5).tolist()
     for visit in (0, 1):
         begin = seating.first[device, block] + visit * seating.longest[device, block]
-        here = data.x[device, begin : begin + 64, lane]
+        here = data.x[begin : begin + 64, lane]
         assert np.array_equal(here, ragged.x[first[5] + order[visit]])
-        assert np.array_equal(data.y[device, begin : begin + 64, lane], ragged.y[first[5] + order[visit]])
+        assert np.array_equal(data.y[begin : begin + 64, lane], ragged.y[first[5] + order[visit]])
         assert sorted(map(tuple, here.tolist())) == sorted(map(tuple, ragged.x[first[5] : first[5] + 64].tolist()))
     assert count[5] == 64
-    assert data.x.shape[1] >= seating.first[device, block] + 2 * seating.longest[device, block] + 8
+    assert len(data.x) >= seating.first[device, block] + 2 * seating.longest[device, block] + 8
 
 
 def test_rounds_come_in_order_and_the_capacity_never_shrinks(ragged: Federation) -> None:
     feed = Feed(ragged, Shape(1, 1, 2, 4), seed=3, passes=1, padding=8)
     rounds = [(1, EVERYONE), (2, np.array([1])), (3, np.array([4, 6])), (4, EVERYONE)]
-    try:
-        got = [(number, piece, data[0].x.shape[1]) for number, piece, _, data in feed.pieces(rounds)]
-    finally:
-        feed.close()
+    got = [(number, piece, seating.table.shape[1]) for number, piece, seating, _ in feed.pieces(rounds)]
     assert [number for number, _, _ in got] == [1, 2, 3, 4]
     assert {piece for _, piece, _ in got} == {0}
     assert len({capacity for _, _, capacity in got}) == 1, "another shape would be compiled anew"
-
-
-def test_a_failure_while_fetching_ahead_reaches_the_caller(ragged: Federation) -> None:
-    feed = Feed(ragged, Shape(1, 1, 2, 4), seed=3, passes=1, padding=8)
-    try:
-        with pytest.raises(IndexError):
-            list(feed.pieces([(1, np.array([99]))]))
-    finally:
-        feed.close()
 
 
 def trained(federation: Federation, model: Model, algorithm: Any) -> Any:
@@ -89,9 +76,20 @@ def test_rows_on_disk_and_in_pieces_train_the_same_model(
         np.testing.assert_allclose(one, two, atol=1e-6)
 
 
-def test_placing_splits_or_copies() -> None:
-    tree = {"a": np.arange(8).reshape(2, 4)}
-    split, whole = place(tree, 2, split=True)["a"], place(tree, 2, split=False)["a"]
-    assert [shard.data.shape for shard in split.addressable_shards] == [(1, 4)] * 2
-    assert [shard.data.shape for shard in whole.addressable_shards] == [(2, 4)] * 2
-    assert np.array_equal(split, tree["a"])
+def test_arrays_are_spread_out_copied_everywhere_and_brought_back() -> None:
+    tree = {"a": np.arange(8, dtype=np.float32).reshape(2, 4)}
+    split, whole = spread_out(tree, 2), everywhere(tree, 2)
+    assert [shard.data.shape for shard in split["a"].addressable_shards] == [(1, 4)] * 2
+    assert [shard.data.shape for shard in whole["a"].addressable_shards] == [(2, 4)] * 2
+    assert np.array_equal(on_host(split["a"]), tree["a"])
+    parts = by_device(split)
+    assert [part["a"].tolist() for part in parts] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
+    assert all(part["a"].devices() == {jax.local_devices()[0]} for part in parts)
+
+
+def test_aligned_memory_is_handed_over_without_a_copy() -> None:
+    rows = aligned((100, 7), np.float32)
+    assert rows.ctypes.data % 64 == 0
+    assert not rows.any()
+    handed = everywhere(rows, 1)
+    assert handed.unsafe_buffer_pointer() == rows.ctypes.data

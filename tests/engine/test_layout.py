@@ -62,8 +62,10 @@ def test_small_work_stays_on_one_device_and_large_models_get_fewer_lanes() -> No
     """Four hospitals of 160 rows and 4 parameters are 2,560 row-parameters: no second device is worth it."""
     assert shape_for(4, 640, 12, 4, 2) == Shape(1, 1, 1, 4)
     assert shape_for(100, 100_000, 256, 5_000, 2).devices == 2
-    # 17 sites in lanes of at most 16 are two blocks of 9, not one of 16 and one of 1.
+    # 17 sites in lanes of 8 to 16: two blocks of 9 leave one seat empty, nothing leaves fewer.
     assert shape_for(17, 100, 12, 4, 1) == Shape(1, 1, 2, 9)
+    # 100 sites, 4,290 parameters: 7 lanes fit the cache best, but 10 blocks of 5 a device leave no seat empty.
+    assert shape_for(100, 10_000, 256, 4_290, 2) == Shape(2, 1, 10, 5)
     # A model of 4 MB fills the cache of a core on its own.
     assert shape_for(100, 100_000, 256, 10**6, 2).lanes == 1
 
@@ -113,7 +115,8 @@ def test_every_row_lies_where_the_round_will_look_for_it(
         seating = one.seating
         taken = seating.site != population
         members, counts = seating.site[taken], seating.rows[taken]
-        tables = one.row_numbers(visiting_order(7, 3, members, counts, passes))
+        tables = one.seated(visiting_order(7, 3, members, counts, passes), one.places + 3).table
+        assert tables.shape == (shape.devices, one.places + 3, shape.lanes)
         alone = {
             int(site): visiting_order(7, 3, np.array([site]), np.array([n]), passes)
             for site, n in zip(members, counts, strict=True)

@@ -11,12 +11,12 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.scaffold import scaffold
 from wardround.core.chain import identity
 from wardround.core.contracts import Message, Task
-from wardround.core.errors import Refusal
+from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation, NumberedSites
 from wardround.engine import layout
 from wardround.engine.participation import drawn
 from wardround.engine.program import in_pieces, on_one_device
-from wardround.engine.simulate import Diverged, Simulation
+from wardround.engine.simulate import Simulation
 
 
 def train(federation, algorithm, model, cohorts, **settings):
@@ -78,7 +78,7 @@ def test_compiles_once_on_two_devices(even, model, monkeypatch):
             progress, _ = engine.train(algorithm, progress, [(number, np.arange(7))])
         shape = engine.shape(algorithm, algorithm.params(progress.server))
     assert shape.devices == 2
-    programs = in_pieces(algorithm, identity(), shape, 64, way.sent, way.added)
+    programs = in_pieces(algorithm, identity(), shape, 64, True, way.sent, way.added)
     assert programs.train._cache_size() == 1
     assert programs.conclude._cache_size() == 1
     assert programs.send._cache_size() == 1

@@ -23,7 +23,9 @@ MEMORIES = PIECES_UNDER_WAY + 2
 
 
 def everywhere(tree: Any, devices: int) -> Any:
-    """Arrays of this host's first device (or of NumPy), whole on every device."""
+    """Arrays of this host's first device (or of NumPy), whole on every device; aligned ones are not copied."""
+    if devices == 1:
+        return jax.device_put(tree, jax.local_devices()[0])
     where = sharding(devices, split=False)
     own = [device for device in where.mesh.devices.flat if device.process_index == jax.process_index()]
 

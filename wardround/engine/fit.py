@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from wardround.core.contracts import Algorithm, Engine, Params, Progress, RoundRecord, Scores
-from wardround.core.errors import Refusal
+from wardround.core.errors import Diverged, Refusal
 from wardround.engine.checkpoint import read_checkpoint, read_header, write_checkpoint
 from wardround.engine.participation import Participation
 
@@ -132,10 +132,7 @@ def remember(memory: Memory, loss: float, stopping: Stopping) -> Memory:
 
 def refuse_loss(loss: float, number: int) -> None:
     if not np.isfinite(loss):
-        raise Refusal(
-            f"the validation loss is not a finite number after round {number}",
-            remedy="lower the learning rate; the last good checkpoint is kept",
-        )
+        raise Diverged(f"the validation loss is not a finite number after round {number}", number)
 
 
 def save(path: Path, kept: tuple[Progress, Progress], memory: Memory, identity: str, *, twice: bool) -> None:

@@ -58,7 +58,7 @@ def shape_for(cohort: int, rows: int, row_bytes: int, parameters: int, devices: 
     if rows * parameters < WORTH_A_DEVICE:
         devices = 1
     devices = max(1, min(devices, cohort))
-    best = min(MOST_LANES, max(1, CACHE_BYTES // max(1, 4 * parameters)))
+    best = min(MOST_LANES, max(1, CACHE_BYTES // max(1, 4 * parameters)), -(-cohort // devices))
     # Of the numbers of lanes near the best, the one that leaves fewest seats empty.
     near = range(-(-best // 2), min(MOST_LANES, best * 3 // 2) + 1)
     _, _, lanes, blocks = min(

@@ -25,7 +25,7 @@ from wardround.core.contracts import (
     Transform,
     Tree,
 )
-from wardround.core.errors import Refusal
+from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation
 from wardround.engine import devices, predictions
 from wardround.engine.feed import PIECES_UNDER_WAY, Feed, by_device, everywhere, on_host, spread_out
@@ -52,18 +52,10 @@ class Way(NamedTuple):
     added: Form
 
 
-class Diverged(Refusal):
-    """A site's model became NaN or infinite."""
-
-    def __init__(self, number: int, names: Sequence[str]) -> None:
-        self.round = number
-        self.sites = tuple(names)
-        super().__init__(
-            f"training diverged in round {number}: the answer of {', '.join(names[:5])}"
-            f"{f' and {len(names) - 5} more' if len(names) > 5 else ''} is not a finite number",
-            remedy="lower the learning rate, or look for extreme values in these sites' columns; "
-            "the last good checkpoint is kept",
-        )
+def diverged(number: int, names: Sequence[str]) -> Diverged:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    words = f"training diverged in round {number}: the answer of {', '.join(names[:5])}{more} is not a finite number"
+    return Diverged(words, number, tuple(names))
 
 
 class Simulation:
@@ -125,6 +117,8 @@ class Simulation:
         if algorithm.pools:
             rounds = [(number, np.zeros(1, np.int64)) for number, _ in rounds]
         feed = self._feed(algorithm, algorithm.params(progress.server))
+        # Committed to the first device from the start, as it will be after a round: else programs compile twice.
+        progress = jax.device_put(progress, jax.local_devices()[0])
         done: list[RoundRecord] = []
         for begin in range(0, len(rounds), ROUNDS_IN_A_CALL):
             some = list(rounds[begin : begin + ROUNDS_IN_A_CALL])
@@ -239,8 +233,6 @@ class Simulation:
         count, seed = feed.shape.devices, np.uint32(self.seed)
         way = self._on_the_way(algorithm, progress)
         programs = in_pieces(algorithm, self.transform, feed.shape, feed.padding, feed.resident, way.sent, way.added)
-        # Committed to the first device from the start, as it will be after a round: else programs compile twice.
-        progress = jax.device_put(progress, jax.local_devices()[0])
         astray: list[Astray] = []
         totals: list[Any] = []
         message = programs.send(replace(progress, clients=()), seed, np.int32(rounds[0][0]))
@@ -273,7 +265,7 @@ class Simulation:
         sites = self._training(algorithm).sites
         for number, site, finite in astray:
             if not finite.all():
-                raise Diverged(int(number), [sites[int(one)] for one in np.sort(site[~finite])])
+                raise diverged(int(number), [sites[int(one)] for one in np.sort(site[~finite])])
 
     def _records(
         self,

@@ -69,7 +69,7 @@ class RunFolder:
             ) from None
         folder = cls(path)
         if resume:
-            folder._mend_rounds()
+            folder._seen = {(one["method"], one["repeat"], one["round"]) for one in folder.lines("rounds.jsonl")}
         return folder
 
     @staticmethod
@@ -98,9 +98,22 @@ class RunFolder:
         if key in self._seen:
             return
         self._seen.add(key)
-        line = as_json({"method": method, "repeat": repeat, **asdict(record)}) + "\n"
-        with open(self.path / "rounds.jsonl", "a", encoding="utf-8") as file:
-            file.write(line)
+        self.append("rounds.jsonl", {"method": method, "repeat": repeat, **asdict(record)})
+
+    def append(self, name: str, entry: Mapping[str, Any]) -> None:
+        """One more line of a file of JSON lines."""
+        with open(self.path / name, "a", encoding="utf-8") as file:
+            file.write(as_json(entry) + "\n")
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """All entries of a file of JSON lines; a last line that a crash cut off is taken away."""
+        path = self.path / name
+        if not path.exists():
+            return []
+        whole, end, torn = path.read_bytes().rpartition(b"\n")
+        if torn:
+            write_whole(path, whole + end)
+        return [json.loads(line) for line in whole.splitlines()]
 
     def rounds(self, method: str, repeat: int) -> Iterator[dict[str, Any]]:
         with open(self.path / "rounds.jsonl", encoding="utf-8") as file:
@@ -155,19 +168,6 @@ class RunFolder:
             "command": " ".join(["wardround", *sys.argv[1:]]),
             "started": now(),
         }
-
-    def _mend_rounds(self) -> None:
-        """Read back what was recorded; drop a last line that a crash cut off."""
-        path = self.path / "rounds.jsonl"
-        if not path.exists():
-            return
-        lines = path.read_bytes().split(b"\n")
-        whole = b"".join(line + b"\n" for line in lines[:-1])
-        if lines[-1]:
-            write_whole(path, whole)
-        for line in lines[:-1]:
-            entry = json.loads(line)
-            self._seen.add((entry["method"], entry["repeat"], entry["round"]))
 
 
 def now() -> str:

@@ -6,24 +6,23 @@ study's split: they are fitted without labels, so a fold learns nothing about th
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.trial import create_trial
 
-from wardround.core.errors import Refusal
+from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation
-from wardround.engine.checkpoint import write_whole
 from wardround.evaluate.losses import loss_of
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study, parse_study
 from wardround.study.folder import RunFolder
 from wardround.study.run import refuse_early, train
+
+TRIALS = "trials.jsonl"
 
 
 def folds(federation: Federation, count: int, seed: int) -> list[Federation]:
@@ -72,14 +71,6 @@ def distribution(key: str, said: list[Any]) -> BaseDistribution:
     return CategoricalDistribution(said)
 
 
-def suggested(trial: optuna.Trial, key: str, one: BaseDistribution) -> Any:
-    if isinstance(one, FloatDistribution):
-        return trial.suggest_float(key, one.low, one.high, log=one.log)
-    if isinstance(one, IntDistribution):
-        return trial.suggest_int(key, one.low, one.high, log=one.log)
-    return trial.suggest_categorical(key, one.choices)
-
-
 def with_settings(study: Study, values: Mapping[str, Any]) -> Study:
     """The study with these settings; a key without a table belongs to [algorithm]."""
     content = study.model_dump(mode="json", exclude_none=True)
@@ -117,15 +108,6 @@ def space_of(study: Study, setting: Setting) -> dict[str, BaseDistribution]:
     return space
 
 
-def mend_journal(path: Path) -> None:
-    """After a crash: take away the lock that nobody holds any more, and a last line that was cut off."""
-    path.with_name(path.name + ".lock").unlink(missing_ok=True)
-    if path.exists():
-        whole, end, torn = path.read_bytes().rpartition(b"\n")
-        if torn:
-            write_whole(path, whole + end)
-
-
 def tune(
     study: Study,
     folder: RunFolder,
@@ -141,51 +123,48 @@ def tune(
         replace(setting, federation=part) for part in folds(setting.federation, study.tune.folds, study.study.seed)
     ]
     folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind="tune", resume=resume)
-    journal = folder.path / "trials.log"
-    mend_journal(journal)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    search = optuna.create_study(
-        study_name=study.study.name,
-        storage=JournalStorage(JournalFileBackend(str(journal))),
-        load_if_exists=True,
-    )
-
-    def finished() -> list[optuna.trial.FrozenTrial]:
-        return [trial for trial in search.get_trials(deepcopy=False) if trial.state.is_finished()]
-
-    def objective(trial: optuna.Trial) -> float:
-        values = {key: suggested(trial, key, one) for key, one in space.items()}
-        try:
-            losses = cross_validated(with_settings(study, values), parts)
-        except Refusal as refusal:
-            if "diverged" not in refusal.what and "finite" not in refusal.what:
-                raise
-            # A rate that makes training diverge is an answer too: as bad as can be.
-            trial.set_user_attr("refused", str(refusal))
-            return float("inf")
-        trial.set_user_attr("losses", losses.tolist())
-        return float(losses.mean())
-
-    while len(finished()) < study.tune.trials:
+    search = optuna.create_study(study_name=study.study.name)
+    for entry in folder.lines(TRIALS):
+        search.add_trial(create_trial(params=entry["settings"], distributions=space, value=loss_in(entry)))
+    while len(search.trials) < study.tune.trials:
         # A sampler of its own for every trial, so that a resumed search goes on as if it had never stopped.
-        search.sampler = optuna.samplers.TPESampler(seed=(study.study.seed + 1_000_003 * len(finished())) % 2**32)
-        search.optimize(objective, n_trials=1)
-        on_trial(len(finished()))
-    best = search.best_trial
-    if best.value is None or not np.isfinite(best.value):
+        seed = (study.study.seed + 1_000_003 * len(search.trials)) % 2**32
+        search.sampler = optuna.samplers.TPESampler(seed=seed)
+        trial = search.ask(space)
+        entry = tried(study, trial.params, parts)
+        folder.append(TRIALS, entry)
+        search.tell(trial, loss_in(entry))
+        on_trial(len(search.trials))
+    done = folder.lines(TRIALS)
+    best = min(done, key=loss_in)
+    if best["loss"] is None:
         raise Refusal("training diverged in every trial", where="[tune]", remedy="search smaller learning rates")
     settings: dict[str, dict[str, Any]] = {}
-    for key, value in best.params.items():
+    for key, value in best["settings"].items():
         table, _, name = key.rpartition(".")
         settings.setdefault(table or "algorithm", {})[name] = value
     found = {
         "study": study.study.name,
         "kind": "tune",
-        "trials": len(finished()),
-        "loss": best.value,
-        "spread": float(np.std(best.user_attrs["losses"])),
+        "trials": len(done),
+        "loss": best["loss"],
+        "spread": float(np.std(best["folds"])),
         "settings": settings,
-        "all": [{"settings": trial.params, "loss": trial.value} for trial in finished()],
+        "all": done,
     }
     folder.write("result.json", found)
     return found
+
+
+def tried(study: Study, values: Mapping[str, Any], parts: list[Setting]) -> dict[str, Any]:
+    """One trial: its settings and its loss, none where training diverged."""
+    try:
+        losses = cross_validated(with_settings(study, values), parts)
+    except Diverged as diverged:  # a rate that makes training diverge is an answer too: as bad as can be
+        return {"settings": dict(values), "loss": None, "folds": [], "refused": str(diverged)}
+    return {"settings": dict(values), "loss": float(losses.mean()), "folds": losses.tolist()}
+
+
+def loss_in(entry: Mapping[str, Any]) -> float:
+    return float("inf") if entry["loss"] is None else float(entry["loss"])
