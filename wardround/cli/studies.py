@@ -156,7 +156,7 @@ def describe_study(study: Study, setting: assemble.Setting, methods: list[Method
     transform = assemble.transform_of(study.transforms)
     with Simulation(federation, transform=transform, largest_cohort=participation.largest) as engine:
         for method in methods:
-            algorithm = assemble.build(study, method, federation.task)
+            algorithm = assemble.build(study, method, federation.task, federation.sites)
             progress = engine.begin(algorithm, params)
             shape = engine.shape(algorithm, params)
             parts = estimate(algorithm, params, algorithm.init_client(params), federation, shape)

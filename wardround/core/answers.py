@@ -38,3 +38,10 @@ def answer(
         arrays = {**arrays, "class_shares": class_shares(shard, outputs.shape[-1])}
     weight = weight_of(shard, weights)
     return Message({**trees.scale(arrays, weight), "weight": weight})
+
+
+def side_by_side() -> Aggregator:
+    """Hands the answers to the algorithm's server as they are, one row a site, and says which site each row is of."""
+    return Aggregator(
+        init=lambda template: (), reduce=lambda state, stack: (stack, state), linear=False, needs=("site",)
+    )

@@ -136,7 +136,11 @@ class Aggregator(NamedTuple):
     fewest: int = 1
     """Answers below which the result would be meaningless; the engine refuses before the first round."""
     needs: tuple[str, ...] = ()
-    """Arrays that answers must carry for this aggregator beside the update, such as "class_shares"."""
+    """Arrays that answers must carry for this aggregator beside the update, such as "class_shares".
+
+    "site" asks the engine for one more array of the stack, not multiplied by the weight: which site answered in each
+    slot (the number of sites where the slot is empty).
+    """
 
     @property
     def secure(self) -> bool:
@@ -171,6 +175,8 @@ class Algorithm(NamedTuple):
     personal: Personal | None = None
     pools: bool = False
     """A baseline that puts all rows in one place: simulation only, for comparison."""
+    tells: Callable[[Tree], Mapping[str, Array]] | None = None
+    """What the server's state has to tell the round's record: numbers, or arrays with one number a site."""
     largest_batch: int = 64
     """Rows of the largest batch that the client, or its personal fit, asks for at a time."""
     silent: bool = False

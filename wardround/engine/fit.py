@@ -1,7 +1,7 @@
 """The one server loop: drives any algorithm on any engine, keeps a checkpoint and a record of every round."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,10 @@ from wardround.engine.participation import Participation
 
 Judge = Callable[[Scores], Mapping[str, Any]]
 """From validation predictions to measures; must hold "validation_loss", a mapping with the key "weighted"."""
+
+
+MOST_TOLD = 100
+"""Sites up to which an algorithm's numbers for each site are recorded by name."""
 
 
 class Stopping(NamedTuple):
@@ -107,7 +111,7 @@ def fit(
             measures = judge(engine.evaluate(algorithm, progress, "validation"))
             loss = float(measures["validation_loss"]["weighted"])
             refuse_loss(loss, end)
-            done[-1] = replace(done[-1], measures=measures)
+            done[-1] = replace(done[-1], measures={**measures, **told(algorithm, progress, engine.sites)})
             if stopping:
                 memory = remember(memory, loss, stopping)
                 if memory.best_round == end:
@@ -121,6 +125,18 @@ def fit(
             save(checkpoint, kept, memory, identity, twice=stopping is not None)
     final = best if stopping and memory.best_round is not None else progress
     return Fitted(final, records, memory.best_round, stopped, first_call, memory.round)
+
+
+def told(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict[str, Any]:
+    """What the algorithm's server has to tell about itself; one number a site is told by the sites' names."""
+    if algorithm.tells is None:
+        return {}
+    words: dict[str, Any] = {}
+    for name, value in algorithm.tells(progress.server).items():
+        array = np.asarray(value)
+        per_site = array.shape == (len(sites),) and len(sites) <= MOST_TOLD
+        words[name] = dict(zip(sites, array.tolist(), strict=True)) if per_site else array.tolist()
+    return {"told": words}
 
 
 def remember(memory: Memory, loss: float, stopping: Stopping) -> Memory:

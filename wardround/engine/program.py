@@ -87,6 +87,8 @@ def sites_of_a_device(
             present = rows > 0
             # An empty site, or an empty seat, says and keeps nothing, whatever its arithmetic gave.
             answer = trees.choose(present, answer, trees.zeros(answer))
+            if "site" in aggregator.needs:
+                answer = Message({**answer.arrays, "site": site}, answer.meta)
             return answer, trees.choose(present, keeps, kept), finite | ~present
 
         answers, keeps, finite = over_lanes(one, rows.shape[0])(data, rows, site, kept)

@@ -178,20 +178,45 @@ def model_of(study: Study, task: Task) -> Model:
     return _model(component, freeze(study.model.settings), task)
 
 
-def build(study: Study, method: Method, task: Task) -> Algorithm:
+def build(study: Study, method: Method, task: Task, sites: Sequence[str] = ()) -> Algorithm:
     """The method's algorithm; the same words give the same object, so that repeats share compiled programs."""
     component = registry.find("algorithm", method.algorithm, where="[algorithm]")
+    settings = {**dict(method.settings), **asking_site(study, component, sites)}
     aggregator = registry.find("aggregator", study.aggregator.name, where="[aggregator]")
     # Checked before they become the key of a cache: a table where a number belongs could not even be looked up.
-    registry.check_settings(component, dict(method.settings), "[algorithm]")
+    registry.check_settings(component, settings, "[algorithm]")
     registry.check_settings(aggregator, study.aggregator.settings, "[aggregator]")
     return _algorithm(
         component,
-        freeze(dict(method.settings)),
+        freeze(settings),
         aggregator,
         freeze(study.aggregator.settings),
         model_of(study, task),
     )
+
+
+def asking_site(study: Study, component: registry.Component, sites: Sequence[str]) -> Settings:
+    """The number of the site that asks, for a method that trains for one site (its factory has a setting `user`)."""
+    if not any(parameter.name == "user" for parameter in component.parameters):
+        return {}
+    if study.study.user is None:
+        raise Refusal(
+            f"{component.name} trains a model for one site, and the study does not say which",
+            where="[study]",
+            remedy=f'add user = "{sites[0]}", or the name of another site' if len(sites) else "add user = ...",
+        )
+    return {"user": site_number(study.study.user, sites)}
+
+
+def site_number(name: str, sites: Sequence[str]) -> int:
+    """Where the asking site stands among the sites."""
+    if name not in sites:
+        raise Refusal(
+            f"the asking site '{name}' is not among the sites",
+            where="[study] user",
+            remedy=registry.nearest(name, tuple(sites[:100])),
+        )
+    return list(sites).index(name)
 
 
 def freeze(settings: Settings) -> tuple[tuple[str, Any], ...]:

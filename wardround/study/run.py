@@ -101,7 +101,7 @@ def train(
     """Train one method on one split and predict the held-out patients."""
     started = time.perf_counter()
     federation, seed = setting.federation, study.study.seed + repeat
-    algorithm: Algorithm = assemble.build(study, method, federation.task)
+    algorithm: Algorithm = assemble.build(study, method, federation.task, federation.sites)
     participation = assemble.participation_of(study, federation.sites, seed)
     evaluated = evaluated_sites(study, setting, seed)
 
@@ -182,7 +182,7 @@ def refuse_early(study: Study, setting: Setting, methods: Sequence[Method]) -> N
             where="[stopping]",
             remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take [stopping] out",
         )
-    algorithms = [assemble.build(study, method, federation.task) for method in methods]
+    algorithms = [assemble.build(study, method, federation.task, federation.sites) for method in methods]
     model = assemble.model_of(study, federation.task)
     # Shapes only: a model that does not fit into memory must be refused before it is made.
     shapes = jax.eval_shape(model.init, jax.random.key(seed))
@@ -201,12 +201,8 @@ def refuse_metric(study: Study, setting: Setting) -> None:
     from wardround.evaluate.metrics import metrics_for
 
     metrics_for(setting.federation.task, [main_metric(study, setting)])
-    if study.study.user is not None and study.study.user not in list(setting.federation.sites):
-        raise Refusal(
-            f"the asking site '{study.study.user}' is not among the sites",
-            where="[study] user",
-            remedy=registry.nearest(study.study.user, tuple(setting.federation.sites)[:100]),
-        )
+    if study.study.user is not None:
+        assemble.site_number(study.study.user, setting.federation.sites)
 
 
 def meters_of(folder: RunFolder, method: Method) -> dict[str, Any]:

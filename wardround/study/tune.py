@@ -103,7 +103,7 @@ def space_of(study: Study, setting: Setting) -> dict[str, BaseDistribution]:
     for key, one in space.items():
         for value in one.choices if isinstance(one, CategoricalDistribution) else (one.low, one.high):
             tried = with_settings(study, {key: value})
-            assemble.build(tried, assemble.own_method(tried), setting.federation.task)
+            assemble.build(tried, assemble.own_method(tried), setting.federation.task, setting.federation.sites)
             assemble.transform_of(tried.transforms)
     return space
 
