@@ -26,7 +26,7 @@ docs: $(VENV)/.developing
 	$(BIN)/python docs/make_reference.py
 
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/install.py
+	$(BIN)/python -m benchmarks.install
 	$(BIN)/wardround bench
 
 # Tests that look at pages use Chromium. Where it is missing and can be installed, it is; else they are skipped.
