@@ -135,7 +135,7 @@ def check_command(study: Study, *, as_json: bool) -> None:
         f"{study.study.rounds} rounds.",
         markup=False,
     )
-    OUTPUT.print(f"Memory: about {words['memory_bytes'] / 1e6:.0f} MB. Each message: {words['message_bytes']} bytes.")
+    OUTPUT.print(f"Memory: about {words['memory_bytes'] / 1e6:.1f} MB. Each message: {words['message_bytes']} bytes.")
     for note in setting.notes:
         OUTPUT.print(f"Note: {note}", style="dim", markup=False)
     OUTPUT.print("Nothing is wrong with this study.")
