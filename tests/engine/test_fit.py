@@ -22,6 +22,7 @@ from wardround.core.contracts import (
     Report,
     RoundRecord,
     Scores,
+    Task,
 )
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
@@ -29,6 +30,7 @@ from wardround.engine.checkpoint import read_header
 from wardround.engine.fit import Fitted, Schedule, Stopping, fit
 from wardround.engine.participation import everyone
 from wardround.engine.simulate import Simulation
+from wardround.models.logistic import logistic
 
 LOSSES = [0.9, 0.5, 0.3, 0.35, 0.31, 0.29, 0.2, 0.1]
 """Validation losses of rounds 1 to 8."""
@@ -70,7 +72,7 @@ def scripted(scores: Scores) -> dict[str, Any]:
 
 def fitted(engine: Counting | None = None, *, rounds: int = 8, **settings: Any) -> Fitted:
     schedule = Schedule(rounds, settings.pop("every", 1), settings.pop("saves", 1))
-    nothing: Any = None
+    nothing = fed_avg(logistic(Task((1,), ("no", "yes"))), weighted_mean())  # the engine does not look at it
     return fit(nothing, engine or Counting(), {}, everyone(1), schedule, **{"judge": scripted, **settings})
 
 
@@ -235,3 +237,17 @@ def test_the_best_weights_of_a_real_simulation_survive_further_rounds(even: Fede
     three, five = trained(3), trained(5)
     assert all(np.array_equal(stopped[name], three[name]) for name in three)
     assert not all(np.array_equal(stopped[name], five[name]) for name in five)
+
+
+def test_what_the_server_tells_is_recorded_by_the_names_of_the_sites() -> None:
+    """One number a site goes by name, a single number as it is."""
+    algorithm = fed_avg(logistic(Task((1,), ("no", "yes"))), weighted_mean())._replace(
+        tells=lambda state: {"alpha": jnp.array([0.5]), "stopped": state > 2}
+    )
+    records: list[RoundRecord] = []
+    fit(algorithm, Counting(), {}, everyone(1), Schedule(3), judge=scripted, on_round=records.append)
+    assert [record.measures["told"] for record in records] == [
+        {"alpha": {"a": 0.5}, "stopped": False},
+        {"alpha": {"a": 0.5}, "stopped": False},
+        {"alpha": {"a": 0.5}, "stopped": True},
+    ]

@@ -159,5 +159,7 @@ def test_refuses_what_cannot_be_right_before_the_first_round(even, model):
         train(even, fed_avg(model, median()), model, [np.arange(7)], transform=sums_only)
     with pytest.raises(Refusal, match="at least 5 sites"):
         train(even, fed_avg(model, krum(bad=1)), model, [np.arange(4)], largest_cohort=4)
+    with pytest.raises(Refusal, match="5 sites take part in round 1"):
+        train(even, fed_avg(model, weighted_mean()), model, [np.arange(5)], largest_cohort=4)
     with pytest.raises(Refusal, match="out of range"):
         Simulation(even, seed=-1)

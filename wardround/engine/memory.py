@@ -14,7 +14,7 @@ def estimate(algorithm: Algorithm, params: Params, kept: Tree, federation: Feder
     model = trees.nbytes(params)
     rows = int(federation.x[:1].nbytes) * len(federation.x) if len(federation.x) else 0
     return {
-        "rows of all sites": rows,
+        "rows of all sites": 2 * rows,
         "rows of the pieces under way": min(4 * PIECE_BYTES, 2 * rows * algorithm.passes),
         "what sites keep between rounds": 2 * trees.nbytes(kept) * len(federation.sites),
         "models in training": 6 * model * shape.devices * shape.lanes,

@@ -116,6 +116,13 @@ class Simulation:
         """Do these rounds; raises Diverged, naming round and sites, when an answer is not finite."""
         if algorithm.pools:
             rounds = [(number, np.zeros(1, np.int64)) for number, _ in rounds]
+        for number, cohort in rounds:
+            if len(cohort) > self.largest_cohort:
+                raise Refusal(
+                    f"{len(cohort)} sites take part in round {number}, and the simulation was made for "
+                    f"{self.largest_cohort} at most",
+                    remedy="give Simulation a larger largest_cohort",
+                )
         feed = self._feed(algorithm, algorithm.params(progress.server))
         # Committed to the first device from the start, as it will be after a round: else programs compile twice.
         progress = jax.device_put(progress, jax.local_devices()[0])
