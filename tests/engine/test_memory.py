@@ -28,11 +28,11 @@ def free(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
 
 
 def test_bytes_by_hand(even: Federation, model: Model) -> None:
-    """Seven sites of 48 + 16 + 16 rows of three 4-byte numbers; 8 lanes train at once, 24 answers lie side by side."""
+    """Seven sites of 48 + 16 + 16 rows of three 4-byte numbers, twice; 8 lanes train at once, 24 answers lie side by side."""
     params = model.init(jax.random.key(0))
     streaming, stacking = fed_avg(model, weighted_mean()), fed_avg(model, median())
     parts = estimate(streaming, params, (), even, SHAPE)
-    assert parts["rows of all sites"] == 7 * (48 + 16 + 16) * 12
+    assert parts["rows of all sites"] == 2 * 7 * (48 + 16 + 16) * 12
     assert parts["models in training"] % (PARAMETERS * 8) == 0
     assert parts["models in training"] >= 3 * PARAMETERS * 8, "model, gradient and update of every lane"
     assert parts["answers held side by side"] == 0
