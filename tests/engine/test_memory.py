@@ -28,7 +28,7 @@ def free(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
 
 
 def test_bytes_by_hand(even: Federation, model: Model) -> None:
-    """Seven sites of 48 + 16 + 16 rows of three 4-byte numbers, twice; 8 lanes train at once, 24 answers lie side by side."""
+    """Seven sites of 48 + 16 + 16 rows of three 4-byte numbers, twice; 8 lanes train, 24 answers lie side by side."""
     params = model.init(jax.random.key(0))
     streaming, stacking = fed_avg(model, weighted_mean()), fed_avg(model, median())
     parts = estimate(streaming, params, (), even, SHAPE)
