@@ -13,9 +13,9 @@ from wardround.core.chain import identity
 from wardround.core.contracts import Message, Task
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation, NumberedSites
-from wardround.engine import layout
+from wardround.engine import layout, simulate
 from wardround.engine.participation import drawn
-from wardround.engine.program import in_pieces, on_one_device
+from wardround.engine.program import in_one_call, in_pieces
 from wardround.engine.simulate import Simulation
 
 
@@ -65,11 +65,13 @@ def test_compiles_once_whoever_takes_part(even, model):
         for number in range(1, 9):
             cohort = np.random.default_rng(number).permutation(7)[: 1 + number % 7]
             progress, _ = engine.train(algorithm, progress, [(1, np.arange(7))] if number == 1 else [(number, cohort)])
-    assert on_one_device(algorithm, identity(), 64)._cache_size() == 1
+    assert in_one_call(algorithm, identity(), 1, 64)._cache_size() == 1
 
 
-def test_compiles_once_on_two_devices(even, model, monkeypatch):
+@pytest.mark.parametrize("quick", [True, False])
+def test_compiles_once_on_two_devices(quick, even, model, monkeypatch):
     monkeypatch.setattr(layout, "WORTH_A_DEVICE", 0)
+    monkeypatch.setattr(simulate, "QUICK_ENOUGH", 10**9 if quick else 0)
     algorithm = fed_avg(model, weighted_mean(), batch_size=16)
     with Simulation(even, seed=3) as engine:
         progress = engine.begin(algorithm, model.init(jax.random.key(0)))
@@ -78,10 +80,28 @@ def test_compiles_once_on_two_devices(even, model, monkeypatch):
             progress, _ = engine.train(algorithm, progress, [(number, np.arange(7))])
         shape = engine.shape(algorithm, algorithm.params(progress.server))
     assert shape.devices == 2
+    if quick:
+        assert in_one_call(algorithm, identity(), 2, 64)._cache_size() == 1
+        return
     programs = in_pieces(algorithm, identity(), shape, 64, True, way.sent, way.added)
     assert programs.train._cache_size() == 1
     assert programs.conclude._cache_size() == 1
     assert programs.send._cache_size() == 1
+
+
+@pytest.mark.parametrize("aggregator", [weighted_mean, median])
+def test_rounds_in_one_call_are_the_rounds_cut_and_always_the_same_bits(aggregator, ragged, model, monkeypatch):
+    """Two devices: exchanging sums inside the program, or adding them outside; what sites keep included."""
+    monkeypatch.setattr(layout, "WORTH_A_DEVICE", 0)
+    algorithm = scaffold(model, aggregator(), batch_size=8)
+    cohorts = [np.arange(7), np.array([0, 3, 5]), np.arange(7)]
+    quick, _, shape = train(ragged, algorithm, model, cohorts)
+    again, _, _ = train(ragged, algorithm, model, cohorts)
+    assert shape.devices == 2
+    assert_close(quick, again, atol=0)
+    monkeypatch.setattr(simulate, "QUICK_ENOUGH", 0)
+    cut, _, _ = train(ragged, algorithm, model, cohorts)
+    assert_close(quick, cut)
 
 
 def test_a_later_and_larger_cohort_fits(make_federation, model):

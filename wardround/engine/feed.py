@@ -113,6 +113,10 @@ class Feed:
             self._templates = (cohort, made)
         return self._templates[1]
 
+    def places_of(self, cohort: Cohort) -> int:
+        """Places in the tables of one round, about."""
+        return (int(self.rows[cohort].sum()) + self.padding * self.shape.lanes * self.shape.devices) * self.passes
+
     def seat(self, number: int, one: Template) -> Seating:
         """The seating of a piece in one round."""
         # The capacity never shrinks: a round with fewer rows runs in the program that is there already.

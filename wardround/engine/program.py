@@ -1,13 +1,14 @@
 """The compiled round: sites batched in lanes, blocks of lanes in a scan, devices side by side.
 
-On one device whole rounds, server step included, run in one program, several rounds a call. On more, or when a cohort
-is too large to be held at once, each device sums the answers of its own sites piece by piece, and the devices' sums are
-added afterwards on the first one: a collective inside the round would make an idle device wait for a busy one.
+Quick rounds run several a call, server step included, in one program; devices exchange their sums inside it. Rounds
+that take longer, or whose cohort is too large to be held at once, are cut: each device sums the answers of its own
+sites piece by piece, and the sums are added afterwards on the first device, since a device that waits long for a busy
+one inside a program is taken for dead.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ from wardround.core import trees
 from wardround.core.contracts import Algorithm, Array, Key, Message, Progress, Shard, Transform, Tree
 from wardround.engine.devices import AXIS, mesh
 from wardround.engine.layout import Seating, Shape
-from wardround.engine.packing import Form, pack, unpack
+from wardround.engine.packing import Form, form_of, pack, unpack
 
 PARALLEL = PartitionSpec(AXIS)
 WHOLE = PartitionSpec()
@@ -145,10 +146,14 @@ def round_key(seed: int | Array, number: int | Array) -> Key:
 
 
 @lru_cache(maxsize=64)
-def on_one_device(algorithm: Algorithm, transform: Transform, padding: int) -> Callable[..., tuple[Progress, Array]]:
-    """Rounds in one program: (progress, seed, numbers, rows, seatings of all these rounds) to the new progress."""
+def in_one_call(
+    algorithm: Algorithm, transform: Transform, devices: int, padding: int
+) -> Callable[..., tuple[Progress, Array]]:
+    """Rounds in one program: (progress, seed, numbers, rows, seatings of all these rounds) to the new progress.
 
-    @partial(jax.jit, donate_argnums=0)
+    Several devices add their sums after each round and then all take the server's step, each for itself.
+    """
+
     def rounds(
         progress: Progress, seed: Array, numbers: Array, source: Data, seatings: Seating
     ) -> tuple[Progress, Array]:
@@ -162,12 +167,27 @@ def on_one_device(algorithm: Algorithm, transform: Transform, padding: int) -> C
             total, kept, finite = sites_of_a_device(
                 algorithm, transform, message, states, key, source, seating, kept, padding
             )
+            site = seating.site
+            if devices > 1:
+                total = added(total) if algorithm.aggregator.linear else jax.lax.all_gather(total, AXIS, tiled=True)
+                if jax.tree.leaves(kept):
+                    site, kept = jax.lax.all_gather((site, kept), AXIS)
             after = conclude(algorithm, transform, progress, total)
-            return replace(after, clients=put_back(progress.clients, seating.site, kept)), finite[None]
+            return replace(after, clients=put_back(progress.clients, site, kept)), finite[None]
 
         return jax.lax.scan(one, progress, (numbers, seatings))
 
-    return rounds
+    if devices == 1:
+        return jax.jit(rounds, donate_argnums=0)
+    by_round = PartitionSpec(None, AXIS)
+    specs = (WHOLE, WHOLE, WHOLE, WHOLE, by_round)
+    sharded = jax.shard_map(rounds, mesh=mesh(devices), in_specs=specs, out_specs=(WHOLE, by_round), check_vma=False)
+    return jax.jit(sharded, donate_argnums=0)
+
+
+def added(total: Message) -> Message:
+    """The sum over the devices, in one exchange."""
+    return unpack(jax.lax.psum(pack(total), AXIS), form_of(total))
 
 
 class Pieces(NamedTuple):

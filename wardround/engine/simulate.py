@@ -29,16 +29,18 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation
 from wardround.engine import devices, predictions
 from wardround.engine.feed import PIECES_UNDER_WAY, Feed, by_device, everywhere, on_host, spread_out
-from wardround.engine.layout import Seating, Shape, shape_for
+from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
 from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.packing import Form, form_of
-from wardround.engine.program import arrived, in_pieces, on_one_device, outgoing
+from wardround.engine.program import arrived, in_one_call, in_pieces, outgoing
 
 Cohort = np.ndarray[Any, Any]
 NAMED = 100
 """Cohorts up to this size are named in the round records."""
 ROUNDS_IN_A_CALL = 64
-"""Rounds in one call of the one-device program, at most."""
+"""Rounds in one call of a program, at most."""
+QUICK_ENOUGH = 1_000_000_000
+"""Rows times parameters of a round, up to which devices may wait for each other inside a program: about a second."""
 Astray = tuple[int, np.ndarray[Any, Any], Any]
 """A round, who sat where, and whether each answer was finite."""
 
@@ -126,14 +128,13 @@ class Simulation:
         feed = self._feed(algorithm, algorithm.params(progress.server))
         # Committed to the first device from the start, as it will be after a round: else programs compile twice.
         progress = jax.device_put(progress, jax.local_devices()[0])
+        train = self._in_one_call if self._quick(algorithm, progress, feed) else self._in_pieces
+        together = max(1, min(ROUNDS_IN_A_CALL, PIECE_BYTES // max(1, 4 * feed.places_of(rounds[0][1]))))
         done: list[RoundRecord] = []
-        for begin in range(0, len(rounds), ROUNDS_IN_A_CALL):
-            some = list(rounds[begin : begin + ROUNDS_IN_A_CALL])
+        for begin in range(0, len(rounds), together):
+            some = list(rounds[begin : begin + together])
             started, cpu = time.perf_counter(), time.process_time()
-            if feed.resident and feed.shape.devices == feed.shape.pieces == 1:
-                progress, astray = self._on_one_device(algorithm, progress, feed, some)
-            else:
-                progress, astray = self._in_pieces(algorithm, progress, feed, some)
+            progress, astray = train(algorithm, progress, feed, some)
             self._stop_if_diverged(algorithm, astray)
             seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
             done += self._records(algorithm, progress, feed, some, seconds, cpu)
@@ -219,10 +220,19 @@ class Simulation:
         self._ways[algorithm] = found
         return found
 
-    def _on_one_device(
+    def _quick(self, algorithm: Algorithm, progress: Progress, feed: Feed) -> bool:
+        """Whether whole rounds run in one call: rows at hand, and no device waits long for another."""
+        if not feed.resident or feed.shape.pieces > 1 or jax.process_count() > 1:
+            return False
+        parameters = trees.nbytes(algorithm.params(progress.server)) // 4
+        work = int(feed.rows.mean() * self.largest_cohort) * feed.passes * parameters
+        return feed.shape.devices == 1 or work <= QUICK_ENOUGH
+
+    def _in_one_call(
         self, algorithm: Algorithm, progress: Progress, feed: Feed, rounds: list[tuple[int, Cohort]]
     ) -> tuple[Progress, list[Astray]]:
-        program = on_one_device(algorithm, self.transform, feed.padding)
+        count = feed.shape.devices
+        program = in_one_call(algorithm, self.transform, count, feed.padding)
         numbers = np.array([number for number, _ in rounds], np.int32)
         seated = [
             feed.seat(number, feed.templates(cohort)[0]) for number, (_, cohort) in zip(numbers, rounds, strict=True)
@@ -231,7 +241,9 @@ class Simulation:
         places = max(one.table.shape[1] for one in seated)
         seated = [one._replace(table=wide(one.table, places)) for one in seated]
         seatings: Seating = jax.tree.map(lambda *parts: np.stack(parts), *seated)
-        progress, finite = program(progress, np.uint32(self.seed), numbers, feed.source(), seatings)
+        progress, finite = program(everywhere(progress, count), np.uint32(self.seed), numbers, feed.source(), seatings)
+        if count > 1:  # the same on every device
+            progress = jax.tree.map(lambda a: a.addressable_shards[0].data, progress)
         return progress, list(zip(numbers, seatings.site, np.asarray(finite), strict=True))
 
     def _in_pieces(
