@@ -18,6 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aggregators": {"core"},
     "transforms": {"core"},
     "meters": {"core"},
+    "partners": {"core"},
     "data": {"core"},
     "evaluate": {"core"},
     "algorithms": {"core", "aggregators"},

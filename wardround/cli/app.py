@@ -19,6 +19,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+audit = typer.Typer(help="What was written down, and whether anybody changed it.", no_args_is_help=True)
+app.add_typer(audit, name="audit")
+
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")]
@@ -165,6 +168,18 @@ def bench(
     from wardround.cli.benchmarks import bench_command
 
     bench_command(name, as_json=as_json)
+
+
+@audit.command()
+def verify(
+    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger (a file of JSON lines).")],
+    keys: Annotated[Path, typer.Option("--keys", help="A folder with SITE.pem, the public key of every site.")],
+    as_json: AsJson = False,
+) -> None:
+    """Find any edit, deletion or reordering in a ledger; exit code 2 when there is one."""
+    from wardround.cli.auditing import verify_command
+
+    verify_command(ledger, keys, as_json=as_json)
 
 
 def main(arguments: list[str] | None = None) -> None:
