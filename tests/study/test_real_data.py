@@ -35,7 +35,7 @@ def test_every_algorithm_on_the_four_heart_disease_hospitals(tmp_path):
     """920 patients; a logistic model tells disease from none far better than chance where both classes occur."""
     content = read_study(EXAMPLES / "heart_disease.toml").model_dump(mode="json", exclude_none=True)
     content |= {"evaluation": {"every": 10, "resamples": 0}}
-    content["study"]["rounds"] = 20
+    content["study"] |= {"rounds": 20, "user": "cleveland"}
     del content["stopping"]
     study = parse_study(content, where="heart_disease.toml")
     methods = [assemble.method_of(study, name, name, {}) for name in ALGORITHMS]
