@@ -1,5 +1,7 @@
 """What every algorithm that the registry finds must do, with every aggregator."""
 
+from functools import cache
+
 import jax
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ AGGREGATORS = sorted(registry.components("aggregator"))
 EVERYONE = np.arange(7)
 
 
+@cache
 def built(name: str, model, aggregator: str = "weighted_mean") -> Algorithm:
+    """The same object every time, so that tests share compiled programs."""
     combined = registry.find("aggregator", aggregator).build()
     return registry.find("algorithm", name).build(model, combined)
 
