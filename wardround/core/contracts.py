@@ -181,6 +181,8 @@ class Algorithm(NamedTuple):
     """Rows of the largest batch that the client, or its personal fit, asks for at a time."""
     silent: bool = False
     """A baseline in which no site sends anything (each learns alone, or all rows lie in one place)."""
+    part: str = "train"
+    """Which of its rows a site's client is given: a probe may ask about those held out for validation or test."""
 
 
 class Transform(NamedTuple):

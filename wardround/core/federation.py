@@ -1,7 +1,7 @@
 """The prepared data of all sites as the simulation holds them: flat, ragged, each row once in memory or on disk."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 import numpy as np
@@ -64,6 +64,12 @@ class Federation:
         first, count = self.part(part)
         ends = np.cumsum(count)
         return np.repeat(first - (ends - count), count) + np.arange(int(ends[-1]) if len(ends) else 0)
+
+    def only(self, part: str) -> "Federation":
+        """The same sites with no rows but those of one part, which become their training rows; nothing is copied."""
+        first, count = self.part(part)
+        zero = np.zeros_like(count)
+        return replace(self, first=first, counts=np.stack([count, zero, zero], axis=1))
 
     def pooled(self) -> "Federation":
         """All rows at one place, for the centralized baseline; parts stay what they were."""

@@ -43,6 +43,23 @@ def fraction(sites: int, share: float, seed: int) -> Participation:
     return everyone(sites) if share >= 1 else drawn(sites, max(1, round(share * sites)), seed)
 
 
+def among(participation: Participation, chosen: Sequence[int]) -> Participation:
+    """Only these of the sites that would take part; a round in which none of them would is refused when it comes."""
+    members = np.unique(np.asarray(chosen, np.int64))
+
+    def cohort(number: int) -> Cohort:
+        present = np.intersect1d(participation.cohort(number), members, assume_unique=True)
+        if not len(present):
+            raise Refusal(
+                f"none of the chosen sites takes part in round {number}",
+                where="participation",
+                remedy="let the asking site be present in every round, or choose more partners",
+            )
+        return present
+
+    return Participation(cohort, min(participation.largest, len(members)))
+
+
 def pattern(sites: Sequence[str], present: Mapping[str, str], rounds: int) -> Participation:
     """Sites present only in given rounds, as in {"va": "1-10, 20-"}; sites not named are always there.
 

@@ -25,6 +25,8 @@ ROOMS: Mapping[str, str] = {
     "source": "wardround.data.sources",
     "dataset": "wardround.data.datasets",
     "partition": "wardround.data.partitions",
+    "choice": "wardround.partners.choices",
+    "probe": "wardround.partners.probes",
 }
 
 

@@ -86,8 +86,9 @@ class Simulation:
         self.largest_cohort = largest_cohort or len(federation.sites)
         self.device_count = min(device_count or devices.available(), devices.available())
         self.evaluated = np.arange(len(federation.sites)) if evaluated is None else evaluated
-        self._feeds: dict[tuple[bool, Shape, int, int], Feed] = {}
+        self._feeds: dict[tuple[bool, str, Shape, int, int], Feed] = {}
         self._pooled: Federation | None = None
+        self._parts: dict[str, Federation] = {"train": federation}
         self._ways: dict[Algorithm, Way] = {}
 
     @property
@@ -163,7 +164,9 @@ class Simulation:
 
     def _training(self, algorithm: Algorithm) -> Federation:
         if not algorithm.pools:
-            return self.federation
+            if algorithm.part not in self._parts:
+                self._parts[algorithm.part] = self.federation.only(algorithm.part)
+            return self._parts[algorithm.part]
         if self._pooled is None:
             self._pooled = self.federation.pooled()
         return self._pooled
@@ -178,7 +181,7 @@ class Simulation:
 
     def _feed(self, algorithm: Algorithm, params: Params) -> Feed:
         shape = self.shape(algorithm, params)
-        key = (algorithm.pools, shape, algorithm.passes, algorithm.largest_batch)
+        key = (algorithm.pools, algorithm.part, shape, algorithm.passes, algorithm.largest_batch)
         if key not in self._feeds:
             self._feeds[key] = Feed(
                 self._training(algorithm),

@@ -1,0 +1,106 @@
+"""With whom should I train? Who asks, whom, with which model; and what a choice of partners answers.
+
+A choice is a component of the kind "choice". All it learns of other sites it learns over the engine: by probes (rounds
+of an algorithm that trains nothing in common, kind "probe"), by training with some of the sites, or by queries. So it
+works over real hospitals as it does in simulation, and everything that travels for it is written down.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wardround.core.contracts import Algorithm, Engine, Model, Params, Report, RoundRecord, Tree
+from wardround.core.errors import Refusal
+
+Numbers = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that a choice of partners may use. `records` collects what travelled on its behalf."""
+
+    engine: Engine
+    model: Model
+    algorithm: Algorithm
+    """How the study would train a common model of the sites that take part."""
+    params: Params
+    """The model before training."""
+    rounds: int
+    user: int
+    candidates: tuple[int, ...]
+    """Sites that may become partners: without the asking site, and without those that withdrew."""
+    seed: int = 0
+    records: list[RoundRecord] = field(default_factory=list)
+
+    @property
+    def everyone(self) -> tuple[int, ...]:
+        """The asking site and all candidates, in ascending order."""
+        return tuple(sorted({self.user, *self.candidates}))
+
+    def probe(self, algorithm: Algorithm, params: Params, sites: Sequence[int] | None = None, rounds: int = 1) -> Tree:
+        """The server's state after some rounds of a probe among these sites (or all)."""
+        cohort = np.array(sorted(self.everyone if sites is None else sites), np.int64)
+        progress = self.engine.begin(algorithm, params)
+        progress, done = self.engine.train(algorithm, progress, [(number + 1, cohort) for number in range(rounds)])
+        self.records.extend(done)
+        return progress.server
+
+    def trained(self, sites: Sequence[int]) -> Params:
+        """The common model of these sites, trained as the study says, always from the same start."""
+        return self.algorithm.params(self.probe(self.algorithm, self.params, sites, self.rounds))
+
+
+class Evidence(NamedTuple):
+    """What a choice says about every site as a partner of the asking site, in the order of the engine's sites."""
+
+    score: Numbers
+    """Larger is better; NaN for the asking site, for whoever is no candidate, and for whoever did not answer."""
+    error: Numbers
+    """The score's standard error; NaN where it is unknown."""
+    cut: float
+    """Scores above it speak for the partner, those below against: the threshold when the study names none."""
+    details: Report | None = None
+    """Plain values for the record and the report."""
+
+
+class Choice(NamedTuple):
+    """A way to judge partners."""
+
+    assess: Callable[[Question], Evidence]
+
+
+class Rule(NamedTuple):
+    """Whom to take once they have been judged: the best few, those above a threshold, or whoever was named by hand."""
+
+    top: int | None = None
+    threshold: float | None = None
+    by_hand: tuple[str, ...] | None = None
+
+
+def selected(evidence: Evidence, rule: Rule, sites: Sequence[str], candidates: Sequence[int]) -> tuple[int, ...]:
+    """The partners, best first; a site that has not answered can only be taken by hand."""
+    if sum(value is not None for value in rule) > 1:
+        raise Refusal(
+            "partners are to be chosen in two ways",
+            where="[partners]",
+            remedy="keep one of top, threshold and by_hand",
+        )
+    if rule.by_hand is not None:
+        names = list(sites)
+        for name in rule.by_hand:
+            if name not in names or names.index(name) not in candidates:
+                known = ", ".join(names[index] for index in candidates[:20])
+                raise Refusal(
+                    f"'{name}' is not among the possible partners",
+                    where="[partners] by_hand",
+                    remedy=f"choose from {known}",
+                )
+        return tuple(names.index(name) for name in rule.by_hand)
+    order = [index for index in np.argsort(-evidence.score, kind="stable") if np.isfinite(evidence.score[index])]
+    ranked = [int(index) for index in order if int(index) in candidates]
+    if rule.top is not None:
+        return tuple(ranked[: rule.top])
+    cut = evidence.cut if rule.threshold is None else rule.threshold
+    return tuple(index for index in ranked if evidence.score[index] > cut)
