@@ -17,6 +17,7 @@ from wardround.data.partitions.shift_features import shift_features
 from wardround.data.table import Partition
 from wardround.study import assemble
 from wardround.study.file import Study, parse_study, read_study
+from wardround.study.methods import compared_methods, own_method
 
 _spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).with_name("tiny_study.py"))
 assert _spec is not None
@@ -143,12 +144,10 @@ def test_the_same_words_give_the_same_object_so_that_programs_are_shared() -> No
         "model": {"name": "mlp", "hidden": [4]},
     }
     one, two = study_of(**words), study_of(**words, study={"name": "other", "rounds": 9})
-    assert assemble.build(one, assemble.own_method(one), task) is assemble.build(two, assemble.own_method(two), task)
+    assert assemble.build(one, own_method(one), task) is assemble.build(two, own_method(two), task)
     assert assemble.model_of(one, task) is assemble.model_of(two, task)
     other = study_of(**{**words, "algorithm": {"name": "fed_avg", "learning_rate": 0.3}})
-    assert assemble.build(other, assemble.own_method(other), task) is not assemble.build(
-        one, assemble.own_method(one), task
-    )
+    assert assemble.build(other, own_method(other), task) is not assemble.build(one, own_method(one), task)
 
 
 def test_compared_methods_inherit_the_settings_they_know() -> None:
@@ -159,7 +158,7 @@ def test_compared_methods_inherit_the_settings_they_know() -> None:
             "settings": {"fed_prox": {"mu": 2.0, "learning_rate": 0.7}},
         },
     )
-    local, common, prox = assemble.compared_methods(study)
+    local, common, prox = compared_methods(study)
     assert (common.name, common.algorithm) == ("global", "fed_avg")
     assert dict(common.settings) == {"learning_rate": 0.2, "momentum": 0.5}
     assert dict(local.settings)["learning_rate"] == 0.2

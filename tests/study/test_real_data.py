@@ -11,6 +11,7 @@ from wardround.engine import registry
 from wardround.study import assemble
 from wardround.study.file import parse_study, read_study
 from wardround.study.folder import RunFolder
+from wardround.study.methods import method_of, own_method
 from wardround.study.run import run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -38,7 +39,7 @@ def test_every_algorithm_on_the_four_heart_disease_hospitals(tmp_path):
     content["study"] |= {"rounds": 20, "user": "cleveland"}
     del content["stopping"]
     study = parse_study(content, where="heart_disease.toml")
-    methods = [assemble.method_of(study, name, name, {}) for name in ALGORITHMS]
+    methods = [method_of(name, name, {}) for name in ALGORITHMS]
     result = finished(study, "compare", methods, tmp_path / "run")
     assert {site["name"] for site in result["sites"]} == {"cleveland", "hungarian", "switzerland", "va"}
     assert sum(site[part] for site in result["sites"] for part in ("train", "validation", "test")) == 920
@@ -56,7 +57,7 @@ def test_adult_under_every_partition(path, tmp_path, monkeypatch):
     monkeypatch.setattr(assemble, "read_rows", lambda data: type(whole)(**{**vars(whole), "sites": small}))
     study = read_study(path)
     study = study.model_copy(update={"study": study.study.model_copy(update={"rounds": 8})})
-    result = finished(study, "run", [assemble.own_method(study)], tmp_path / "run")
+    result = finished(study, "run", [own_method(study)], tmp_path / "run")
     rows = np.array([[site[part] for part in ("train", "validation", "test")] for site in result["sites"]])
     assert rows.sum() <= 4000
     assert rows.sum() > 3000

@@ -9,9 +9,9 @@ import pytest
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from wardround.study import assemble
-from wardround.study.assemble import Method
 from wardround.study.file import parse_study, read_study
 from wardround.study.folder import RunFolder
+from wardround.study.methods import Method, compared_methods, own_method
 from wardround.study.result import averaged, described, pairs_of
 from wardround.study.run import run, train
 
@@ -83,7 +83,7 @@ def test_a_regression_has_no_classes_and_no_prevalence(tmp_path: Path) -> None:
 
 def test_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path, tiny.patients(rows=60), study={"metric": "accuracy"}))
-    methods = [assemble.own_method(study)]
+    methods = [own_method(study)]
     result = run(study, RunFolder.create(tmp_path / "out", resume=False), methods, kind="run")
     scores = train(study, assemble.load_setting(study, 1), methods[0], 0, None).scores
     assert result["metric"] == "accuracy"
@@ -102,7 +102,7 @@ def test_comparisons_name_methods_and_sites_and_a_method_equals_itself(tmp_path:
     path = tiny.write_study(tmp_path, compare={"methods": ["global", "fed_avg"], "repeats": 2})
     study = read_study(path)
     folder = RunFolder.create(tmp_path / "out", resume=False)
-    result = run(study, folder, assemble.compared_methods(study), kind="compare", repeats=2)
+    result = run(study, folder, compared_methods(study), kind="compare", repeats=2)
     assert [entry["site"] for entry in result["comparison"]] == ["all sites", *tiny.HOSPITALS]
     for entry in result["comparison"]:
         assert (entry["method"], entry["against"], entry["metric"]) == ("fed_avg", "global", "roc_auc")

@@ -14,6 +14,7 @@ from wardround.engine.fit import Fitted
 from wardround.study import assemble
 from wardround.study.file import read_study
 from wardround.study.folder import RunFolder
+from wardround.study.methods import compared_methods, own_method
 from wardround.study.run import evaluated_sites, judge_for, main_metric, run, train
 
 _spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).with_name("tiny_study.py"))
@@ -131,7 +132,7 @@ def test_the_seed_decides_and_nothing_else(tmp_path: Path, capsys: Capture) -> N
 def test_repeats_and_methods_share_splits_and_each_round_is_told_once(tmp_path: Path) -> None:
     path = tiny.write_study(tmp_path, compare={"methods": ["local", "global"], "repeats": 2})
     study = read_study(path)
-    methods = assemble.compared_methods(study)
+    methods = compared_methods(study)
     seen: list[tuple[str, int, int]] = []
     folder = RunFolder.create(tmp_path / "out", resume=False)
     result = run(
@@ -162,11 +163,11 @@ def test_only_the_evaluated_sites_are_named(tmp_path: Path) -> None:
     setting = assemble.load_setting(study, 1)
     chosen = evaluated_sites(study, setting, 1)
     assert len(chosen) == 2
-    method = assemble.own_method(study)
+    method = own_method(study)
     trained = train(study, setting, method, 0, None)
     assert list(trained.sites) == [tiny.HOSPITALS[index] for index in chosen]
     folder = RunFolder.create(tmp_path / "out", resume=False)
-    result = run(study, folder, assemble.compared_methods(study), kind="compare")
+    result = run(study, folder, compared_methods(study), kind="compare")
     for one in result["methods"]:
         assert sorted(one["scores"]["sites"]) == sorted(trained.sites)
     # Paired by site only where every site was evaluated.
@@ -176,7 +177,7 @@ def test_only_the_evaluated_sites_are_named(tmp_path: Path) -> None:
 def test_validation_loss_of_a_round_is_the_mean_negative_log_likelihood(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path))
     setting = assemble.load_setting(study, 1)
-    trained = train(study, setting, assemble.own_method(study), 0, None, part="validation")
+    trained = train(study, setting, own_method(study), 0, None, part="validation")
     chance = trained.scores.predicted[np.arange(len(trained.scores.actual)), trained.scores.actual]
     judge = judge_for(setting, np.arange(4))
     assert judge is not None
@@ -202,7 +203,7 @@ def test_the_main_metric_follows_the_task(tmp_path: Path) -> None:
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path))
     before = sorted(tmp_path.rglob("*"))
-    trained = train(study, assemble.load_setting(study, 1), assemble.own_method(study), 0, None)
+    trained = train(study, assemble.load_setting(study, 1), own_method(study), 0, None)
     assert isinstance(trained.fitted, Fitted)
     assert trained.fitted.rounds == tiny.ROUNDS
     assert sorted(tmp_path.rglob("*")) == before

@@ -19,10 +19,10 @@ from wardround.engine.memory import estimate
 from wardround.report.page import write_report
 from wardround.report.terminal import summary_table
 from wardround.study import assemble
-from wardround.study.assemble import Method
 from wardround.study.file import Study
 from wardround.study.folder import RunFolder
 from wardround.study.folder import as_json as to_json
+from wardround.study.methods import Method, compared_methods, own_method
 from wardround.study.run import OnRound, refuse_early, run
 
 ERRORS = Console(stderr=True)
@@ -73,13 +73,13 @@ def open_folder(study: Study, out: Path | None, resume: bool) -> RunFolder:
 
 def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_json: bool) -> None:
     """`run`, `compare` and `demo`: train, write the folder and the report, print the table."""
-    methods, repeats = [assemble.own_method(study)], 1
+    methods, repeats = [own_method(study)], 1
     if kind != "run":
         if study.compare is None:
             raise Refusal(
                 "the study names no methods to compare", where="[compare]", remedy='add methods = ["local", "global"]'
             )
-        methods, repeats = assemble.compared_methods(study), study.compare.repeats
+        methods, repeats = compared_methods(study), study.compare.repeats
         if study.compare.against is not None and study.compare.against not in study.compare.methods:
             raise Refusal(
                 f"'{study.compare.against}' is not among the methods", where="[compare] against", remedy="name it there"
@@ -117,7 +117,7 @@ def check_command(study: Study, *, as_json: bool) -> None:
     """`check`: everything but the training."""
     setting = assemble.load_setting(study, study.study.seed)
     federation = setting.federation
-    methods = [assemble.own_method(study), *(assemble.compared_methods(study) if study.compare else [])]
+    methods = [own_method(study), *(compared_methods(study) if study.compare else [])]
     words = describe_study(study, setting, methods)
     if as_json:
         print(to_json(words))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,14 @@ from wardround.core.chain import chain, identity
 from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
-from wardround.data.load import load
+from wardround.data.load import Loaded, load
 from wardround.data.splitting import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
 from wardround.engine.participation import Participation, drawn, everyone, fraction, pattern
 from wardround.study.file import DataSection, Named, Settings, Study
 from wardround.study.folder import digest
+from wardround.study.methods import Method, asking_site
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,6 @@ class Setting:
     notes: tuple[str, ...] = ()
     truth: dict[str, Any] = field(default_factory=dict)
     tables: tuple[Site, ...] = ()
-
-
-class Method(NamedTuple):
-    """A way to train that a study compares: an algorithm and its settings, under a name of its own."""
-
-    name: str
-    label: str
-    algorithm: str
-    settings: tuple[tuple[str, Any], ...]
 
 
 def load_setting(study: Study, seed: int) -> Setting:
@@ -74,7 +66,16 @@ def load_setting(study: Study, seed: int) -> Setting:
         positive=positive,
         notes=loaded.notes,
         truth=dict(loaded.table.truth),
-        tables=tuple(Site(name, frame) for name, frame in loaded.table.sites.items()),
+        tables=training_tables(loaded),
+    )
+
+
+def training_tables(loaded: Loaded) -> tuple[Site, ...]:
+    """What queries may look at: the raw training rows, so that no question ever touches a held-out patient."""
+    counts = loaded.federation.counts[:, 0]
+    return tuple(
+        Site(name, frame.iloc[order[:count]].reset_index(drop=True))
+        for (name, frame), order, count in zip(loaded.table.sites.items(), loaded.order, counts, strict=True)
     )
 
 
@@ -132,39 +133,6 @@ def dealt(federation: Federation, partition: Partition, seed: int, shares: Seque
     )
 
 
-def own_method(study: Study) -> Method:
-    """The study's [algorithm]."""
-    return method_of(study, study.algorithm.name, study.algorithm.name, study.algorithm.settings)
-
-
-def compared_methods(study: Study) -> list[Method]:
-    """The methods of [compare]; each inherits the study's settings that it knows."""
-    assert study.compare is not None
-    methods = []
-    for name in study.compare.methods:
-        algorithm = study.algorithm.name if name == "global" else name
-        component = registry.find("algorithm", algorithm, where="[compare] methods")
-        known = {parameter.name for parameter in component.parameters}
-        inherited = {key: value for key, value in study.algorithm.settings.items() if key in known}
-        settings = {**inherited, **study.compare.settings.get(name, {})}
-        methods.append(method_of(study, name, algorithm, settings))
-    for name in study.compare.settings:
-        if name not in study.compare.methods:
-            raise Refusal(
-                f"there are settings for '{name}', which is not among the methods",
-                where="[compare.settings]",
-                remedy=registry.nearest(name, tuple(study.compare.methods)),
-            )
-    if len({method.name for method in methods}) < len(methods):
-        raise Refusal("a method is named twice", where="[compare] methods", remedy="name each once")
-    return methods
-
-
-def method_of(study: Study, name: str, algorithm: str, settings: Settings) -> Method:
-    component = registry.find("algorithm", algorithm, where="[algorithm]")
-    return Method(name, component.label, algorithm, tuple(sorted(settings.items())))
-
-
 def model_of(study: Study, task: Task) -> Model:
     component = registry.find("model", study.model.name, where="[model]")
     given = [p for p in inspect.signature(component.factory).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -193,30 +161,6 @@ def build(study: Study, method: Method, task: Task, sites: Sequence[str] = ()) -
         freeze(study.aggregator.settings),
         model_of(study, task),
     )
-
-
-def asking_site(study: Study, component: registry.Component, sites: Sequence[str]) -> Settings:
-    """The number of the site that asks, for a method that trains for one site (its factory has a setting `user`)."""
-    if not any(parameter.name == "user" for parameter in component.parameters):
-        return {}
-    if study.study.user is None:
-        raise Refusal(
-            f"{component.name} trains a model for one site, and the study does not say which",
-            where="[study]",
-            remedy=f'add user = "{sites[0]}", or the name of another site' if len(sites) else "add user = ...",
-        )
-    return {"user": site_number(study.study.user, sites)}
-
-
-def site_number(name: str, sites: Sequence[str]) -> int:
-    """Where the asking site stands among the sites."""
-    if name not in sites:
-        raise Refusal(
-            f"the asking site '{name}' is not among the sites",
-            where="[study] user",
-            remedy=registry.nearest(name, tuple(sites[:100])),
-        )
-    return list(sites).index(name)
 
 
 def freeze(settings: Settings) -> tuple[tuple[str, Any], ...]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wardround.core.errors import Refusal
 from wardround.engine.registry import nearest
+from wardround.partners.question import Rule
 
 Settings = dict[str, Any]
 
@@ -74,11 +75,42 @@ class ParticipationSection(Section):
     present: dict[str, str] | None = None
 
 
+class PartnersSection(BaseModel):
+    """How the asking site finds partners; keys that are not named here are settings of the choice."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    name: str = "evidence"
+    top: int | None = Field(default=None, ge=1)
+    """Take the best so many;"""
+    threshold: float | None = None
+    """or those with a score above this;"""
+    by_hand: list[str] | None = None
+    """or these."""
+    withdrawn: list[str] = []
+    """Sites that do not want to take part in this study."""
+    limits: dict[str, float] = {}
+    """The share of training data and weight that a site allows to be its own, at most."""
+    measures: list[str] = ["ndoye", "gradient_distance", "distribution_distance", "influence", "leave_one_out"]
+    """Further measures that `wardround partners` shows beside the choice."""
+    repeats: int = Field(default=5, ge=1)
+    """Splits over which `wardround partners` judges the partners and whether joining helps."""
+
+    @property
+    def settings(self) -> Settings:
+        return dict(self.model_extra or {})
+
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.top, self.threshold, None if self.by_hand is None else tuple(self.by_hand))
+
+
 class StoppingSection(Section):
-    """Early stopping on the weighted validation loss."""
+    """Early stopping on the weighted validation loss, or on the asking site's own."""
 
     patience: int = Field(ge=1)
     smallest: float = Field(default=0.0, ge=0)
+    user: bool = False
+    """Look at the asking site's validation patients only."""
 
 
 class EvaluationSection(Section):
@@ -95,6 +127,8 @@ class CompareSection(Section):
 
     methods: list[str] = Field(min_length=1)
     repeats: int = Field(default=5, ge=1)
+    users: Literal["one", "each"] = "one"
+    """Whether methods that train for an asking site do so for the study's user, or for each site in turn."""
     against: str | None = None
     """The method that the others are compared with; by default all pairs when they are few, else the first one."""
     settings: dict[str, Settings] = {}
@@ -118,6 +152,7 @@ class Study(Section):
     algorithm: Named = Named(name="fed_avg")
     aggregator: Named = Named(name="weighted_mean")
     transforms: list[Named] = []
+    partners: PartnersSection | None = None
     participation: ParticipationSection = ParticipationSection()
     stopping: StoppingSection | None = None
     evaluation: EvaluationSection = EvaluationSection()

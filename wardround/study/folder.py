@@ -49,7 +49,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: set[tuple[str, int, int]] = set()
+        self._seen: set[tuple[str, int, int, str | None]] = set()
 
     @classmethod
     def create(cls, path: Path, *, resume: bool) -> "RunFolder":
@@ -69,7 +69,9 @@ class RunFolder:
             ) from None
         folder = cls(path)
         if resume:
-            folder._seen = {(one["method"], one["repeat"], one["round"]) for one in folder.lines("rounds.jsonl")}
+            folder._seen = {
+                (one["method"], one["repeat"], one["round"], one.get("user")) for one in folder.lines("rounds.jsonl")
+            }
         return folder
 
     @staticmethod
@@ -81,8 +83,8 @@ class RunFolder:
             path = parent / f"{name}-{next(numbers)}"
         return path
 
-    def checkpoint(self, method: str, repeat: int) -> Path:
-        return self.path / "checkpoints" / f"{method}-{repeat}.safetensors"
+    def checkpoint(self, method: str, repeat: int, place: str = "") -> Path:
+        return self.path / "checkpoints" / f"{method}-{repeat}{place}.safetensors"
 
     def write(self, name: str, value: Any) -> None:
         write_whole(self.path / name, (as_json(value) + "\n").encode())
@@ -92,13 +94,17 @@ class RunFolder:
         # One key: safetensors writes several in an order of its own, and the same run must give the same bytes.
         write_whole(self.path / name, save(arrays, metadata={"wardround": as_json(header)}))
 
-    def record(self, method: str, repeat: int, record: RoundRecord) -> None:
-        """Append a round, unless it is there already (a crash fell between checkpoint and record)."""
-        key = (method, repeat, record.round)
+    def record(self, method: str, repeat: int, record: RoundRecord, *, user: str | None = None) -> None:
+        """Append a round, unless it is there already (a crash fell between checkpoint and record).
+
+        `user` is the asking site, where each site asks in turn.
+        """
+        key = (method, repeat, record.round, user)
         if key in self._seen:
             return
         self._seen.add(key)
-        self.append("rounds.jsonl", {"method": method, "repeat": repeat, **asdict(record)})
+        asking = {} if user is None else {"user": user}
+        self.append("rounds.jsonl", {"method": method, "repeat": repeat, **asking, **asdict(record)})
 
     def append(self, name: str, entry: Mapping[str, Any]) -> None:
         """One more line of a file of JSON lines."""
@@ -115,11 +121,11 @@ class RunFolder:
             write_whole(path, whole + end)
         return [json.loads(line) for line in whole.splitlines()]
 
-    def rounds(self, method: str, repeat: int) -> Iterator[dict[str, Any]]:
+    def rounds(self, method: str, repeat: int, *, user: str | None = None) -> Iterator[dict[str, Any]]:
         with open(self.path / "rounds.jsonl", encoding="utf-8") as file:
             for line in file:
                 entry = json.loads(line)
-                if entry["method"] == method and entry["repeat"] == repeat:
+                if (entry["method"], entry["repeat"], entry.get("user")) == (method, repeat, user):
                     yield entry
 
     def begin(self, study: Mapping[str, Any], data_hash: str, *, kind: str, resume: bool) -> dict[str, Any]:

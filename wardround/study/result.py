@@ -8,8 +8,9 @@ import numpy as np
 from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import Difference, corrected, paired_difference
-from wardround.study.assemble import Method, Setting
+from wardround.study.assemble import Setting
 from wardround.study.file import Study
+from wardround.study.methods import Method
 
 if TYPE_CHECKING:
     from wardround.study.run import Trained
@@ -82,6 +83,8 @@ def method_block(
         "algorithm": first.method.algorithm,
         "settings": dict(first.method.settings),
         "rounds": first.fitted.rounds,
+        "user": first.user,
+        "partners": None if first.partners is None else list(first.partners),
         "best_round": first.fitted.best_round,
         "stopped_early": first.fitted.stopped_early,
         "seconds": first.seconds,

@@ -20,6 +20,7 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study, parse_study
 from wardround.study.folder import RunFolder
+from wardround.study.methods import own_method
 from wardround.study.run import refuse_early, train
 
 TRIALS = "trials.jsonl"
@@ -87,7 +88,7 @@ def with_settings(study: Study, values: Mapping[str, Any]) -> Study:
 
 def cross_validated(study: Study, parts: list[Setting]) -> np.ndarray[Any, Any]:
     """The weighted validation loss in every fold."""
-    method = assemble.own_method(study)
+    method = own_method(study)
     losses = []
     for number, setting in enumerate(parts):
         trained = train(study, setting, method, number, None, part="validation")
@@ -99,11 +100,11 @@ def space_of(study: Study, setting: Setting) -> dict[str, BaseDistribution]:
     """What is searched; both ends of every range are tried on the study's words before anything is trained."""
     assert study.tune is not None
     space = {key: distribution(key, said) for key, said in study.tune.parameters.items()}
-    refuse_early(study, setting, [assemble.own_method(study)])
+    refuse_early(study, setting, [own_method(study)])
     for key, one in space.items():
         for value in one.choices if isinstance(one, CategoricalDistribution) else (one.low, one.high):
             tried = with_settings(study, {key: value})
-            assemble.build(tried, assemble.own_method(tried), setting.federation.task, setting.federation.sites)
+            assemble.build(tried, own_method(tried), setting.federation.task, setting.federation.sites)
             assemble.transform_of(tried.transforms)
     return space
 
