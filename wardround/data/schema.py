@@ -14,6 +14,7 @@ import pandas as pd
 
 from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
+from wardround.core.recipes import recorded
 from wardround.data.asking import pack, unpack
 from wardround.data.columns import as_numbers, as_text, kind_of, nearest, some
 from wardround.data.table import Kind, Table
@@ -70,6 +71,7 @@ def describe(name: str, frame: pd.DataFrame, target: str, task: Kind | None = No
     return Card(name, len(frame), kinds, present, missing, min(distinct, MOST_CLASSES + 1), whole, tuple(labels))
 
 
+@recorded("query")
 def cards(target: str, task: Kind | None = None) -> Query:
     """Asks every site for its card."""
 

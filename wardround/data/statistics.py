@@ -16,6 +16,7 @@ import pandas as pd
 
 from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
+from wardround.core.recipes import recorded
 from wardround.data.asking import pack, unpack
 from wardround.data.columns import as_numbers, as_text, is_measured
 
@@ -36,6 +37,7 @@ def summed(answers: Sequence[Message], name: str) -> Matrix:
     return np.asarray(np.sum([answer.arrays[name] for answer in answers], axis=0))
 
 
+@recorded("query")
 def moments(columns: Sequence[str], *, smallest_cell: int = 1) -> Query:
     """How many values, their mean, squared deviations from it, and how many are missing; a list entry a column."""
 
@@ -73,6 +75,7 @@ def moments(columns: Sequence[str], *, smallest_cell: int = 1) -> Query:
     return Query(ask, combine)
 
 
+@recorded("query")
 def extremes(columns: Sequence[str], *, smallest_cell: int = 1) -> Query:
     """Smallest and largest value of each column, and whether all are whole; infinities where nothing is known."""
 
@@ -97,6 +100,7 @@ def extremes(columns: Sequence[str], *, smallest_cell: int = 1) -> Query:
     return Query(ask, combine)
 
 
+@recorded("query")
 def histogram(columns: Sequence[str], *, smallest_cell: int = 1) -> Query:
     """Counts below and between the edges that the message carries, shape (columns, ranks, edges)."""
 
@@ -116,6 +120,7 @@ def histogram(columns: Sequence[str], *, smallest_cell: int = 1) -> Query:
     return Query(ask, combine)
 
 
+@recorded("query")
 def category_counts(columns: Sequence[str], *, most: int, numbers: bool = False, smallest_cell: int = 1) -> Query:
     """How often each category of each column occurs (`numbers`: each number, flags as 0 and 1), and how often none.
 

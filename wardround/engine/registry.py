@@ -9,12 +9,14 @@ import pkgutil
 import types
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from wardround.core.bounds import Bound
+from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
+from wardround.core.recipes import RECORDED, Recipe, hashable, recipe_of, remember
 
 ROOMS: Mapping[str, str] = {
     "algorithm": "wardround.algorithms",
@@ -28,6 +30,10 @@ ROOMS: Mapping[str, str] = {
     "choice": "wardround.partners.choices",
     "probe": "wardround.partners.probes",
 }
+
+
+QUERIES = ("wardround.data.statistics", "wardround.data.schema")
+"""Modules with questions to sites (factories recorded as "query"); only these can be asked of a real site."""
 
 
 class Parameter(NamedTuple):
@@ -56,7 +62,46 @@ class Component(NamedTuple):
         positional = [
             p for p in inspect.signature(self.factory).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
-        return self.factory(*given[: len(positional)], **checked)
+        parts = given[: len(positional)]
+        made = self.factory(*parts, **checked)
+        remember_made(made, self, parts, checked)
+        return made
+
+
+def remember_made(made: Any, component: Component, parts: tuple[Any, ...], settings: Mapping[str, Any]) -> None:
+    """Write the recipe down, where all of it is known: a data frame, say, or a user's own module has none."""
+    try:
+        given = tuple(recipe_of(part) for part in parts)
+        hash(made)
+    except (Refusal, TypeError):
+        return
+    words = tuple(sorted((key, hashable(value)) for key, value in settings.items()))
+    remember(made, Recipe(component.kind, component.name, words, given))
+
+
+@cache
+def queries() -> Mapping[str, Callable[..., Any]]:
+    """Every question that may be put to a site, by name."""
+    found = {}
+    for module in QUERIES:
+        for name, member in vars(importlib.import_module(module)).items():
+            if getattr(member, RECORDED, "") == "query":
+                found[name] = member
+    return found
+
+
+@lru_cache(maxsize=256)
+def made_from(recipe: Recipe) -> Any:
+    """Make what a recipe tells, from installed components only."""
+    if recipe.kind == "task":
+        words = dict(recipe.settings)
+        return Task(tuple(words["shape"]), tuple(words["classes"]), words["target"])
+    parts = [made_from(part) for part in recipe.parts]
+    if recipe.kind == "query":
+        if recipe.name not in queries():
+            raise Refusal(f"there is no query called '{recipe.name}'", remedy=nearest(recipe.name, tuple(queries())))
+        return queries()[recipe.name](*parts, **dict(recipe.settings))
+    return find(recipe.kind, recipe.name).build(*parts, **dict(recipe.settings))
 
 
 def kinds() -> tuple[str, ...]:

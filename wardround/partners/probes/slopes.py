@@ -13,8 +13,10 @@ from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
 from wardround.core.contracts import Algorithm, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import full_gradient
+from wardround.core.recipes import recorded
 
 
+@recorded("probe")
 def slopes(model: Model, *, part: Literal["train", "validation", "test"] = "train") -> Algorithm:
     """The gradient of each site's mean loss at the model that was sent; state["slopes"] has one row a site."""
     aggregator = side_by_side()
