@@ -18,11 +18,12 @@ from wardround.core.contracts import Message, Query, Report, Site, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.data.asking import Ask, ask_all
+from wardround.data.at_site import at_site, known_rows, settled_frame
 from wardround.data.columns import as_numbers, as_text, kind_of, nearest
 from wardround.data.fitting import Impute, Scale, check_choice, fit_preparation
 from wardround.data.preparation import Preparation
 from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree, cards, cards_of
-from wardround.data.splitting import check_shares, generator, split
+from wardround.data.splitting import check_shares, generator
 from wardround.data.table import Partition, Table
 
 Rows = np.ndarray[Any, Any]
@@ -79,24 +80,14 @@ def load(
         table = partitioned(known_target(table), partition, seed)
     schema = checked(table, empty_sites=empty_sites, **policy)
     notes += schema.notes
-    table = settled(known_target(table), schema)
+    table = settled(table, schema)
     if by:
         notes += shared_patients(table, by)
 
-    outcomes = {name: as_text(rows[table.target]) for name, rows in table.sites.items()} if schema.classes else {}
-    parts = {
-        name: split(
-            len(rows),
-            seed=seed,
-            site=name,
-            shares=shares,
-            strata=outcomes[name].astype(str) if schema.classes else None,
-            by=as_text(rows[by]).astype(str) if by else None,
-        )
-        for name, rows in table.sites.items()
-    }
-    features = list(schema.kinds)
-    training = [Site(name, rows[features].iloc[parts[name][0]]) for name, rows in table.sites.items()]
+    sites = [
+        at_site(name, frame, table, schema, seed=seed, shares=shares, by=by) for name, frame in table.sites.items()
+    ]
+    training = [site.training for site in sites]
     preparation, remarks = fit_preparation(
         asking(training),
         schema.kinds,
@@ -109,12 +100,8 @@ def load(
     notes += remarks
 
     task = Task((len(preparation.features),), schema.classes, table.target)
-    pieces = []
-    for name, rows in table.sites.items():
-        x = preparation.apply(rows, where=f"site {name}, {table.origin}")
-        y = coded(outcomes[name], schema.classes) if schema.classes else as_numbers(rows[table.target])
-        pieces.append((name, [(x[part], y[part]) for part in parts[name]]))
-    order = tuple(np.concatenate(parts[name]) for name in table.sites)
+    pieces = [(site.name, site.prepared(preparation, f"site {site.name}, {table.origin}")) for site in sites]
+    order = tuple(site.order for site in sites)
     groups = {group: group_values(table, group, order) for group in table.groups}
     federation = replace(assemble(pieces, task, preparation.features), groups=groups)
     return Loaded(federation, table, preparation, tuple(notes), fingerprint, order)
@@ -156,21 +143,15 @@ def with_patient(table: Table, by: str) -> Table:
 
 def known_target(table: Table) -> Table:
     """Without the rows whose target is unknown; that this is wanted has been checked."""
-    known = {name: frame[table.target].notna() for name, frame in table.sites.items()}
-    sites = {
-        name: frame if known[name].all() else frame[known[name]].reset_index(drop=True)
-        for name, frame in table.sites.items()
-    }
-    return replace(table, sites=sites)
+    return replace(table, sites={name: known_rows(frame, table.target) for name, frame in table.sites.items()})
 
 
 def settled(table: Table, schema: Schema) -> Table:
     """Every site with the same columns, task and positive label as they will be used."""
-    columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
     positive = table.positive
     if positive is None and len(schema.classes) == 2:
         positive = schema.classes[-1]
-    sites = {name: frame.reindex(columns=columns) for name, frame in table.sites.items()}
+    sites = {name: settled_frame(frame, table, schema) for name, frame in table.sites.items()}
     return replace(table, sites=sites, task=schema.task, positive=positive)
 
 
@@ -199,10 +180,6 @@ def shared_patients(table: Table, by: str) -> list[str]:
     return [
         f"{shared} patients ({by}) occur at more than one site, so they may be trained on at one and tested at another."
     ]
-
-
-def coded(labels: Rows, classes: tuple[str, ...]) -> Rows:
-    return pd.Index(classes, dtype=object).get_indexer(pd.Index(labels, dtype=object)).astype(np.int32)
 
 
 def group_values(table: Table, group: str, order: Sequence[Rows]) -> Rows:
