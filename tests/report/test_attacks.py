@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ assert _spec is not None
 assert _spec.loader is not None
 run: Any = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(run)
+_spec = importlib.util.spec_from_file_location("example_partners", Path(__file__).with_name("example_partners.py"))
+assert _spec is not None
+assert _spec.loader is not None
+asked: Any = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(asked)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -30,8 +36,27 @@ def strings(value: Any) -> list[str]:
     return [text for entry in inside for text in strings(entry)]
 
 
-def test_nasty_names_stay_text(tmp_path: Path) -> None:
-    page = run.Page(write_report(run.write(tmp_path, run.poisoned())))
+def about_partners(tmp_path: Path) -> Path:
+    """The page about partners with an attack in every name and every sentence."""
+    return write_report(run.write(tmp_path, {"result": asked.poisoned(run.NASTY)}))
+
+
+def with_told_names(tmp_path: Path) -> Path:
+    """A run in which the algorithm tells of hospitals, and of numbers, whose names are attacks."""
+    files = run.poisoned()
+    files["manifest"]["study"]["study"]["user"] = run.NASTY[1]
+    for record in files["rounds"]:
+        told = {name: dict.fromkeys(run.NASTY, 0.4) for name in ("alpha", "distance", run.NASTY[0])}
+        record["measures"]["told"] = told | {"cluster": dict.fromkeys(run.NASTY, 2), "stopped": True, "skipped": 1}
+    zero = files["rounds"][0] | {"round": 0, "measures": {"told": {"score": dict.fromkeys(run.NASTY, 0.1)}}}
+    zero["measures"]["told"]["chosen"] = list(run.NASTY[2:4])
+    files["rounds"].insert(0, zero)
+    return write_report(run.write(tmp_path, files))
+
+
+@pytest.mark.parametrize("made", [about_partners, with_told_names])
+def test_nasty_names_stay_text(tmp_path: Path, made: Callable[[Path], Path]) -> None:
+    page = run.Page(made(tmp_path))
     for name in run.NASTY:
         assert name in page.text
     assert {tag for tag, _ in page.tags}.isdisjoint({"img", "b", "a", "iframe", "object"})
@@ -76,6 +101,14 @@ def test_in_a_real_browser_charts_appear_and_attacks_do_not_run(tmp_path: Path) 
     assert charts >= 2 * text.count('class="chart"')  # Plotly draws a lower and an upper layer a chart
     # Names are drawn as they are, not as the markup they look like.
     assert re.search(r"<text[^>]*>[^<]*&lt;script&gt;fired\(", seen)
+    # The page about partners goes the same way.
+    partners = about_partners(tmp_path / "partners").read_text(encoding="utf-8")
+    bare, replaced = re.subn(r'<meta http-equiv="Content-Security-Policy"[^>]*>', watcher, partners)
+    assert replaced == 1
+    seen = browsed(tmp_path, "partners.html", bare)
+    assert "data-fired" not in seen.replace("data-fired',what", "")
+    assert "data-error" not in seen.replace("data-error',what", "")
+    assert seen.count('class="main-svg"') >= 2 * partners.count('class="chart"')
     with_policy = browsed(tmp_path, "report.html", text)
     assert with_policy.count('class="main-svg"') == charts
 

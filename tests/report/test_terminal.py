@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from wardround.report.terminal import summary_table
+from wardround.report.terminal import partners_table, summary_table
 
 
 def result() -> dict[str, Any]:
@@ -73,3 +73,68 @@ def test_many_hospitals_become_percentiles() -> None:
 
 def test_an_empty_result_gives_an_empty_table() -> None:
     assert "hospital" in printed({})
+
+
+def asked(width: int = 110, **changes: Any) -> str:
+    answer: dict[str, Any] = {
+        "kind": "partners",
+        "asking": "Freetown",
+        "sites": [{"name": name} for name in ("Freetown", "[red]Kenema[/red]", "Makeni", "Bo")],
+        "verdict": {
+            "helps": "yes",
+            "partners": ["[red]Kenema[/red]"],
+            "others": ["Makeni"],
+            "unanswered": ["Bo"],
+            "headline": "Train with [red]Kenema[/red], not with Makeni.",
+            "gain": {"words": "It helps."},
+        },
+        "measures": [
+            {
+                "name": "ndoye",
+                "cut": -0.08,
+                "scores": {
+                    "Makeni": {"value": -0.287, "error": None},
+                    "[red]Kenema[/red]": {"value": -0.01, "error": 0.02},
+                },
+            }
+        ],
+        "pairs": [
+            {
+                "site": "Makeni",
+                "features": [
+                    {"feature": "age", "distance": 0.1, "words": "Younger.", "beyond_chance": True},
+                    {"feature": "malaria", "distance": 0.4, "words": "More malaria.", "beyond_chance": True},
+                    {"feature": "sex", "distance": 0.9, "words": "By chance.", "beyond_chance": False},
+                ],
+            }
+        ],
+    }
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(partners_table(answer | changes))
+    return out.getvalue()
+
+
+def test_partners_are_told_with_verdict_score_and_main_difference() -> None:
+    lines = asked().splitlines()
+    assert lines[0].strip() == "Train with [red]Kenema[/red], not with Makeni."
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    assert rows == [
+        ["[red]Kenema[/red]", "partner", "−0.010 ± 0.020", ""],
+        ["Makeni", "not taken", "−0.287", "More malaria."],
+        ["Bo", "did not answer", "none", ""],
+    ]
+    assert lines[-1].strip() == "It helps."
+
+
+def test_of_many_partners_the_best_are_shown() -> None:
+    scores = {f"ward-{number}": {"value": -number} for number in range(50)}
+    text = asked(sites=[], verdict={}, measures=[{"scores": scores}])
+    assert "ward-19" in text
+    assert "ward-20" not in text
+    assert "and 30 more" in text
+
+
+def test_an_empty_answer_about_partners_is_no_error() -> None:
+    out = io.StringIO()
+    Console(file=out, width=80).print(partners_table({}))
+    assert "There is no answer yet." in out.getvalue()

@@ -21,6 +21,8 @@ app = typer.Typer(
 
 audit = typer.Typer(help="What was written down, and whether anybody changed it.", no_args_is_help=True)
 app.add_typer(audit, name="audit")
+ledger = typer.Typer(help="The signed diary of who chose, trained, withdrew and was paid.", no_args_is_help=True)
+app.add_typer(ledger, name="ledger")
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
@@ -28,6 +30,10 @@ Out = Annotated[Path | None, typer.Option("--out", help="The run folder; by defa
 HostCount = Annotated[int, typer.Option("--hosts", min=1, help="Hosts that share the work (simulation).")]
 HostNumber = Annotated[int, typer.Option("--host", min=0, help="Which of them this is, from 0.")]
 Coordinator = Annotated[str, typer.Option("--coordinator", help="Address and port of host 0, such as 10.0.0.1:7070.")]
+LedgerPath = Annotated[Path, typer.Option("--ledger", help="The ledger (a file of JSON lines); made if need be.")]
+LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger (a file of JSON lines).")]
+SigningKey = Annotated[Path, typer.Option("--key", help="The private key that signs, such as keys/va.key.")]
+Signer = Annotated[str | None, typer.Option("--site", help="Whose key it is; by default as its file is named.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in the folder --out.")]
 
 
@@ -168,6 +174,69 @@ def bench(
     from wardround.cli.benchmarks import bench_command
 
     bench_command(name, as_json=as_json)
+
+
+@app.command()
+def rewards(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished `run` or `partners`.")],
+    rule: Annotated[str, typer.Option("--rule", help="rounds, weights, rank, inclusion, influence or shapley.")],
+    budget: Annotated[str, typer.Option("--budget", help="What there is to divide, such as 1000.00.")],
+    out: Annotated[Path | None, typer.Option("--out", help="A file for the statement, to record in a ledger.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Divide a budget among the partners of a finished run, exact to the cent; the asking site pays."""
+    from wardround.cli.incentives import rewards_command
+
+    rewards_command(folder, rule, budget, out=out, as_json=as_json)
+
+
+@ledger.command()
+def key(
+    site: Annotated[str, typer.Argument(metavar="SITE", help="The site's name, as in the study.")],
+    keys: Annotated[Path, typer.Option("--keys", help="The folder for SITE.key (private) and SITE.pem (public).")],
+    as_json: AsJson = False,
+) -> None:
+    """Make the key with which a site signs what it did."""
+    from wardround.cli.incentives import key_command
+
+    key_command(site, keys, as_json=as_json)
+
+
+@ledger.command()
+def record(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished `run` or `partners`.")],
+    path: LedgerPath,
+    key: SigningKey,
+    site: Signer = None,
+    paid: Annotated[Path | None, typer.Option("--rewards", help="What `rewards --out` wrote of this run.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Append what a site did in a run, signed by it: its choice or consent, its rounds and weights, what it paid."""
+    from wardround.cli.incentives import record_command
+
+    record_command(folder, path, key, site=site, rewards=paid, as_json=as_json)
+
+
+@ledger.command()
+def show(
+    path: LedgerFile,
+    keys: Annotated[
+        Path | None, typer.Option("--keys", help="A folder with SITE.pem, to check signatures too.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a ledger like a diary; exit code 2 when it was changed."""
+    from wardround.cli.incentives import show_command
+
+    show_command(path, keys, as_json=as_json)
+
+
+@ledger.command()
+def mend(path: LedgerFile, key: SigningKey, site: Signer = None, as_json: AsJson = False) -> None:
+    """Put right what an interrupted `record` left, and only that."""
+    from wardround.cli.incentives import mend_command
+
+    mend_command(path, key, site=site, as_json=as_json)
 
 
 @audit.command()

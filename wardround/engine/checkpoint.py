@@ -5,7 +5,6 @@ crash at any point leaves the last complete checkpoint.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,9 @@ from safetensors.numpy import save
 
 from wardround.core.contracts import Tree
 from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+
+__all__ = ["names_of", "read_checkpoint", "read_header", "write_checkpoint", "write_whole"]
 
 HEADER = "wardround"
 
@@ -24,21 +26,6 @@ HEADER = "wardround"
 def names_of(tree: Tree) -> list[str]:
     """A readable name for every array of a nest, unique by construction."""
     return [jax.tree_util.keystr(path) or "value" for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def write_checkpoint(path: Path, tree: Tree, header: Mapping[str, Any]) -> None:

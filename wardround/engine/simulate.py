@@ -20,7 +20,6 @@ from wardround.core.contracts import (
     Report,
     RoundRecord,
     Scores,
-    Shard,
     Site,
     Transform,
     Tree,
@@ -29,6 +28,7 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation
 from wardround.engine import devices, predictions
 from wardround.engine.feed import PIECES_UNDER_WAY, Feed, by_device, everywhere, on_host, spread_out
+from wardround.engine.halves import answer_shapes
 from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
 from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.packing import Form, form_of
@@ -104,7 +104,7 @@ class Simulation:
         kept = algorithm.init_client(params)
         refuse_if_too_large(algorithm, params, kept, self._training(algorithm), shape)
         clients = jax.tree.map(lambda a: jnp.array(jnp.broadcast_to(a, (population, *jnp.shape(a)))), kept)
-        shapes = self._answer_shapes(algorithm, server, kept)
+        shapes = answer_shapes(algorithm, server, kept, self._row)
         answer = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
         return Progress(
             server=trees.copy(server),
@@ -192,24 +192,17 @@ class Simulation:
             )
         return self._feeds[key]
 
-    def _answer_shapes(self, algorithm: Algorithm, server: Tree, kept: Tree) -> Message:
-        """The shapes of an answer as the client function gives it, without training anything."""
-        federation, places = self.federation, algorithm.largest_batch
-        x = jax.ShapeDtypeStruct((places, *federation.x.shape[1:]), federation.x.dtype)
-        y = jax.ShapeDtypeStruct((places, *federation.y.shape[1:]), federation.y.dtype)
-
-        def answer(server: Tree, kept: Tree, x: Any, y: Any) -> Message:
-            number = jnp.zeros((), jnp.int32)
-            shard = Shard(x, y, number, number, number, number, algorithm.largest_batch)
-            return algorithm.client(algorithm.broadcast(server), kept, shard, jax.random.key(0))[0]
-
-        return jax.eval_shape(answer, server, kept, x, y)
+    @property
+    def _row(self) -> tuple[Any, Any]:
+        """Shape and type of x and y of a single row."""
+        x, y = self.federation.x, self.federation.y
+        return jax.ShapeDtypeStruct(x.shape[1:], x.dtype), jax.ShapeDtypeStruct(y.shape[1:], y.dtype)
 
     def _on_the_way(self, algorithm: Algorithm, progress: Progress) -> Way:
         """What travels in a round of this algorithm; found out once, by tracing without computing."""
         if algorithm in self._ways:
             return self._ways[algorithm]
-        made = self._answer_shapes(algorithm, progress.server, one_of(progress.clients))
+        made = answer_shapes(algorithm, progress.server, one_of(progress.clients), self._row)
         states = (progress.aggregator, progress.transform)
 
         def way(progress: Progress, made: Message) -> tuple[Message, Message, Message]:

@@ -90,10 +90,7 @@ def dilution(rows: Mapping[str, int], weights: Mapping[str, float] | None, limit
     a would be 75.0% of the training rows (30): over its limit of 0.5.
     b would be 25.0% of the training rows (10): within its limit of 1.
     """
-    for site, limit in limits.items():
-        if not is_number(limit) or not 0 <= limit <= 1:
-            remedy = "give the largest share that the site accepts, from 0 to 1"
-            raise Refusal(f"the limit {limit!r} is no share", where=f"site {site}", remedy=remedy)
+    check_limits(limits)
     for site, count in rows.items():
         if not is_number(count, whole=True) or count < 0:
             raise Refusal(f"{count!r} is no number of training rows", where=f"site {site}", remedy="count them anew")
@@ -113,6 +110,13 @@ def dilution(rows: Mapping[str, int], weights: Mapping[str, float] | None, limit
             for site in sorted(rows)
         )
     )
+
+
+def check_limits(limits: Mapping[str, float]) -> None:
+    for site, limit in limits.items():
+        if not is_number(limit) or not 0 <= limit <= 1:
+            remedy = "give the largest share that the site accepts, from 0 to 1"
+            raise Refusal(f"the limit {limit!r} is no share", where=f"site {site}", remedy=remedy)
 
 
 def settle(

@@ -41,7 +41,8 @@ def read_key(path: Path) -> Ed25519PrivateKey:
     try:
         mode, secret = stat.S_IMODE(path.stat().st_mode), path.read_bytes()
     except OSError as problem:
-        raise Refusal(f"the key cannot be read: {problem.strerror}", where=str(path)) from None
+        remedy = "check the path, or make a key with `wardround ledger key SITE`"
+        raise Refusal(f"the key cannot be read: {problem.strerror}", where=str(path), remedy=remedy) from None
     if mode & 0o077:
         raise Refusal(
             f"others may read this private key (mode {mode:04o})",
@@ -53,7 +54,9 @@ def read_key(path: Path) -> Ed25519PrivateKey:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise Refusal("this is no Ed25519 private key", where=str(path), remedy="make one with make_key")
+        raise Refusal(
+            "this is no Ed25519 private key", where=str(path), remedy="make one with `wardround ledger key SITE`"
+        )
     return key
 
 
@@ -78,8 +81,10 @@ def read_public_keys(public_keys: Mapping[str, str]) -> dict[str, Ed25519PublicK
     return read
 
 
-def signature_problem(keys: Mapping[str, Ed25519PublicKey], who: str, signature: str, message: bytes) -> str:
-    """What is wrong with a signature, or nothing."""
+def signature_problem(keys: Mapping[str, Ed25519PublicKey] | None, who: str, signature: str, message: bytes) -> str:
+    """What is wrong with a signature, or nothing; without any keys signatures are not looked at."""
+    if keys is None:
+        return ""
     if who not in keys:
         return f"signed in the name of {who!r}, whose public key was not given"
     try:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from wardround.core.errors import Refusal
+from wardround.core.files import append_line, write_whole
 from wardround.partners.entries import (
     ENTRY_SEAL,
     LONGEST,
@@ -57,7 +58,7 @@ class End(NamedTuple):
     torn: int
 
 
-def line_problems(line: Line, number: int, before: str, keys: Mapping[str, Ed25519PublicKey]) -> list[str]:
+def line_problems(line: Line, number: int, before: str, keys: Mapping[str, Ed25519PublicKey] | None) -> list[str]:
     """What is wrong with a line that should be the `number`-th, after one with the hash `before` (empty: unknown)."""
     problems = []
     if line.number != number:
@@ -71,7 +72,7 @@ def line_problems(line: Line, number: int, before: str, keys: Mapping[str, Ed255
 
 
 def head_problems(
-    name: str, head: Head | None, hashes: Sequence[str], keys: Mapping[str, Ed25519PublicKey], *, last: bool
+    name: str, head: Head | None, hashes: Sequence[str], keys: Mapping[str, Ed25519PublicKey] | None, *, last: bool
 ) -> list[str]:
     """What a head shows to be wrong with the chain of `hashes`; the `last` one has to cover all of it."""
     whole = len(hashes) - 1
@@ -85,8 +86,8 @@ def head_problems(
         problems.append(f"{name} names another entry {head.entries} than the ledger holds: history was rewritten")
     elif last and head.entries < whole:
         problems.append(
-            f"{name} covers {head.entries} of {whole} entries: an append was interrupted (call mend), or an old head"
-            " was put back"
+            f"{name} covers {head.entries} of {whole} entries: an append was interrupted (call mend:"
+            " `wardround ledger mend`), or an old head was put back"
         )
     return problems
 
@@ -109,7 +110,8 @@ class Ledger:
                 raise Refusal(
                     "the ledger does not end as its head says, so nothing was added",
                     where=str(self.path),
-                    remedy="call mend if a process was interrupted here, otherwise verify it and find the lost entries",
+                    remedy="call mend if a process was interrupted here (`wardround ledger mend`), otherwise verify"
+                    " it and find the lost entries",
                 )
             digest = chained(last.hash, entry)
             line = {
@@ -160,14 +162,15 @@ class Ledger:
             raise Refusal(
                 f"this ledger does not verify: {findings[0]}{more}",
                 where=str(self.path),
-                remedy="restore it from a copy, or call mend if a process was interrupted here",
+                remedy="restore it from a copy, or call mend (`wardround ledger mend`) if a process was interrupted",
             )
         return entries
 
     def examine(
-        self, public_keys: Mapping[str, str], witnesses: Sequence[Head]
+        self, public_keys: Mapping[str, str] | None, witnesses: Sequence[Head] = ()
     ) -> tuple[tuple[Entry, ...], list[Finding]]:
-        keys = read_public_keys(public_keys)
+        """The entries that can be read, and everything that is wrong; without keys, beside the signatures."""
+        keys = None if public_keys is None else read_public_keys(public_keys)
         findings: list[Finding] = []
         entries: list[Entry] = []
         hashes = [ROOT]  # after 0, 1, 2, ... lines; empty where a line cannot be read
@@ -224,18 +227,13 @@ class Ledger:
 
     def write(self, file: int, line: bytes) -> None:
         """Add a line and wait until it is on the disk; what could not be written whole is taken back."""
-        size = os.fstat(file).st_size
         if len(line) > LONGEST:
             raise Refusal(
                 f"an entry of {len(line)} bytes is too long", where=str(self.path), remedy="split its numbers"
             )
         try:
-            written = 0
-            while written < len(line):
-                written += os.pwrite(file, line[written:], size + written)
-            os.fsync(file)
+            append_line(file, line)
         except OSError as problem:
-            os.ftruncate(file, size)
             raise Refusal(
                 f"the entry could not be written ({problem.strerror}), and the ledger is as it was",
                 where=str(self.path),
@@ -245,23 +243,13 @@ class Ledger:
     def sign_head(self, entries: int, digest: str, who: str, key: Ed25519PrivateKey) -> Head:
         """Replace the head so that a reader, or a crash, sees the old one or the new."""
         head = Head(entries, digest, who, key.sign(head_message(entries, digest, who)).hex())
-        partial = self.head_path.with_name(self.head_path.name + ".partial")
         try:
-            with open(partial, "wb") as file:
-                file.write(canonical(asdict(head)) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, self.head_path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            write_whole(self.head_path, canonical(asdict(head)) + b"\n")
         except OSError as problem:
             raise Refusal(
                 f"entry {entries} was written, but its head could not be ({problem.strerror})",
                 where=str(self.head_path),
-                remedy="make room on the disk and call mend; do not append the entry again",
+                remedy="make room on the disk and call mend (`wardround ledger mend`); do not append the entry again",
             ) from None
         return head
 

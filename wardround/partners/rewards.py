@@ -2,8 +2,9 @@
 
 By rank, inclusion, rounds and weights as the asking site's choice and training give them; by influence after
 Richardson, Filos-Ratsikas and Faltings, "Rewarding High-Quality Data via Influence Functions", 2019; by Shapley value
-(Shapley 1953; Ghorbani and Zou, "Data Shapley", ICML 2019). These two are measured on the payer's PRIVATE test rows, as
-a fall of its loss: positive means that the site's data helped. A site that did harm gets nothing, and is not charged.
+(Shapley 1953; Ghorbani and Zou, "Data Shapley", ICML 2019). These two are measured on rows that the payer holds out and
+keeps PRIVATE, as a fall of its loss: positive means that the site's data helped. Who did harm gets nothing, and is not
+charged.
 Richardson et al. pay each influence for itself and prove, for linear regression, that truthful data are then an
 equilibrium. A fixed budget balances to the cent, but a site's part depends on the others' influence too and harm counts
 as zero, so that proof does not carry over as it stands.
@@ -13,6 +14,7 @@ exact part, and a larger figure never earns less. Arithmetic is in exact fractio
 
 import math
 import numbers as numeric
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -80,8 +82,10 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "inclusion": Rule("inclusion", "was chosen", by_inclusion),
         "rounds": Rule("rounds taken part in", "took part in a round", by_rounds),
         "weights": Rule("the sum of weights", "had any weight", by_weights),
-        "influence": Rule("influence on the payer's private test loss", "lowered the payer's test loss", by_help),
-        "shapley": Rule("Shapley value on the payer's private test rows", "has a positive Shapley value", by_help),
+        "influence": Rule(
+            "influence on the payer's private held-out loss", "lowered the payer's held-out loss", by_help
+        ),
+        "shapley": Rule("Shapley value on the payer's private held-out rows", "has a positive Shapley value", by_help),
     }
 )
 
@@ -141,6 +145,20 @@ def exact(rule: str, site: str, figure: object) -> Fraction:
 def wrong_figure(site: str, what: str, figure: object, remedy: str) -> Refusal:
     shown = f"{float(figure):g}" if isinstance(figure, Fraction) and figure.denominator > 1 else str(figure)
     return Refusal(f"the {what} {shown} cannot be", where=f"site {site}", remedy=remedy)
+
+
+def cents(amount: str) -> int:
+    """An amount as people write it, in cents; never through a float, which has no 0.1.
+
+    >>> cents("1000.00"), cents("7"), cents("0.5")
+    (100000, 700, 50)
+    """
+    parts = re.fullmatch(r"(-?)([0-9]{1,15})(?:\.([0-9]{1,2}))?", amount.strip())
+    if parts is None:
+        remedy = "write it like 1000.00: digits, a point, at most two decimals, nothing between the thousands"
+        raise Refusal(f"the budget {amount!r} is no amount of money", remedy=remedy)
+    sign, units, decimals = parts.groups(default="")
+    return whole_cents(int(f"{sign}{units}{decimals:0<2}"))
 
 
 def money(cents: int) -> str:

@@ -43,7 +43,8 @@ def layout(height: int, *, x: Spec | None = None, y: Spec | None = None, **rest:
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
         "hoverlabel": {"bgcolor": "#ffffff", "bordercolor": LINE, "font": {"color": INK}, "align": "left"},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal"}
+        | {"bgcolor": "rgba(0,0,0,0)"},
         "hovermode": "closest",
         "dragmode": False,
         "xaxis": merged(axis, x or {}),

@@ -13,6 +13,7 @@ from typing import Any
 from wardround.core.errors import Refusal
 from wardround.report.run import (
     Bin,
+    Choosing,
     Cost,
     Course,
     Difference,
@@ -21,6 +22,7 @@ from wardround.report.run import (
     Measure,
     Method,
     Run,
+    Told,
     items,
     mapping,
     number,
@@ -47,8 +49,8 @@ def read_run(folder: Path) -> Run:
     if manifest is None:
         remarks.append(f"{MANIFEST} is missing, so versions, seed and hashes cannot be shown.")
     if torn:
-        lines = "One line" if torn == 1 else f"{torn} lines"
-        remarks.append(f"{lines} of {ROUNDS} could not be read (cut off in writing) and are left out.")
+        lines, are = ("One line", "is") if torn == 1 else (f"{torn} lines", "are")
+        remarks.append(f"{lines} of {ROUNDS} could not be read (cut off in writing) and {are} left out.")
     study = mapping(mapping((manifest or {}).get("study")).get("study"))
     name = str(study.get("name") or mapping((manifest or {}).get("study")).get("name") or folder.resolve().name)
     if result is None:
@@ -92,7 +94,7 @@ def read_rounds(path: Path) -> tuple[list[Json], int]:
                 record = json.loads(line)
             except (ValueError, RecursionError):
                 record = None
-            if isinstance(record, dict):
+            if isinstance(record, dict) and whole(record.get("round")) is not None:
                 records.append(record)
             else:
                 torn += 1
@@ -106,7 +108,7 @@ def read_courses(records: Iterable[Json]) -> Iterable[Course]:
         key = (str(record.get("method", "")), whole(record.get("repeat")) or 0)
         groups.setdefault(key, {})[whole(record.get("round")) or 0] = record
     for (method, repeat), by_round in groups.items():
-        rounds = tuple(sorted(by_round))
+        rounds = tuple(number for number in sorted(by_round) if number > 0)
         losses = [mapping(mapping(by_round[r].get("measures")).get("validation_loss")) for r in rounds]
         names = dict.fromkeys(name for loss in losses for name in mapping(loss.get("sites")))
         yield Course(
@@ -115,12 +117,41 @@ def read_courses(records: Iterable[Json]) -> Iterable[Course]:
             rounds=rounds,
             loss=tuple(number(loss.get("weighted")) for loss in losses),
             site_loss={n: tuple(number(mapping(loss.get("sites")).get(n)) for loss in losses) for n in names},
-            cost=Cost(
-                bytes_down=total([number(record.get("bytes_down")) for record in by_round.values()]),
-                bytes_up=total([number(record.get("bytes_up")) for record in by_round.values()]),
-                seconds=total([number(record.get("seconds")) for record in by_round.values()]),
-            ),
+            cost=cost_of(by_round.values()),
+            told=read_told([(r, mapping(mapping(by_round[r].get("measures")).get("told"))) for r in rounds]),
+            choosing=read_choosing(by_round[0]) if 0 in by_round else None,
         )
+
+
+def cost_of(records: Iterable[Json]) -> Cost:
+    kept = list(records)
+    return Cost(
+        bytes_down=total([number(record.get("bytes_down")) for record in kept]),
+        bytes_up=total([number(record.get("bytes_up")) for record in kept]),
+        seconds=total([number(record.get("seconds")) for record in kept]),
+    )
+
+
+def read_told(by_round: Iterable[tuple[int, Json]]) -> Told:
+    """Rounds between two evaluations tell nothing and are left out."""
+    spoken = [(r, told) for r, told in by_round if told]
+    names = dict.fromkeys(name for _, told in spoken for name, value in told.items() if mapping(value))
+    sites = {name: dict.fromkeys(site for _, told in spoken for site in mapping(told.get(name))) for name in names}
+    return Told(
+        rounds=tuple(r for r, _ in spoken),
+        sites={
+            name: {site: tuple(number(mapping(told.get(name)).get(site)) for _, told in spoken) for site in own}
+            for name, own in sites.items()
+        },
+        stopped=next((r for r, told in spoken if told.get("stopped") is True), None),
+        skipped=max((whole(told.get("skipped")) or 0 for _, told in spoken), default=0),
+    )
+
+
+def read_choosing(record: Json) -> Choosing:
+    told = mapping(mapping(record.get("measures")).get("told"))
+    scores = {str(site): x for site, value in mapping(told.get("score")).items() if (x := number(value)) is not None}
+    return Choosing(sentences(told.get("chosen")), scores, cost_of([record]))
 
 
 def without_result(name: str, courses: tuple[Course, ...]) -> Run:

@@ -97,15 +97,40 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What an algorithm told of itself, in the rounds in which it did: one number a hospital, by the number's name."""
+
+    rounds: tuple[int, ...] = ()
+    sites: Mapping[str, Mapping[str, tuple[float | None, ...]]] = field(default_factory=dict)
+    stopped: int | None = None
+    """The first round that was told as standing still, where the algorithm itself ended the training."""
+    skipped: int = 0
+    """Rounds in which there was nothing to learn from."""
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """How partners were chosen before training; records call it round 0."""
+
+    chosen: tuple[str, ...] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
+    cost: Cost = Cost()
+
+
+@dataclass(frozen=True)
 class Course:
     """How one repeat of one method went, round by round."""
 
     method: str
     repeat: int
     rounds: tuple[int, ...]
+    """Of training, so without the choice of partners before."""
     loss: tuple[float | None, ...]
     site_loss: Mapping[str, tuple[float | None, ...]]
     cost: Cost
+    """Of all rounds and the choice of partners."""
+    told: Told = Told()
+    choosing: Choosing | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +162,11 @@ class Run:
             for scores in (*method.sites.values(), method.weighted, method.unweighted):
                 found.update(dict.fromkeys(scores))
         return tuple(found)
+
+    @property
+    def asking(self) -> str:
+        """The hospital that a personal model is for; empty when there is none."""
+        return str(mapping(mapping(self.manifest.get("study")).get("study")).get("user") or "")
 
     @property
     def repeats(self) -> int:

@@ -43,12 +43,19 @@ code { overflow-wrap: anywhere; }
 details { border-top: 1px solid var(--line); padding: .55rem 0; }
 summary { cursor: pointer; font-weight: 500; color: var(--accent); }
 details[open] > summary { margin-bottom: .75rem; }
+section > * + h3 { margin-top: 1.25rem; } section > h2 + h3 { margin-top: 0; }
+.answer { font-size: 1.75rem; line-height: 1.25; font-weight: 650; margin: 0 0 .75rem; max-width: none;
+  letter-spacing: -.01em; overflow-wrap: anywhere; }
+.lead { font-size: 1.125rem; max-width: none; overflow-wrap: anywhere; }
+.tag { display: inline-block; font-size: .8125rem; font-weight: 600; padding: 0 .5rem; border-radius: 1rem;
+  border: 1px solid; white-space: nowrap; color: var(--quiet); }
+.tag.taken { color: #fff; background: #0b5a8a; border-color: #0b5a8a; }
 a { color: var(--accent); }
 :focus-visible { outline: 3px solid #0072b2; outline-offset: 2px; }
 .sr { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 footer { color: var(--quiet); font-size: .875rem; padding-bottom: 3rem; }
 @media (max-width: 34rem) {
-  body { font-size: 1rem; } h1 { font-size: 1.6rem; }
+  body { font-size: 1rem; } h1 { font-size: 1.6rem; } .answer { font-size: 1.4rem; }
   main, footer { padding: 0 1rem; } header { padding: 1.5rem 1rem 0; }
 }
 @page { size: A4; margin: 16mm 15mm; }
@@ -61,7 +68,8 @@ footer { color: var(--quiet); font-size: .875rem; padding-bottom: 3rem; }
   .scroll { overflow: visible; } table { min-width: 0 !important; font-size: 8.5pt; }
   th, td { padding-right: .5rem; }
   details:not([open]) { display: none; }
-  .summary, .notice { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  .answer { font-size: 17pt; }
+  .summary, .notice, .tag { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   p, li { orphans: 3; widows: 3; }
 }
 """

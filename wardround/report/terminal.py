@@ -1,11 +1,14 @@
-"""The result for the terminal: a hospital a row, a method a column, the main measure with interval, best in bold."""
+"""The results for the terminal: scores by hospital and method, or with whom to train and why."""
 
 from rich.table import Table
 from rich.text import Text
 
+from wardround.report import partners_words as words
 from wardround.report import quantities
 from wardround.report.markup import plain
 from wardround.report.measures import direction, label_of
+from wardround.report.partners_figures import with_error
+from wardround.report.partners_reading import read_partnership
 from wardround.report.reading import read_result
 from wardround.report.run import Json, Measure, Method, Run
 from wardround.report.standing import best_at, best_overall
@@ -50,3 +53,30 @@ def written(measure: Measure, method: Method, leaders: tuple[Method, ...], run: 
     text = Text(quantities.score(measure.value), style="bold" if winner else "")
     span = quantities.interval(measure)
     return text.append(f" ({span})", style="not bold dim") if span else text
+
+
+def partners_table(result: Json) -> Table:
+    """With whom to train: the answer on top, then every hospital's verdict, score and what sets its patients apart."""
+    asked = read_partnership(result)
+    shown = Table(
+        title=Text(plain(words.headline(asked)), style="bold"),
+        title_justify="left",
+        caption=Text(plain(asked.gain.words)) if asked.gain.words else None,
+        caption_justify="left",
+    )
+    for name in ("hospital", "verdict", "score ± error", "main difference"):
+        shown.add_column(Text(name))
+    listed = asked.candidates[:ROWS]
+    for site in listed:
+        score, standing = asked.scores.get(site), asked.standing(site)
+        difference = asked.main_difference(site)
+        shown.add_row(
+            Text(plain(site), style="bold" if standing == "partner" else ""),
+            Text(standing, style="bold" if standing == "partner" else ""),
+            Text(with_error(score) if score else "none"),
+            Text(plain(difference) if difference else ""),
+        )
+    if len(listed) < len(asked.candidates):
+        shown.add_section()
+        shown.add_row(Text(f"and {len(asked.candidates) - len(listed):,} more"), Text(""), Text(""), Text(""))
+    return shown

@@ -1,0 +1,101 @@
+"""The two halves of a deployed round give what the simulation gives, for every algorithm, aggregator and transform."""
+
+import jax
+import numpy as np
+import pytest
+
+from wardround.core.contracts import Progress
+from wardround.engine import registry
+from wardround.engine.halves import Own, begun, combined, own_params, predicted, sent_in, site_round
+from wardround.engine.simulate import Simulation
+
+ALGORITHMS = sorted(set(registry.components("algorithm")) - {"centralized"})
+AGGREGATORS = sorted(registry.components("aggregator"))
+TRANSFORMS = sorted(registry.components("transform"))
+PROBES = sorted(registry.components("probe"))
+ROUNDS = ((1, (0, 1, 2, 3, 4, 5, 6)), (2, (0, 2, 3, 5, 6)), (3, (0, 1, 2, 3, 4, 5, 6)))
+"""Two sites are away in the second round."""
+SEED = 3
+
+
+def simulated(algorithm, transform, federation, params) -> Progress:
+    with Simulation(federation, seed=SEED, transform=transform, device_count=1) as engine:
+        progress = engine.begin(algorithm, params)
+        progress, _ = engine.train(algorithm, progress, [(number, np.array(cohort)) for number, cohort in ROUNDS])
+        scores = engine.evaluate(algorithm, progress, "test") if algorithm.predict is not None else None
+    return jax.device_get(progress), scores
+
+
+def own_rows(federation, site: int, part: str) -> Own:
+    first, count = (int(column[site]) for column in federation.part(part))
+    return Own(federation.x[first : first + count], federation.y[first : first + count], site)
+
+
+def deployed(algorithm, transform, federation, params):
+    """The same rounds, every site with nothing but its own rows and what it kept."""
+    sites = len(federation.sites)
+    row = (
+        jax.ShapeDtypeStruct(federation.x.shape[1:], federation.x.dtype),
+        jax.ShapeDtypeStruct(federation.y.shape[1:], federation.y.dtype),
+    )
+    progress = begun(algorithm, transform, params, sites, row)
+    kept = {site: algorithm.init_client(params) for site in range(sites)}
+    for number, cohort in ROUNDS:
+        sent = sent_in(algorithm, transform, progress, seed=SEED, number=number)
+        answers = {}
+        for site in cohort:
+            own = own_rows(federation, site, algorithm.part)
+            answers[site], kept[site], finite = site_round(
+                algorithm, transform, sent, kept[site], own, seed=SEED, number=number
+            )
+            assert finite
+        progress = combined(algorithm, transform, progress, answers, sites, sites)
+    message = jax.device_get(algorithm.broadcast(progress.server))
+    common = algorithm.params(progress.server)
+    seen = [
+        predicted(
+            algorithm,
+            own_params(algorithm, message, common, kept[site], own_rows(federation, site, "train"), seed=SEED),
+            own_rows(federation, site, "test").x,
+        )
+        for site in range(sites)
+    ]
+    return jax.device_get(progress), kept, np.concatenate(seen)
+
+
+def check(algorithm, transform, federation, model) -> None:
+    params = model.init(jax.random.key(0))
+    (theirs, scores), (ours, kept, seen) = (
+        way(algorithm, transform, federation, params) for way in (simulated, deployed)
+    )
+    for a, b in zip(jax.tree.leaves(theirs.server), jax.tree.leaves(ours.server), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
+    for site, own in kept.items():
+        for table, value in zip(jax.tree.leaves(theirs.clients), jax.tree.leaves(own), strict=True):
+            np.testing.assert_allclose(table[site], value, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(scores.predicted, seen, atol=1e-5)
+
+
+def built(name: str, model, aggregator: str = "weighted_mean"):
+    return registry.find("algorithm", name).build(model, registry.find("aggregator", aggregator).build())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm(name, ragged, model):
+    check(built(name, model), registry_identity(), ragged, model)
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS)
+def test_every_aggregator(aggregator, even, model):
+    check(built("fed_avg", model, aggregator), registry_identity(), even, model)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_every_transform(transform, even, model):
+    check(built("fed_avg", model), registry.find("transform", transform).build(), even, model)
+
+
+def registry_identity():
+    from wardround.core.chain import identity
+
+    return identity()

@@ -1,0 +1,40 @@
+"""Files that a crash cannot leave half-written: replaced whole, or longer by a whole line, then on the disk."""
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    partial = path.with_name(path.name + ".partial")
+    with open(partial, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, not only what the files hold."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def append_line(file: int, line: bytes) -> None:
+    """Add a line to an open file and wait for the disk; what could not be written whole is taken back.
+
+    A crash in between can still leave a torn last line, which has no newline: a reader can tell.
+    """
+    size = os.fstat(file).st_size
+    try:
+        written = 0
+        while written < len(line):
+            written += os.pwrite(file, line[written:], size + written)
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, size)
+        raise

@@ -1,0 +1,241 @@
+"""Who is who in a consortium: a certificate authority at the coordinator, and keys that never leave their site.
+
+A site makes its own key and a request; the coordinator signs the request; the certificate binds the site's name, and
+TLS on both sides checks it. Certificates last 90 days. Private keys are written readable by their owner only.
+"""
+
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+
+Role = Literal["coordinator", "site"]
+LASTS = timedelta(days=90)
+AUTHORITY_LASTS = timedelta(days=3650)
+RENEW_BEFORE = timedelta(days=30)
+SKEW = timedelta(days=2)
+"""Certificates are valid from two days ago: hospital clocks may be a day off."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+Key = ec.EllipticCurvePrivateKey
+
+
+class Issued(NamedTuple):
+    """A certificate in words."""
+
+    name: str
+    role: str
+    serial: str
+    until: datetime
+
+
+def check_name(name: str, what: str = "site") -> str:
+    """Names stand in certificates, addresses and file names, so only plain characters are allowed."""
+    if not NAME.fullmatch(name) or name == "server":
+        raise Refusal(
+            f"'{name}' cannot be the name of a {what}",
+            remedy="use letters, digits, - and _ only, at most 63, and not the word server",
+        )
+    return name
+
+
+def new_key(path: Path) -> Key:
+    """A new private key, written readable by its owner only; one that is there already is never replaced."""
+    if path.exists():
+        raise Refusal("there is a private key already", where=str(path), remedy="keep it, or choose another folder")
+    key = ec.generate_private_key(ec.SECP256R1())
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+    path.write_bytes(text)
+    return key
+
+
+def read_key(path: Path) -> Key:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except FileNotFoundError:
+        raise Refusal("there is no private key", where=str(path), remedy="make one with init") from None
+    except (ValueError, TypeError) as error:
+        raise Refusal(f"the private key cannot be read: {error}", where=str(path), remedy="restore it") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise Refusal("the private key is of another kind", where=str(path), remedy="make one with init")
+    return key
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except FileNotFoundError:
+        raise Refusal(
+            "there is no certificate", where=str(path), remedy="let the coordinator sign the request"
+        ) from None
+    except ValueError as error:
+        raise Refusal(f"this is no certificate: {error}", where=str(path), remedy="ask for it again") from None
+
+
+def pem(thing: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList) -> bytes:
+    return thing.public_bytes(serialization.Encoding.PEM)
+
+
+def distinguished(name: str, role: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "wardround"),
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role),
+        ]
+    )
+
+
+def word(name: x509.Name, of: x509.ObjectIdentifier) -> str:
+    found = name.get_attributes_for_oid(of)
+    return str(found[0].value) if found else ""
+
+
+def told(certificate: x509.Certificate) -> Issued:
+    subject = certificate.subject
+    return Issued(
+        word(subject, NameOID.COMMON_NAME),
+        word(subject, NameOID.ORGANIZATIONAL_UNIT_NAME),
+        f"{certificate.serial_number:x}",
+        certificate.not_valid_after_utc,
+    )
+
+
+def make_authority(folder: Path, consortium: str, *, now: datetime | None = None) -> x509.Certificate:
+    """The consortium's own certificate authority: FOLDER/authority.key and FOLDER/authority.pem."""
+    key = new_key(folder / "authority.key")
+    name = distinguished(consortium, "authority")
+    begin = now or datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin - SKEW)
+        .not_valid_after(begin + AUTHORITY_LASTS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(authority=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    write_whole(folder / "authority.pem", pem(certificate))
+    return certificate
+
+
+def make_request(key: Key, name: str, role: Role = "site") -> x509.CertificateSigningRequest:
+    """What a site sends to be signed; it proves that the site has the key, and does not contain it."""
+    check_name(name, role)
+    return x509.CertificateSigningRequestBuilder().subject_name(distinguished(name, role)).sign(key, hashes.SHA256())
+
+
+def read_request(content: bytes, where: str) -> x509.CertificateSigningRequest:
+    try:
+        request = x509.load_pem_x509_csr(content)
+        valid = request.is_signature_valid
+    except (ValueError, InvalidSignature) as error:
+        raise Refusal(f"this is no request: {error}", where=where, remedy="let the site send it again") from None
+    if not valid:
+        raise Refusal("the request was changed on its way", where=where, remedy="let the site send it again")
+    return request
+
+
+def sign(
+    folder: Path,
+    request: x509.CertificateSigningRequest,
+    *,
+    hosts: tuple[str, ...] = (),
+    now: datetime | None = None,
+    lasts: timedelta = LASTS,
+) -> x509.Certificate:
+    """A certificate for the name in the request; the role is the request's, and only a coordinator gets host names."""
+    name, role = (word(request.subject, of) for of in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME))
+    check_name(name, role or "site")
+    if role not in ("site", "coordinator"):
+        raise Refusal(f"the request is for the role '{role}'", where=name, remedy="make it with `wardround site init`")
+    authority, key = read_certificate(folder / "authority.pem"), read_key(folder / "authority.key")
+    begin = now or datetime.now(UTC)
+    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if role == "coordinator" else [])
+    names = [general_name(host) for host in (name, *hosts)]
+    public = request.public_key()
+    if not isinstance(public, ec.EllipticCurvePublicKey):
+        raise Refusal("the request's key is of another kind", where=name, remedy="make it with `wardround site init`")
+    return (
+        x509.CertificateBuilder()
+        .subject_name(distinguished(name, role))
+        .issuer_name(authority.subject)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin - SKEW)
+        .not_valid_after(begin + lasts)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def due(certificate: x509.Certificate, now: datetime | None = None) -> bool:
+    """Whether it is time to renew."""
+    return certificate.not_valid_after_utc - (now or datetime.now(UTC)) < RENEW_BEFORE
+
+
+def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, where: str) -> Issued:
+    """Refuse a certificate of another consortium, or one that is no longer (or not yet) valid."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        raise Refusal(
+            "the certificate was not signed by this consortium", where=where, remedy="let this coordinator sign"
+        ) from None
+    moment = datetime.now(UTC)
+    if moment > certificate.not_valid_after_utc:
+        raise Refusal(
+            f"the certificate ended on {certificate.not_valid_after_utc:%Y-%m-%d}",
+            where=where,
+            remedy="renew it: send a new request, let the coordinator sign it",
+        )
+    if moment < certificate.not_valid_before_utc:
+        raise Refusal(
+            f"the certificate begins on {certificate.not_valid_before_utc:%Y-%m-%d}",
+            where=where,
+            remedy="the clock of this machine is wrong: set it",
+        )
+    return told(certificate)
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
