@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-from nvflare.apis.signal import Signal  # noqa: E402 - after gRPC was told to be quiet
-from nvflare.fuel.f3.cellnet import cell as cell_module  # noqa: E402
-from nvflare.fuel.f3.cellnet.cell import Cell  # noqa: E402
-from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, ReturnCode  # noqa: E402
-from nvflare.fuel.f3.cellnet.utils import decode_payload, make_reply, new_cell_message  # noqa: E402
-from nvflare.fuel.f3.drivers.driver_params import DriverParams  # noqa: E402
-from nvflare.private.fed.utils.fed_utils import fobs_initialize  # noqa: E402
+from nvflare.apis.signal import Signal
+from nvflare.fuel.f3.cellnet import cell as cell_module
+from nvflare.fuel.f3.cellnet.cell import Cell
+from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.utils import decode_payload, make_reply, new_cell_message
+from nvflare.fuel.f3.drivers.driver_params import DriverParams
+from nvflare.private.fed.utils.fed_utils import fobs_initialize
 
 CHANNEL = "wardround"
 SERVER = "server"
@@ -161,7 +161,7 @@ class Party:
 
 
 def only_bytes(message: Any, encoding_key: Any = MessageHeaderKey.PAYLOAD_ENCODING, fobs_ctx: Any = None) -> None:
-    """In place of CellNet's decoder: a payload in its object encoding could name classes to be made, so it is refused."""
+    """In place of CellNet's decoder: its object encoding names classes to be made, so such a payload is refused."""
     if message.get_header(encoding_key) == Encoding.FOBS:
         raise ValueError("only bytes are accepted")
     decode_payload(message, encoding_key, fobs_ctx=fobs_ctx)

@@ -1,0 +1,239 @@
+"""A site at work for one approved study: its own rows, what it keeps between rounds, and an answer to each question.
+
+Everything here happens at the site. What an answer may hold is fixed by the topic: statistics of a named query, row
+counts, an algorithm's answer, sums of losses, figures of quality. Rows, labels and predictions never leave.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors.numpy import save
+
+from wardround.core.chain import chain, identity
+from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform, Tree
+from wardround.core.errors import Refusal
+from wardround.core.federation import PARTS
+from wardround.core.files import write_whole
+from wardround.core.recipes import Recipe, from_json
+from wardround.data.at_site import AtSite, at_site, settled_frame
+from wardround.data.preparation import Preparation
+from wardround.data.schema import Schema
+from wardround.data.table import Table
+from wardround.deploy.crashing import point
+from wardround.deploy.wire import decode, encode
+from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
+from wardround.engine.halves import Own, own_params, predicted, site_round
+from wardround.engine.registry import made_from
+from wardround.evaluate.block import result_block
+from wardround.evaluate.losses import loss_of
+from wardround.study.file import Study
+
+KEPT_VERSIONS = 3
+"""Rounds for which a site remembers what it kept: the coordinator may go back by one after a crash, never by more."""
+Header = dict[str, Any]
+
+
+@dataclass
+class AtWork:
+    """One study at one site. `allow` raises a refusal for a recipe that the site's policy forbids."""
+
+    site: str
+    study: Study
+    table: Table
+    folder: Path
+    allow: Callable[[Recipe], None]
+    smallest_cell: int = 10
+    own: AtSite | None = None
+    number: int = -1
+    task: Task | None = None
+    positive: int = 1
+    parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    _starts: dict[str, Tree] = field(default_factory=dict)
+
+    def query(self, header: Header, message: Message) -> tuple[Header, Message]:
+        """A statistic, by a query that is installed here; on the whole table only for its card."""
+        query: Query = self._made(header["query"])
+        raw = header["on"] == "raw"
+        if raw and header["query"]["name"] != "cards":
+            raise Refusal("only its card may be asked of a whole table", remedy="ask about the training rows")
+        if not raw and self.own is None:
+            raise Refusal("statistics were asked for before the sites had agreed on a schema", remedy="prepare first")
+        table = Site(self.site, self.table.sites[self.site]) if raw or self.own is None else self.own.training
+        return {}, query.ask(message, table)
+
+    def settle(self, header: Header, _: Message) -> tuple[Header, Message]:
+        """Take over the agreed schema and split the own rows."""
+        said = header["schema"]
+        schema = Schema(dict(said["kinds"]), said["task"], tuple(said["classes"]), ())
+        data = self.study.data
+        frame = settled_frame(self.table.sites[self.site], self.table, schema)
+        self.own = at_site(
+            self.site,
+            frame,
+            self.table,
+            schema,
+            seed=int(header["seed"]),
+            shares=tuple(data.shares),
+            by=data.split_by or "",
+        )
+        self.remember("settle", header)
+        return {}, Message({})
+
+    def prepare(self, header: Header, _: Message) -> tuple[Header, Message]:
+        """Apply the fitted preparation; tells how many rows there are for each part."""
+        if self.own is None:
+            raise Refusal("a preparation came before the schema", remedy="start the study again")
+        preparation = Preparation.from_json(header["preparation"])
+        three = self.own.prepared(preparation, f"site {self.site}, {self.table.origin}")
+        classes = self.own.schema.classes
+        self.task = Task((len(preparation.features),), classes, self.table.target)
+        kind = np.int32 if classes else np.float32
+        self.parts = {
+            part: (np.ascontiguousarray(x, np.float32), np.ascontiguousarray(y, kind))
+            for part, (x, y) in zip(PARTS, three, strict=True)
+        }
+        self.number, self.positive = int(header["number"]), int(header["positive"])
+        self.remember("prepare", header)
+        counts = np.array([len(y) for _, y in self.parts.values()], np.int64)
+        return {}, Message({"rows": np.where(counts < self.smallest_cell, 0, counts)})
+
+    def round(self, header: Header, message: Message) -> tuple[Header, Message]:
+        """One site's half of a round. What the site keeps is on disk before its answer leaves."""
+        algorithm, transform = self._method(header)
+        number, seed = int(header["round"]), int(header["seed"])
+        own = self._own(algorithm.part)
+        kept = self._kept(algorithm, header, number - 1)
+        answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
+        if not finite:
+            return {"status": "diverged"}, Message({})
+        self._keep(header, number, keeps)
+        return {}, jax.device_get(answer)
+
+    def judge(self, header: Header, message: Message) -> tuple[Header, Message]:
+        """Sums of the losses of the own patients under the model that this site would use; none when they are few."""
+        scores, task = self._scores(header, message, header["part"])
+        rows = len(scores.actual)
+        if rows < self.smallest_cell:
+            return {}, Message({"rows": np.int64(0), "loss": np.float64(0), "right": np.int64(0)})
+        right = 0 if task.regression else int((scores.predicted.argmax(axis=1) == scores.actual).sum())
+        loss = loss_of(scores, task).weighted * rows
+        return {}, Message({"rows": np.int64(rows), "loss": np.float64(loss), "right": np.int64(right)})
+
+    def figures(self, header: Header, message: Message) -> tuple[Header, Message]:
+        """How well the site's model does on its own test patients: figures with intervals, none when they are few."""
+        scores, task = self._scores(header, message, header["part"])
+        if len(scores.actual) < self.smallest_cell:
+            return {"figures": None}, Message({})
+        block = result_block(
+            scores,
+            task,
+            [self.site],
+            positive=self.positive,
+            resamples=self.study.evaluation.resamples,
+            seed=self.study.study.seed,
+        )
+        return {"figures": json.loads(json.dumps(block))}, Message({})
+
+    def finish(self, header: Header, message: Message) -> tuple[Header, Message]:
+        """Keep the model that this site will use."""
+        algorithm, _ = self._method(header)
+        params = self._params(algorithm, header, message)
+        arrays = {name: np.ascontiguousarray(array) for name, array in jax.device_get(params).items()}
+        words = json.dumps({"study": header["study"], "site": self.site, "round": header["round"]})
+        write_whole(self.folder / "model.safetensors", save(arrays, metadata={"wardround": words}))
+        return {}, Message({})
+
+    def _made(self, content: Any) -> Any:
+        recipe = from_json(content)
+        self.allow(recipe)
+        return made_from(recipe)
+
+    def _method(self, header: Header) -> tuple[Algorithm, Transform]:
+        links = [self._made(one) for one in header["transforms"]]
+        return self._made(header["algorithm"]), chained(tuple(links))
+
+    def _own(self, part: str) -> Own:
+        if part not in self.parts:
+            raise Refusal("a round was asked for before the rows were prepared", remedy="start the study again")
+        x, y = self.parts[part]
+        return Own(x, y, self.number)
+
+    def _scores(self, header: Header, message: Message, part: str) -> tuple[Scores, Task]:
+        algorithm, _ = self._method(header)
+        params = self._params(algorithm, header, message)
+        x, y = self.parts[part]
+        assert self.task is not None
+        return Scores(predicted(algorithm, params, x), y, np.array([0, len(y)])), self.task
+
+    def _params(self, algorithm: Algorithm, header: Header, message: Message) -> Params:
+        sent = Message(message.arrays["sent"], message.meta)
+        common: Params = message.arrays["params"]
+        kept = self._kept(algorithm, header, int(header["round"]))
+        return own_params(algorithm, sent, common, kept, self._own("train"), seed=int(header["seed"]))
+
+    # ---- what the site keeps between rounds ----
+
+    def begin(self, header: Header, message: Message) -> tuple[Header, Message]:
+        """Take over the model before the first round, from which follows what the site keeps at first."""
+        path = self._first_path(header)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, encode({}, message))
+        self._starts.pop(path.name, None)
+        return {}, Message({})
+
+    def _kept(self, algorithm: Algorithm, header: Header, number: int) -> Tree:
+        """What was kept in the last round, up to `number`, in which this site took part."""
+        path = self._first_path(header)
+        if path.name not in self._starts:
+            if not path.exists():
+                raise Refusal("a round was asked for before it was begun", remedy="start the study again")
+            first = decode(path.read_bytes())[1].arrays["first"]
+            self._starts[path.name] = jax.device_get(algorithm.init_client(first))
+        start = self._starts[path.name]
+        versions = [at for at in self._versions(header) if at <= number]
+        if not versions or not jax.tree.leaves(start):
+            return start
+        return read_checkpoint(self._kept_path(header, versions[-1]), {"kept": start})[0]["kept"]
+
+    def _keep(self, header: Header, number: int, keeps: Tree) -> None:
+        if not jax.tree.leaves(keeps):
+            return
+        point("site.kept.before_save")
+        write_checkpoint(self._kept_path(header, number), {"kept": keeps}, {"round": number})
+        point("site.kept.saved")
+        for old in self._versions(header)[:-KEPT_VERSIONS]:
+            self._kept_path(header, old).unlink(missing_ok=True)
+
+    def _first_path(self, header: Header) -> Path:
+        words = json.dumps(header["algorithm"], sort_keys=True)
+        return self.folder / "kept" / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.first"
+
+    def _kept_path(self, header: Header, number: int) -> Path:
+        return self._first_path(header).with_suffix(f".{number:08d}.safetensors")
+
+    def _versions(self, header: Header) -> list[int]:
+        first = self._first_path(header)
+        return sorted(int(path.name.split(".")[1]) for path in first.parent.glob(f"{first.stem}.*.safetensors"))
+
+    # ---- a site that was started again finds where it was ----
+
+    def remember(self, topic: str, header: Header) -> None:
+        """Write down what the sites agreed on, so that it needs not be asked for again after a crash."""
+        write_whole(self.folder / f"{topic}.json", json.dumps(header).encode())
+
+    def recall(self) -> None:
+        """Take up what was agreed on before this process was started."""
+        for topic, act in (("settle", self.settle), ("prepare", self.prepare)):
+            path = self.folder / f"{topic}.json"
+            if path.exists():
+                act(json.loads(path.read_bytes()), Message({}))
+
+
+def chained(links: tuple[Transform, ...]) -> Transform:
+    return chain(list(links)) if links else identity()

@@ -1,0 +1,183 @@
+"""A site's clerk: takes every request of the coordinator, refuses what is not allowed, and lets the others be answered.
+
+Nothing is answered but for a study that the site has approved. The same request again gets the same bytes from the
+disk, so nothing is computed, counted or charged twice, whichever side crashed. What leaves is in the audit log first.
+"""
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+
+from wardround import __version__
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.core.recipes import Recipe
+from wardround.data.table import Table
+from wardround.deploy.at_work import AtWork
+from wardround.deploy.crashing import point
+from wardround.deploy.wire import Malformed, decode, encode
+from wardround.study.file import Study
+
+PROTOCOL = 1
+TOPICS = ("query", "settle", "prepare", "begin", "round", "judge", "figures", "finish")
+STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
+REPLIES = 8
+"""Replies of a study kept on disk: the last rounds', so that a coordinator that lost them can ask again."""
+
+
+class Office(Protocol):
+    """What the clerk needs of the site's home."""
+
+    @property
+    def name(self) -> str: ...
+
+    def offered(self, study: str, content: Mapping[str, Any], submitter: str) -> None:
+        """Put a study before the site's administrator."""
+        ...
+
+    def state(self, study: str) -> tuple[str, str]:
+        """("ok" | "waiting" | "denied" | "withdrawn", why)."""
+        ...
+
+    def approved(self, study: str) -> Study:
+        """The study as it was approved."""
+        ...
+
+    def table(self, study: Study) -> Table:
+        """The site's own rows for this study, read where they lie."""
+        ...
+
+    def folder(self, study: str) -> Path: ...
+
+    def allow(self, study: str, recipe: Recipe) -> None:
+        """Raise a refusal for what the policy forbids."""
+        ...
+
+    def smallest_cell(self, study: str) -> int: ...
+
+    def leaves(self, entry: Mapping[str, Any]) -> None:
+        """Write down what is about to leave; returns when it is on the disk."""
+        ...
+
+
+class Clerk:
+    """Answers requests, one at a time."""
+
+    def __init__(self, office: Office, coordinator: str = "server") -> None:
+        self.office, self.coordinator = office, coordinator
+        self._lock = threading.Lock()
+        self._at_work: dict[str, AtWork] = {}
+
+    def answering(self, topic: str) -> Callable[[str, bytes], bytes]:
+        """The handler of one topic."""
+        return lambda origin, content: self.answer(topic, origin, content)
+
+    def answer(self, topic: str, origin: str, content: bytes) -> bytes:
+        header: dict[str, Any] = {}
+        try:
+            header, message = decode(content)
+            study = self._check(topic, origin, header)
+            if study is None:
+                return self._said(header, "ok", wardround=__version__)
+            with self._lock:
+                point("site.request.received")
+                return self._answer_for(topic, study, header, message, content)
+        except Malformed as error:
+            why = f"the request cannot be read: {error}"
+        except Refusal as refusal:
+            why = str(refusal)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            why = f"the request does not make sense ({type(error).__name__}: {error})"
+        return self._said(header, "refused", why)
+
+    def _check(self, topic: str, origin: str, header: Mapping[str, Any]) -> str | None:
+        """The study that a request is about, none for a mere greeting; refuses whom or what we do not understand."""
+        if origin != self.coordinator:
+            raise Refusal(f"'{origin}' is not the coordinator", remedy="let the coordinator ask")
+        if header.get("protocol") != PROTOCOL or header.get("wardround") != __version__:
+            raise Refusal(
+                f"the coordinator runs wardround {header.get('wardround')} and this site {__version__}",
+                remedy="install the same version on both",
+            )
+        if topic == "hello":
+            return None
+        study = header.get("study")
+        if not isinstance(study, str) or not STUDY.fullmatch(study):
+            raise Refusal("the request names no study", remedy="compare the versions of wardround on both sides")
+        return study
+
+    def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
+        if topic == "offer":
+            self.office.offered(study, header["content"], str(header.get("submitter", "")))
+        state, why = self.office.state(study)
+        if topic == "offer" or state != "ok":
+            if state != "ok":
+                self._at_work.pop(study, None)
+            return self._said(header, state, why)
+        if topic not in TOPICS:
+            return self._said(header, "refused", f"there is no question called '{topic}'")
+        kept = self._reply_path(study, topic, content)
+        if kept.exists():
+            return kept.read_bytes()
+        if study not in self._at_work:
+            self._at_work[study] = self._start(study)
+        words, answer = getattr(self._at_work[study], topic)(header, message)
+        reply = self._reply(header, {"status": "ok", **words}, answer)
+        point("site.reply.before_save")
+        self.office.leaves(
+            {
+                "study": study,
+                "topic": topic,
+                "round": header.get("round"),
+                "to": self.coordinator,
+                "bytes": len(reply),
+                "sha256": hashlib.sha256(reply).hexdigest(),
+                "arrays": shapes_of(answer.arrays),
+                "words": sorted(words),
+            }
+        )
+        point("site.audit.written")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(kept, reply)
+        point("site.reply.saved")
+        for old in sorted(kept.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-REPLIES]:
+            old.unlink(missing_ok=True)
+        return reply
+
+    def _start(self, study: str) -> AtWork:
+        """Begin to work for a study, or go on after the process was started again."""
+        words = self.office.approved(study)
+        folder = self.office.folder(study)
+        folder.mkdir(parents=True, exist_ok=True)
+        at_work = AtWork(
+            site=self.office.name,
+            study=words,
+            table=self.office.table(words),
+            folder=folder,
+            allow=lambda recipe: self.office.allow(study, recipe),
+            smallest_cell=self.office.smallest_cell(study),
+        )
+        at_work.recall()
+        return at_work
+
+    def _reply_path(self, study: str, topic: str, content: bytes) -> Path:
+        return self.office.folder(study) / "replies" / f"{topic}-{hashlib.sha256(content).hexdigest()}"
+
+    def _said(self, header: Mapping[str, Any], status: str, why: str = "", **words: Any) -> bytes:
+        return self._reply(header, {"status": status, "why": why, **words}, None)
+
+    def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None) -> bytes:
+        bound = {key: header.get(key) for key in ("study", "round", "nonce")}
+        return encode({**words, **bound, "site": self.office.name}, message)
+
+
+def shapes_of(arrays: Any) -> dict[str, list[int]]:
+    """Names and shapes of what leaves, for the record; never values."""
+    paths = jax.tree_util.tree_leaves_with_path(arrays)
+    return {jax.tree_util.keystr(path): list(getattr(leaf, "shape", ())) for path, leaf in paths}

@@ -1,0 +1,302 @@
+"""The deployed engine: the same seam as the simulation, over real sites. It asks; each site answers for itself.
+
+A round waits for every site of its cohort until a deadline. Sites that went away, are late or answer nonsense are left
+out of the round and named with the reason; with fewer answers than the quorum the round waits for sites to come back.
+Asking twice costs nothing: a site gives the same bytes for the same request.
+"""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from wardround import __version__
+from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
+from wardround.core.errors import Diverged, Refusal
+from wardround.core.recipes import recipe_of, to_json
+from wardround.deploy.at_work import chained
+from wardround.deploy.crashing import point
+from wardround.deploy.wire import Malformed, decode, encode
+from wardround.engine.halves import answer_shapes, begun, combined, sent_in
+
+PROTOCOL = 1
+PAUSE = 0.2
+"""Seconds between two looks at who has come back."""
+Ask = Callable[[str, str, bytes, float], bytes]
+"""(site, topic, request, seconds) to the answer; raises an exception with the reason when there is none."""
+
+
+class Answer(NamedTuple):
+    """A site's answer, decoded, and how many bytes it took."""
+
+    header: dict[str, Any]
+    message: Message
+    size: int
+
+
+class Judged(NamedTuple):
+    """Sums of losses over the patients of the sites that told them."""
+
+    loss: dict[str, float]
+    rows: dict[str, int]
+    right: dict[str, int]
+
+
+@dataclass
+class Patience:
+    """How long a round waits, and for how many. One policy for every exchange.
+
+    A site is given `floor` seconds, or `factor` times what the slowest of it took before, whichever is longer.
+    """
+
+    quorum: int
+    floor: float = 60.0
+    factor: float = 5.0
+    most: float = 3600.0
+    _slowest: float = 0.0
+
+    @property
+    def deadline(self) -> float:
+        return min(self.most, max(self.floor, self.factor * self._slowest))
+
+    def took(self, seconds: float) -> None:
+        self._slowest = max(0.8 * self._slowest, seconds)
+
+
+@dataclass
+class Deployment:
+    """Fulfils the Engine contract for sites that answer through `ask`. `told` hears of everything worth knowing."""
+
+    study: str
+    sites: tuple[str, ...]
+    task: Task
+    ask_site: Ask
+    seed: int
+    patience: Patience
+    transforms: tuple[Transform, ...] = ()
+    present: Callable[[], frozenset[str]] = frozenset
+    told: Callable[[str, Mapping[str, Any]], None] = lambda word, facts: None
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _begun: dict[Algorithm, set[str]] = field(default_factory=dict)
+    _first: dict[Algorithm, Params] = field(default_factory=dict)
+
+    @property
+    def transform(self) -> Transform:
+        return chained(self.transforms)
+
+    @property
+    def row(self) -> tuple[Any, Any]:
+        label = np.float32 if self.task.regression else np.int32
+        return jax.ShapeDtypeStruct(self.task.shape, np.float32), jax.ShapeDtypeStruct((), label)
+
+    # ---- the engine's contract ----
+
+    def begin(self, algorithm: Algorithm, params: Params) -> Progress:
+        if algorithm.pools:
+            raise Refusal(
+                "this algorithm puts all rows in one place", remedy="use it in simulation only, for comparison"
+            )
+        if self.transform.sum_only and not algorithm.aggregator.secure:
+            raise Refusal(
+                "a transform that reveals only the sum of the answers was combined with an aggregator "
+                "that must see each of them",
+                remedy="choose the aggregator weighted_mean, or leave the transform out",
+            )
+        if max(self.patience.quorum, 1) < algorithm.aggregator.fewest <= len(self.sites):
+            self.patience.quorum = algorithm.aggregator.fewest
+        self._first[algorithm], self._begun[algorithm] = jax.device_get(params), set()
+        return begun(algorithm, self.transform, params, len(self.sites), self.row)
+
+    def train(
+        self, algorithm: Algorithm, progress: Progress, rounds: Sequence[tuple[int, np.ndarray[Any, Any]]]
+    ) -> tuple[Progress, list[RoundRecord]]:
+        records = []
+        for number, cohort in rounds:
+            progress, record = self._round(algorithm, progress, number, [self.sites[int(site)] for site in cohort])
+            records.append(record)
+        return progress, records
+
+    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Any:
+        """Sums of losses, from every site that is there: predictions and labels stay where they are."""
+        answers = self.about_model("judge", algorithm, progress, part=part)
+        rows = {site: int(one.message.arrays["rows"]) for site, one in answers.items()}
+        told = {site: one.message.arrays for site, one in answers.items() if rows[site]}
+        return Judged(
+            {site: float(arrays["loss"]) for site, arrays in told.items()},
+            {site: rows[site] for site in told},
+            {site: int(arrays["right"]) for site, arrays in told.items()},
+        )
+
+    def ask(self, query: Query, message: Message) -> Report:
+        return self.query(query, message, on="training")
+
+    # ---- what lies beneath ----
+
+    def query(self, query: Query, message: Message, *, on: str) -> Report:
+        """Put a question to every site; all of them must answer, since preparation is the same for all."""
+        answers = self.everyone("query", {"query": to_json(recipe_of(query)), "on": on}, message)
+        return query.combine([answers[site].message for site in self.sites])
+
+    def everyone(self, topic: str, words: Mapping[str, Any], message: Message) -> dict[str, Answer]:
+        """Ask all sites and wait, however long it takes, until each has answered."""
+        missing, answers = set(self.sites), {}
+        while missing:
+            self._wait_for(sorted(missing), 1)
+            got, refusals = self._gather(sorted(missing), topic, words, message, 0)
+            for site, why in refusals.items():
+                if why.startswith("refused: "):
+                    raise Refusal(why.removeprefix("refused: "), where=f"site {site}")
+            answers.update(got)
+            missing -= set(got)
+        return answers
+
+    def about_model(
+        self, topic: str, algorithm: Algorithm, progress: Progress, *, part: str = "test", number: int | None = None
+    ) -> dict[str, Answer]:
+        """Ask those who are there something about the model as it is now."""
+        arrays = {
+            "sent": jax.device_get(algorithm.broadcast(progress.server)).arrays,
+            "params": jax.device_get(algorithm.params(progress.server)),
+        }
+        words = {**self._method(algorithm), "part": part}
+        here = [site for site in self.sites if site in self.present()]
+        self._begin_at(algorithm, here)
+        return self._gather(here, topic, words, Message(arrays), 2**30 if number is None else number)[0]
+
+    def _method(self, algorithm: Algorithm) -> dict[str, Any]:
+        return {
+            "algorithm": to_json(recipe_of(algorithm)),
+            "transforms": [to_json(recipe_of(one)) for one in self.transforms],
+            "seed": self.seed,
+        }
+
+    def _begin_at(self, algorithm: Algorithm, sites: Sequence[str]) -> None:
+        """Tell sites that have not been told the model before the first round: newcomers, too."""
+        new = [site for site in sites if site not in self._begun[algorithm]]
+        if new:
+            words = {"algorithm": to_json(recipe_of(algorithm))}
+            done, _ = self._gather(new, "begin", words, Message({"first": self._first[algorithm]}), 0)
+            self._begun[algorithm] |= set(done)
+
+    def _round(
+        self, algorithm: Algorithm, progress: Progress, number: int, cohort: list[str]
+    ) -> tuple[Progress, RoundRecord]:
+        started, cpu = time.perf_counter(), time.process_time()
+        sent = sent_in(algorithm, self.transform, progress, seed=self.seed, number=number)
+        shapes = self._answer_shapes(algorithm, progress, sent)
+        words = self._method(algorithm)
+        point("coordinator.round.before_asking")
+        answers: dict[str, Answer] = {}
+        reasons: dict[str, str] = {}
+        quorum = min(self.patience.quorum, len(cohort))
+        while True:
+            missing = [site for site in cohort if site not in answers]
+            self._wait_for(missing, quorum - len(answers))
+            here = [site for site in missing if site in self.present()]
+            self._begin_at(algorithm, here)
+            got, refused = self._gather(here, "round", words, sent, number)
+            bad = {site: why for site, one in got.items() if (why := misfit(one, shapes)) is not None}
+            answers.update({site: one for site, one in got.items() if site not in bad})
+            reasons = {**{site: "it was not connected" for site in missing if site not in here}, **refused, **bad}
+            self.told("round", {"round": number, "answered": sorted(answers), "missing": reasons})
+            if all("diverged" in why for why in bad.values()) and bad and len(answers) < quorum:
+                raise Diverged(f"training diverged in round {number} at {', '.join(sorted(bad))}", number, tuple(bad))
+            if len(answers) >= quorum:
+                break
+        point("coordinator.round.all_answered")
+        places = {site: index for index, site in enumerate(self.sites)}
+        given = {places[site]: one.message for site, one in answers.items()}
+        after = combined(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
+        point("coordinator.round.concluded")
+        took = sorted(answers, key=lambda site: places[site])
+        absent = {site: reasons[site] for site in cohort if site not in answers}
+        return after, RoundRecord(
+            round=number,
+            sites=tuple(took),
+            count=len(took),
+            rows=0,
+            seconds=time.perf_counter() - started,
+            cpu_seconds=time.process_time() - cpu,
+            bytes_down=sum(len(encode({}, sent)) for _ in took),
+            bytes_up=sum(answers[site].size for site in took),
+            measures={"absent": absent} if absent else {},
+        )
+
+    def _answer_shapes(self, algorithm: Algorithm, progress: Progress, sent: Message) -> Message:
+        made = answer_shapes(algorithm, progress.server, algorithm.init_client(self._first[algorithm]), self.row)
+        key = jax.random.key(0)
+        return jax.eval_shape(lambda sent, made: self.transform.up(sent, made, key), sent, made)
+
+    def _wait_for(self, sites: Sequence[str], fewest: int) -> None:
+        """Until so many of these are connected."""
+        waiting = False
+        while len(self.present() & set(sites)) < min(max(fewest, 1), len(sites)):
+            if not waiting:
+                waiting = True
+                self.told("waiting", {"for": [site for site in sites if site not in self.present()], "fewest": fewest})
+            if self.stopped.wait(PAUSE):
+                raise KeyboardInterrupt
+
+    def _gather(
+        self, sites: Sequence[str], topic: str, words: Mapping[str, Any], message: Message, number: int
+    ) -> tuple[dict[str, Answer], dict[str, str]]:
+        """The answers that came in time, and for every other site why there is none."""
+        if self.stopped.is_set():
+            raise KeyboardInterrupt
+        header = {"protocol": PROTOCOL, "wardround": __version__, "study": self.study, "round": number, **words}
+        # The nonce is a function of what is asked: asked again after a crash, a site must recognise the request.
+        body = encode({**header, "nonce": nonce_of(header, message)}, message)
+        answers: dict[str, Answer] = {}
+        reasons: dict[str, str] = {}
+
+        def one(site: str) -> None:
+            started = time.monotonic()
+            try:
+                content = self.ask_site(site, topic, body, self.patience.deadline)
+                told, answer = decode(content)
+            except Malformed as error:
+                reasons[site] = f"its answer cannot be read: {error}"
+                return
+            except Exception as error:
+                reasons[site] = str(error)
+                return
+            self.patience.took(time.monotonic() - started)
+            if (told.get("study"), told.get("round"), told.get("site")) != (self.study, number, site):
+                reasons[site] = "its answer belongs to another request (a replay, or a copy)"
+            elif told.get("status") in ("ok", "diverged"):
+                answers[site] = Answer(told, answer, len(content))
+                point("coordinator.round.one_answered")
+            else:
+                reasons[site] = f"{told.get('status')}: {told.get('why', '')}"
+
+        if sites:
+            with ThreadPoolExecutor(max_workers=min(64, len(sites))) as pool:
+                list(pool.map(one, sites))
+        return answers, reasons
+
+
+def nonce_of(header: Mapping[str, Any], message: Message) -> str:
+    """A nonce that is the same for the same question and different for any other."""
+    return hashlib.sha256(encode(header, message)).hexdigest()[:32]
+
+
+def misfit(answer: Answer, shapes: Message) -> str | None:
+    """Why an answer cannot be used: other arrays than expected, or numbers that are not finite."""
+    if answer.header.get("status") == "diverged":
+        return "its training diverged: the answer is not a finite number"
+    expected, structure = jax.tree.flatten(shapes.arrays)
+    given, found = jax.tree.flatten(answer.message.arrays)
+    if str(structure) != str(found):
+        return "its answer holds other arrays than the algorithm's"
+    for want, got in zip(expected, given, strict=True):
+        if np.shape(got) != want.shape or np.asarray(got).dtype != want.dtype:
+            return f"its answer has an array of shape {np.shape(got)} where {want.shape} was expected"
+    if not all(bool(np.isfinite(one).all()) for one in given if np.asarray(one).dtype.kind == "f"):
+        return "its answer is not finite"
+    return None
