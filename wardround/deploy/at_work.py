@@ -98,7 +98,7 @@ class AtWork:
             part: (np.ascontiguousarray(x, np.float32), np.ascontiguousarray(y, kind))
             for part, (x, y) in zip(PARTS, three, strict=True)
         }
-        self.number, self.positive = int(header["number"]), int(header["positive"])
+        self.number, self.positive = header["numbers"].index(self.site), int(header["positive"])
         self.remember("prepare", header)
         counts = np.array([len(y) for _, y in self.parts.values()], np.int64)
         return {}, Message({"rows": np.where(counts < self.smallest_cell, 0, counts)})

@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -37,6 +37,8 @@ class StudySection(Section):
     seed: int = Field(default=0, ge=0, lt=2**32)
     rounds: int = Field(default=50, ge=1)
     user: str | None = None
+    purpose: str = ""
+    """What the model is for, in words; real sites decide by it."""
     metric: str | None = None
     """The measure to report first; by default ROC-AUC, accuracy with more than two classes, RMSE for a regression."""
 
@@ -122,6 +124,17 @@ class EvaluationSection(Section):
     """Sites evaluated at most; with more, these many are drawn once."""
 
 
+class CaseSection(Section):
+    """A setting of its own in a comparison; its tables override those of the study."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    title: str | None = None
+    data: Settings = {}
+    """Replaces the study's [data] as a whole where it names a source, else only the keys it names."""
+    study: Settings = {}
+    model: Settings = {}
+
+
 class CompareSection(Section):
     """Methods to run on the same splits; "global" stands for the study's own algorithm."""
 
@@ -133,6 +146,10 @@ class CompareSection(Section):
     """The method that the others are compared with; by default all pairs when they are few, else the first one."""
     settings: dict[str, Settings] = {}
     """Settings of single methods; other settings are taken from [algorithm] where a method knows them."""
+    rates: list[Annotated[float, Field(gt=0)]] = []
+    """Learning rates from which each method gets its own, by the validation loss on the first split."""
+    cases: list[CaseSection] = []
+    """Settings, such as other data or another partition, in each of which the methods are compared."""
 
 
 class TuneSection(Section):
@@ -141,6 +158,15 @@ class TuneSection(Section):
     parameters: dict[str, list[Any]]
     trials: int = Field(default=20, ge=1)
     folds: int = Field(default=3, ge=2)
+
+
+class DeploySection(Section):
+    """How rounds go over real sites: how many must answer, and how long each is given."""
+
+    quorum: int | None = Field(default=None, ge=1)
+    """Sites that must answer in a round; by default all, and the study waits for those that are away."""
+    deadline: float = Field(default=60.0, gt=0)
+    """Seconds that a site is given at least; slow sites are given more, by what they took before."""
 
 
 class Study(Section):
@@ -153,6 +179,7 @@ class Study(Section):
     aggregator: Named = Named(name="weighted_mean")
     transforms: list[Named] = []
     partners: PartnersSection | None = None
+    deploy: DeploySection = DeploySection()
     participation: ParticipationSection = ParticipationSection()
     stopping: StoppingSection | None = None
     evaluation: EvaluationSection = EvaluationSection()
@@ -178,9 +205,12 @@ def read_study(path: Path) -> Study:
         raise Refusal(
             f"the study file is not valid TOML: {error}", where=str(path), remedy="correct that line"
         ) from None
-    data = content.get("data")
-    if isinstance(data, dict) and isinstance(data.get("path"), str):
-        data["path"] = str((path.parent / Path(data["path"]).expanduser()).resolve())
+    compare = content.get("compare")
+    cases = compare.get("cases") if isinstance(compare, dict) else None
+    for table in [content, *(cases if isinstance(cases, list) else [])]:
+        data = table.get("data") if isinstance(table, dict) else None
+        if isinstance(data, dict) and isinstance(data.get("path"), str):
+            data["path"] = str((path.parent / Path(data["path"]).expanduser()).resolve())
     return parse_study(content, where=str(path))
 
 
@@ -211,6 +241,8 @@ def known_keys(path: list[str]) -> tuple[str, ...]:
     """The keys that a table of the study file may have."""
     section: Any = Study
     for part in path:
+        if part.isdigit():  # the place in a list of tables
+            continue
         field = section.model_fields.get(part) if hasattr(section, "model_fields") else None
         annotation: Any = field.annotation if field else None
         options = [annotation, *getattr(annotation, "__args__", ())]

@@ -1,0 +1,226 @@
+"""Conducts one study over real sites, from the offer to the report. Begun again after a crash, it goes on by itself.
+
+All that matters is in the study's folder before it is told to anybody: the agreement, a checkpoint of every round, the
+records. So the process may die at any point; started anew it finds its place and asks the sites again, who give the
+same answers.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from wardround.core.contracts import Algorithm, RoundRecord, Task, Transform
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.deploy.agreeing import Agreement, agreed, as_words, from_words
+from wardround.deploy.crashing import point
+from wardround.deploy.engine import Ask, Deployment, Judged, Patience
+from wardround.engine import registry
+from wardround.engine.fit import Fitted, Schedule, fit
+from wardround.evaluate.combining import combined_blocks
+from wardround.study import assemble
+from wardround.study.file import Study
+from wardround.study.folder import RunFolder, digest, now
+from wardround.study.methods import own_method
+from wardround.study.run import stopping_of
+
+Told = Callable[[str, Mapping[str, Any]], None]
+PAUSE = 0.5
+
+
+def study_id(study: Study) -> str:
+    """Name and hash: sites approve exactly these words and no others."""
+    return f"{study.study.name}-{digest(study.model_dump(mode='json'))[:12]}"
+
+
+def conduct(
+    study: Study,
+    folder: RunFolder,
+    sites: Sequence[str],
+    ask: Ask,
+    *,
+    present: Callable[[], frozenset[str]],
+    submitter: str = "",
+    told: Told = lambda word, facts: None,
+    stopped: threading.Event | None = None,
+) -> dict[str, Any]:
+    """Offer the study, wait for approval, agree, train, and let every site judge; gives the result."""
+    transforms = tuple(
+        registry.find("transform", one.name, where="[[transforms]]").build(where="[[transforms]]", **one.settings)
+        for one in study.transforms
+    )
+    quorum = study.deploy.quorum or len(sites)
+    if quorum > len(sites):
+        raise Refusal(
+            f"{quorum} sites must answer each round, and {len(sites)} take part",
+            where="[deploy] quorum",
+            remedy="ask for fewer",
+        )
+    engine = Deployment(
+        study=study_id(study),
+        sites=tuple(sorted(sites)),
+        task=Task((0,)),
+        ask_site=ask,
+        seed=study.study.seed,
+        patience=Patience(quorum, floor=study.deploy.deadline),
+        transforms=transforms,
+        present=present,
+        told=told,
+        stopped=stopped or threading.Event(),
+    )
+    resume = (folder.path / "manifest.json").exists()
+    manifest = folder.begin(study.model_dump(mode="json"), engine.study, kind="deployed", resume=resume)
+    offered(engine, study, submitter)
+    agreement = settled(engine, study, folder.path)
+    algorithm, fitted = trained(engine, study, folder, agreement, told)
+    return finished(engine, study, folder, agreement, algorithm, fitted, manifest)
+
+
+def offered(engine: Deployment, study: Study, submitter: str) -> None:
+    """Put the study before every site, and wait until all have approved it; one that denies it ends the study."""
+    from wardround.core.contracts import Message
+
+    waiting = set(engine.sites)
+    words = {"content": study.model_dump(mode="json"), "submitter": submitter}
+    while waiting:
+        here = sorted(waiting & engine.present())
+        answers, reasons = engine._gather(here, "offer", words, Message({}), 0)
+        waiting -= set(answers)
+        for site, why in reasons.items():
+            if why.startswith(("denied", "withdrawn", "refused")):
+                raise Refusal(
+                    f"the study is {why}", where=f"site {site}", remedy="change the study, or leave the site out"
+                )
+        if waiting:
+            engine.told("approval", {"waiting": sorted(waiting)})
+            if engine.stopped.wait(PAUSE):
+                raise KeyboardInterrupt
+
+
+def settled(engine: Deployment, study: Study, folder: Path) -> Agreement:
+    """The agreement, made once and then read from the disk."""
+    path = folder / "agreement.json"
+    if path.exists():
+        agreement = from_words(json.loads(path.read_bytes()))
+    else:
+        agreement = agreed(study, engine)
+        write_whole(path, json.dumps(as_words(agreement)).encode())
+    engine.task = agreement.task
+    return agreement
+
+
+def trained(
+    engine: Deployment, study: Study, folder: RunFolder, agreement: Agreement, told: Told
+) -> tuple[Algorithm, Fitted]:
+    method = own_method(study)
+    algorithm = assemble.build(study, method, agreement.task, engine.sites)
+    model = assemble.model_of(study, agreement.task)
+    participation = assemble.participation_of(study, engine.sites, study.study.seed)
+
+    def record(one: RoundRecord) -> None:
+        folder.record(method.name, 0, one)
+        point("coordinator.round.recorded")
+        told("round done", {"round": one.round, "of": study.study.rounds, "sites": list(one.sites), **one.measures})
+
+    fitted = fit(
+        algorithm,
+        engine,
+        model.init(jax.random.key(study.study.seed)),
+        participation,
+        Schedule(study.study.rounds, study.evaluation.every),
+        judge=judged if any(rows[1] for rows in agreement.rows.values()) else None,
+        stopping=stopping_of(study),
+        checkpoint=folder.checkpoint(method.name, 0),
+        identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
+        resume=True,
+        on_round=record,
+    )
+    return algorithm, fitted
+
+
+def judged(told: Any) -> Mapping[str, Any]:
+    """Validation loss over all patients of the sites that told it, and site by site."""
+    sums: Judged = told
+    rows = sum(sums.rows.values())
+    sites = {site: sums.loss[site] / sums.rows[site] for site in sums.rows}
+    weighted = sum(sums.loss.values()) / rows if rows else float("nan")
+    return {
+        "validation_loss": {"weighted": weighted, "sites": sites},
+        "validation_accuracy": {"weighted": sum(sums.right.values()) / max(1, rows)},
+    }
+
+
+def finished(
+    engine: Deployment,
+    study: Study,
+    folder: RunFolder,
+    agreement: Agreement,
+    algorithm: Algorithm,
+    fitted: Fitted,
+    manifest: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Every site judges the model on its own test patients and keeps it; the figures become the result."""
+    started = time.perf_counter()
+    told = engine.about_model("figures", algorithm, fitted.progress, number=fitted.rounds)
+    engine.about_model("finish", algorithm, fitted.progress, number=fitted.rounds)
+    method, task = own_method(study), agreement.task
+    blocks = {site: one.header["figures"] for site, one in sorted(told.items()) if one.header.get("figures")}
+    default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
+    words: dict[str, Any] = {
+        "kind": "regression" if task.regression else "classification",
+        "target": task.target,
+        "classes": list(task.classes),
+        "features": list(agreement.preparation.features),
+    }
+    if len(task.classes) == 2:
+        words["positive"] = task.classes[agreement.positive]
+    result = {
+        "study": study.study.name,
+        "kind": "deployed",
+        "metric": study.study.metric or default,
+        "task": words,
+        "sites": [
+            {"name": site, "train": rows[0], "validation": rows[1], "test": rows[2], "prevalence": None}
+            for site, rows in agreement.rows.items()
+        ],
+        "repeats": 1,
+        "methods": [
+            {
+                "name": method.name,
+                "label": method.label,
+                "algorithm": method.algorithm,
+                "settings": dict(method.settings),
+                "rounds": fitted.rounds,
+                "best_round": fitted.best_round,
+                "stopped_early": fitted.stopped_early,
+                "seconds": time.perf_counter() - started,
+                "compile_seconds": fitted.first_call_seconds,
+                "meters": {},
+                "scores": combined_blocks(blocks) if blocks else {},
+            }
+        ],
+        "comparison": [],
+        "notes": [*agreement.notes, *left_out(engine.sites, blocks)],
+    }
+    point("coordinator.result.before_save")
+    params = jax.device_get(algorithm.params(fitted.progress.server))
+    folder.write_model(params, {"study": study.study.name, "method": method.name})
+    folder.write("result.json", result)
+    folder.write("manifest.json", {**manifest, "finished": now(), "sites": list(engine.sites)})
+    return result
+
+
+def left_out(sites: Sequence[str], blocks: Mapping[str, Any]) -> list[str]:
+    missing = [site for site in sites if site not in blocks]
+    if not missing:
+        return []
+    return [f"No figures from {', '.join(missing)}: too few test patients to tell, or not there at the end."]
+
+
+def transforms_of(study: Study) -> tuple[Transform, ...]:
+    return tuple(registry.find("transform", one.name).build(**one.settings) for one in study.transforms)
