@@ -122,6 +122,26 @@ def compare(
 
 
 @app.command()
+def partners(
+    study: StudyPath,
+    asking: Annotated[
+        str | None, typer.Option("--for", metavar="SITE", help="The asking site, if not [study] user.")
+    ] = None,
+    withdrawn: Annotated[
+        list[str] | None, typer.Option("--without", metavar="SITE", help="A site that withdrew.")
+    ] = None,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Whose data help MY patients: with whom to train, with whom not, why, and whether joining helps at all."""
+    from wardround.cli.studies import partners_command
+    from wardround.study.file import read_study
+
+    with named(study):
+        partners_command(read_study(study), asking, withdrawn or [], out=out, as_json=as_json)
+
+
+@app.command()
 def tune(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJson = False) -> None:
     """Search the hyper-parameters of [tune] by cross-validation; the test patients are never looked at."""
     from wardround.cli.studies import tune_command
