@@ -61,6 +61,14 @@ class Office(Protocol):
 
     def smallest_cell(self, study: str) -> int: ...
 
+    def renewal(self) -> str:
+        """A request, in PEM, for a new certificate of the same key."""
+        ...
+
+    def renew(self, certificate: str) -> None:
+        """Take over a new certificate, if it is this site's and the consortium's."""
+        ...
+
     def leaves(self, entry: Mapping[str, Any]) -> None:
         """Write down what is about to leave; returns when it is on the disk."""
         ...
@@ -84,7 +92,7 @@ class Clerk:
             header, message = decode(content)
             study = self._check(topic, origin, header)
             if study is None:
-                return self._said(header, "ok", wardround=__version__)
+                return self._said(header, "ok", **self._about_itself(topic, header))
             with self._lock:
                 point("site.request.received")
                 return self._answer_for(topic, study, header, message, content)
@@ -105,12 +113,20 @@ class Clerk:
                 f"the coordinator runs wardround {header.get('wardround')} and this site {__version__}",
                 remedy="install the same version on both",
             )
-        if topic == "hello":
+        if topic in ("hello", "renewal", "certificate"):
             return None
         study = header.get("study")
         if not isinstance(study, str) or not STUDY.fullmatch(study):
             raise Refusal("the request names no study", remedy="compare the versions of wardround on both sides")
         return study
+
+    def _about_itself(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
+        """What is no study's: the version, and the renewal of the site's certificate."""
+        if topic == "renewal":
+            return {"request": self.office.renewal()}
+        if topic == "certificate":
+            self.office.renew(str(header["certificate"]))
+        return {"wardround": __version__}
 
     def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
         if topic == "offer":

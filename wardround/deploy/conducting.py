@@ -48,6 +48,7 @@ def conduct(
     submitter: str = "",
     told: Told = lambda word, facts: None,
     stopped: threading.Event | None = None,
+    gone: Callable[[], Mapping[str, str]] = dict,
 ) -> dict[str, Any]:
     """Offer the study, wait for approval, agree, train, and let every site judge; gives the result."""
     transforms = tuple(
@@ -72,6 +73,7 @@ def conduct(
         present=present,
         told=told,
         stopped=stopped or threading.Event(),
+        revoked=gone,
     )
     resume = (folder.path / "manifest.json").exists()
     manifest = folder.begin(study.model_dump(mode="json"), engine.study, kind="deployed", resume=resume)

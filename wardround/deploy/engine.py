@@ -83,6 +83,9 @@ class Deployment:
     present: Callable[[], frozenset[str]] = frozenset
     told: Callable[[str, Mapping[str, Any]], None] = lambda word, facts: None
     stopped: threading.Event = field(default_factory=threading.Event)
+    revoked: Callable[[], Mapping[str, str]] = dict
+    gone: dict[str, str] = field(default_factory=dict)
+    """Sites that left for good (withdrew, were revoked), and why: nobody waits for them any more."""
     _begun: dict[Algorithm, set[str]] = field(default_factory=dict)
     _first: dict[Algorithm, Params] = field(default_factory=dict)
 
@@ -147,6 +150,9 @@ class Deployment:
         """Ask all sites and wait, however long it takes, until each has answered."""
         missing, answers = set(self.sites), {}
         while missing:
+            for site, why in self.gone.items():
+                if site in missing:
+                    raise Refusal(f"the site has left the study: {why}", where=f"site {site}", remedy="offer it anew")
             self._wait_for(sorted(missing), 1)
             got, refusals = self._gather(sorted(missing), topic, words, message, 0)
             for site, why in refusals.items():
@@ -165,7 +171,7 @@ class Deployment:
             "params": jax.device_get(algorithm.params(progress.server)),
         }
         words = {**self._method(algorithm), "part": part}
-        here = [site for site in self.sites if site in self.present()]
+        here = [site for site in self.sites if site in self.present() and site not in self.gone]
         self._begin_at(algorithm, here)
         return self._gather(here, topic, words, Message(arrays), 2**30 if number is None else number)[0]
 
@@ -194,16 +200,27 @@ class Deployment:
         point("coordinator.round.before_asking")
         answers: dict[str, Answer] = {}
         reasons: dict[str, str] = {}
-        quorum = min(self.patience.quorum, len(cohort))
         while True:
-            missing = [site for site in cohort if site not in answers]
+            self.gone.update(self.revoked())
+            staying = [site for site in cohort if site not in self.gone]
+            if not staying:
+                raise Refusal(
+                    "no site is left in this study",
+                    where=f"round {number}",
+                    remedy='let each train alone with [algorithm] name = "local", or offer the study anew',
+                )
+            quorum = min(self.patience.quorum, len(staying))
+            missing = [site for site in staying if site not in answers]
+            if not missing:
+                break
             self._wait_for(missing, quorum - len(answers))
             here = [site for site in missing if site in self.present()]
             self._begin_at(algorithm, here)
             got, refused = self._gather(here, "round", words, sent, number)
             bad = {site: why for site, one in got.items() if (why := misfit(one, shapes)) is not None}
             answers.update({site: one for site, one in got.items() if site not in bad})
-            reasons = {**{site: "it was not connected" for site in missing if site not in here}, **refused, **bad}
+            away = {site: "it was not connected" for site in missing if site not in here}
+            reasons = {**reasons, **away, **refused, **bad, **self.gone}
             self.told("round", {"round": number, "answered": sorted(answers), "missing": reasons})
             if all("diverged" in why for why in bad.values()) and bad and len(answers) < quorum:
                 raise Diverged(f"training diverged in round {number} at {', '.join(sorted(bad))}", number, tuple(bad))
@@ -274,6 +291,8 @@ class Deployment:
                 point("coordinator.round.one_answered")
             else:
                 reasons[site] = f"{told.get('status')}: {told.get('why', '')}"
+                if told.get("status") in ("withdrawn", "denied"):
+                    self.gone[site] = reasons[site]
 
         if sites:
             with ThreadPoolExecutor(max_workers=min(64, len(sites))) as pool:

@@ -163,6 +163,8 @@ class TuneSection(Section):
 class DeploySection(Section):
     """How rounds go over real sites: how many must answer, and how long each is given."""
 
+    sites: list[str] = []
+    """Who takes part; by default every site that has a certificate."""
     quorum: int | None = Field(default=None, ge=1)
     """Sites that must answer in a round; by default all, and the study waits for those that are away."""
     deadline: float = Field(default=60.0, gt=0)

@@ -1,0 +1,220 @@
+"""The coordinator's long-lived process: listens for sites, works through its queue of studies, tells how it stands.
+
+Control is by files in the coordinator's home, so nothing but the sites ever connects: a study is put into `queue`, a
+site is revoked in `revoked.json`, the state is in `status.json`. Started anew it goes on with the study it was at.
+"""
+
+import hashlib
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from wardround import __version__
+from wardround.core.errors import Refusal
+from wardround.deploy.audit import noted, sent
+from wardround.deploy.conducting import conduct, study_id
+from wardround.deploy.engine import PROTOCOL
+from wardround.deploy.homes import CoordinatorHome
+from wardround.deploy.identity import due, pem, read_certificate, read_request, sign
+from wardround.deploy.network import Credentials, Party, Unanswered
+from wardround.deploy.readable import read_json, write_json
+from wardround.deploy.wire import Malformed, decode, encode
+from wardround.study.file import Study, parse_study
+from wardround.study.folder import RunFolder
+
+Tell = Callable[[str, Mapping[str, Any]], None]
+LOOK = 0.5
+"""Seconds between two looks at the queue and at who was revoked."""
+STATES = ("queued", "running", "finished", "failed")
+
+
+def queued(home: CoordinatorHome, study: Study, submitter: str) -> str:
+    """Put a study into the queue; gives its identity. One that is there already is left as it is."""
+    name = study_id(study)
+    folder = home.folder(name)
+    if not (folder / "study.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {"study": study.model_dump(mode="json"), "submitter": submitter}
+        write_json(folder / "study.json", content)
+    (home.path / "queue").mkdir(exist_ok=True)
+    write_json(home.path / "queue" / f"{name}.json", {"study": name, "queued": time.time()})
+    return name
+
+
+def in_queue(home: CoordinatorHome) -> list[str]:
+    """Studies waiting or under way, the oldest first."""
+    paths = sorted((home.path / "queue").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    return [path.stem for path in paths]
+
+
+class Coordinator:
+    """Listens and works; `tell` hears what a person at the terminal would want to know."""
+
+    def __init__(self, home: CoordinatorHome, tell: Tell = lambda word, facts: None) -> None:
+        self.home, self.tell = home, tell
+        words = home.words
+        files = Credentials(home.authority_path, home.certificate_path, home.key_path)
+        self.party = Party(words.name, words.listen, files)
+        self.party.watch(self._seen)
+        self.stopped = threading.Event()
+        self.log = home.log()
+        self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
+        self._revoked: tuple[float, frozenset[str]] = (-1.0, frozenset())
+
+    def start(self) -> None:
+        self.log.append(noted("started", version=__version__))
+        self.party.start()
+
+    def work(self, *, until_done: bool = False) -> None:
+        """Take one study after the other; with `until_done`, stop when the queue is empty."""
+        while not self.stopped.is_set():
+            waiting = in_queue(self.home)
+            if waiting:
+                self.run(waiting[0])
+            elif until_done:
+                return
+            self.write_status()
+            self.stopped.wait(LOOK)
+
+    def run(self, name: str) -> dict[str, Any] | None:
+        """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue."""
+        folder = self.home.folder(name)
+        content = read_json(folder / "study.json", "queue the study again with `wardround coordinator run`")
+        study = parse_study(content["study"], where=str(folder / "study.json"))
+        self.state |= {"study": name, "state": "running", "round": 0, "rounds": study.study.rounds, "missing": {}}
+        self.write_status()
+        try:
+            result = conduct(
+                study,
+                run_folder(folder),
+                self.sites_for(study),
+                self.ask,
+                present=self.present,
+                submitter=content["submitter"],
+                told=self._told,
+                stopped=self.stopped,
+                gone=self.left,
+            )
+        except Refusal as refusal:
+            self._ended(name, "failed", str(refusal))
+            self.tell("failed", {"study": name, "why": str(refusal)})
+            return None
+        except KeyboardInterrupt:
+            return None
+        self._ended(name, "finished", "")
+        self.tell("finished", {"study": name, "folder": str(folder / "run")})
+        return result
+
+    def _ended(self, name: str, state: str, why: str) -> None:
+        write_json(self.home.folder(name) / "state.json", {"state": state, "why": why, "at": time.time()})
+        self.log.append(noted(state, study=name, why=why))
+        (self.home.path / "queue" / f"{name}.json").unlink(missing_ok=True)
+        self.state |= {"study": None, "state": state, "why": why, "last": name}
+        self.write_status()
+
+    def sites_for(self, study: Study) -> list[str]:
+        """Those the study names, or everybody with a certificate that was not revoked."""
+        known = sorted(path.stem for path in (self.home.path / "sites").glob("*.pem"))
+        named = study.deploy.sites or [site for site in known if site not in self.revoked()]
+        for site in named:
+            if site not in known:
+                raise Refusal(
+                    f"there is no site called '{site}'",
+                    where="[deploy] sites",
+                    remedy="sign its request first, with `wardround coordinator sign`",
+                )
+        if not named:
+            raise Refusal("no site has a certificate", remedy="sign requests with `wardround coordinator sign`")
+        return named
+
+    def revoked(self) -> frozenset[str]:
+        path = self.home.path / "revoked.json"
+        stamp = path.stat().st_mtime_ns if path.exists() else 0
+        if stamp != self._revoked[0]:
+            self._revoked = (stamp, frozenset(self.home.revoked()))
+        return self._revoked[1]
+
+    def left(self) -> dict[str, str]:
+        """Sites that must not be waited for: their certificates were revoked."""
+        return dict.fromkeys(self.revoked(), "its certificate was revoked")
+
+    def present(self) -> frozenset[str]:
+        return self.party.present - self.revoked()
+
+    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
+        if site in self.revoked():
+            raise Unanswered(site, "its certificate was revoked", gone=True)
+        self.log.append(sent({"topic": topic, "to": site, "bytes": len(body), "sha256": digest_of(body)}))
+        return self.party.ask(site, topic, body, within=within)
+
+    def _seen(self, site: str, came: bool) -> None:
+        self.tell("came" if came else "went", {"site": site})
+        self.write_status()
+        if came and site not in self.revoked():
+            threading.Thread(target=self._greet, args=(site,), daemon=True).start()
+
+    def _greet(self, site: str) -> None:
+        """Compare versions, and renew a certificate that will soon end."""
+        header = {"protocol": PROTOCOL, "wardround": __version__}
+        try:
+            told, _ = decode(self.party.ask(site, "hello", encode(header), within=20))
+            if told.get("status") != "ok":
+                self.state.setdefault("warnings", {})[site] = str(told.get("why"))
+                self.tell("warning", {"site": site, "why": told.get("why")})
+                return
+            self.state.setdefault("warnings", {}).pop(site, None)
+            path = self.home.site_certificate(site)
+            if path.exists() and due(read_certificate(path)):
+                asked, _ = decode(self.party.ask(site, "renewal", encode(header), within=20))
+                request = read_request(str(asked["request"]).encode(), where=f"site {site}")
+                certificate = sign(self.home.path, request)
+                path.write_bytes(pem(certificate))
+                body = encode({**header, "certificate": pem(certificate).decode()})
+                self.party.ask(site, "certificate", body, within=20)
+                self.log.append(noted("renewed", site=site))
+        except (Unanswered, Malformed, Refusal, KeyError) as error:
+            self.tell("warning", {"site": site, "why": str(error)})
+
+    def _told(self, word: str, facts: Mapping[str, Any]) -> None:
+        if word == "round":
+            self.state |= {"round": facts["round"], "missing": dict(facts["missing"])}
+        elif word == "round done":
+            self.state |= {"round": facts["round"], "missing": dict(facts.get("absent", {}))}
+        elif word == "waiting":
+            self.state["missing"] = dict.fromkeys(facts["for"], "it is not connected")
+        elif word == "approval":
+            self.state["missing"] = dict.fromkeys(facts["waiting"], "it has not approved the study yet")
+        self.write_status()
+        self.tell(word, facts)
+
+    def write_status(self) -> None:
+        present = self.party.present
+        self.home.write_status(
+            {
+                **self.state,
+                "present": sorted(present - self.revoked()),
+                "revoked": sorted(self.revoked()),
+                "queue": in_queue(self.home),
+                "at": time.time(),
+            }
+        )
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.party.stop()
+
+
+def run_folder(folder: Path) -> RunFolder:
+    """The study's run folder, made or taken up again."""
+    path = folder / "run"
+    began = (path / "manifest.json").exists()
+    if path.exists() and not began:  # a crash before the first word was written
+        shutil.rmtree(path)
+    return RunFolder.create(path, resume=began)
+
+
+def digest_of(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
