@@ -91,3 +91,11 @@ def test_numbered_sites_are_a_sequence_without_strings() -> None:
     for outside in (1_000_000, -1_000_001):
         with pytest.raises(IndexError):
             sites[outside]
+
+
+def test_only_one_part_without_a_copy(ragged) -> None:
+    held_out = ragged.only("test")
+    assert held_out.x is ragged.x
+    assert held_out.part("train")[1].tolist() == ragged.part("test")[1].tolist()
+    assert held_out.rows_of("train").tolist() == ragged.rows_of("test").tolist()
+    assert not held_out.counts[:, 1:].any()

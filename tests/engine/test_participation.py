@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chisquare
 
 from wardround.core.errors import Refusal
-from wardround.engine.participation import drawn, everyone, fraction, pattern
+from wardround.engine.participation import among, drawn, everyone, fraction, pattern
 
 
 def test_everyone_is_there_every_round() -> None:
@@ -83,3 +83,11 @@ def test_a_round_without_anybody_and_an_unknown_site_are_refused() -> None:
         pattern(["a", "b"], {"a": "1,3", "b": "1,3"}, 3)
     with pytest.raises(Refusal, match=r"'c'.*sites are a, b"):
         pattern(["a", "b"], {"c": "1"}, 3)
+
+
+def test_among_chosen_sites_only_these_take_part() -> None:
+    chosen = among(pattern(["a", "b", "c"], {"c": "2"}, 3), [2, 0])
+    assert [chosen.cohort(number).tolist() for number in (1, 2, 3)] == [[0], [0, 2], [0]]
+    assert chosen.largest == 2
+    with pytest.raises(Refusal, match="one of the chosen sites takes part in round 1"):
+        among(pattern(["a", "b", "c"], {"c": "2"}, 3), [2]).cohort(1)
