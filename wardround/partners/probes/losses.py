@@ -1,0 +1,121 @@
+"""How well each of several models does on every site's patients: all models judged at all sites in one exchange.
+
+`begin` is given a STACK of K models (every array with a first axis of K). Losses are those of the predictions, as in
+evaluation: minus the logarithm of the right class's probability (raised to 1e-7 at least), or the squared error. What
+training adds to its loss (dropout, a pull of the weights towards 0) is left out.
+Sends K models down, and K + K + K * K numbers up: for every pair of models also how far apart their losses are, row by
+row, so that two models can be compared on the same patients. Needs the answers one by one, so no secure sum. The
+number of models is part of the compiled program: keep it the same (a row for every site, say) to compile once.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wardround.core import trees
+from wardround.core.answers import answer, side_by_side
+from wardround.core.contracts import Algorithm, Array, Key, Message, Model, Params, Shard, Tree
+from wardround.core.descent import CHUNK, batches
+from wardround.core.recipes import recorded
+
+SMALLEST = 1e-7
+"""Probabilities are raised to this before the logarithm: about what single precision can tell from 0."""
+
+
+@recorded("probe")
+def losses(model: Model, *, part: Literal["train", "validation", "test"] = "train") -> Algorithm:
+    """The mean loss of each of several models at every site, with its standard error; state["loss"] has a row a site.
+
+    The state holds, for S sites and K models: "loss" and "error" (S, K), "rows" (S,), "products" (S, K, K), the means
+    of l_i * l_j over the site's rows, and "apart" (S, K, K), the means of (l_i - l_j)^2. All are 0 where a site has
+    not answered; the error is 0 where it has a single row.
+    """
+    aggregator = side_by_side()
+
+    def init(stack: Params, sites: int) -> Tree:
+        count = stacked(stack)
+        return {
+            "params": stack,
+            "loss": jnp.zeros((sites, count)),
+            "error": jnp.zeros((sites, count)),
+            "products": jnp.zeros((sites, count, count)),
+            "apart": jnp.zeros((sites, count, count)),
+            "rows": jnp.zeros(sites),
+        }
+
+    def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
+        stack: Params = message.arrays["params"]
+        count = stacked(stack)
+
+        def body(index: Array, sums: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            total, squares, apart = sums
+            batch = shard.batch(0, index, CHUNK)
+            predicted = jax.vmap(lambda params: model.predict(params, batch.x))(stack)
+            each = jnp.where(batch.mask > 0, jax.vmap(row_losses, (0, None))(predicted, batch.y), 0.0)
+            # Squares of the differences themselves: from products, those of models that are alike would be lost.
+            apart = apart + jax.lax.map(lambda own: jnp.sum(jnp.square(each - own), axis=1), each)
+            return total + jnp.sum(each, axis=1), squares + jnp.sum(jnp.square(each), axis=1), apart
+
+        start = (jnp.zeros(count), jnp.zeros(count), jnp.zeros((count, count)))
+        sums = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, start)
+        total, squares, apart = trees.divide_or_zero(sums, shard.rows.astype(jnp.float32))
+        found = {"loss": total, "squares": squares, "apart": apart}
+        return answer(model, aggregator, stack, shard, "samples", found), kept
+
+    def server(state: Tree, stack: Message) -> Tree:
+        rows, site = stack.arrays["weight"], stack.arrays["site"]
+        sums = {name: stack.arrays[name] for name in ("loss", "squares", "apart")}
+        found = jax.vmap(trees.divide_or_zero)(sums, rows)
+        mean, squares, apart = found["loss"], found["squares"], found["apart"]
+        new = {
+            "loss": mean,
+            "error": standard_error(mean, squares, rows[:, None]),
+            "apart": apart,
+            "products": (squares[:, :, None] + squares[:, None, :] - apart) / 2,
+            "rows": rows,
+        }
+        return {
+            "params": state["params"],
+            **{name: state[name].at[site].set(value, mode="drop") for name, value in new.items()},
+        }
+
+    return Algorithm(
+        init=init,
+        init_client=lambda params: (),
+        broadcast=lambda state: Message({"params": state["params"]}),
+        client=client,
+        aggregator=aggregator,
+        server=server,
+        params=lambda state: state["params"],
+        predict=model.predict,
+        part=part,
+    )
+
+
+def stacked(stack: Params) -> int:
+    """How many models lie in a stack."""
+    return int(jnp.shape(jax.tree.leaves(stack)[0])[0])
+
+
+def row_losses(predicted: Array, y: Array) -> Array:
+    """Minus the logarithm of the right class's probability, or the squared error of a regression; one a row."""
+    if predicted.ndim == 1:
+        return jnp.square(predicted - y)
+    right = jnp.take_along_axis(predicted, y[:, None].astype(jnp.int32), axis=1)[:, 0]
+    return -jnp.log(jnp.clip(right, SMALLEST, 1.0))
+
+
+def standard_error(mean: Array, squares: Array, rows: Array) -> Array:
+    """Of a mean over rows, from the mean of the squares; 0 where fewer than two rows leave it open."""
+    variance = jnp.maximum(squares - jnp.square(mean), 0.0)
+    return jnp.sqrt(variance / jnp.maximum(rows - 1, 1.0))
+
+
+def difference_errors(state: Tree) -> np.ndarray:
+    """(sites, K, K): the standard error of loss_i - loss_j at each site, paired over its rows; NaN below two rows."""
+    mean, apart, rows = (np.asarray(state[name], np.float64) for name in ("loss", "apart", "rows"))
+    variance = np.maximum(apart - np.square(mean[:, :, None] - mean[:, None, :]), 0.0)
+    enough = np.where(rows > 1, rows - 1, np.nan)
+    return np.sqrt(variance / enough[:, None, None])
