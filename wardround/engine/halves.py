@@ -175,7 +175,14 @@ def begun(algorithm: Algorithm, transform: Transform, params: Params, population
 
 
 def answer_shapes(algorithm: Algorithm, server: Tree, kept: Tree, row: Any) -> Message:
-    """The shapes of an answer as the client function gives it, without training anything."""
+    """The shapes of an answer as the client function gives it, without training anything; found out once."""
+    leaves, structure = jax.tree.flatten((server, kept, row))
+    return traced_answer(algorithm, structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+
+
+@lru_cache(maxsize=256)
+def traced_answer(algorithm: Algorithm, structure: Any, shapes: tuple[Any, ...]) -> Message:
+    server, kept, row = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
     places = algorithm.largest_batch
     x, y = (jax.ShapeDtypeStruct((places, *part.shape), part.dtype) for part in row)
 
