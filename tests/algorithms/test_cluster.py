@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
-from wardround.algorithms.cluster import cluster
+from wardround.algorithms.cluster import FAINT, cluster, fewest_that_serve
 from wardround.algorithms.fed_avg import fed_avg
+from wardround.algorithms.model_interpolation import fold_of
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Task
+from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Task, one_site
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
 from wardround.engine.fit import told
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
+from wardround.transforms.clip import clip
 
 Numbers = np.ndarray[Any, Any]
 SEED, RATE, EPOCHS, SIZE = 11, 0.3, 2, 10
@@ -93,7 +95,7 @@ def test_equals_the_loop_while_sites_come_and_go(ragged: Federation, model: Mode
         for step, (models, chosen) in zip(ROUNDS, wanted, strict=True):
             progress, records = engine.train(algorithm, progress, [step])
             server = jax.device_get(progress.server)
-            assert server["chosen"].tolist() == chosen
+            assert server["chosen"][:, 0].tolist() == chosen
             np.testing.assert_allclose(matrix_of(server["models"]), models, atol=3e-6)
             # Three models of 32 bytes down; one update, three choices and the weight up, 32 + 12 + 4.
             assert (records[0].bytes_down, records[0].bytes_up) == (96 * len(step[1]), 48 * len(step[1]))
@@ -142,8 +144,8 @@ def stack_of(answers: list[tuple[int, float, float, int]]) -> Message:
     site, weight, update, choice = (np.array(column) for column in zip(*answers, strict=True))
     return Message(
         {
-            "update": {"w": (weight * update).astype(np.float32)[:, None]},
-            "choice": (weight[:, None] * np.eye(2)[choice]).astype(np.float32),
+            "update": {"w": (weight * update).astype(np.float32)[:, None, None]},
+            "choice": (FAINT * weight[:, None] * np.eye(2)[choice]).astype(np.float32),
             "weight": weight.astype(np.float32),
             "site": site.astype(np.int32),
         }
@@ -222,8 +224,112 @@ def test_finds_two_kinds_of_sites_and_serves_both() -> None:
             "stuck": cluster(network, learning_rate=RATE, revive=False),
         }.items()
     }
-    chosen = np.asarray(results["cluster"][0].server["chosen"])
+    chosen = np.asarray(results["cluster"][0].server["chosen"])[:, 0]
     assert len(set(chosen[::2])) == len(set(chosen[1::2])) == 1
     assert chosen[0] != chosen[1]
     assert results["cluster"][2] < results["plain"][2] - 0.03
-    assert len(set(np.asarray(results["stuck"][0].server["chosen"]))) == 1
+    assert len(set(np.asarray(results["stuck"][0].server["chosen"])[:, 0])) == 1
+
+
+def test_the_choice_takes_no_room_in_the_length_to_which_an_answer_is_cut(ragged: Federation, model: Model) -> None:
+    """Cut to a tenth of its length, the update is a tenth of itself, and the server still knows whose it is."""
+    x, y = rows_at(ragged, 0)
+    shard = one_site(x[:, :-1].astype(np.float32), y, np.arange(len(y))[None])
+    algorithm = cluster(model, clusters=0, most=3)
+    message = algorithm.broadcast(algorithm.init(params_of(START), 1))
+    said, _ = algorithm.client(message, (), shard, jax.random.key(0))
+    length = np.sqrt(sum(np.square(leaf / len(y)).sum() for leaf in jax.tree.leaves(said.arrays["update"])))
+    cut = clip(norm=float(length) / 10).up(message, said, jax.random.key(1))
+    for name in said.arrays:
+        ratio = 1.0 if name == "weight" else 0.1
+        for p, q in zip(jax.tree.leaves(cut.arrays[name]), jax.tree.leaves(said.arrays[name]), strict=True):
+            np.testing.assert_allclose(p, ratio * q, rtol=1e-5)
+    states = [
+        algorithm.server(
+            algorithm.init(params_of(START), 1),
+            Message({**jax.tree.map(lambda a: np.asarray(a)[None], one.arrays), "site": np.zeros(1, np.int32)}),
+        )
+        for one in (said, cut)
+    ]
+    assert np.array_equal(states[0]["chosen"], states[1]["chosen"])
+    np.testing.assert_allclose(states[0]["losses"], states[1]["losses"], rtol=1e-5)
+    assert np.array_equal(states[0]["votes"], states[1]["votes"])
+
+
+def test_the_fewest_that_serve_by_hand() -> None:
+    """Losses of four sites with 1, 2 and 3 clusters; the last site has no vote.
+
+    Means over three equal votes: 0.6, 0.5, 0.49. Against the best, 1 is worse by (0.2, 0.09, 0.04): mean 0.11, standard
+    error sqrt(sum (d - 0.11)^2 / (3 * 2)) = sqrt((0.0081 + 0.0004 + 0.0049) / 6) = 0.04726. 2 is worse by (0.03, 0, 0):
+    mean 0.01, standard error sqrt((0.0004 + 0.0001 + 0.0001) / 6) = 0.01. So 0.9 errors ask for 3, one error for 2
+    (up to rounding: 1.01), and 1 serves from 0.11 / 0.04726 = 2.33 errors on.
+    """
+    losses = np.array([[0.70, 0.53, 0.50], [0.59, 0.50, 0.50], [0.51, 0.47, 0.47], [0.0, 9.0, 9.0]], np.float32)
+    votes = np.array([5, 5, 5, 0], np.float32)
+    found = {caution: int(fewest_that_serve(losses, votes, caution)) + 1 for caution in (0, 0.9, 1.01, 2.3, 2.4)}
+    assert found == {0: 3, 0.9: 3, 1.01: 2, 2.3: 2, 2.4: 1}
+    # Nobody has voted yet: one cluster. A single voter has no error to speak of: the best.
+    assert int(fewest_that_serve(losses, np.zeros(4, np.float32), 1.0)) == 0
+    assert int(fewest_that_serve(losses, np.array([0, 1, 0, 0], np.float32), 1.0)) == 1
+
+
+def test_the_number_is_judged_on_rows_that_nothing_was_learned_from(ragged: Federation, model: Model) -> None:
+    """Outcomes of the rows kept aside change what a site says about the numbers, and nothing else."""
+    x, y = rows_at(ragged, 5)
+    x = x[:, :-1].astype(np.float32)
+    aside = np.asarray(fold_of(x, 5)) == 0
+    assert 5 < aside.sum() < 25
+    for batch_size in (10, 0):
+        algorithm = cluster(model, clusters=0, most=3, spread=0.5, learning_rate=RATE, batch_size=batch_size)
+        state = algorithm.init(params_of(START), 1)
+        answers = []
+        for outcome in (y, np.where(aside, 1 - y, y)):
+            shard = one_site(x, outcome.astype(np.int32), np.arange(len(y))[None])
+            answers.append(algorithm.client(algorithm.broadcast(state), (), shard, jax.random.key(0))[0].arrays)
+        for name in ("update", "choice", "weight"):
+            jax.tree.map(np.testing.assert_array_equal, answers[0][name], answers[1][name])
+        # The loss aside is that of each number's model with the smallest loss on the other rows.
+        models = matrix_of(jax.device_get(state["models"]))
+        wide = np.hstack([x, np.ones((len(y), 1))])
+        for said, outcome in zip(answers, (y, np.where(aside, 1 - y, y)), strict=True):
+            sums = np.asarray(said["aside"]) / (FAINT * len(y))
+            assert sums[-1] == pytest.approx(aside.sum())
+            for number, own in enumerate((models[:1], models[1:3], models[3:])):
+                best = own[np.argmin([loss(w, wide[~aside], outcome[~aside]) for w in own])]
+                assert sums[number] == pytest.approx(aside.sum() * loss(best, wide[aside], outcome[aside]), rel=1e-5)
+
+
+def kinds(many: int) -> Federation:
+    """Nine sites of 80 rows and one that is empty; the truths of the kinds are 3 away from their middle."""
+    generator = np.random.default_rng(many)
+    middle, apart = generator.normal(0, 1, 5), np.linalg.qr(generator.normal(0, 1, (5, 5)))[0]
+
+    def rows(count: int, truth: Numbers) -> tuple[Numbers, Numbers]:
+        x = generator.normal(0, 1, (count, 5))
+        return x, generator.random(count) < 1 / (1 + np.exp(-x @ truth))
+
+    truths = [middle + (3 * apart[site % many] if many > 1 else 0) for site in range(10)]
+    parts = [(f"site-{i}", [rows(80 if i < 9 else 0, w), rows(1, w), rows(20, w)]) for i, w in enumerate(truths)]
+    return assemble(parts, Task((5,), ("no", "yes")))
+
+
+def test_finds_the_number_of_kinds() -> None:
+    """One, two and three kinds; the sites of one kind, and only they, end in one cluster."""
+    network = logistic(Task((5,), ("no", "yes")))
+    algorithm = cluster(network, clusters=0, most=4, learning_rate=RATE)
+    for many in (1, 2, 3):
+        progress, predicted, _ = trained(algorithm, kinds(many), network.init(jax.random.key(0)), 30)
+        said = told(algorithm, progress, [f"site-{i}" for i in range(10)])["told"]
+        assert said["clusters"] == many, said
+        own = list(said["cluster"].values())
+        assert own[9] == 0
+        assert [own[i] == own[j] for i in range(9) for j in range(i)] == [
+            i % many == j % many for i in range(9) for j in range(i)
+        ]
+        sizes = {1: [0, 0, 0, 9], 2: [0, 0, 4, 5], 3: [0, 3, 3, 3]}
+        assert sorted(said[f"sites_in_cluster_{number}"] for number in range(1, 5)) == sizes[many]
+        # What a site predicts with is a model of that number: as many different ones as there are kinds.
+        model_of = np.asarray(progress.server["models"]["dense_0/bias"])[many * (many - 1) // 2 :][:many]
+        common = algorithm.params(progress.server)["dense_0/bias"]
+        assert any(np.array_equal(common, bias) for bias in model_of)
+        assert np.isfinite(predicted).all()

@@ -9,7 +9,7 @@ import pytest
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.local import local
-from wardround.algorithms.model_interpolation import fold_of, model_interpolation
+from wardround.algorithms.model_interpolation import first_that_serves, fold_of, model_interpolation
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Scores, Task, one_site
 from wardround.core.errors import Refusal
@@ -201,6 +201,40 @@ def test_the_share_of_a_regression_by_hand() -> None:
     )
     algorithm = model_interpolation(linear(Task((2,))), weighted_mean())
     assert share_of(algorithm, common, own, x, y) == pytest.approx(0.4)
+
+
+def test_caution_leans_towards_the_common_model_by_hand() -> None:
+    """As above: a share s is worse than 0.4 by (s - 0.4)(s - 0.2) at y = 0.3 and by (s - 0.4)(s - 0.6) at y = 0.5.
+
+    The mean is (s - 0.4)^2 and the standard error 0.2 |s - 0.4| / sqrt(99), so that c errors allow for
+    |s - 0.4| <= 0.0201 c: 0.3 from c = 4.975 on, 0.2 from 9.95, 0 from 19.9.
+    """
+    x = np.random.default_rng(0).normal(0, 1, (100, 2)).astype(np.float32)
+    y = np.where(np.arange(100) % 2, 0.3, 0.5).astype(np.float32)
+    common, own = (
+        {"dense_0/kernel": np.zeros((2, 1), np.float32), "dense_0/bias": np.full(1, b, np.float32)} for b in (0, 1)
+    )
+    for caution, wanted in ((4.9, 0.4), (5.05, 0.3), (9.9, 0.3), (10.05, 0.2), (20.5, 0.0)):
+        algorithm = model_interpolation(linear(Task((2,))), weighted_mean(), caution=caution)
+        assert share_of(algorithm, common, own, x, y) == pytest.approx(wanted)
+
+
+def test_the_first_that_serves_by_hand() -> None:
+    """Losses of three rows with three shares; means 0.6, 0.5, 0.49, against the first -0.1 and -0.11.
+
+    The first is worse than the best by (0.2, 0.09, 0.04): mean 0.11, standard error
+    sqrt((0.09^2 + 0.02^2 + 0.07^2) / (3 * 2)) = 0.04726, so 2.33 errors. The second by (0.03, 0, 0): mean 0.01, its
+    error sqrt((0.02^2 + 0.01^2 + 0.01^2) / (3 * 2)) = 0.01, so one error.
+    """
+    losses = np.array([[0.70, 0.53, 0.50], [0.59, 0.50, 0.50], [0.51, 0.47, 0.47]])
+    apart = (losses - losses[:, :1]).astype(np.float32)
+    found = {c: int(first_that_serves(apart.sum(axis=0), apart.T @ apart, 3, c)) for c in (0, 0.98, 1.02, 2.3)}
+    assert found == {0: 2, 0.98: 2, 1.02: 1, 2.3: 1}
+    assert int(first_that_serves(apart.sum(axis=0), apart.T @ apart, 3, 2.4)) == 0
+    # No rows, nothing to choose by; and a single row has no error: the best.
+    assert int(first_that_serves(np.zeros(3), np.zeros((3, 3)), 0, 1.0)) == 0
+    one = apart[:1]
+    assert int(first_that_serves(one[0], one.T @ one, 1, 1.0)) == 2
 
 
 def test_the_share_of_a_classification_by_hand() -> None:

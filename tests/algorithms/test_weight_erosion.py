@@ -277,6 +277,15 @@ def test_an_asking_site_that_is_not_there_is_refused(user: int, ragged: Federati
         engine.begin(algorithm, params_of(START))
 
 
+def test_an_asking_site_without_patients_is_told_as_rounds_that_were_skipped(ragged: Federation, model: Model) -> None:
+    """Site 2 is empty: no round can count, the model stays the first one, and the record says so."""
+    algorithm = weight_erosion(model, user=2)
+    matrix, server = trained(algorithm, ragged, START, 3)
+    told = tells(algorithm, server)
+    assert np.array_equal(matrix, START.astype(np.float32))
+    assert (int(told["skipped"]), told["rounds"].tolist(), told["alpha"].tolist()) == (3, [0] * 7, [0] * 7)
+
+
 TRUTH = np.array([1.5, -1.0, 0.5, 0, 0, 0, 0, 0])
 WIDE = Task((8,), ("no", "yes"))
 

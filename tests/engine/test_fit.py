@@ -24,7 +24,7 @@ from wardround.core.contracts import (
     Scores,
     Task,
 )
-from wardround.core.errors import Refusal
+from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation
 from wardround.engine.checkpoint import read_header
 from wardround.engine.fit import Fitted, Schedule, Stopping, fit
@@ -206,6 +206,50 @@ def test_a_checkpoint_of_another_study_is_refused(tmp_path: Path) -> None:
 def test_stopping_needs_a_judge() -> None:
     with pytest.raises(Refusal, match="validation rows"):
         fitted(judge=None, stopping=Stopping(2))
+
+
+def by_site(weighted: Sequence[float], own: Sequence[float | None]) -> Any:
+    """A judge with a loss of all sites and one of site "a" for rounds 1 to 8; before the first round both are 1."""
+
+    def judge(scores: Scores) -> dict[str, Any]:
+        number = int(scores.predicted)
+        mine = own[number - 1] if number else 1.0
+        sites = {} if mine is None else {"a": mine}
+        return {"validation_loss": {"weighted": weighted[number - 1] if number else 1.0, "sites": sites}}
+
+    return judge
+
+
+def test_stopping_for_a_site_looks_at_its_own_loss() -> None:
+    """All sites together improve until the end, site "a" until round 2; and the other way round."""
+    falling, turning = [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], [0.8, 0.5, 0.6, 0.7, 0.8, 0.8, 0.8, 0.8]
+    for weighted, own, site, best, rounds in (
+        (falling, turning, "a", 2, 5),
+        (falling, turning, None, 8, 8),
+        (turning, falling, "a", 8, 8),
+        (turning, falling, None, 2, 5),
+    ):
+        result = fitted(judge=by_site(weighted, own), stopping=Stopping(3, site=site))
+        assert (result.best_round, result.rounds, int(result.progress.server)) == (best, rounds, best)
+
+
+def test_a_site_whose_loss_is_not_told_is_refused_before_the_first_round() -> None:
+    for site, judge, words in (
+        ("b", by_site([0.5] * 8, [0.5] * 8), "'b', which is not among the sites"),
+        ("a", scripted, "'a', which has no validation rows"),
+        ("a", lambda scores: {"validation_loss": {"weighted": 0.5, "sites": {}}}, "'a', which has no validation rows"),
+        ("a", lambda scores: {"validation_loss": {"weighted": 0.5, "sites": {"a": np.nan}}}, "has no validation rows"),
+    ):
+        engine = Counting()
+        with pytest.raises(Refusal, match=words):
+            fitted(engine, judge=judge, stopping=Stopping(2, site=site))
+        assert engine.calls == []
+
+
+def test_a_sites_loss_that_is_no_number_any_more_has_diverged() -> None:
+    """The judge leaves out what is not finite; the loss of all sites may still be."""
+    with pytest.raises(Diverged, match="after round 3"):
+        fitted(judge=by_site([0.5] * 8, [0.9, 0.8, None, 0.7, 0.6, 0.5, 0.4, 0.3]), stopping=Stopping(2, site="a"))
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])

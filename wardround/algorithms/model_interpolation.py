@@ -5,7 +5,11 @@ Mansour et al., "Three Approaches for Personalization with Applications to Feder
 model learns as in FedAvg and the own one as in training alone, not through the mixture as in the paper: all that leaves
 a site then comes from the model's own gradient, which is where a private model adds its noise. The share is chosen by
 cross-validation: `folds` further models learn at the site, each without a part of its rows, which it then predicts.
-The common model has seen these rows among everybody's, so the choice leans a little towards it.
+The common model has seen these rows among everybody's, so the choice leans a little towards it. With `caution` above 0
+the share is the smallest that is not worse than the best by more than so many standard errors. Measured (made-up triage
+at six hospitals of 120 patients, mean AUC): where all are alike, caution 1 gains 0.002 and saves the rare bad choice
+that costs 0.02; where they are of two kinds it loses 0.004 to 0.01. So the best share is the default, as in the paper.
+It is the best by log loss: the area under the ROC curve can be better with the common model alone.
 Costs no traffic beyond FedAvg's, but folds + 2 times its work and room for folds + 1 models at each site; none of them
 leaves it, nor does the share.
 """
@@ -19,7 +23,7 @@ import numpy as np
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core import trees
 from wardround.core.answers import Weights
-from wardround.core.bounds import Bound, Count, CountOrAll, Momentum, Positive, Share
+from wardround.core.bounds import Bound, Count, CountOrAll, Momentum, NotNegative, Positive, Share
 from wardround.core.contracts import (
     Aggregator,
     Algorithm,
@@ -33,7 +37,7 @@ from wardround.core.contracts import (
     Shard,
     Tree,
 )
-from wardround.core.descent import CHUNK, batches, descend, local_optimizer
+from wardround.core.descent import CHUNK, Gradient, batches, descend, local_optimizer
 from wardround.core.errors import Refusal
 
 LABEL = "Common and own model mixed"
@@ -47,6 +51,7 @@ def model_interpolation(
     *,
     grid: tuple[Share, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     folds: Annotated[int, Bound(low=2)] = 4,
+    caution: NotNegative = 0.0,
     own_learning_rate: Positive = 0.1,
     learning_rate: Positive = 0.1,
     local_epochs: Count = 1,
@@ -81,36 +86,29 @@ def model_interpolation(
 
         def without(fold: Array, params: Params) -> Params:
             """One more pass of the model that never sees this fold."""
-            left = left_without(shard, fold, folds)
-
-            def gradient(params: Params, batch: Batch, key: Key) -> Params:
-                less = batch._replace(mask=batch.mask * (fold_of(batch.x, folds) != fold))
-                slope = model.gradient(params, less, key)
-                if batch_size:
-                    return slope
-                # A gradient over all rows adds up chunks by all their rows and divides by all rows: count only these.
-                part = trees.divide_or_zero(jnp.sum(less.mask), jnp.sum(batch.mask))
-                whole: Params = trees.scale(slope, part * trees.divide_or_zero(shard.rows.astype(jnp.float32), left))
-                return whole
-
+            gradient = gradient_without(model.gradient, shard, fold, folds, size)
             return descend(gradient, optimizer, params, shard, here, batch_size=size, passes=local_epochs)
 
         return said, {"own": own, "without": jax.vmap(without)(jnp.arange(folds), kept["without"])}
 
     def fit(message: Message, kept: Tree, shard: Shard, key: Key) -> Params:
-        """Both models, and the share of the grid with the smallest loss on rows that the own side did not see."""
+        """Both models, and the share of the grid that does best, with caution, on rows the own side did not see."""
         common: Params = message.arrays["params"]
 
-        def body(index: Array, total: Array) -> Array:
+        def body(index: Array, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
             batch = shard.batch(0, index, CHUNK)
             fold, rows = fold_of(batch.x, folds), jnp.arange(CHUNK)
             unseen = jax.vmap(lambda params: model.predict(params, batch.x))(kept["without"])[fold, rows]
             theirs = model.predict(common, batch.x)
             losses = jax.vmap(lambda share: row_losses(mixed(unseen, theirs, share), batch.y))(jnp.asarray(shares))
-            return total + jnp.sum(jnp.where(batch.mask > 0, losses, 0.0), axis=1)
+            # Against the first share: differences are small, and so are the rounding errors of their squares.
+            apart = jnp.where(batch.mask > 0, losses - losses[0], 0.0)
+            return so_far[0] + jnp.sum(apart, axis=1), so_far[1] + apart @ apart.T
 
-        losses = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, jnp.zeros(len(shares)))
-        return {"common": common, "own": kept["own"], "share": jnp.asarray(shares)[jnp.argmin(losses)]}
+        nothing = (jnp.zeros(len(shares)), jnp.zeros((len(shares), len(shares))))
+        sums, products = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, nothing)
+        chosen = first_that_serves(sums, products, shard.rows, caution)
+        return {"common": common, "own": kept["own"], "share": jnp.asarray(shares)[chosen]}
 
     def predict(params: Params, x: Array) -> Array:
         if set(params) != {"common", "own", "share"}:
@@ -118,6 +116,19 @@ def model_interpolation(
         return mixed(model.predict(params["own"], x), model.predict(params["common"], x), params["share"])
 
     return plain._replace(init_client=init_client, client=client, predict=predict, personal=Personal(fit))
+
+
+def first_that_serves(sums: Array, products: Array, rows: Array | int, caution: float) -> Array:
+    """The first share whose mean loss is within `caution` standard errors of the smallest.
+
+    From the sums over rows of the losses with every share, and of their products in pairs: the error is that of the
+    mean difference between two shares over the same rows.
+    """
+    best, count = jnp.argmin(sums), jnp.maximum(1, rows)
+    mean = (sums - sums[best]) / count
+    squares = (jnp.diagonal(products) - 2 * products[best] + products[best, best]) / count
+    error = jnp.sqrt(jnp.maximum(0.0, squares - jnp.square(mean)) / jnp.maximum(1, rows - 1))
+    return jnp.argmax(mean <= caution * error)
 
 
 def mixed(own: Array, common: Array, share: Array) -> Array:
@@ -132,7 +143,24 @@ def row_losses(predicted: Array, y: Array) -> Array:
     return -jnp.log(jnp.maximum(right, TINY))
 
 
-def left_without(shard: Shard, fold: Array, folds: int) -> Array:
+def gradient_without(gradient: Gradient, shard: Shard, fold: Array | int, folds: int, size: int | None) -> Gradient:
+    """The mean gradient over the rows outside one fold; `size` is that of the batches (none: all rows at once)."""
+    left = left_without(shard, fold, folds) if size is None else None
+
+    def without(params: Params, batch: Batch, key: Key) -> Params:
+        less = batch._replace(mask=batch.mask * (fold_of(batch.x, folds) != fold))
+        slope = gradient(params, less, key)
+        if left is None:
+            return slope
+        # A gradient over all rows adds up chunks by all their rows and divides by all rows: count only these.
+        part = trees.divide_or_zero(jnp.sum(less.mask), jnp.sum(batch.mask))
+        whole: Params = trees.scale(slope, part * trees.divide_or_zero(shard.rows.astype(jnp.float32), left))
+        return whole
+
+    return without
+
+
+def left_without(shard: Shard, fold: Array | int, folds: int) -> Array:
     """How many rows the site has outside this fold."""
 
     def body(index: Array, count: Array) -> Array:

@@ -15,7 +15,10 @@ from wardround.engine.checkpoint import read_checkpoint, read_header, write_chec
 from wardround.engine.participation import Participation
 
 Judge = Callable[[Scores], Mapping[str, Any]]
-"""From validation predictions to measures; must hold "validation_loss", a mapping with the key "weighted"."""
+"""From validation predictions to measures; must hold "validation_loss", a mapping with the key "weighted".
+
+Its key "sites", a mapping from a site's name to its own loss, is what stopping for one site looks at.
+"""
 
 
 MOST_TOLD = 100
@@ -23,10 +26,14 @@ MOST_TOLD = 100
 
 
 class Stopping(NamedTuple):
-    """Stop when the weighted validation loss has not fallen by `smallest` for `patience` evaluations (seed 002)."""
+    """Stop when the weighted validation loss has not fallen by `smallest` for `patience` evaluations (seed 002).
+
+    With `site` it is that site's own validation loss which counts: for a model that serves one asking site.
+    """
 
     patience: int
     smallest: float = 0.0
+    site: str | None = None
 
 
 class Fitted(NamedTuple):
@@ -92,6 +99,8 @@ def fit(
     if stopping and judge is None:
         raise Refusal("early stopping needs validation rows", remedy="give every site a validation share")
     progress = engine.begin(algorithm, params)
+    if stopping and judge and stopping.site is not None:
+        refuse_unjudged(stopping.site, engine.sites, judge(engine.evaluate(algorithm, progress, "validation")))
     best, memory = progress, Memory()
     if resume and checkpoint is not None and checkpoint.exists():
         (progress, best), memory = load(checkpoint, progress, identity)
@@ -109,7 +118,8 @@ def fit(
         memory = memory._replace(round=end)
         if judge is not None and (end % schedule.evaluate_every == 0 or end == schedule.rounds):
             measures = judge(engine.evaluate(algorithm, progress, "validation"))
-            loss = float(measures["validation_loss"]["weighted"])
+            loss = watched(measures, stopping)
+            refuse_loss(float(measures["validation_loss"]["weighted"]), end)
             refuse_loss(loss, end)
             done[-1] = replace(done[-1], measures={**measures, **told(algorithm, progress, engine.sites)})
             if stopping:
@@ -137,6 +147,30 @@ def told(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict
         per_site = array.shape == (len(sites),) and len(sites) <= MOST_TOLD
         words[name] = dict(zip(sites, array.tolist(), strict=True)) if per_site else array.tolist()
     return {"told": words}
+
+
+def watched(measures: Mapping[str, Any], stopping: Stopping | None) -> float:
+    """The loss that decides when to stop; one that a judge left out was no finite number."""
+    losses = measures["validation_loss"]
+    if stopping is None or stopping.site is None:
+        return float(losses["weighted"])
+    return float(losses["sites"].get(stopping.site, np.inf))
+
+
+def refuse_unjudged(site: str, sites: Sequence[str], measures: Mapping[str, Any]) -> None:
+    """Refuse to stop by a site that is not there, or whose loss nobody can tell, before the first round."""
+    if site not in sites:
+        raise Refusal(
+            f"training is to stop by the validation loss of '{site}', which is not among the sites",
+            where="stopping",
+            remedy=f"name one of {', '.join(sites[:20])}",
+        )
+    if not np.isfinite(measures["validation_loss"].get("sites", {}).get(site, np.nan)):
+        raise Refusal(
+            f"training is to stop by the validation loss of '{site}', which has no validation rows or is not evaluated",
+            where="stopping",
+            remedy="give this site a validation share and evaluate it, or stop by the loss of all sites",
+        )
 
 
 def remember(memory: Memory, loss: float, stopping: Stopping) -> Memory:

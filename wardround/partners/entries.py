@@ -1,11 +1,8 @@
 """What a ledger holds: its entries, lines and head, and the one way in which each is written, hashed and read.
 
-JSON with sorted keys, no spaces and ASCII only, so that equal entries are equal bytes; reading refuses anything that is
-not written so. The times are what the signing site says, not proof.
+The chain itself is `wardround.core.chained`'s. The times are what the signing site says, not proof.
 """
 
-import hashlib
-import json
 import math
 import numbers as numeric
 import re
@@ -15,16 +12,16 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
+from wardround.core.chained import DIGEST, ROOT, canonical, hash_after, parsed
 from wardround.core.errors import Refusal
 
+__all__ = ["ROOT", "Entry", "Head", "Kind", "Line", "canonical", "chained", "head_message", "read_head", "read_line"]
+
 Kind = Literal["joined", "answered", "chosen", "withdrew", "rewarded"]
-ROOT = "0" * 64
-"""What the first line gives as the hash before it."""
-LONGEST = 1 << 20
-"""Bytes in a line, so that a damaged file cannot ask for all memory."""
 # A signature of one sort can never be passed off as one of the other.
 ENTRY_SEAL, HEAD_SEAL = b"wardround ledger entry\n", b"wardround ledger head\n"
-DIGEST, SIGNATURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{128}")
+SIGNATURE = re.compile(r"[0-9a-f]{128}")
+FORMS = {"hash": DIGEST, "previous": DIGEST, "signature": SIGNATURE}
 
 
 @dataclass(frozen=True)
@@ -103,38 +100,17 @@ def plain_number(name: object, value: object, where: str) -> int | float:
     raise Refusal(f"{name!r} is {value!r}, which a ledger cannot hold", where=where, remedy="give a finite number")
 
 
-def canonical(value: object) -> bytes:
-    """The one way to write a JSON value: keys sorted, no spaces, ASCII only."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
-
-
 def chained(previous: str, entry: Entry) -> str:
     """The hash of an entry and, through the hash before, of everything above it."""
-    return hashlib.sha256(bytes.fromhex(previous) + canonical(entry.content())).hexdigest()
+    return hash_after(previous, entry.content())
 
 
 def head_message(entries: int, digest: str, who: str) -> bytes:
     return HEAD_SEAL + canonical({"entries": entries, "hash": digest, "who": who})
 
 
-def parsed(raw: bytes, fields: Mapping[str, type]) -> dict[str, Any]:
-    """An object with exactly these fields, written canonically; a ValueError says what is wrong."""
-    try:
-        value = json.loads(raw.decode("ascii"))
-        unchanged = canonical(value) == raw
-    except (ValueError, RecursionError):
-        raise ValueError("it is not JSON as the ledger writes it") from None
-    if not unchanged or not isinstance(value, dict) or set(value) != set(fields):
-        raise ValueError("it is not written as the ledger writes it")
-    for name, sort in fields.items():
-        form = {"hash": DIGEST, "previous": DIGEST, "signature": SIGNATURE}.get(name)
-        if type(value[name]) is not sort or (form and not form.fullmatch(value[name])):
-            raise ValueError(f"its {name} is malformed")
-    return value
-
-
 def read_line(raw: bytes) -> Line:
-    value = parsed(raw, {"entry": dict, "hash": str, "number": int, "previous": str, "signature": str})
+    value = parsed(raw, {"entry": dict, "hash": str, "number": int, "previous": str, "signature": str}, FORMS)
     try:
         return Line(**{**value, "entry": Entry(**value["entry"])})
     except (Refusal, TypeError):
@@ -142,7 +118,7 @@ def read_line(raw: bytes) -> Line:
 
 
 def read_head(raw: bytes) -> Head:
-    head = Head(**parsed(raw.removesuffix(b"\n"), {"entries": int, "hash": str, "who": str, "signature": str}))
+    head = Head(**parsed(raw.removesuffix(b"\n"), {"entries": int, "hash": str, "who": str, "signature": str}, FORMS))
     if head.entries < 1 or not raw.endswith(b"\n"):
-        raise ValueError("it is not written as the ledger writes it")
+        raise ValueError("it is not as it was written here")
     return head

@@ -10,27 +10,32 @@ Needs `cryptography` and a POSIX system (locks, file modes). An append costs two
 however long the ledger is; verifying reads all of it.
 """
 
-import fcntl
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from wardround.core.chained import (
+    LONGEST,
+    ROOT,
+    End,
+    Finding,
+    canonical,
+    locked,
+    numbered_lines,
+    place_problems,
+    tail,
+)
 from wardround.core.errors import Refusal
 from wardround.core.files import append_line, write_whole
 from wardround.partners.entries import (
     ENTRY_SEAL,
-    LONGEST,
-    ROOT,
     Entry,
     Head,
     Line,
-    canonical,
     chained,
     head_message,
     read_head,
@@ -38,33 +43,12 @@ from wardround.partners.entries import (
 )
 from wardround.partners.keys import read_public_keys, signature_problem
 
-
-class Finding(NamedTuple):
-    """Something wrong in a ledger: at which line (0: at the head), and what."""
-
-    line: int
-    what: str
-
-    def __str__(self) -> str:
-        return f"{f'line {self.line}' if self.line else 'head'}: {self.what}"
-
-
-class End(NamedTuple):
-    """How many whole lines a file has, the hashes of the last of them, and the bytes of a torn line after it."""
-
-    entries: int
-    hash: str
-    previous: str
-    torn: int
+__all__ = ["Finding", "Ledger"]
 
 
 def line_problems(line: Line, number: int, before: str, keys: Mapping[str, Ed25519PublicKey] | None) -> list[str]:
     """What is wrong with a line that should be the `number`-th, after one with the hash `before` (empty: unknown)."""
-    problems = []
-    if line.number != number:
-        problems.append(f"it calls itself entry {line.number}: lines were deleted, added or put in another order")
-    if before and line.previous != before:
-        problems.append("it does not follow on the line above it, which was changed, deleted or moved")
+    problems = place_problems(line.number, line.previous, number, before)
     if chained(line.previous, line.entry) != line.hash:
         problems.append("its content was changed: the hash does not fit")
     wrong = signature_problem(keys, line.entry.who, line.signature, ENTRY_SEAL + bytes.fromhex(line.hash))
@@ -175,14 +159,12 @@ class Ledger:
         entries: list[Entry] = []
         hashes = [ROOT]  # after 0, 1, 2, ... lines; empty where a line cannot be read
         with self.locked(os.O_RDONLY) as handle, os.fdopen(os.dup(handle), "rb") as file:
-            while raw := file.readline(LONGEST):
-                number = len(hashes)
-                if not raw.endswith(b"\n"):
-                    why = "longer than any entry" if len(raw) == LONGEST else "torn: it has no end"
-                    findings.append(Finding(number, f"the line is {why}; nothing was read from here on"))
+            for number, raw in numbered_lines(file):
+                if isinstance(raw, Finding):
+                    findings.append(raw)
                     break
                 try:
-                    line = read_line(raw[:-1])
+                    line = read_line(raw)
                 except ValueError as problem:
                     findings.append(Finding(number, str(problem)))
                     hashes.append("")
@@ -210,20 +192,18 @@ class Ledger:
 
     def end(self, file: int) -> End:
         """How the file ends; only its tail is read."""
-        size = os.fstat(file).st_size
-        start = max(0, size - 2 * LONGEST)
-        whole, newline, rest = os.pread(file, size - start, start).rpartition(b"\n")
-        if not newline and start == 0:
-            return End(0, ROOT, "", len(rest))
+        last, torn = tail(file)
+        if last is None:
+            return End(0, ROOT, "", torn)
         try:
-            line = read_line(whole.rpartition(b"\n")[2])
+            line = read_line(last)
             if chained(line.previous, line.entry) != line.hash:
                 raise ValueError("its content was changed")
         except ValueError as problem:
             raise Refusal(
                 f"the last entry is damaged: {problem}", where=str(self.path), remedy="restore both files from a copy"
             ) from None
-        return End(line.number, line.hash, line.previous, len(rest))
+        return End(line.number, line.hash, line.previous, torn)
 
     def write(self, file: int, line: bytes) -> None:
         """Add a line and wait until it is on the disk; what could not be written whole is taken back."""
@@ -256,16 +236,5 @@ class Ledger:
     @contextmanager
     def locked(self, flags: int) -> Iterator[int]:
         """The open file, while no other process writes it."""
-        try:
-            file = os.open(self.path, flags, 0o600)
-        except OSError as problem:
-            raise Refusal(
-                f"the ledger cannot be opened: {problem.strerror}", where=str(self.path), remedy="check its path"
-            ) from None
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise Refusal("the ledger is no file", where=str(self.path), remedy="check its path")
-            fcntl.flock(file, fcntl.LOCK_SH if flags == os.O_RDONLY else fcntl.LOCK_EX)
+        with locked(self.path, flags, "ledger") as file:
             yield file
-        finally:
-            os.close(file)

@@ -1,0 +1,64 @@
+"""Partners by their patients: who sees patients like those of the asking site, column by column.
+
+Each site tells a histogram a column, noised
+if `epsilon` says so (see `wardround.partners.distribution`); no model is trained. The score is minus the mean distance
+over the columns (0 alike, 1 nothing in common), less what chance adds to it. The cut is where the true difference is as
+large as the chance of two such samples: up to there the bias that another site's patients bring is smaller than the
+sampling error they take away (Mallows' rule), beyond it larger. It says nothing about what findings mean: sites with
+like patients may still need different models, and a model may serve unlike patients well.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from wardround.core.bounds import Count, NotNegative
+from wardround.partners.distribution import Differences, Histograms, differences, histograms
+from wardround.partners.placing import map_of
+from wardround.partners.question import Choice, Evidence, Question
+from wardround.partners.words import holm, sentences
+
+LABEL = "Partners by their patients"
+
+
+def distribution_distance(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 5) -> Choice:
+    """Likeness of the patients, from histograms of every column (epsilon 0: no noise, small cells withheld)."""
+
+    def assess(question: Question) -> Evidence:
+        told = histograms(question.engine, epsilon=epsilon, smallest_cell=smallest_cell)
+        found = differences(told)
+        mean, error, chance = (matrix[question.user] for matrix in found.overall)
+        candidate = np.isin(np.arange(len(told.sites)), question.candidates)
+        if not told.columns:
+            mean = np.full(len(told.sites), np.nan)
+        known = candidate & np.isfinite(mean)
+        cut = -float(chance[known].mean()) if known.any() else 0.0
+        return Evidence(
+            score=np.where(known, -mean, np.nan),
+            error=np.where(known, error, np.nan),
+            cut=cut,
+            details=details(question, told, found, np.flatnonzero(known)),
+        )
+
+    return Choice(assess)
+
+
+def details(question: Question, told: Histograms, found: Differences, known: Any) -> dict[str, Any]:
+    """Per partner the words and the columns that differ; and a map of all sites."""
+    user = question.user
+    by_site = {}
+    for index in known:
+        corrected = holm(np.nan_to_num(found.p[:, user, index], nan=1.0))
+        by_site[told.sites[index]] = {
+            "words": sentences(told, found, user, int(index)),
+            "columns": {
+                column.name: {
+                    "distance": float(found.distance[at, user, index]),
+                    "error": float(found.error[at, user, index]),
+                    "variation": float(found.variation[at, user, index]),
+                    "p": float(corrected[at]),
+                }
+                for at, column in enumerate(told.columns)
+            },
+        }
+    return {"sites": by_site, "map": map_of(told.sites, np.sqrt(np.maximum(found.overall[0], 0.0)), question.everyone)}
