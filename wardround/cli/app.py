@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from wardround.cli.coordinator import coordinator_app
+from wardround.cli.site import site_app
 from wardround.core.errors import Refusal
 
 app = typer.Typer(
@@ -23,6 +25,8 @@ audit = typer.Typer(help="What was written down, and whether anybody changed it.
 app.add_typer(audit, name="audit")
 ledger = typer.Typer(help="The signed diary of who chose, trained, withdrew and was paid.", no_args_is_help=True)
 app.add_typer(ledger, name="ledger")
+app.add_typer(site_app, name="site")
+app.add_typer(coordinator_app, name="coordinator")
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
@@ -34,6 +38,10 @@ LedgerPath = Annotated[Path, typer.Option("--ledger", help="The ledger (a file o
 LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger (a file of JSON lines).")]
 SigningKey = Annotated[Path, typer.Option("--key", help="The private key that signs, such as keys/va.key.")]
 Signer = Annotated[str | None, typer.Option("--site", help="Whose key it is; by default as its file is named.")]
+AuditFile = Annotated[Path, typer.Argument(metavar="FILE", help="A ledger or an audit log (a file of JSON lines).")]
+AuditKeys = Annotated[
+    Path | None, typer.Option("--keys", help="A folder with NAME.pem, the public key or certificate of every party.")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in the folder --out.")]
 
 
@@ -139,6 +147,22 @@ def partners(
 
     with named(study):
         partners_command(read_study(study), asking, withdrawn or [], out=out, as_json=as_json)
+
+
+@app.command()
+def retrain(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    without: Annotated[list[str], typer.Option("--without", metavar="SITE", help="The site that withdrew.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The new run folder; by default beside the old one.")
+    ] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Who submits it, of a deployed run.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The exact model without a site that withdrew: trained again as if it had never taken part."""
+    from wardround.cli.retraining import retrain_command
+
+    retrain_command(folder, without, out=out, by=by, as_json=as_json)
 
 
 @app.command()
@@ -261,14 +285,25 @@ def mend(path: LedgerFile, key: SigningKey, site: Signer = None, as_json: AsJson
 
 @audit.command()
 def verify(
-    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger (a file of JSON lines).")],
-    keys: Annotated[Path, typer.Option("--keys", help="A folder with SITE.pem, the public key of every site.")],
+    path: AuditFile,
+    keys: AuditKeys = None,
+    heads: Annotated[
+        list[Path] | None, typer.Option("--head", help="A head of the log that the other side countersigned and kept.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find any edit, deletion or reordering in a ledger; exit code 2 when there is one."""
+    """Find any edit, deletion or reordering in a ledger or audit log; exit code 2 when there is one."""
     from wardround.cli.auditing import verify_command
 
-    verify_command(ledger, keys, as_json=as_json)
+    verify_command(path, keys, witnesses=heads or (), as_json=as_json)
+
+
+@audit.command(name="show")
+def show_log(path: AuditFile, keys: AuditKeys = None, as_json: AsJson = False) -> None:
+    """Read a ledger or audit log like a diary; exit code 2 when it was changed."""
+    from wardround.cli.auditing import show_command
+
+    show_command(path, keys, as_json=as_json)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
@@ -23,7 +24,7 @@ from wardround.study.file import Study
 from wardround.study.folder import RunFolder
 from wardround.study.folder import as_json as to_json
 from wardround.study.methods import Method, compared_methods, own_method
-from wardround.study.run import OnRound, refuse_early, run
+from wardround.study.run import OnRound, askings, refuse_early, run
 
 ERRORS = Console(stderr=True)
 OUTPUT = Console()
@@ -73,6 +74,9 @@ def open_folder(study: Study, out: Path | None, resume: bool) -> RunFolder:
 
 def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_json: bool) -> None:
     """`run`, `compare` and `demo`: train, write the folder and the report, print the table."""
+    if kind == "compare" and study.compare is not None and (study.compare.cases or study.compare.rates):
+        cases_command(study, out=out, resume=resume, as_json=as_json)
+        return
     methods, repeats = [own_method(study)], 1
     if kind != "run":
         if study.compare is None:
@@ -93,11 +97,57 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
     folder = open_folder(study, out, resume)
     with interruptible(folder, kind), round_bar(study.study.rounds, len(methods) * repeats) as advance:
         result = run(study, folder, methods, kind=kind, repeats=repeats, first=setting, resume=resume, on_round=advance)
-    report = write_report(folder.path)
+    tell(result, folder, write_report(folder.path), summary_table, as_json=as_json)
+
+
+def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
+    """`compare` of a study with rates to choose from, or with cases: each is a comparison in a folder of its own."""
+    import jax
+
+    from wardround.report.cases import cases_table, write_cases_report
+    from wardround.study.cases import Watch, checked, compare_cases, compare_rated, read_cases
+
+    assert study.compare is not None
+    if jax.process_count() > 1:
+        raise Refusal("rates and cases are for one host", where="[compare]", remedy="leave --hosts out")
+    with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=ERRORS, transient=True) as bars:
+        bar, place = bars.add_task("reading"), [""]
+
+        def say(words: str) -> None:
+            bars.update(bar, description=f"{place[0]}{words}")
+
+        def begin(title: str, number: int, cases: int) -> None:
+            place[0] = f"{title} ({number + 1} of {cases}): "
+
+        watch = Watch(
+            on_case=begin,
+            on_rate=lambda label: say(f"{label}, choosing its rate"),
+            on_round=lambda method, repeat, record: say(f"{method.label}, repeat {repeat + 1}, round {record.round}"),
+        )
+        if not study.compare.cases:
+            setting, methods = checked(study)
+            folder = open_folder(study, out, resume)
+            with interruptible(folder, "compare"):
+                result = compare_rated(study, folder, methods, setting, resume=resume, watch=watch)
+        else:
+            cases = read_cases(study)
+            folder = open_folder(study, out, resume)
+            with interruptible(folder, "compare"):
+                result = compare_cases(study, cases, folder, resume=resume, watch=watch, on_finished=write_report)
+    if study.compare.cases:
+        tell(result, folder, write_cases_report(folder.path), cases_table, as_json=as_json)
+    else:
+        tell(result, folder, write_report(folder.path), summary_table, as_json=as_json)
+
+
+def tell(
+    result: dict[str, Any], folder: RunFolder, report: Path, table: Callable[[Any], Table], *, as_json: bool
+) -> None:
+    """The result on standard output: as a table with notes, or as one JSON object."""
     if as_json:
         print(to_json({"folder": str(folder.path), "report": str(report), **result}))
         return
-    OUTPUT.print(summary_table(result))
+    OUTPUT.print(table(result))
     for note in result["notes"]:
         OUTPUT.print(f"Note: {note}", style="dim", markup=False)
     OUTPUT.print(f"Report: {report}", markup=False, soft_wrap=True)
@@ -115,6 +165,10 @@ def follow(study: Study, methods: list[Method], *, kind: str, repeats: int, out:
 
 def check_command(study: Study, *, as_json: bool) -> None:
     """`check`: everything but the training."""
+    if study.compare is not None and study.compare.cases:
+        from wardround.study.cases import read_cases
+
+        read_cases(study)
     setting = assemble.load_setting(study, study.study.seed)
     federation = setting.federation
     methods = [own_method(study), *(compared_methods(study) if study.compare else [])]
@@ -156,7 +210,8 @@ def describe_study(study: Study, setting: assemble.Setting, methods: list[Method
     transform = assemble.transform_of(study.transforms)
     with Simulation(federation, transform=transform, largest_cohort=participation.largest) as engine:
         for method in methods:
-            algorithm = assemble.build(study, method, federation.task, federation.sites)
+            asked = askings(study, setting, method)[0]
+            algorithm = assemble.build(asked, method, federation.task, federation.sites)
             progress = engine.begin(algorithm, params)
             shape = engine.shape(algorithm, params)
             parts = estimate(algorithm, params, algorithm.init_client(params), federation, shape)
@@ -205,3 +260,35 @@ def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool)
         OUTPUT.print(f"[{table}]", markup=False)
         for key, value in values.items():
             OUTPUT.print(f"{key} = {json.dumps(value)}", markup=False)
+
+
+def partners_command(
+    study: Study, asking: str | None, withdrawn: list[str], *, out: Path | None, as_json: bool
+) -> None:
+    """`partners`: judge, write the folder and the page, print the answer."""
+    from wardround.report.terminal import partners_table
+    from wardround.study.choosing import refuse_user
+    from wardround.study.file import PartnersSection
+    from wardround.study.partnering import partners, refuse_without_validation
+
+    said = study.partners or PartnersSection()
+    said = said.model_copy(update={"withdrawn": [*said.withdrawn, *withdrawn]})
+    about = study.study if asking is None else study.study.model_copy(update={"user": asking})
+    study = study.model_copy(update={"study": about, "partners": said})
+    # Wrong data or settings are refused before there is a folder.
+    setting = assemble.load_setting(study, study.study.seed)
+    refuse_user(study, setting)
+    refuse_without_validation(study, setting)
+    refuse_early(study, setting, [own_method(study)])
+    folder = open_folder(study, out, False)
+    with interruptible(folder, "partners"), Progress(console=ERRORS, transient=True) as bars:
+        bar = bars.add_task("partners", total=None)
+        result = partners(study, folder, step=lambda words: bars.update(bar, description=words))
+    report = write_report(folder.path)
+    if as_json:
+        print(to_json({"folder": str(folder.path), "report": str(report), **result}))
+        return
+    OUTPUT.print(partners_table(result))
+    for note in result["notes"]:
+        OUTPUT.print(f"Note: {note}", style="dim", markup=False)
+    OUTPUT.print(f"Report: {report}", markup=False, soft_wrap=True)

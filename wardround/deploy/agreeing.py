@@ -79,7 +79,8 @@ def agreed(study: Study, engine: Deployment) -> Agreement:
     preparation, remarks = fit_preparation(
         ask,
         schema.kinds,
-        **{"most_categories": 200, "smallest_cell": 1, **data.preparation.model_dump()},
+        most_categories=200,
+        **data.preparation.model_dump(),
     )
     classes = schema.classes
     label = table.positive if table.positive is not None else (classes[-1] if classes else "")

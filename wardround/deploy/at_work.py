@@ -155,6 +155,13 @@ class AtWork:
         return made_from(recipe)
 
     def _method(self, header: Header) -> tuple[Algorithm, Transform]:
+        # Each is checked by `allow`; that none was left out (a clipping, say) is checked here.
+        said = [one.name for one in self.study.transforms]
+        if [one.get("name") for one in header["transforms"]] != said:
+            raise Refusal(
+                f"the approved study says the transforms {said or 'none'}, and others were asked for",
+                remedy="ask for what was approved",
+            )
         links = [self._made(one) for one in header["transforms"]]
         return self._made(header["algorithm"]), chained(tuple(links))
 

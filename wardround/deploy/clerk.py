@@ -28,7 +28,7 @@ PROTOCOL = 1
 TOPICS = ("query", "settle", "prepare", "begin", "round", "judge", "figures", "finish")
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 REPLIES = 8
-"""Replies of a study kept on disk: the last rounds', so that a coordinator that lost them can ask again."""
+"""Replies to a topic of a study kept on disk: the last rounds', so that a coordinator that lost them can ask again."""
 
 
 class Office(Protocol):
@@ -162,7 +162,7 @@ class Clerk:
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_whole(kept, reply)
         point("site.reply.saved")
-        for old in sorted(kept.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-REPLIES]:
+        for old in sorted(kept.parent.glob(f"{topic}-*"), key=lambda path: path.stat().st_mtime_ns)[:-REPLIES]:
             old.unlink(missing_ok=True)
         return reply
 

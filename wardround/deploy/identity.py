@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from wardround.core.errors import Refusal
-from wardround.core.files import write_whole
+from wardround.core.files import sync_folder, write_whole
 
 Role = Literal["coordinator", "site"]
 LASTS = timedelta(days=90)
@@ -58,8 +58,19 @@ def new_key(path: Path) -> Key:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
-    path.write_bytes(text)
+    partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
+    with open(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(partial, path)  # unlike a rename, never replaces a key that somebody else has just made
+    except FileExistsError:
+        raise Refusal("there is a private key already", where=str(path), remedy="keep it") from None
+    finally:
+        partial.unlink()
+    sync_folder(path.parent)
     return key
 
 
@@ -147,7 +158,7 @@ def read_request(content: bytes, where: str) -> x509.CertificateSigningRequest:
     try:
         request = x509.load_pem_x509_csr(content)
         valid = request.is_signature_valid
-    except (ValueError, InvalidSignature) as error:
+    except (ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
         raise Refusal(f"this is no request: {error}", where=where, remedy="let the site send it again") from None
     if not valid:
         raise Refusal("the request was changed on its way", where=where, remedy="let the site send it again")
@@ -159,36 +170,65 @@ def sign(
     request: x509.CertificateSigningRequest,
     *,
     hosts: tuple[str, ...] = (),
+    name: str | None = None,
     now: datetime | None = None,
     lasts: timedelta = LASTS,
 ) -> x509.Certificate:
-    """A certificate for the name in the request; the role is the request's, and only a coordinator gets host names."""
-    name, role = (word(request.subject, of) for of in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME))
-    check_name(name, role or "site")
-    if role not in ("site", "coordinator"):
-        raise Refusal(f"the request is for the role '{role}'", where=name, remedy="make it with `wardround site init`")
+    """A certificate for a site, or with `hosts` for the coordinator; the request's own word for its role is not enough.
+
+    `name` is who must be asking: a site that renews its certificate could else take another's name.
+    """
+    asked, role = (word(request.subject, of) for of in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME))
+    wanted: Role = "coordinator" if hosts else "site"
+    check_name(asked, wanted)
+    if name is not None and asked != name:
+        raise Refusal(f"the request is for '{asked}'", where=name, remedy="let each site ask for itself only")
+    if role != wanted:
+        raise Refusal(
+            f"the request is for the role '{role}', and a {wanted} is to be signed",
+            where=asked,
+            remedy="make it with `wardround site init`",
+        )
+    if wanted == "site" and asked == coordinator_in(folder):
+        raise Refusal("this is the coordinator's own name", where=asked, remedy="give the site another name")
     authority, key = read_certificate(folder / "authority.pem"), read_key(folder / "authority.key")
     begin = now or datetime.now(UTC)
-    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if role == "coordinator" else [])
-    names = [general_name(host) for host in (name, *hosts)]
-    public = request.public_key()
-    if not isinstance(public, ec.EllipticCurvePublicKey):
-        raise Refusal("the request's key is of another kind", where=name, remedy="make it with `wardround site init`")
-    return (
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(distinguished(name, role))
+        .subject_name(distinguished(asked, wanted))
         .issuer_name(authority.subject)
-        .public_key(public)
+        .public_key(public_key_of(request, asked))
         .serial_number(x509.random_serial_number())
         .not_valid_before(begin - SKEW)
-        .not_valid_after(begin + lasts)
+        .not_valid_after(min(begin + lasts, authority.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
     )
+    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if hosts:
+        # Only the coordinator may be a server, and only its certificate says under which names it is found.
+        purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
+        names = [general_name(host) for host in dict.fromkeys((asked, *hosts))]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False).sign(key, hashes.SHA256())
+
+
+def public_key_of(request: x509.CertificateSigningRequest, name: str) -> ec.EllipticCurvePublicKey:
+    """The key in a request, if it is of the only kind that we make."""
+    try:
+        public = request.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        public = None
+    if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP256R1):
+        raise Refusal("the request's key is of another kind", where=name, remedy="make it with `wardround site init`")
+    return public
+
+
+def coordinator_in(folder: Path) -> str:
+    """The name in the coordinator's own certificate, where there is one already."""
+    path = folder / "certificate.pem"
+    return told(read_certificate(path)).name if path.exists() else ""
 
 
 def general_name(host: str) -> x509.GeneralName:

@@ -1,31 +1,43 @@
-"""The network between coordinator and sites: NVIDIA FLARE's CellNet, in our own processes. Nothing else imports it.
+"""The network between coordinator and sites: NVIDIA FLARE's CellNet, in our own processes.
 
 Sites connect out to the coordinator over mutual TLS; the coordinator asks, sites answer. Only bytes travel, which
-`deploy/wire.py` alone decodes: payloads in CellNet's own encoding are refused before anything reads them. A request
-always has a deadline and is given up at once when its site goes away.
+`deploy/wire.py` alone decodes, and `gate.py` looks at every message before CellNet does. A request always has a
+deadline and is given up at once when its site goes away; a connection that says nothing is noticed within 30 seconds.
+Only this module and the gate import CellNet.
 """
 
+import ctypes
 import logging
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is loaded
 
-from nvflare.apis.signal import Signal
-from nvflare.fuel.f3.cellnet import cell as cell_module
 from nvflare.fuel.f3.cellnet.cell import Cell
-from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, ReturnCode
-from nvflare.fuel.f3.cellnet.utils import decode_payload, make_reply, new_cell_message
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.utils import make_reply, new_cell_message
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
-from nvflare.private.fed.utils.fed_utils import fobs_initialize
+from nvflare.fuel.f3.endpoint import EndpointState
+from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
-CHANNEL = "wardround"
-SERVER = "server"
-"""CellNet's name for the party that listens."""
+from wardround.core.errors import Refusal
+from wardround.deploy.gate import CHANNEL, MEGABYTE, SERVER, Gate, abandon, forget, words
+from wardround.deploy.reaching import check_free, reach, wait_until_listening
+
+MMAP_THRESHOLD = -3
+"""glibc's number for the size from which memory is taken from the system and given back to it."""
+logger = logging.getLogger("wardround")
+KEPT_OUT = (
+    "the coordinator answers and accepts the certificate, but does not let this site in; another process or machine "
+    "may be connected with the same certificate. To mend it: stop the other one, or wait a minute."
+)
 Handler = Callable[[str, bytes], bytes]
 """From the authenticated name of the asker and what it sent to the answer."""
 
@@ -46,13 +58,27 @@ class Credentials(NamedTuple):
     key: Path
 
 
+class Patience:
+    """Ends a wait of CellNet's: when it was cancelled, or for good after some seconds, whatever trickles in."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self.cancelled = False
+
+    @property
+    def triggered(self) -> bool:
+        return self.cancelled or time.monotonic() >= self._end
+
+
 class Party:
     """The coordinator (`listens`) or a site on the network."""
 
     def __init__(self, name: str, address: str, credentials: Credentials, *, server_name: str = "") -> None:
         """`address` is HOST:PORT of the coordinator, `server_name` the name in its certificate (for a site)."""
-        self.name = name
+        self.name, self.address, self.credentials, self.server_name = name, address, credentials, server_name
         self.listens = not server_name
+        if address.startswith("["):
+            raise Refusal("addresses of the form [::1] cannot be used", where=address, remedy="write the host's name")
         own = (
             (DriverParams.SERVER_CERT, DriverParams.SERVER_KEY)
             if self.listens
@@ -65,26 +91,48 @@ class Party:
             "connection_security": "mtls",
         }
         quiet()
-        fobs_initialize()
+        steady_memory()
+        self._fqcn = SERVER if self.listens else name
         self._lock = threading.Lock()
         self._present: set[str] = set()
-        self._waiting: dict[str, set[Signal]] = {}
+        self._waiting: dict[str, set[Patience]] = {}
         self._watchers: list[Callable[[str, bool], None]] = []
+        self._worried: list[Callable[[str], None]] = []
+        self._after = 10.0
+        self._stopped = threading.Event()
+        self._events: queue.SimpleQueue[tuple[str, bool] | None] = queue.SimpleQueue()
         self._cell = Cell(
-            fqcn=SERVER if self.listens else name,
+            fqcn=self._fqcn,
             root_url=f"grpc://{address}",
             secure=True,
             credentials=files,
             auth_identity_map=None if self.listens else {SERVER: server_name},
         )
-        self._cell.core_cell.set_cell_connected_cb(self._came)
-        self._cell.core_cell.set_cell_disconnected_cb(self._went)
+        self._gate = Gate(self._cell, self._fqcn, listens=self.listens)
+        self._cell.core_cell.communicator.register_monitor(self)
 
     def start(self) -> None:
+        """Listen, or begin to connect and go on trying; refuses an address that cannot be listened at."""
+        if self.listens:
+            check_free(self.address)
         self._cell.start()
+        for work in (self._tell, *(() if self.listens else (self._worry,))):
+            threading.Thread(target=work, name=f"wardround {work.__name__}", daemon=True).start()
+        if self.listens:
+            wait_until_listening(self.address)
 
     def stop(self) -> None:
+        """Say goodbye and close; nothing is answered or asked afterwards."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        for name in self.present:
+            self._release(name)
         self._cell.stop()
+        for name in {*self.present, *self._waiting}:
+            self._release(name)
+        self._events.put(None)
+        CoreCell.ALL_CELLS.pop(self._fqcn, None)
 
     @property
     def present(self) -> frozenset[str]:
@@ -92,9 +140,27 @@ class Party:
         with self._lock:
             return frozenset(self._present)
 
+    @property
+    def refused(self) -> dict[str, dict[str, int]]:
+        """How often something was refused, by the certificate's name and the reason."""
+        found: dict[str, dict[str, int]] = {}
+        for (name, why), count in list(self._gate.refused.items()):
+            found.setdefault(name, {})[why] = count
+        return found
+
     def watch(self, watcher: Callable[[str, bool], None]) -> None:
         """Be told (name, whether it came) of everybody who comes or goes."""
         self._watchers.append(watcher)
+
+    def worry(self, hear: Callable[[str], None], *, after: float = 10.0) -> None:
+        """Be told in plain words why a site has no connection, when it has had none for some seconds."""
+        self._worried.append(hear)
+        self._after = after
+
+    def why_absent(self) -> str:
+        """Why there is no connection to the coordinator, as far as a try of our own can tell."""
+        found = reach(self.address, self.credentials)
+        return found.told if found.state == "wrong" else KEPT_OUT
 
     def answer(self, topic: str, handler: Handler) -> None:
         """Let `handler` answer requests of this topic; what it raises is told to the asker in one word only."""
@@ -104,70 +170,86 @@ class Party:
             try:
                 body = handler(origin, bytes(request.payload or b""))
             except Exception:
-                logging.getLogger("wardround").exception("a request of %s could not be answered", origin)
+                logger.exception("a request of %s could not be answered", origin)
                 return make_reply(ReturnCode.PROCESS_EXCEPTION, error="the request could not be answered")
             return make_reply(ReturnCode.OK, body=body)
 
+        self._gate.answered.add(topic)
         self._cell.register_request_cb(channel=CHANNEL, topic=topic, cb=respond)
 
     def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:
         """The answer; raises Unanswered after `within` seconds, or at once when the other side goes away."""
-        signal = Signal()
+        patience = Patience(within)
         with self._lock:
-            if self.listens and target not in self._present:
+            if target not in self._present:
                 raise Unanswered(target, "it is not connected", gone=True)
-            self._waiting.setdefault(target, set()).add(signal)
-        timer = threading.Timer(within, signal.trigger, (True,))
-        timer.daemon = True
-        started = time.monotonic()
-        timer.start()
+            self._waiting.setdefault(target, set()).add(patience)
+        self._gate.asked.add(f"{CHANNEL}:{topic}")
         try:
-            # CellNet's own time-out counts anew with every byte of progress; the timer ends it for good.
+            # CellNet's own time-out counts anew with every byte of progress; patience ends it for good.
             reply = self._cell.send_request(
                 channel=CHANNEL,
                 topic=topic,
                 target=target,
                 request=new_cell_message({}, body),
                 timeout=within,
-                abort_signal=signal,
+                abort_signal=patience,
             )
+        except Exception as error:  # of the network's many kinds; none of them is the caller's mistake
+            raise Unanswered(target, f"the line broke ({words(error)})") from None
         finally:
-            timer.cancel()
             with self._lock:
-                self._waiting[target].discard(signal)
+                self._waiting[target].discard(patience)
+        forget(target, reply.get_header(StreamHeaderKey.STREAM_ID))
         code = reply.get_header(MessageHeaderKey.RETURN_CODE)
         if code == ReturnCode.OK and isinstance(reply.payload, bytes | bytearray | memoryview):
             return bytes(reply.payload)
-        if target not in self.present:
+        if patience.cancelled or target not in self.present:
             raise Unanswered(target, "it went away before it answered", gone=True)
-        if time.monotonic() - started >= within:
+        if patience.triggered:
             raise Unanswered(target, f"it did not answer within {within:.0f} s")
-        raise Unanswered(target, str(reply.get_header(MessageHeaderKey.ERROR) or code))
+        raise Unanswered(target, words(reply.get_header(MessageHeaderKey.ERROR) or code))
 
-    def _came(self, endpoint: Any) -> None:
-        self._changed(endpoint.get_fqcn(), came=True)
-
-    def _went(self, endpoint: Any) -> None:
-        self._changed(endpoint.get_fqcn(), came=False)
-
-    def _changed(self, name: str, *, came: bool) -> None:
+    def state_change(self, endpoint: Any) -> None:
+        """CellNet's word for somebody coming or going."""
+        name, came = str(endpoint.name), endpoint.state == EndpointState.READY
         with self._lock:
             (self._present.add if came else self._present.discard)(name)
-            pending = () if came else tuple(self._waiting.get(name, ()))
-        for signal in pending:
-            signal.trigger(True)
-        for watcher in self._watchers:
-            watcher(name, came)
+        if not came:
+            self._release(name)
+        self._events.put((name, came))
+
+    def _release(self, name: str) -> None:
+        """Let nobody wait for one who is gone, neither those who asked nor CellNet's own threads."""
+        with self._lock:
+            for patience in self._waiting.get(name, ()):
+                patience.cancelled = True
+        abandon(name)
+
+    def _tell(self) -> None:
+        """Tell the watchers, in a thread of their own: CellNet must not wait for them."""
+        while (event := self._events.get()) is not None:
+            for watcher in self._watchers:
+                try:
+                    watcher(*event)
+                except Exception:
+                    logger.exception("somebody came or went, and a watcher failed")
+
+    def _worry(self) -> None:
+        said = ""
+        while not self._stopped.wait(self._after):
+            why = "" if SERVER in self.present else self.why_absent()
+            if why and why != said and SERVER not in self.present and not self._stopped.is_set():
+                logger.warning("not connected to %s: %s", self.address, why)
+                for hear in self._worried:
+                    hear(why)
+            said = why
 
 
-def only_bytes(message: Any, encoding_key: Any = MessageHeaderKey.PAYLOAD_ENCODING, fobs_ctx: Any = None) -> None:
-    """In place of CellNet's decoder: its object encoding names classes to be made, so such a payload is refused."""
-    if message.get_header(encoding_key) == Encoding.FOBS:
-        raise ValueError("only bytes are accepted")
-    decode_payload(message, encoding_key, fobs_ctx=fobs_ctx)
-
-
-cell_module.decode_payload = only_bytes
+def steady_memory() -> None:
+    """Let every message's memory go back to the system when it is done; glibc would keep a little more each round."""
+    with suppress(OSError, AttributeError):  # another C library has its own ways
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, MEGABYTE)
 
 
 def quiet() -> None:

@@ -2,20 +2,21 @@
 
 Nothing else is ever decoded: no code, no pickles. Sizes are checked against what is there before anything is allocated,
 so that an attacker's header cannot ask for memory. Every message is bound to its study, round, sender and a nonce by
-the header, over a channel that TLS keeps from being read or changed.
+the header, over a channel that TLS keeps from being read or changed. Arrays are copied once when they are written and
+once when they are read.
 
 Layout: 4 bytes "WR1\\n", 4 bytes length of the header (little-endian), the header, then safetensors to the end.
 """
 
 import json
+import math
+import re
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from wardround.core.contracts import Message
 
@@ -24,8 +25,25 @@ LARGEST_HEADER = 1 << 22
 DEEPEST = 16
 """Nesting of the arrays' structure; a model is one dictionary in another."""
 LARGEST_MESSAGE = 1 << 31
-KINDS = frozenset("bfiu")
-"""Booleans, floats, signed and unsigned integers: what a message may hold."""
+MOST_AXES = 32
+TYPES = {
+    "BOOL": np.dtype("?"),
+    "I8": np.dtype("i1"),
+    "I16": np.dtype("<i2"),
+    "I32": np.dtype("<i4"),
+    "I64": np.dtype("<i8"),
+    "U8": np.dtype("u1"),
+    "U16": np.dtype("<u2"),
+    "U32": np.dtype("<u4"),
+    "U64": np.dtype("<u8"),
+    "F16": np.dtype("<f2"),
+    "F32": np.dtype("<f4"),
+    "F64": np.dtype("<f8"),
+}
+"""What an array may hold, by safetensors' names: truth values, integers, floats."""
+WORDS = {dtype: word for word, dtype in TYPES.items()}
+HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+Leaf = np.ndarray[Any, Any]
 
 
 class Malformed(Exception):
@@ -34,34 +52,32 @@ class Malformed(Exception):
 
 def encode(header: Mapping[str, Any], message: Message | None = None) -> bytes:
     """The message as bytes; the header must be plain JSON."""
-    leaves: list[np.ndarray[Any, Any]] = []
+    leaves: list[Leaf] = []
     structure = _described(message.arrays, leaves) if message is not None else None
     words = {**header, "arrays": structure, "meta": [list(pair) for pair in message.meta] if message else []}
     text = json.dumps(words, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     if len(text) > LARGEST_HEADER:
         raise ValueError("the header of a message is too long")
-    body = save({str(index): leaf for index, leaf in enumerate(leaves)}) if leaves else b""
-    return b"".join((MAGIC, struct.pack("<I", len(text)), text, body))
+    index = _index(leaves) if leaves else b""
+    if len(index) > LARGEST_HEADER:
+        raise ValueError("a message holds too many arrays")
+    bodies = (leaf.reshape(-1).view(np.uint8).data for leaf in leaves)
+    return b"".join((MAGIC, struct.pack("<I", len(text)), text, index, *bodies))
 
 
 def decode(content: bytes | bytearray | memoryview, *, most: int = LARGEST_MESSAGE) -> tuple[dict[str, Any], Message]:
     """Header and message; whatever is not exactly one raises Malformed, and nothing else."""
-    content = bytes(content)
-    if len(content) > most:
-        raise Malformed(f"a message of {len(content)} bytes, and {most} are allowed")
-    if len(content) < 8 or content[:4] != MAGIC:
+    view = memoryview(content)
+    if view.nbytes > most:
+        raise Malformed(f"a message of {view.nbytes} bytes, and {most} are allowed")
+    if view.nbytes < 8 or bytes(view[:4]) != MAGIC:
         raise Malformed("this is no message of wardround, or of another version")
-    (length,) = struct.unpack("<I", content[4:8])
-    if length > LARGEST_HEADER or 8 + length > len(content):
+    (length,) = struct.unpack("<I", view[4:8])
+    if length > LARGEST_HEADER or 8 + length > view.nbytes:
         raise Malformed("the header is longer than the message")
-    try:
-        header = json.loads(content[8 : 8 + length])
-    except (ValueError, RecursionError):
-        raise Malformed("the header is no JSON") from None
-    if not isinstance(header, dict):
-        raise Malformed("the header is no JSON object")
+    header = _words(view[8 : 8 + length])
     structure, meta = header.pop("arrays", None), header.pop("meta", [])
-    leaves = _arrays(content[8 + length :])
+    leaves = _arrays(view[8 + length :])
     used: set[int] = set()
     arrays = {} if structure is None else _rebuilt(structure, leaves, used, 0)
     if not isinstance(arrays, dict) or len(used) != len(leaves):
@@ -73,17 +89,55 @@ def decode(content: bytes | bytearray | memoryview, *, most: int = LARGEST_MESSA
     return header, Message(arrays, tuple((str(a), str(b)) for a, b in meta))
 
 
-def _described(tree: Any, leaves: list[np.ndarray[Any, Any]]) -> Any:
+def _described(tree: Any, leaves: list[Leaf]) -> Any:
     """The structure of a tree in JSON; its arrays are put into `leaves`."""
     if isinstance(tree, Mapping):
         return {"d": {str(key): _described(value, leaves) for key, value in tree.items()}}
     if isinstance(tree, list | tuple):
         return {"t": [_described(value, leaves) for value in tree]}
     array = np.asarray(jax.device_get(tree))
-    if array.dtype.kind not in KINDS:
+    dtype = array.dtype.newbyteorder("<")
+    if dtype not in WORDS:
         raise TypeError(f"an array of {array.dtype} cannot travel")
-    leaves.append(np.array(array, order="C"))
+    # ascontiguousarray would make a single number an array of one.
+    leaves.append(np.asarray(array, dtype, order="C"))
     return len(leaves) - 1
+
+
+def _index(leaves: list[Leaf]) -> bytes:
+    """What safetensors puts before the numbers: type, shape and place of every array."""
+    entries, end = {}, 0
+    for number, leaf in enumerate(leaves):
+        begin, end = end, end + leaf.nbytes
+        entries[str(number)] = {"dtype": WORDS[leaf.dtype], "shape": leaf.shape, "data_offsets": (begin, end)}
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def _words(content: memoryview) -> dict[str, Any]:
+    """A JSON object; only finite numbers and whole characters, since nothing else could be written again."""
+    try:
+        text = str(content, "utf-8")
+        found = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        if HALF_A_CHARACTER.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise Malformed("the header is no JSON") from None
+    if not isinstance(found, dict):
+        raise Malformed("the header is no JSON object")
+    return found
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(word)
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise ValueError(word)
+    return number
 
 
 def _rebuilt(structure: Any, leaves: Mapping[int, Any], used: set[int], depth: int) -> Any:
@@ -105,16 +159,44 @@ def _rebuilt(structure: Any, leaves: Mapping[int, Any], used: set[int], depth: i
     raise Malformed("the arrays do not fit the header")
 
 
-def _arrays(content: bytes) -> dict[int, np.ndarray[Any, Any]]:
+def _arrays(content: memoryview) -> dict[int, Leaf]:
+    """The arrays by number: each begins where the one before ends, and the last ends with the message."""
     if not content:
         return {}
-    try:
-        found = load(content)
-    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError):
-        raise Malformed("the arrays cannot be read") from None
-    arrays: dict[int, np.ndarray[Any, Any]] = {}
-    for name, array in found.items():
-        if not (name.isascii() and name.isdigit()) or str(int(name)) != name or array.dtype.kind not in KINDS:
+    if content.nbytes < 8:
+        raise Malformed("the arrays cannot be read")
+    (length,) = struct.unpack("<Q", content[:8])
+    if length > LARGEST_HEADER or 8 + length > content.nbytes:
+        raise Malformed("the arrays cannot be read")
+    entries, body = _words(content[8 : 8 + length]), content[8 + length :]
+    arrays: dict[int, Leaf] = {}
+    end = 0
+    for number, (name, entry) in enumerate(entries.items()):
+        if name != str(number):
             raise Malformed("the arrays do not fit the header")
-        arrays[int(name)] = array
+        dtype, shape, count = _announced(entry)
+        begin, end = end, end + count * dtype.itemsize
+        if entry["data_offsets"] != [begin, end] or end > body.nbytes:
+            raise Malformed("the arrays are not where they should be")
+        # A copy of its own: writable, aligned, and the message's memory is given back.
+        arrays[number] = np.frombuffer(body[begin:end], dtype).reshape(shape).copy()
+        if dtype.kind == "b" and np.any(arrays[number].view(np.uint8) > 1):
+            raise Malformed("a truth value is neither true nor false")
+    if not arrays or end != body.nbytes:
+        raise Malformed("the arrays do not fill the message")
     return arrays
+
+
+def _announced(entry: Any) -> tuple[np.dtype[Any], list[int], int]:
+    """Type, shape and number of entries of an array as its header tells them; nothing is allocated for it yet."""
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise Malformed("the arrays do not fit the header")
+    word, shape = entry["dtype"], entry["shape"]
+    if not isinstance(word, str) or word not in TYPES or not isinstance(shape, list) or len(shape) > MOST_AXES:
+        raise Malformed("an array is of a kind that does not travel")
+    # `type` and not isinstance: true is no length.
+    if not all(type(axis) is int and 0 <= axis <= LARGEST_MESSAGE for axis in shape):
+        raise Malformed("the shape of an array is none")
+    if 0 in shape and math.prod(axis for axis in shape if axis) > LARGEST_MESSAGE:
+        raise Malformed("the shape of an array is none")  # nothing there, but NumPy counts its strides
+    return TYPES[word], shape, math.prod(shape)

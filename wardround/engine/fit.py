@@ -121,7 +121,8 @@ def fit(
             loss = watched(measures, stopping)
             refuse_loss(float(measures["validation_loss"]["weighted"]), end)
             refuse_loss(loss, end)
-            done[-1] = replace(done[-1], measures={**measures, **told(algorithm, progress, engine.sites)})
+            said = told(algorithm, progress, engine.sites)
+            done[-1] = replace(done[-1], measures={**done[-1].measures, **measures, **said})
             if stopping:
                 memory = remember(memory, loss, stopping)
                 if memory.best_round == end:

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from wardround.core.errors import Refusal
 from wardround.engine.registry import nearest
@@ -49,6 +49,8 @@ class PreparationSection(Section):
     impute: str = "median"
     scale: str = "standard"
     indicators: bool = False
+    smallest_cell: int = Field(default=1, ge=1)
+    """Statistics of fewer patients than this stay at their site; real sites mostly ask for 10."""
 
 
 class DataSection(BaseModel):
@@ -124,6 +126,43 @@ class EvaluationSection(Section):
     """Sites evaluated at most; with more, these many are drawn once."""
 
 
+class PrivacySection(Section):
+    """Formal privacy: of every patient of a site ("sample") or of whole sites ("site")."""
+
+    level: Literal["sample", "site"] = "sample"
+    epsilon: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """How much the model may tell, at most;"""
+    noise_multiplier: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """or the noise, as a multiple of `clip`."""
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """The length to which a patient's gradient (or a site's answer) is cut."""
+    batch: int | None = Field(default=None, ge=1)
+    """Patients in a batch, as expected; by default the algorithm's batch_size."""
+    seeded: bool = False
+    """Noise from the study's seed, for tests: it protects nobody."""
+    quantile: float | None = Field(default=None, gt=0, lt=1)
+    """Level "site": adapt `clip` so that this share of the answers is shorter;"""
+    rate: float = Field(default=0.2, gt=0)
+    """at this rate,"""
+    first_rate: float = Field(default=0.2, gt=0)
+    """which falls to it from this one,"""
+    count_share: float = Field(default=0.1, gt=0, lt=1)
+    """with this share of what is spent."""
+    answers: int | None = Field(default=None, ge=1)
+    """Level "site": how many sites at least share the noise of a round; by default the fewest of all rounds."""
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "PrivacySection":
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            raise ValueError("say either epsilon or noise_multiplier")
+        if self.level == "sample" and (self.quantile is not None or self.answers is not None):
+            raise ValueError('quantile and answers belong to level = "site"')
+        if self.level == "site" and self.batch is not None:
+            raise ValueError('batch belongs to level = "sample"')
+        return self
+
+
 class CaseSection(Section):
     """A setting of its own in a comparison; its tables override those of the study."""
 
@@ -180,6 +219,7 @@ class Study(Section):
     algorithm: Named = Named(name="fed_avg")
     aggregator: Named = Named(name="weighted_mean")
     transforms: list[Named] = []
+    privacy: PrivacySection | None = None
     partners: PartnersSection | None = None
     deploy: DeploySection = DeploySection()
     participation: ParticipationSection = ParticipationSection()

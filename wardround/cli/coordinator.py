@@ -1,0 +1,262 @@
+"""`wardround coordinator`: begins a consortium, signs and revokes sites, conducts studies, and tells how it stands.
+
+Imports are inside the commands, so that help loads nothing heavy. Whatever a site says is shown as plain text.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wardround.cli.conducting import conducted, leave, listening
+from wardround.cli.site import person, say
+from wardround.core.errors import Refusal
+
+if TYPE_CHECKING:
+    from wardround.deploy.homes import CoordinatorHome
+    from wardround.study.file import Study
+
+coordinator_app = typer.Typer(
+    help="A consortium's coordinator: who belongs to it, and the studies it conducts.", no_args_is_help=True
+)
+
+HomeFolder = Annotated[
+    Path | None,
+    typer.Option("--home", help="The coordinator's folder; by default $WARDROUND_HOME, or ./wardround-coordinator."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
+By = Annotated[str | None, typer.Option("--by", help="Who asks; by default the name of whoever is logged in.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the study has ended.")]
+PLACES = ("path", "url", "query")
+"""What a study says of places: of no use to a site, which knows where its own rows are, and none of its business."""
+
+
+def opened(home: Path | None) -> "CoordinatorHome":
+    """The home, if there is a coordinator in it."""
+    from wardround.deploy.homes import CoordinatorHome, home_path
+
+    found = CoordinatorHome(home_path(home, "wardround-coordinator"))
+    _ = found.words  # refuses here, with the folder's name, where there is none
+    return found
+
+
+@coordinator_app.command()
+def init(
+    consortium: Annotated[str, typer.Argument(metavar="CONSORTIUM", help="What the consortium is called.")],
+    name: Annotated[str, typer.Option("--name", help="The coordinator's name, which sites check.")] = "coordinator",
+    listen: Annotated[
+        str, typer.Option("--listen", help="Where to listen, HOST:PORT; others reach it only if you say so.")
+    ] = "127.0.0.1:8002",
+    hosts: Annotated[
+        list[str] | None, typer.Option("--host", help="A name or address under which sites reach it; also several.")
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the consortium's authority and the coordinator's key and certificate."""
+    from wardround.deploy.consortium import begin_consortium, coordinator_words
+    from wardround.deploy.homes import home_path
+
+    words = coordinator_words(consortium, name, listen, list(hosts or ()))
+    made = begin_consortium(home_path(home, "wardround-coordinator"), words)
+    port = words.listen.rpartition(":")[2]
+    reached = f"{words.hosts[0]}:{port}"
+    lines = [
+        f"{consortium} has its coordinator: {made.path}",
+        f"1. Each site begins with: wardround site init NAME --coordinator {reached} --server-name {name}",
+        "2. It sends you request.csr; sign it with: wardround coordinator sign REQUEST",
+        f"3. Send back what that says, with {made.authority_path} (neither holds a secret).",
+        "4. wardround coordinator start, then wardround coordinator run STUDY",
+        f"Keep {made.path / 'authority.key'} safe: whoever has it can admit anybody.",
+    ]
+    facts = {
+        "consortium": consortium,
+        "coordinator": name,
+        "home": made.path,
+        "authority": made.authority_path,
+        "listen": words.listen,
+        "hosts": words.hosts,
+    }
+    say(facts, lines, as_json)
+
+
+@coordinator_app.command()
+def sign(
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="What the site sent (request.csr).")],
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Admit a site: sign its request. Compare the fingerprint by phone before you send the certificate."""
+    from wardround.deploy.consortium import admit
+
+    there = opened(home)
+    made = admit(there, request)
+    until = f"{made.until:%Y-%m-%d}"
+    lines = [
+        f"{made.name} {'is renewed' if made.renewed else 'is admitted'} until {until}.",
+        f"Fingerprint of its key: {made.fingerprint}",
+        "Compare it with the site by phone, on a number you know; if it differs, revoke the site.",
+        f"Then send {made.path} and {there.authority_path} to the site: wardround site join CERTIFICATE AUTHORITY",
+    ]
+    facts = {
+        "site": made.name,
+        "fingerprint": made.fingerprint,
+        "until": until,
+        "certificate": made.path,
+        "authority": there.authority_path,
+        "renewed": made.renewed,
+    }
+    say(facts, lines, as_json)
+
+
+@coordinator_app.command()
+def revoke(
+    site: Annotated[str, typer.Argument(metavar="SITE", help="The site's name.")],
+    why: Annotated[str, typer.Option("--why", help="The reason, for the record.")] = "",
+    by: By = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Shut a site out for good, at once, also from a study that is running."""
+    from wardround.deploy.consortium import revoke as shut_out
+    from wardround.deploy.consortium import running
+
+    there = opened(home)
+    shut_out(there, site, by=person(by), why=why)
+    now = "The running coordinator asks it nothing more." if running(there) else "The coordinator will not let it in."
+    say({"revoked": site}, [f"{site} is revoked. {now} What it sent before counts; see `wardround retrain`."], as_json)
+
+
+@coordinator_app.command()
+def start(home: HomeFolder = None) -> None:
+    """Listen for sites and conduct the studies in the queue, until Ctrl-C; goes on where it was interrupted."""
+    there = opened(home)
+    leave(listening(there, until_done=False))
+
+
+@coordinator_app.command()
+def run(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")],
+    by: By = None,
+    wait: Wait = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Queue a study for the sites; with no coordinator running, be it until the study has ended."""
+    from wardround.deploy.coordinating import queued
+    from wardround.study.file import read_study
+
+    there, who = opened(home), person(by)
+    words = for_sites(read_study(study))
+    refuse_early(there, words, study)
+    name = queued(there, words, who)
+    (there.folder(name) / "state.json").unlink(missing_ok=True)
+    conducted(there, name, wait=wait, as_json=as_json)
+
+
+@coordinator_app.command()
+def resume(
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Which, if several did not end well.")] = None,
+    wait: Wait = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a study that failed or was interrupted, in the round it was in."""
+    from wardround.deploy.consortium import studies
+    from wardround.deploy.coordinating import queued
+    from wardround.deploy.readable import read_json
+    from wardround.study.file import parse_study
+
+    there = opened(home)
+    every = {one["study"]: one["state"] for one in studies(there, there.status())}
+    open_ = [one for one, state in every.items() if state != "finished"]
+    meant = [one for one in open_ if study in (None, one, one.rpartition("-")[0])]
+    if len(meant) != 1:
+        what = "several studies did not end yet" if len(meant) > 1 else "there is no such study to go on with"
+        known = ", ".join(f"{one} ({state})" for one, state in every.items()) or "none"
+        raise Refusal(what, where=str(there.path), remedy=f"name one; studies here: {known}")
+    name = meant[0]
+    content = read_json(there.folder(name) / "study.json", "")
+    queued(there, parse_study(content["study"], where=name), content["submitter"])
+    (there.folder(name) / "state.json").unlink(missing_ok=True)
+    conducted(there, name, wait=wait, as_json=as_json)
+
+
+@coordinator_app.command()
+def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Who is there, who is late and why, and how far every study is."""
+    from wardround.deploy.consortium import standing
+
+    facts = standing(opened(home))
+    say(facts, status_lines(facts), as_json)
+
+
+# ---- studies ----
+
+
+def for_sites(study: "Study") -> "Study":
+    """The study without the places of the coordinator's own rows: an address might even tell a password."""
+    from wardround.study.file import parse_study
+
+    content = study.model_dump(mode="json")
+    content["data"] = {key: value for key, value in content["data"].items() if key not in PLACES}
+    return parse_study(content, where="the study for the sites")
+
+
+def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
+    """What can be known to be wrong before any site hears of the study."""
+    from wardround.deploy.agreeing import words_of
+    from wardround.deploy.conducting import study_id
+    from wardround.deploy.readable import read_json
+    from wardround.engine.registry import nearest
+
+    try:
+        words_of(study)
+    except Refusal as refusal:
+        raise Refusal(refusal.what, where=f"{path}, {refusal.where}", remedy=refusal.remedy) from None
+    known = tuple(sorted(one.stem for one in (home.path / "sites").glob("*.pem") if one.stem not in home.revoked()))
+    if not known:
+        raise Refusal("no site belongs to the consortium", remedy="sign requests with `wardround coordinator sign`")
+    for site in study.deploy.sites:
+        if site not in known:
+            raise Refusal(
+                f"there is no site called '{site}'", where=f"{path}, [deploy] sites", remedy=nearest(site, known)
+            )
+    ended = home.folder(study_id(study)) / "state.json"
+    if ended.exists() and read_json(ended, "").get("state") == "finished":
+        raise Refusal(
+            "this very study is finished",
+            where=str(ended.parent / "run"),
+            remedy="look at its report, or change the study (another seed is enough)",
+        )
+
+
+# ---- how it stands, in words ----
+
+
+def status_lines(facts: Mapping[str, Any]) -> list[str]:
+    from wardround.deploy.readable import size_in_words
+
+    runs = f"listens at {facts['listen']}" if facts["running"] else "is not running (wardround coordinator start)"
+    lines = [f"The coordinator of {facts['consortium']} {runs}.", "", "Sites"]
+    lines += [f"  {site['name']}: {site_words(site, facts['running'])}" for site in facts["sites"]] or ["  none yet"]
+    lines += ["", "Studies"]
+    for one in facts["studies"]:
+        words = f"  {one['study']}: {one['state']}, round {one['round']} of {one['rounds']}"
+        words += f"; {size_in_words(one['bytes_down'])} to the sites, {size_in_words(one['bytes_up'])} back"
+        if one["epsilon"] is not None:
+            words += f"; epsilon {one['epsilon']:g}"
+        lines.append(words + (f"; {one['why']}" if one["why"] else ""))
+        if one["state"] == "running":
+            lines.append(f"    each site is given at least {one['seconds_a_site']:g} s a round")
+    return lines if facts["studies"] else [*lines, "  none yet"]
+
+
+def site_words(site: Mapping[str, Any], alive: bool) -> str:
+    if site["revoked"]:
+        return f"revoked on {site['revoked'][:10]}"
+    words = ("here" if site["present"] else "away") if alive else "not known"
+    late = f", {site['late']}" if site["late"] else ""
+    warning = f"; {site['warning']}" if site["warning"] else ""
+    return f"{words}{late}{warning} (certificate until {site['until']})"

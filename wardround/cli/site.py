@@ -1,0 +1,356 @@
+"""`wardround site`: a hospital's side. Its key, its data, its policy, its decisions, and all that ever left it.
+
+Imports are inside the commands, so that help loads nothing heavy.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wardround.core.errors import Refusal
+
+if TYPE_CHECKING:
+    from wardround.deploy.decisions import Offer
+    from wardround.deploy.described import Described
+    from wardround.deploy.homes import SiteHome
+
+site_app = typer.Typer(help="A hospital's side: its data, its policy, its decisions, its log.", no_args_is_help=True)
+data_app = typer.Typer(help="Data that studies may read; the rows stay where they are.", no_args_is_help=True)
+policy_app = typer.Typer(help="What studies may do here; shown when nothing else is asked.")
+site_app.add_typer(data_app, name="data")
+site_app.add_typer(policy_app, name="policy")
+
+HomeFolder = Annotated[
+    Path | None, typer.Option("--home", help="The site's folder; by default $WARDROUND_HOME, or ./wardround-site.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as `wardround site studies` names it.")]
+By = Annotated[str | None, typer.Option("--by", help="Who decides; by default the name of whoever is logged in.")]
+Why = Annotated[str, typer.Option("--why", help="The reason, which the coordinator is told.")]
+DataName = Annotated[str, typer.Argument(metavar="NAME", help="The name under which the data are known here.")]
+
+
+def opened(home: Path | None) -> "SiteHome":
+    """The home, if there is a site in it."""
+    from wardround.deploy.homes import SiteHome, home_path
+
+    found = SiteHome(home_path(home))
+    _ = found.words  # refuses here, with the folder's name, where there is none
+    return found
+
+
+def say(words: dict[str, Any], lines: Sequence[str], as_json: bool) -> None:
+    from wardround.report.markup import plain
+
+    if as_json:
+        typer.echo(json.dumps(words, default=str))
+    else:
+        for line in lines:
+            indent = line[: len(line) - len(line.lstrip())]
+            typer.echo(f"{indent}{plain(line)}" if line.strip() else "")
+
+
+def person(by: str | None) -> str:
+    import getpass
+
+    try:
+        return by if by is not None else getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        raise Refusal("nobody is logged in by name", remedy="say who decides with --by NAME") from None
+
+
+@site_app.command()
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The site's name, such as freetown.")],
+    coordinator: Annotated[str, typer.Option("--coordinator", help="Where the coordinator listens, HOST:PORT.")],
+    server_name: Annotated[str, typer.Option("--server-name", help="The name in the coordinator's certificate.")],
+    purposes: Annotated[
+        list[str] | None, typer.Option("--purpose", help="A purpose that studies may have; more than once if need be.")
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make this site's folder, its key (which never leaves) and the request that the coordinator signs."""
+    from wardround.deploy.homes import home_path
+    from wardround.deploy.joining import begin_site, site_words
+
+    made = begin_site(home_path(home), site_words(name, coordinator, server_name), purposes or [])
+    lines = [
+        f"{name} has its folder: {made.path}",
+        f"1. Send {made.request_path} to the coordinator. It holds no secret; key.pem stays here.",
+        "2. With what comes back: wardround site join CERTIFICATE AUTHORITY",
+        "3. Register data (wardround site data add) and look through policy.toml, which allows no column yet.",
+    ]
+    facts = {"site": name, "home": made.path, "request": made.request_path, "policy": made.policy_path}
+    say(facts, lines, as_json)
+
+
+@site_app.command()
+def join(
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="What the coordinator signed (.pem).")],
+    authority: Annotated[Path, typer.Argument(metavar="AUTHORITY", help="The consortium's authority.pem.")],
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take in the signed certificate, after checking that it belongs to this key and this name."""
+    from wardround.deploy.joining import join as joined
+
+    issued = joined(opened(home), certificate, authority)
+    until = f"{issued.until:%Y-%m-%d}"
+    lines = [f"{issued.name} belongs to the consortium until {until}. Next: wardround site start"]
+    say({"site": issued.name, "serial": issued.serial, "until": until}, lines, as_json)
+
+
+@data_app.command()
+def add(
+    name: DataName,
+    source: Annotated[str, typer.Option("--source", help="csv, parquet, sql (see wardround list source).")],
+    path: Annotated[str | None, typer.Option("--path", help="The file, for csv and parquet.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="The database's address, for sql.")] = None,
+    query: Annotated[str | None, typer.Option("--query", help="The question to the database, for sql.")] = None,
+    target: Annotated[str, typer.Option("--target", help="An outcome that should be among the columns.")] = "",
+    setting: Annotated[
+        list[str] | None, typer.Option("--setting", help='Another setting of the source, such as separator=";".')
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", help="A column that the policy shall allow; all: all that identify nobody."),
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Register data: they are read once to see that they can be, and never copied."""
+    from wardround.deploy import registered
+    from wardround.deploy.policy import column_allowed, read_policy, set_policy
+
+    there = opened(home)
+    given = {"path": path, "url": url, "query": query}
+    settings = {key: value for key, value in given.items() if value is not None}
+    seen = registered.add(there, name, source, {**settings, **spoken(setting or [])}, target=target)
+    harmless = [column for column in seen.kinds if column not in seen.identifying]
+    wanted = harmless if allow == ["all"] else allow or []
+    unknown = [column for column in wanted if column not in seen.kinds]
+    if unknown:
+        registered.remove(there, name)
+        raise Refusal(f"--allow names '{unknown[0]}', which is no column", remedy=f"there are {', '.join(seen.kinds)}")
+    if wanted:
+        merged = dict.fromkeys([*read_policy(there.policy_path).columns, *wanted])
+        set_policy(there.policy_path, "columns", ",".join(merged))
+    policy = read_policy(there.policy_path)
+    closed = [column for column in harmless if not column_allowed(column, policy)]
+    lines = [f"{name}: {seen.rows:,} rows, {len(seen.kinds)} columns. Nothing was copied."]
+    lines += [f"  {column}: {kind}" for column, kind in seen.kinds.items()]
+    lines += [f"LOOK: {column} seems to identify patients ({why})." for column, why in seen.identifying.items()]
+    if closed:
+        more = ",".join([*policy.columns, *closed])
+        lines.append(
+            f"The policy withholds {', '.join(closed)}. To allow them: wardround site policy set columns {more!r}"
+        )
+    if seen.rows < policy.smallest_cell:
+        lines.append(
+            f"LOOK: fewer rows than the smallest cell of {policy.smallest_cell}: nothing will be told about them."
+        )
+    facts = {
+        "data": name,
+        "rows": seen.rows,
+        "columns": seen.kinds,
+        "identifying": seen.identifying,
+        "withheld": closed,
+    }
+    say(facts, lines, as_json)
+
+
+def spoken(settings: Sequence[str]) -> dict[str, Any]:
+    """KEY=VALUE as a setting; what TOML understands is taken as such, anything else as text."""
+    import tomllib
+
+    found: dict[str, Any] = {}
+    for one in settings:
+        key, equals, value = one.partition("=")
+        if not equals or not key.strip():
+            raise Refusal(f"'{one}' is no setting", where="--setting", remedy="write KEY=VALUE")
+        try:
+            found[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[key.strip()] = value
+    return found
+
+
+@data_app.command(name="list")
+def list_data(home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """What is registered, and where it lies (passwords are not shown)."""
+    from wardround.deploy.registered import registered
+
+    known = {name: entry.shown for name, entry in registered(opened(home)).items()}
+    say({"data": known}, [f"{name}: {shown}" for name, shown in known.items()] or ["No data yet."], as_json)
+
+
+@data_app.command()
+def remove(name: DataName, home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Take data off the list; the rows are not touched."""
+    from wardround.deploy.registered import remove as taken_off
+
+    taken_off(opened(home), name)
+    say({"removed": name}, [f"{name} is no longer registered; the rows lie where they lay."], as_json)
+
+
+@policy_app.callback(invoke_without_command=True)
+def show_policy(context: typer.Context, home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """What studies may do here; shown when nothing else is asked."""
+    if context.invoked_subcommand is not None:
+        return
+    from wardround.deploy.policy import read_policy
+
+    there = opened(home)
+    policy = read_policy(there.policy_path)
+    if as_json:
+        typer.echo(policy.model_dump_json())
+    else:
+        typer.echo(there.policy_path.read_text(encoding="utf-8"), nl=False)
+
+
+@policy_app.command(name="set")
+def change_policy(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="purposes, components, columns, smallest_cell, ...")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value; lists with commas.")],
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change one key of the policy; it counts at once, also for studies that are running."""
+    from wardround.deploy.audit import noted
+    from wardround.deploy.policy import set_policy
+
+    there = opened(home)
+    new = set_policy(there.policy_path, key, value).model_dump(mode="json")[key]
+    there.log().append(noted("policy", key=key, value=json.dumps(new)))
+    say({key: new}, [f"{key} = {json.dumps(new)}"], as_json)
+
+
+@site_app.command()
+def studies(
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="One of them, told in full.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="On which registered data, if there are several.")] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Studies that were offered to this site, and what became of them; or one of them in plain words."""
+    from wardround.deploy.decisions import offers, resolve, standing
+
+    there = opened(home)
+    if study is not None:
+        shown = described(there, resolve(there, study), data)
+        say(shown.facts, told(shown), as_json)
+        return
+    rows = [(offer, *standing(there, offer.id)) for offer in offers(there)]
+    facts = [
+        {"study": offer.id, "state": state, "why": why, "submitter": offer.submitter, "came": offer.came}
+        for offer, state, why in rows
+    ]
+    words = {"ok": "approved", "waiting": "waits for you"}
+    lines = [
+        f"{offer.id}: {words.get(state, state)} (from {offer.submitter or 'nobody by name'}, {offer.came[:10]})"
+        + (f"; {why}" if state not in words else "")
+        for offer, state, why in rows
+    ]
+    say({"studies": facts}, lines or ["No study was offered yet."], as_json)
+
+
+def described(home: "SiteHome", offer: "Offer", data: str | None) -> "Described":
+    from wardround.deploy.described import describe
+
+    return describe(home, offer, data)
+
+
+def told(shown: "Described") -> list[str]:
+    lines = [str(shown.facts["study"])]
+    for heading, sentences in shown.parts:
+        lines += ["", heading, *(f"  {sentence}" for sentence in sentences)]
+    if shown.against:
+        lines += ["", "Your policy forbids it", *(f"  {reason}" for reason in shown.against)]
+    return lines
+
+
+@site_app.command()
+def approve(
+    study: StudyName,
+    by: By = None,
+    data: Annotated[str | None, typer.Option("--data", help="On which registered data, if there are several.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="The last day, such as 2031-12-31.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Approve without being asked.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show in plain words what a study reads, sends and costs, and let it run here if you agree."""
+    from wardround.deploy import decisions
+
+    there = opened(home)
+    offer, who = decisions.resolve(there, study), person(by)
+    last = day(until) if until else None
+    shown = described(there, offer, data)
+    if not as_json:
+        say({}, told(shown), as_json=False)
+    if not yes and not shown.against:
+        if as_json or not sys.stdin.isatty():
+            raise Refusal("nobody can be asked here", where=offer.id, remedy="approve in a terminal, or add --yes")
+        if not typer.confirm(f"\nApprove this study as {who}?", default=False):
+            typer.echo("Nothing was decided.")
+            raise typer.Exit(1)
+    decision = decisions.approve(there, offer.id, by=who, data=data, until=last)
+    lines = [
+        "",
+        f"{who} approved {offer.id} until {decision.until}. To take it back: wardround site withdraw {offer.id}",
+    ]
+    say({"study": offer.id, "state": decision.state, "by": who, "until": decision.until, **shown.facts}, lines, as_json)
+
+
+def day(word: str) -> date:
+    try:
+        return date.fromisoformat(word)
+    except ValueError:
+        raise Refusal(f"'{word}' is no date", where="--until", remedy="write it like 2031-12-31") from None
+
+
+@site_app.command()
+def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Refuse a study; the coordinator is told so, with the reason."""
+    from wardround.deploy import decisions
+
+    there = opened(home)
+    decision = decisions.deny(there, decisions.resolve(there, study).id, by=person(by), why=why)
+    say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
+
+
+@site_app.command()
+def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Take an approval back, at once and for good, also while the study runs."""
+    from wardround.deploy import decisions
+
+    there = opened(home)
+    decision = decisions.withdraw(there, decisions.resolve(there, study).id, by=person(by), why=why)
+    lines = [f"{decision.by} withdrew from {decision.id}: from now on it gets no answer. What left before has left."]
+    say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)
+
+
+@site_app.command()
+def log(
+    study: Annotated[str | None, typer.Option("--study", help="Only what is about this study.")] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Everything that ever left this site, and every decision, like a diary; exit code 2 when it was changed."""
+    from wardround.cli.auditing import show_command
+
+    show_command(opened(home).audit_path, None, study=study, as_json=as_json)
+
+
+@site_app.command()
+def start(home: HomeFolder = None) -> None:
+    """Connect to the coordinator and answer what approved studies ask, until stopped (Ctrl-C)."""
+    from wardround.cli.serving import start_site
+
+    start_site(opened(home).path)

@@ -1,0 +1,210 @@
+"""An offered study in plain words, for whoever decides about it: who asks, what is read, what leaves, what it costs.
+
+Sizes are measured: the site prepares its own rows as it would in the study and looks how large its answer gets. Other
+sites may know categories that this one lacks, so the real answer can be somewhat larger.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.data.load import load
+from wardround.data.table import Table
+from wardround.deploy.decisions import Offer, reasons_against, spent, study_of
+from wardround.deploy.homes import SiteHome
+from wardround.deploy.policy import Policy, components_of, epsilon_of, read_policy
+from wardround.deploy.readable import size_in_words
+from wardround.deploy.registered import find, frame_of, look, read_columns, registered, table_for
+from wardround.deploy.wire import encode
+from wardround.engine.halves import answer_shapes
+from wardround.partners.dilution import dilution
+from wardround.study import assemble
+from wardround.study.file import Study
+from wardround.study.methods import own_method
+
+ARRAYS: Mapping[str, str] = {
+    "weight": "how many patients it trained on",
+    "update": "how far its patients moved the model, times that number",
+    "control": "how its gradients differ from everybody's, times that number",
+    "class_shares": "the share of each outcome among its patients, times that number",
+}
+"""What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
+HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
+"""As long as the header of an answer usually is."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What leaves a site in one round: numbers in each array, and bytes on the wire."""
+
+    numbers: dict[str, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Described:
+    """The same in figures and in words; `parts` are headings with their sentences."""
+
+    facts: dict[str, Any]
+    parts: tuple[tuple[str, tuple[str, ...]], ...]
+    against: tuple[str, ...]
+
+
+def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described:
+    """What the study would mean for this site, on these registered data."""
+    study, policy, name = study_of(offer), read_policy(home.policy_path), find(home, data)
+    seen = look(frame_of(name, registered(home)[name]))
+    read, withheld = read_columns(study, policy, seen.kinds)
+    against = reasons_against(home, offer, name)
+    try:
+        answer, unknown = answer_of(study, table_for(home, name, study, policy)), ""
+    except Refusal as refusal:
+        answer, unknown = None, str(refusal)
+    used, rounds = spent(home, beside=offer.id), study.study.rounds
+    facts = {
+        "study": offer.id,
+        "submitter": offer.submitter,
+        "purpose": study.study.purpose,
+        "data": name,
+        "rows": seen.rows,
+        "columns": read,
+        "withheld": withheld,
+        "components": components_of(offer.study),
+        "rounds": rounds,
+        "bytes_a_round": answer.bytes if answer else None,
+        "bytes_in_all": answer.bytes * rounds if answer else None,
+        "arrays": answer.numbers if answer else None,
+        "epsilon": epsilon_of(offer.study),
+        "epsilon_spent": used,
+        "epsilon_allowed": policy.epsilon,
+        "expires": str(policy.expires) if policy.expires else None,
+        "against": against,
+    }
+    risky = [f"{column} ({why})" for column, why in seen.identifying.items() if column in read]
+    parts = (
+        ("Who asks", asks(offer, study)),
+        ("What is read", reads(name, seen.rows, read, withheld, risky)),
+        ("What runs here", (f"Installed components only: {', '.join(components_of(offer.study))}.",)),
+        ("What leaves", (*leaves_before(study, policy), *leaves_a_round(study, answer, unknown), *leaves_after(study))),
+        ("What it costs in privacy", (privacy(epsilon_of(offer.study), used, policy.epsilon),)),
+        ("Your share", (share(home.words.name, offer, seen.rows, study),)),
+        ("For how long", (f"Until {policy.expires}, as the policy says, or until you withdraw.",)),
+    )
+    return Described(facts, parts, tuple(against))
+
+
+def asks(offer: Offer, study: Study) -> tuple[str, ...]:
+    who = offer.submitter or "somebody who gives no name"
+    purpose = f"for: {study.study.purpose}" if study.study.purpose else "and tells no purpose"
+    site = (f"The model is made for the site {study.study.user}.",) if study.study.user else ()
+    return (f"{who} submits {study.study.name} {purpose}. It came on {offer.came[:10]}.", *site)
+
+
+def reads(name: str, rows: int, read: list[str], withheld: list[str], risky: list[str]) -> tuple[str, ...]:
+    told = [f"The data {name}, {rows:,} rows. Columns: {', '.join(read) or 'none'}."]
+    if withheld:
+        told.append(f"Withheld by your policy: {', '.join(withheld)}.")
+    if risky:
+        told.append(f"LOOK: these seem to identify patients: {', '.join(risky)}.")
+    return tuple(told)
+
+
+def leaves_before(study: Study, policy: Policy) -> tuple[str, ...]:
+    """The statistics from which sites agree how columns become numbers."""
+    ways = study.data.preparation
+    told = [
+        "Once, before training: names and kinds of the columns, the number of rows, the labels of the outcome; counts,"
+        " sums and squared deviations of numbers, counts of categories; no count of fewer than"
+        f" {policy.smallest_cell} patients."
+    ]
+    if ways.impute == "median" or ways.scale == "minmax":
+        told.append(
+            "Also the smallest and largest value of each number, which are values of single patients"
+            + (", and counts between edges around the median." if ways.impute == "median" else ".")
+        )
+    return tuple(told)
+
+
+def leaves_a_round(study: Study, answer: Answer | None, unknown: str) -> tuple[str, ...]:
+    rounds = study.study.rounds
+    if answer is None:
+        return (f"In each of {rounds} rounds an answer whose size is not known yet: {unknown}",)
+    arrays = "; ".join(
+        f"{name} ({count:,} {'number' if count == 1 else 'numbers'}{': ' + ARRAYS[name] if name in ARRAYS else ''})"
+        for name, count in answer.numbers.items()
+    )
+    size = f"about {size_in_words(answer.bytes)} a round, {size_in_words(answer.bytes * rounds)} in all {rounds} rounds"
+    return (f"In each round: {arrays}; {size}. No row, no label and no prediction leaves.",)
+
+
+def leaves_after(study: Study) -> tuple[str, ...]:
+    every = study.evaluation.every
+    often = "After every round" if every == 1 else f"After every {every} rounds"
+    return (
+        f"{often}: three numbers about your validation patients (how many, their loss, how many right)."
+        " At the end: figures of quality on your test patients, computed here.",
+    )
+
+
+def privacy(epsilon: float | None, used: float, most: float | None) -> str:
+    cap = (
+        f"{used:g} of {most:g} is spent by studies approved before" if most is not None else "your policy sets no limit"
+    )
+    if epsilon is None:
+        return (
+            f"It adds no noise and gives no formal guarantee: from its answers something about single patients might be"
+            f" told. Epsilon: none; {cap}."
+        )
+    left = f"; {most - used - epsilon:g} would be left" if most is not None else ""
+    return f"Epsilon {epsilon:g}; {cap}{left}."
+
+
+def share(site: str, offer: Offer, rows: int, study: Study) -> str:
+    """How far the site's part is diluted, as far as the offer tells."""
+    if not offer.rows:
+        return "The offer does not tell how many patients the other sites have, so your share is not known."
+    counts = {site: round(rows * study.data.shares[0]), **offer.rows}
+    try:
+        part = next(part for part in dilution(counts, None, {}).parts if part.site == site)
+    except Refusal as refusal:
+        return f"The offer's row counts make no sense: {refusal}"
+    return f"About {part.row_share:.1%} of the training rows of {len(counts)} sites would be yours."
+
+
+def answer_of(study: Study, table: Table) -> Answer:
+    """What this site's answer would hold, found out by preparing its rows; nothing is trained."""
+    data = study.data
+    loaded = load(
+        table,
+        seed=study.study.seed,
+        shares=tuple(data.shares),
+        by=data.split_by or "",
+        missing_target=data.missing_target,
+        empty_sites="keep",
+        **data.preparation.model_dump(),
+    )
+    federation = loaded.federation
+    sites = list(dict.fromkeys([*table.sites, *([study.study.user] if study.study.user else [])]))
+    algorithm = assemble.build(study, own_method(study), federation.task, sites)
+    transform = assemble.transform_of(study.transforms)
+    params = assemble.model_of(study, federation.task).init(jax.random.key(0))
+    server = algorithm.init(params, max(2, len(sites)))
+    row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
+    made = answer_shapes(algorithm, server, algorithm.init_client(params), row)
+    key = jax.random.key(0)
+
+    def way(made: Message) -> Message:
+        sent = transform.down(transform.init(made), algorithm.broadcast(server), key)
+        return transform.up(sent, made, key)
+
+    left = jax.eval_shape(way, made)
+    numbers = {
+        name: sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(part)) for name, part in left.arrays.items()
+    }
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), left)
+    return Answer(numbers, len(encode(HEADER, empty)))

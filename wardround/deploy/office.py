@@ -1,0 +1,108 @@
+"""A site's home as its clerk needs it: what is approved, what the policy allows, where the rows are, what left.
+
+Everything is read from the home anew for every request: a withdrawal or another policy counts at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.core.recipes import Recipe, hashable
+from wardround.data.table import Table
+from wardround.deploy.audit import sent
+from wardround.deploy.decisions import checked_id, read_decision, read_offer, standing, store_offer, study_id, study_of
+from wardround.deploy.homes import SiteHome
+from wardround.deploy.identity import make_request, pem
+from wardround.deploy.joining import join
+from wardround.deploy.policy import read_policy, recipe_reasons
+from wardround.deploy.registered import table_for
+from wardround.study.file import Named, Study
+
+
+@dataclass(frozen=True)
+class SiteOffice:
+    """Fulfils `clerk.Office` over a home."""
+
+    home: SiteHome
+
+    @property
+    def name(self) -> str:
+        return self.home.words.name
+
+    def offered(
+        self, study: str, content: Mapping[str, Any], submitter: str, rows: Mapping[str, int] | None = None
+    ) -> None:
+        store_offer(self.home, study, content, submitter, rows)
+
+    def state(self, study: str) -> tuple[str, str]:
+        return standing(self.home, study)
+
+    def approved(self, study: str) -> Study:
+        self._must_stand(study)
+        return study_of(read_offer(self.home, study))
+
+    def table(self, study: Study) -> Table:
+        self._must_stand(study_id(study))
+        decision = read_decision(self.home, study_id(study))
+        assert decision is not None  # else it would not stand
+        return table_for(self.home, decision.data, study, read_policy(self.home.policy_path))
+
+    def folder(self, study: str) -> Path:
+        return self.home.folder(checked_id(study))
+
+    def allow(self, study: str, recipe: Recipe) -> None:
+        """Raise a refusal for what the policy forbids, and for what the approved study does not say."""
+        policy, words = read_policy(self.home.policy_path), self.approved(study)
+        reasons = recipe_reasons(policy, [recipe]) + departures(words, recipe)
+        if reasons:
+            raise Refusal(
+                f"{self.name} does not allow this: {'; '.join(reasons)}",
+                where=study,
+                remedy="ask for what was approved, or let the site change its policy",
+            )
+
+    def smallest_cell(self, study: str) -> int:  # noqa: ARG002 - the same for every study
+        return read_policy(self.home.policy_path).smallest_cell
+
+    def renewal(self) -> str:
+        return pem(make_request(self.home.key, self.name)).decode()
+
+    def renew(self, certificate: str) -> None:
+        """Take over a new certificate of the same key and name, signed by the same authority."""
+        path = self.home.path / "renewed.pem"
+        write_whole(path, certificate.encode())
+        join(self.home, path, self.home.authority_path)
+        path.unlink()
+
+    def leaves(self, entry: Mapping[str, Any]) -> None:
+        self.home.log().append(sent(entry))
+
+    def _must_stand(self, study: str) -> None:
+        state, why = standing(self.home, study)
+        if state != "ok":
+            raise Refusal(f"this study is not approved: {why}", where=study, remedy="ask the site's administrator")
+
+
+def departures(study: Study, recipe: Recipe) -> list[str]:
+    """Where a recipe is not what the approved study says; a choice of partners may try algorithms of its own."""
+    if recipe.kind == "transform":
+        said = [one for one in study.transforms if same(one, recipe)]
+        return [] if said else [f"the study does not say transform {recipe.name} with these settings"]
+    if recipe.kind != "algorithm" or study.partners is not None:
+        return []
+    expected = {"algorithm": study.algorithm, "model": study.model, "aggregator": study.aggregator}
+    return [
+        f"the study does not say {one.kind} {one.name} with these settings"
+        for one in (recipe, *recipe.parts)
+        if one.kind in expected and not same(expected[one.kind], one)
+    ]
+
+
+def same(said: Named, recipe: Recipe) -> bool:
+    """Whether a recipe is what a table of the study says; the asking site's number is added by the coordinator."""
+    words = {key: value for key, value in recipe.settings if key != "user"}
+    meant = {key: hashable(value) for key, value in said.settings.items() if key != "user"}
+    return (said.name, meant) == (recipe.name, words)

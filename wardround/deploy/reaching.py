@@ -1,0 +1,198 @@
+"""Whether the coordinator can be reached, and if not exactly why: the name, the line, TLS, or one's own certificate.
+
+gRPC only goes on trying and says nothing, so we try the same ourselves, step by step, with the standard library. Takes
+an address and three files; costs one connection of at most a few seconds.
+"""
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from wardround.core.errors import Refusal
+
+Files = tuple[Path, Path, Path]
+"""The consortium's authority, one's own certificate, one's own key."""
+State = Literal["ok", "look", "wrong"]
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""How a client of gRPC begins: the other side answers, or tells what it has against our certificate."""
+EXPIRED, NOT_YET, WRONG_HOST, WRONG_ADDRESS = 10, 9, 62, 64
+"""OpenSSL's numbers for what is wrong with a certificate."""
+AGAINST_US = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "DECRYPT_ERROR", "ACCESS_DENIED")
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at: fine, worth a look, or wrong with a remedy."""
+
+    name: str
+    state: State
+    what: str
+    remedy: str = ""
+
+    @property
+    def told(self) -> str:
+        return f"{self.what}. To mend it: {self.remedy}." if self.remedy else f"{self.what}."
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def reach(address: str, files: Files, *, within: float = 5.0) -> Finding:
+    """The first thing that is in the way, or that nothing is."""
+    *_, last = steps(address, files, within=within)
+    return last
+
+
+def steps(address: str, files: Files, *, within: float = 5.0) -> Iterator[Finding]:
+    """Name, line and TLS, one after the other, up to the first that fails."""
+    host, port = host_and_port(address)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        remedy = "check the spelling of the coordinator's address, and ask the network's administrator for the name"
+        yield Finding("name", "wrong", f"the name '{host}' is not known here (name resolution failed)", remedy)
+        return
+    yield Finding("name", "ok", f"'{host}' is {found[0][4][0]}")
+    try:
+        line = socket.create_connection((host, port), within)
+    except OSError as error:
+        yield no_line(address, error, within)
+        return
+    with line:
+        yield Finding("line", "ok", f"something listens at {address}")
+        yield handshake(line, host, files)
+
+
+def no_line(address: str, error: OSError, within: float) -> Finding:
+    if isinstance(error, ConnectionRefusedError):
+        what = f"nothing listens at {address} (the connection was refused)"
+        remedy = "see that the coordinator is started and the port is right; a firewall may also refuse it"
+    elif isinstance(error, TimeoutError):
+        what = f"{address} gave no answer within {within:.0f} s; a firewall drops the connection, most likely"
+        remedy = f"let the hospital's firewall allow connections out to {address}, and the coordinator's in"
+    else:
+        what = f"{address} cannot be reached ({error.strerror or error})"
+        remedy = "see that this machine is on the network, and ask its administrator for a route"
+    return Finding("line", "wrong", what, remedy)
+
+
+def handshake(line: socket.socket, host: str, files: Files) -> Finding:
+    """TLS as gRPC would do it, up to the first word of the other side."""
+    try:
+        context = client_context(files)
+        with context.wrap_socket(line, server_hostname=host) as secure:
+            until = str((secure.getpeercert() or {}).get("notAfter", ""))
+            secure.sendall(PREFACE)
+            said = secure.recv(1)
+    except Refusal as refusal:
+        return Finding("tls", "wrong", refusal.what, refusal.remedy)
+    except ssl.SSLCertVerificationError as error:
+        return Finding("tls", "wrong", *against_them(error, host))
+    except ssl.SSLError as error:
+        return Finding("tls", "wrong", *against_us(error))
+    except OSError:
+        said = b""
+    if not said:
+        return Finding("tls", "wrong", *CUT)
+    return Finding("tls", "ok", f"TLS stands: both certificates are accepted, the coordinator's until {until}")
+
+
+def client_context(files: Files) -> ssl.SSLContext:
+    """As gRPC has it: the consortium's authority only, our certificate, HTTP/2."""
+    authority, certificate, key = files
+    try:
+        context = ssl.create_default_context(cafile=str(authority))
+        context.load_cert_chain(str(certificate), str(key))
+    except FileNotFoundError:
+        missing = next((path for path in files if not path.exists()), certificate)
+        raise Refusal(f"there is no {missing}", remedy="let the coordinator sign the request, then join") from None
+    except (ssl.SSLError, OSError) as error:
+        raise Refusal(
+            f"certificate and key cannot be used together ({error.strerror or error})",
+            remedy="let the coordinator sign a new request, then join again",
+        ) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+CUT = (
+    "the connection was cut while TLS began",
+    "see that the coordinator accepts this certificate (same consortium, not ended), and that no proxy or firewall "
+    "in between inspects TLS",
+)
+
+
+def against_them(error: ssl.SSLCertVerificationError, host: str) -> tuple[str, str]:
+    today = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    if error.verify_code == EXPIRED:
+        return (
+            f"the coordinator's certificate has ended, going by this machine's clock ({today})",
+            "set the clock if it is wrong, else let the coordinator renew its certificate",
+        )
+    if error.verify_code == NOT_YET:
+        return (
+            f"the coordinator's certificate is not valid yet, going by this machine's clock ({today})",
+            "set the clock of this machine",
+        )
+    if error.verify_code in (WRONG_HOST, WRONG_ADDRESS):
+        return (
+            f"the coordinator's certificate is not for the name '{host}'",
+            "write one of the names in its certificate, or let the coordinator add this one to its hosts",
+        )
+    return (
+        f"the coordinator's certificate was not signed by this consortium's authority ({error.verify_message})",
+        "see that the address is right and that authority.pem came from this coordinator; a proxy that inspects TLS "
+        "has the same effect",
+    )
+
+
+def against_us(error: ssl.SSLError) -> tuple[str, str]:
+    reason = str(error.reason or error)
+    if "WRONG_VERSION" in reason or "UNKNOWN_PROTOCOL" in reason or "HTTP_REQUEST" in reason:
+        return "what listens there does not speak TLS", "see that host and port are the coordinator's"
+    if any(word in reason for word in AGAINST_US):
+        return (
+            f"the coordinator does not accept this certificate ({reason.replace('_', ' ').lower()})",
+            "see that it has not ended and that this coordinator signed it; if not, send it a new request",
+        )
+    return (f"TLS failed ({reason.replace('_', ' ').lower()})", CUT[1])
+
+
+def check_free(address: str) -> None:
+    """Refuse an address at which nothing can listen."""
+    host, port = host_and_port(address)
+    try:
+        kind, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+            probe.listen()
+    except OSError as error:
+        raise Refusal(
+            f"nothing can listen at {address}: {error.strerror or error}",
+            where="coordinator.toml, listen",
+            remedy="stop what listens there already, or write an address and a free port of this machine",
+        ) from None
+
+
+def wait_until_listening(address: str, within: float = 20.0) -> None:
+    host, port = host_and_port(address)
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        try:
+            socket.create_connection((own_host(host), port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise Refusal(f"nothing listens at {address}", remedy="see whether certificate and key can be read, start again")
+
+
+def own_host(host: str) -> str:
+    """Where to find on this machine what listens everywhere."""
+    return "127.0.0.1" if host == "0.0.0.0" else host

@@ -1,0 +1,130 @@
+"""Files of a home as people and the program write them: TOML checked key by key, JSON objects, each written whole."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+
+BARE = re.compile(r"[A-Za-z0-9_-]+")
+"""Keys that TOML wants no quotes around."""
+UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+class Words(BaseModel):
+    """A TOML file of a home; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+Sort = TypeVar("Sort", bound=BaseModel)
+
+
+def read_toml(path: Path, sort: type[Sort], remedy: str) -> Sort:
+    """A TOML file as what it should be; a mistake is told with the file, the key and the nearest known key."""
+    return checked(toml_in(path, remedy), sort, str(path))
+
+
+def toml_in(path: Path, remedy: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Refusal(f"there is no {path.name}", where=str(path.parent), remedy=remedy) from None
+    except OSError as error:
+        raise Refusal(
+            f"{path.name} cannot be read: {error.strerror}", where=str(path), remedy="check its rights"
+        ) from None
+    except UnicodeDecodeError:
+        raise Refusal(f"{path.name} is not UTF-8 text", where=str(path), remedy="save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Refusal(f"{path.name} is not valid TOML: {error}", where=str(path), remedy="correct that line") from None
+
+
+def checked(content: Mapping[str, Any], sort: type[Sort], where: str) -> Sort:
+    try:
+        return sort.model_validate(content)
+    except ValidationError as error:
+        # A misspelt key is also a missing one, and its right spelling helps more.
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            from wardround.engine.registry import nearest  # loads JAX, which only this mistake needs
+
+            remedy = nearest(key, tuple(sort.model_fields))
+            raise Refusal(f"unknown key '{key}'", where=where, remedy=remedy) from None
+        if first["type"] == "missing":
+            raise Refusal(f"the key '{key}' is missing", where=where, remedy=f"add {key} = ...") from None
+        why = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+        given = "" if first["type"] == "value_error" else f" {first['input']!r}"
+        raise Refusal(f"'{key}' cannot be{given}: {why}", where=where, remedy="correct the value") from None
+
+
+def toml_text(value: Any) -> str:
+    """A value as TOML writes it.
+
+    >>> print(toml_text(["a", 1.5, True, "line\\n"]))
+    ["a", 1.5, true, "line\\n"]
+    """
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_text(part) for part in value) + "]"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for DEL, which JSON leaves bare.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return str(value.isoformat())
+
+
+def toml_lines(words: Mapping[str, Any]) -> str:
+    return "".join(f"{key if BARE.fullmatch(key) else toml_text(key)} = {toml_text(words[key])}\n" for key in words)
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """An object that the program wrote."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise Refusal(f"there is no {path.name}", where=str(path.parent), remedy=remedy) from None
+    except OSError as error:
+        raise Refusal(
+            f"{path.name} cannot be read: {error.strerror}", where=str(path), remedy="check its rights"
+        ) from None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise Refusal(f"{path.name} is damaged", where=str(path), remedy="restore it from a copy")
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    write_file(path, (json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file of a home as a whole, or refuse in words."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+    except OSError as error:
+        raise Refusal(
+            f"{path.name} cannot be written: {error.strerror}", where=str(path), remedy="make room, or check its rights"
+        ) from None
+
+
+def size_in_words(count: float) -> str:
+    """Decimal units, three digits.
+
+    >>> size_in_words(999), size_in_words(12_345_678)
+    ('999 bytes', '12.3 MB')
+    """
+    unit = 0
+    # 999.5 kB would be written as "1e+03 kB"
+    while count >= 999.5 and unit < len(UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.3g} {UNITS[unit]}" if count < 999.5 else f"{count:,.0f} {UNITS[unit]}"
