@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types unit bench docs browser clean
+.PHONY: demo test lint types unit bench docs browser database clean
 
 demo: $(VENV)/.installed
 	@rm -rf runs/demo
@@ -19,7 +19,7 @@ lint: $(VENV)/.developing
 types: $(VENV)/.developing
 	$(BIN)/mypy wardround benchmarks
 
-unit: $(VENV)/.developing browser
+unit: $(VENV)/.developing browser database
 	$(BIN)/pytest -n 2
 
 docs: $(VENV)/.developing
@@ -36,6 +36,14 @@ browser:
 	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null 2>&1; } \
 	|| echo "No Chromium here and none could be installed: tests in a browser will be skipped."
 
+# Tests of the SQL source start a PostgreSQL server of their own. Where its programs are missing and can be installed,
+# they are; else these tests are skipped.
+database:
+	@command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && apt-get update -qq >/dev/null 2>&1 \
+	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null 2>&1; } \
+	|| echo "No PostgreSQL here and none could be installed: tests of the SQL source will be skipped."
+
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null 2>&1 && $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
 
@@ -44,7 +52,7 @@ $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.developing: pyproject.toml $(VENV)/.installed
-	$(PIP) -e ".[dev,torch]"
+	$(PIP) -e ".[dev,torch,deploy,sql]"
 	@touch $@
 
 clean:

@@ -33,13 +33,15 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
     "source": ("sources", "Sources", "Where your own rows come from. Named in `[data]`; `frame` is for Python."),
     "dataset": ("datasets", "Data sets", "Named data sets. Named in `[data]` as `source`."),
     "partition": ("partitions", "Partitions", "How one pool becomes several sites. Named in `[data.partition]`."),
+    "choice": ("choices", "Choices of partners", "How partners are judged. Named in `[partners]` and in `[compare]`."),
+    "probe": ("probes", "Probes", "What choices of partners ask of the sites. No study names them."),
 }
 
 MEANINGS: Mapping[str, str] = {
     "study.name": "The study's name, and that of its run folder.",
     "study.seed": "Decides every random draw: splits, partition, first model, order of rows, cohorts.",
     "study.rounds": "Rounds to train.",
-    "study.user": "The asking site. It must be one of the sites; no method uses it yet.",
+    "study.user": "The asking site, for methods and choices of partners that train for one site.",
     "data.source": "A source (`csv`, `parquet`) or a named data set.",
     "data.shares": "Shares of train, validation and test rows at every site.",
     "data.split_by": "The column that names the patient: all rows of a patient then go to the same part.",
@@ -233,7 +235,7 @@ def attribute_words(module: types.ModuleType) -> dict[tuple[str, str], str]:
 def command_page() -> str:
     parts = [f"{HEAD}# Commands\n\n`wardround COMMAND --help` prints the same.\n"]
     group: Any = typer.main.get_command(app)
-    for name, command in group.commands.items():
+    for name, command in leaves(group, ""):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         usage = " ".join(str(p.metavar or p.name.upper()) for p in arguments)
         parts.append(f"## {name}\n\n    wardround {f'{name} {usage}'.strip()}\n\n{command.help}\n")
@@ -243,6 +245,18 @@ def command_page() -> str:
             lines.append(f"| `{word}` | {p.help} |")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts) + FOLDER
+
+
+def leaves(group: Any, before: str) -> Iterator[tuple[str, Any]]:
+    """Every command with its whole name, those of groups such as `audit` too."""
+    for name, command in group.commands.items():
+        whole = f"{before} {name}".strip()
+        if hasattr(command, "commands"):
+            if command.invoke_without_command:
+                yield whole, command
+            yield from leaves(command, whole)
+        else:
+            yield whole, command
 
 
 def metric_page() -> str:

@@ -19,7 +19,10 @@ tiny = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(tiny)
 
 Capture = pytest.CaptureFixture[str]
-FILES = {"manifest.json", "rounds.jsonl", "result.json", "model.safetensors", "report.html", "checkpoints"}
+FILES = {
+    *("manifest.json", "rounds.jsonl", "result.json", "model.safetensors", "report.html", "checkpoints"),
+    *("model_card.json", "model_card.md"),
+}
 
 
 def one_object(text: str) -> Any:

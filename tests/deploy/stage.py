@@ -131,6 +131,25 @@ def stage_in(folder: Path) -> Iterator[Stage]:
         stage.close()
 
 
+class Play:
+    """A coordinator and sites that are all connected."""
+
+    def __init__(self, stage: Stage, folder: str, sites: str, **more: Any) -> None:
+        self.stage, self.folder, self.port, self.more = stage, folder, free_port(), more
+        self.hub = stage.actor()
+        self.hub.start(name="hub", port=self.port, folder=folder, hub=True, **more)
+        self.sites = {name: self.join(name) for name in sites}
+        self.wait_for(*sites)
+
+    def join(self, name: str, **more: Any) -> Any:
+        actor = self.stage.actor()
+        actor.start(name=name, port=self.port, folder=self.folder, **{**self.more, **more})
+        return actor
+
+    def wait_for(self, *names: str) -> None:
+        until(lambda: self.hub.present() == sorted(names))
+
+
 # ---- the other end ----
 
 
@@ -154,7 +173,8 @@ class Player:
             from nvflare.fuel.f3.drivers import grpc_driver
 
             options = grpc_driver.GRPC_DEFAULT_OPTIONS
-            options[:] = [(key, more["keepalive"] if "keepalive_t" in key else value) for key, value in options]
+            silence = ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms")
+            options[:] = [(key, more["keepalive"] if key in silence else value) for key, value in options]
         self.party = Party(name, address, files, server_name="" if hub else "hub")
         self.party.watch(lambda who, came: self.events.append([who, came]))
         self.party.worry(self.worries.append, after=after)
@@ -299,8 +319,28 @@ class Player:
         in_parts = kind in ("object in parts", "forward")
         send = self.cell.send_request if in_parts else core.send_request
         words = {"channel": channel, "topic": topic, "target": victim if kind == "forward" else target}
-        reply = send(**words, request=Message({}, payload), timeout=1.0)
+        reply = send(**words, request=Message({}, payload), timeout=0.6)
         return str(reply.get_header(Key.RETURN_CODE))
+
+    def coordinate(self, *, home: str) -> bool:
+        """The coordinator's whole process instead of a party alone."""
+        from wardround.deploy.coordinating import Coordinator
+        from wardround.deploy.homes import CoordinatorHome
+
+        self.coordinator = Coordinator(CoordinatorHome(Path(home)))
+        self.coordinator.start()
+        return True
+
+    def members(self) -> list[str]:
+        return sorted(self.coordinator.present())
+
+    def asked(self, *, target: str) -> Any:
+        from wardround.deploy.network import Unanswered
+
+        try:
+            return {"same": self.coordinator.ask(target, "echo", b"body", 10.0) == b"body"}
+        except Unanswered as error:
+            return {"why": error.why, "gone": error.gone}
 
     def announce(self, *, size: int, target: str = "server") -> bool:
         """The first part of a question that claims to be so many bytes long."""

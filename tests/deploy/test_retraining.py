@@ -13,6 +13,8 @@ from safetensors.numpy import load_file
 
 from wardround.core.chain import identity
 from wardround.core.errors import Refusal
+from wardround.data.datasets.heart_disease import heart_disease
+from wardround.data.folder import data_folder
 from wardround.deploy.conducting import study_id
 from wardround.deploy.coordinating import in_queue
 from wardround.deploy.homes import CoordinatorHome
@@ -88,6 +90,20 @@ def test_of_any_site_full_batches_agree_with_a_study_without_it(tmp_path: Path) 
     frame = tiny.patients()
     never = trained(tmp_path / "never", frame[frame["hospital"] != MIDDLE], algorithm={"batch_size": 0})
     assert close(again, never, 1e-6)
+
+
+@pytest.mark.skipif(not (data_folder() / "uci_heart_disease").is_dir(), reason="heart_disease needs WARDROUND_DATA")
+def test_on_real_patients(tmp_path: Path) -> None:
+    """Four real hospitals: schema, stand-ins, scales and model are those of the three others."""
+    table = heart_disease()
+    frame = pd.concat([rows.assign(hospital=name) for name, rows in table.sites.items()])
+    words = {"data": {"target": table.target}, "algorithm": {"batch_size": 0}, "study": {"rounds": 3}}
+    again = without(trained(tmp_path / "all", frame, **words), "hungarian")
+    never = trained(tmp_path / "never", frame[frame["hospital"] != "hungarian"], **words)
+    assert close(again, never, 1e-6)
+    results = [json.loads((folder / "result.json").read_text()) for folder in (again, never)]
+    assert results[0]["task"] == results[1]["task"]
+    assert [one for one in results[0]["sites"] if one["name"] != "hungarian"] == results[1]["sites"]
 
 
 def test_the_others_keep_their_numbers(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wardround.cli.coordinator import coordinator_app
+from wardround.cli.flare import flare_app
 from wardround.cli.site import site_app
 from wardround.core.errors import Refusal
 
@@ -27,6 +28,7 @@ ledger = typer.Typer(help="The signed diary of who chose, trained, withdrew and 
 app.add_typer(ledger, name="ledger")
 app.add_typer(site_app, name="site")
 app.add_typer(coordinator_app, name="coordinator")
+app.add_typer(flare_app, name="flare")
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
@@ -185,6 +187,21 @@ def check(study: StudyPath, as_json: AsJson = False) -> None:
         check_command(read_study(study), as_json=as_json)
 
 
+@app.command()
+def attack(
+    study: StudyPath,
+    shadows: Annotated[int, typer.Option("--shadows", help="Models trained to tell who was learned from.")] = 16,
+    out: Annotated[Path | None, typer.Option("--out", help="A folder for attack.json.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a curious coordinator could learn from the study, with its protections and without them."""
+    from wardround.cli.attacking import attack_command
+    from wardround.study.file import read_study
+
+    with named(study):
+        attack_command(read_study(study), shadows=shadows, out=out, as_json=as_json)
+
+
 @app.command(name="list")
 def list_components(
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="algorithm, aggregator, model, ...")] = None,
@@ -218,6 +235,19 @@ def bench(
     from wardround.cli.benchmarks import bench_command
 
     bench_command(name, as_json=as_json)
+
+
+@app.command()
+def doctor(
+    home: Annotated[
+        Path | None, typer.Option("--home", help="The folder of a site or a coordinator; by default $WARDROUND_HOME.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find what usually goes wrong between hospitals: names, firewall, proxy, clock, certificate, disk, data."""
+    from wardround.cli.doctor import doctor_command
+
+    doctor_command(home, as_json=as_json)
 
 
 @app.command()

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -134,13 +134,17 @@ def told(what: str, facts: Mapping[str, Any]) -> str:
         "waiting": lambda: f"waiting for {', '.join(facts['for'])} to come back",
         "round": lambda: f"round {facts['round']}: no answer from {late}" if late else "",
         "round done": lambda: (
-            f"round {facts['round']} of {facts['of']}: {len(facts['sites'])} sites"
+            f"round {facts['round']} of {facts['of']}: {counted(facts['sites'])}"
             + (f" (without {late})" if late else "")
         ),
         "failed": lambda: f"{facts['study']} failed: {facts['why']}",
         "finished": lambda: f"{facts['study']} is finished: {facts['folder']}",
     }
     return sentences[what]() if what in sentences else ""
+
+
+def counted(sites: Sequence[str]) -> str:
+    return f"{len(sites)} site{'' if len(sites) == 1 else 's'}"
 
 
 def written(run: Path) -> None:

@@ -42,6 +42,7 @@ def site_words(word: str, facts: Mapping[str, Any]) -> None:
     told = {
         "connected": "connected to the coordinator at {coordinator}",
         "lost": "lost the coordinator at {coordinator}; waiting for it to come back",
+        "worried": "not connected to the coordinator: {why}",
         "answered": "answered {topic}: {bytes} bytes left (see wardround site log)",
     }
     if word in told and facts.get("topic") not in ("hello", "offer"):

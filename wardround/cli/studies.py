@@ -15,6 +15,7 @@ from rich.table import Table
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
+from wardround.deploy.card import write_card
 from wardround.engine.hosts import leads
 from wardround.engine.memory import estimate
 from wardround.report.page import write_report
@@ -97,6 +98,7 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
     folder = open_folder(study, out, resume)
     with interruptible(folder, kind), round_bar(study.study.rounds, len(methods) * repeats) as advance:
         result = run(study, folder, methods, kind=kind, repeats=repeats, first=setting, resume=resume, on_round=advance)
+    write_card(folder.path)
     tell(result, folder, write_report(folder.path), summary_table, as_json=as_json)
 
 

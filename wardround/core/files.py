@@ -1,17 +1,23 @@
 """Files that a crash cannot leave half-written: replaced whole, or longer by a whole line, then on the disk."""
 
 import os
+import threading
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    # A name of its own for every thread: two that write the same file must not take each other's away.
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

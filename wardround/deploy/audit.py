@@ -52,6 +52,10 @@ LINE = {"entry": dict, "hash": str, "number": int, "previous": str}
 MOST_ARRAYS = 1000
 
 
+class NoRoom(Refusal):
+    """The disk would not take an entry; it will when there is room again."""
+
+
 class Examined(NamedTuple):
     """The entries that can be read, everything that is wrong, and whose signatures could not be checked."""
 
@@ -158,7 +162,7 @@ class Log:
         try:
             append_line(file, line)
         except OSError as problem:
-            raise Refusal(
+            raise NoRoom(
                 f"the audit log cannot be written ({problem.strerror}), so nothing may leave; it is as it was",
                 where=str(self.path),
                 remedy="make room on the disk; then it goes on by itself",

@@ -20,6 +20,7 @@ SMALLEST_CELL = 10
 MOST_LISTED = 50
 """Sites up to which each has a line of its own."""
 PARTS = ("train", "validation", "test")
+SPENT = ("level", "delta", "noise_multiplier", "clip", "sample_epsilon", "site_epsilon", "words")
 Facts = dict[str, Any]
 
 
@@ -43,6 +44,8 @@ def card(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Facts:
     study = manifest["study"]
     deployed = result["kind"] == "deployed"
     rows = {site["name"]: {part: int(site[part]) for part in PARTS} for site in result["sites"]}
+    if not deployed:  # whoever has no rows at all, such as a site that was left out, is no part of this
+        rows = {name: parts for name, parts in rows.items() if any(parts.values())}
     withheld = withheld_sites(rows, smallest_cell, zero_is_few=deployed)
     rounds = RunFolder(folder).lines("rounds.jsonl")
     return {
@@ -170,8 +173,12 @@ def took_part(rounds: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def privacy_facts(study: Mapping[str, Any], methods: Sequence[Mapping[str, Any]]) -> Facts:
     """What was spent, if anything was promised, and what messages went through on their way."""
+    meters = {one["name"]: (one.get("meters") or {}).get("privacy") or {} for one in methods}
     spent = {
-        one["name"]: one["meters"]["privacy"] for one in methods if (one.get("meters") or {}).get("privacy") is not None
+        # Not the steps site by site: a sampling rate tells how many patients a site has.
+        name: {key: meter[key] for key in SPENT if key in meter}
+        for name, meter in meters.items()
+        if meter.get("level") is not None
     }
     return {
         "promised": study.get("privacy"),

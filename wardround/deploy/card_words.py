@@ -141,8 +141,7 @@ def privacy(card: Facts) -> list[str]:
     facts = card["privacy"]
     lines = ["## Privacy", "", "No patient's row left its site."] if "real" in card["trained"] else ["## Privacy", ""]
     for name, spent in facts["spent"].items():
-        words = spent.get("words") or f"epsilon {spent.get('epsilon')}, delta {spent.get('delta')}"
-        lines.append(f"{safe(name)}: {safe(words)}")
+        lines.append(f"{safe(name)}: {safe(spent.get('words', ''))}")
     if facts["promised"] and not facts["spent"]:
         said = facts["promised"]
         lines.append(f"Promised: epsilon {safe(said.get('epsilon'))}, delta {safe(said.get('delta'))}.")
@@ -167,7 +166,10 @@ def cost(card: Facts) -> list[str]:
         ]
         counts = method["took_part"]
         if counts and len(set(counts.values())) == 1:
-            lines.append(f"{len(counts)} sites took part in {next(iter(counts.values()))} rounds each.")
+            many, each = len(counts), next(iter(counts.values()))
+            lines.append(
+                f"{many} site{'' if many == 1 else 's'} took part, in {each} round{'' if each == 1 else 's'} each."
+            )
         elif counts:
             lines.append("Rounds taken part in: " + ", ".join(f"{safe(n)} {c}" for n, c in counts.items()) + ".")
     return lines
@@ -199,7 +201,8 @@ def limits(card: Facts) -> list[str]:
         if open_:
             lines.append(f"- Not defined for {safe(method['label'])}: {', '.join(label_of(name) for name in open_)}.")
     if card["remarks"]:
-        lines.append(f"- The run's report holds {card['remarks']} remarks on its data: read them.")
+        remarks = "a remark" if card["remarks"] == 1 else f"{card['remarks']} remarks"
+        lines.append(f"- The run's report holds {remarks} on its data: read it.")
     if not card["purpose"]:
         lines.append("- Nobody wrote down what it is for: do not use it for anything that matters.")
     return lines

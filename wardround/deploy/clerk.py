@@ -1,10 +1,12 @@
 """A site's clerk: takes every request of the coordinator, refuses what is not allowed, and lets the others be answered.
 
 Nothing is answered but for a study that the site has approved. The same request again gets the same bytes from the
-disk, so nothing is computed, counted or charged twice, whichever side crashed. What leaves is in the audit log first.
+disk, so nothing is computed, counted or charged twice, whichever side crashed. What leaves is in the audit log first,
+and once: a reply is on the disk before it is written down, so a crash between the two can be told from one before.
 """
 
 import hashlib
+import os
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -16,10 +18,11 @@ import jax
 from wardround import __version__
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.files import write_whole
+from wardround.core.files import sync_folder, write_whole
 from wardround.core.recipes import Recipe
 from wardround.data.table import Table
 from wardround.deploy.at_work import AtWork
+from wardround.deploy.audit import NoRoom
 from wardround.deploy.crashing import point
 from wardround.deploy.wire import Malformed, decode, encode
 from wardround.study.file import Study
@@ -28,7 +31,10 @@ PROTOCOL = 1
 TOPICS = ("query", "settle", "prepare", "begin", "round", "judge", "figures", "finish")
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 REPLIES = 8
-"""Replies to a topic of a study kept on disk: the last rounds', so that a coordinator that lost them can ask again."""
+"""Replies kept on disk of what is asked every round, so that a coordinator that lost the last can ask again."""
+EVERY_ROUND = ("round", "judge")
+"""Replies to all other questions are kept until the study is deleted: they are few."""
+BOUND = ("study", "round", "nonce", "site", "status")
 
 
 class Office(Protocol):
@@ -73,6 +79,10 @@ class Office(Protocol):
         """Write down what is about to leave; returns when it is on the disk."""
         ...
 
+    def has_left(self, sha256: str) -> bool:
+        """Whether something with this hash was written down as leaving."""
+        ...
+
 
 class Clerk:
     """Answers requests, one at a time."""
@@ -100,6 +110,8 @@ class Clerk:
             why = f"the request cannot be read: {error}"
         except Refusal as refusal:
             why = str(refusal)
+        except OSError as error:  # a full disk, mostly: not for ever, so the coordinator is to ask again
+            return self._said(header, "waiting", f"the site cannot write or read its files: {error.strerror or error}")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             why = f"the request does not make sense ({type(error).__name__}: {error})"
         return self._said(header, "refused", why)
@@ -141,30 +153,36 @@ class Clerk:
         kept = self._reply_path(study, topic, content)
         if kept.exists():
             return kept.read_bytes()
+        unsent = kept.with_name(kept.name + ".unsent")
+        left = False
+        if unsent.exists():  # a crash came after the answer was made and before it was sent
+            reply = unsent.read_bytes()
+            left = self.office.has_left(hashlib.sha256(reply).hexdigest())
+        else:
+            reply = self._made(topic, study, header, message)
+            point("site.reply.before_save")
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(unsent, reply)
+        point("site.reply.saved")
+        if not left:
+            try:
+                self.office.leaves(described(study, topic, header.get("round"), self.coordinator, reply))
+            except NoRoom as refusal:  # what is not written down does not leave
+                return self._said(header, "waiting", str(refusal))
+        point("site.audit.written")
+        os.replace(unsent, kept)
+        sync_folder(kept.parent)
+        point("site.reply.ready")
+        if topic in EVERY_ROUND:
+            for old in sorted(kept.parent.glob(f"{topic}-*"), key=lambda path: path.stat().st_mtime_ns)[:-REPLIES]:
+                old.unlink(missing_ok=True)
+        return reply
+
+    def _made(self, topic: str, study: str, header: dict[str, Any], message: Message) -> bytes:
         if study not in self._at_work:
             self._at_work[study] = self._start(study)
         words, answer = getattr(self._at_work[study], topic)(header, message)
-        reply = self._reply(header, {"status": "ok", **words}, answer)
-        point("site.reply.before_save")
-        self.office.leaves(
-            {
-                "study": study,
-                "topic": topic,
-                "round": header.get("round"),
-                "to": self.coordinator,
-                "bytes": len(reply),
-                "sha256": hashlib.sha256(reply).hexdigest(),
-                "arrays": shapes_of(answer.arrays),
-                "words": sorted(words),
-            }
-        )
-        point("site.audit.written")
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(kept, reply)
-        point("site.reply.saved")
-        for old in sorted(kept.parent.glob(f"{topic}-*"), key=lambda path: path.stat().st_mtime_ns)[:-REPLIES]:
-            old.unlink(missing_ok=True)
-        return reply
+        return self._reply(header, {"status": "ok", **words}, answer)
 
     def _start(self, study: str) -> AtWork:
         """Begin to work for a study, or go on after the process was started again."""
@@ -191,6 +209,21 @@ class Clerk:
     def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None) -> bytes:
         bound = {key: header.get(key) for key in ("study", "round", "nonce")}
         return encode({**words, **bound, "site": self.office.name}, message)
+
+
+def described(study: str, topic: str, number: Any, to: str, reply: bytes) -> dict[str, Any]:
+    """A reply as the record tells it: how large, which arrays of which shapes, which further words; no value."""
+    header, answer = decode(reply)
+    return {
+        "study": study,
+        "topic": topic,
+        "round": number,
+        "to": to,
+        "bytes": len(reply),
+        "sha256": hashlib.sha256(reply).hexdigest(),
+        "arrays": shapes_of(answer.arrays),
+        "words": sorted(set(header) - set(BOUND)),
+    }
 
 
 def shapes_of(arrays: Any) -> dict[str, list[int]]:

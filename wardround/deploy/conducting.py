@@ -6,6 +6,7 @@ same answers.
 """
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +15,14 @@ from typing import Any
 
 import jax
 
-from wardround.core.contracts import Algorithm, RoundRecord, Task, Transform
+from wardround.core.contracts import Algorithm, Message, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.agreeing import Agreement, agreed, as_words, from_words
 from wardround.deploy.crashing import point
 from wardround.deploy.engine import Ask, Deployment, Judged, Patience
 from wardround.engine import registry
+from wardround.engine.checkpoint import read_header
 from wardround.engine.fit import Fitted, Schedule, fit
 from wardround.evaluate.combining import combined_blocks
 from wardround.study import assemble
@@ -77,43 +79,87 @@ def conduct(
     )
     resume = (folder.path / "manifest.json").exists()
     manifest = folder.begin(study.model_dump(mode="json"), engine.study, kind="deployed", resume=resume)
-    offered(engine, study, submitter)
-    agreement = settled(engine, study, folder.path)
+    began = (folder.path / "agreement.json").exists()
+    approved = offered(engine, study, submitter, wait=not began)
+    point("coordinator.offer.approved")
+    agreement = settled(engine, study, folder.path, approved)
+    engine.introductions = introductions(engine, study, submitter, agreement)
     algorithm, fitted = trained(engine, study, folder, agreement, told)
     return finished(engine, study, folder, agreement, algorithm, fitted, manifest)
 
 
-def offered(engine: Deployment, study: Study, submitter: str) -> None:
-    """Put the study before every site, and wait until all have approved it; one that denies it ends the study."""
-    from wardround.core.contracts import Message
+def offered(engine: Deployment, study: Study, submitter: str, *, wait: bool = True) -> set[str]:
+    """Put the study before every site and wait until all have approved it; one that denies it ends the study.
 
+    With a quorum, those who have not approved it some time after the others are not waited for: they may join later.
+    """
     waiting = set(engine.sites)
-    words = {"content": study.model_dump(mode="json"), "submitter": submitter}
+    since = time.monotonic()
     while waiting:
+        waiting -= engine.revoked().keys()
         here = sorted(waiting & engine.present())
-        answers, reasons = engine._gather(here, "offer", words, Message({}), 0)
+        answers, reasons = engine._gather(here, "offer", offer(study, submitter), Message({}), 0)
         waiting -= set(answers)
+        if not wait:
+            break
         for site, why in reasons.items():
             if why.startswith(("denied", "withdrawn", "refused")):
                 raise Refusal(
                     f"the study is {why}", where=f"site {site}", remedy="change the study, or leave the site out"
                 )
+        approved = len(engine.sites) - len(waiting) - len(engine.revoked().keys() & set(engine.sites))
+        if approved < engine.patience.quorum:
+            since = time.monotonic()
+        elif time.monotonic() - since > study.deploy.deadline:
+            break
         if waiting:
-            engine.told("approval", {"waiting": sorted(waiting)})
+            engine.told("approval", {"waiting": sorted(waiting), "why": reasons})
             if engine.stopped.wait(PAUSE):
                 raise KeyboardInterrupt
+    return set(engine.sites) - waiting - engine.revoked().keys()
 
 
-def settled(engine: Deployment, study: Study, folder: Path) -> Agreement:
-    """The agreement, made once and then read from the disk."""
+def offer(study: Study, submitter: str) -> dict[str, Any]:
+    return {"content": study.model_dump(mode="json"), "submitter": submitter}
+
+
+def settled(engine: Deployment, study: Study, folder: Path, approved: set[str]) -> Agreement:
+    """The agreement of those who approved at first, made once and then read from the disk."""
     path = folder / "agreement.json"
     if path.exists():
         agreement = from_words(json.loads(path.read_bytes()))
     else:
+        engine.members = approved
         agreement = agreed(study, engine)
+        point("coordinator.agreement.before_save")
         write_whole(path, json.dumps(as_words(agreement)).encode())
+        point("coordinator.agreement.saved")
+    engine.members = set(agreement.rows)
     engine.task = agreement.task
     return agreement
+
+
+def introductions(
+    engine: Deployment, study: Study, submitter: str, agreement: Agreement
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """What a site is told that joins after the others have agreed: the same as they, in the same order."""
+    words = as_words(agreement)
+    prepared = {"preparation": words["preparation"], "positive": words["positive"], "numbers": list(engine.sites)}
+    return [
+        ("offer", offer(study, submitter)),
+        ("settle", {"schema": words["schema"], "seed": study.study.seed}),
+        ("prepare", prepared),
+    ]
+
+
+def only_finished_rounds(folder: RunFolder, checkpoint: Path) -> RunFolder:
+    """Take records of rounds away whose state was never saved: they will be done again, perhaps by other sites."""
+    last = int(read_header(checkpoint)["round"]) if checkpoint.exists() else 0
+    lines = folder.lines("rounds.jsonl")
+    if any(one["round"] > last for one in lines):
+        kept = [json.dumps(one, ensure_ascii=False) + "\n" for one in lines if one["round"] <= last]
+        write_whole(folder.path / "rounds.jsonl", "".join(kept).encode())
+    return RunFolder.create(folder.path, resume=True)
 
 
 def trained(
@@ -123,9 +169,13 @@ def trained(
     algorithm = assemble.build(study, method, agreement.task, engine.sites)
     model = assemble.model_of(study, agreement.task)
     participation = assemble.participation_of(study, engine.sites, study.study.seed)
+    checkpoint = folder.checkpoint(method.name, 0)
+    folder = only_finished_rounds(folder, checkpoint)
 
     def record(one: RoundRecord) -> None:
         folder.record(method.name, 0, one)
+        with open(folder.path / "rounds.jsonl", "rb") as file:  # on the disk before the checkpoint that follows it
+            os.fsync(file.fileno())
         point("coordinator.round.recorded")
         told("round done", {"round": one.round, "of": study.study.rounds, "sites": list(one.sites), **one.measures})
 
@@ -137,11 +187,12 @@ def trained(
         Schedule(study.study.rounds, study.evaluation.every),
         judge=judged if any(rows[1] for rows in agreement.rows.values()) else None,
         stopping=stopping_of(study),
-        checkpoint=folder.checkpoint(method.name, 0),
+        checkpoint=checkpoint,
         identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
         resume=True,
         on_round=record,
     )
+    point("coordinator.checkpoint.saved")
     return algorithm, fitted
 
 
@@ -188,7 +239,7 @@ def finished(
         "task": words,
         "sites": [
             {"name": site, "train": rows[0], "validation": rows[1], "test": rows[2], "prevalence": None}
-            for site, rows in agreement.rows.items()
+            for site, rows in {**agreement.rows, **engine.joined}.items()
         ],
         "repeats": 1,
         "methods": [
@@ -214,6 +265,7 @@ def finished(
     folder.write_model(params, {"study": study.study.name, "method": method.name})
     folder.write("result.json", result)
     folder.write("manifest.json", {**manifest, "finished": now(), "sites": list(engine.sites)})
+    point("coordinator.result.saved")
     return result
 
 

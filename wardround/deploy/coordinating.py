@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.audit import noted, sent
 from wardround.deploy.conducting import conduct, study_id
+from wardround.deploy.crashing import arm, point
 from wardround.deploy.engine import PROTOCOL
 from wardround.deploy.homes import CoordinatorHome
 from wardround.deploy.identity import due, pem, read_certificate, read_request, sign
 from wardround.deploy.network import Credentials, Party, Unanswered
-from wardround.deploy.readable import read_json, write_json
+from wardround.deploy.readable import read_json, write_file, write_json
 from wardround.deploy.wire import Malformed, decode, encode
 from wardround.study.file import Study, parse_study
 from wardround.study.folder import RunFolder
@@ -28,6 +30,8 @@ from wardround.study.folder import RunFolder
 Tell = Callable[[str, Mapping[str, Any]], None]
 LOOK = 0.5
 """Seconds between two looks at the queue and at who was revoked."""
+DISK_PAUSE = 5.0
+"""Seconds until a study is gone on with after the coordinator's disk failed."""
 STATES = ("queued", "running", "finished", "failed")
 
 
@@ -54,6 +58,7 @@ class Coordinator:
     """Listens and works; `tell` hears what a person at the terminal would want to know."""
 
     def __init__(self, home: CoordinatorHome, tell: Tell = lambda word, facts: None) -> None:
+        arm()
         self.home, self.tell = home, tell
         words = home.words
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
@@ -61,6 +66,7 @@ class Coordinator:
         self.party.watch(self._seen)
         self.stopped = threading.Event()
         self.log = home.log()
+        self._writing = threading.Lock()
         self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
         self._revoked: tuple[float, frozenset[str]] = (-1.0, frozenset())
 
@@ -82,35 +88,67 @@ class Coordinator:
     def run(self, name: str) -> dict[str, Any] | None:
         """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue."""
         folder = self.home.folder(name)
-        content = read_json(folder / "study.json", "queue the study again with `wardround coordinator run`")
-        study = parse_study(content["study"], where=str(folder / "study.json"))
-        self.state |= {"study": name, "state": "running", "round": 0, "rounds": study.study.rounds, "missing": {}}
-        self.write_status()
         try:
-            result = conduct(
-                study,
-                run_folder(folder),
-                self.sites_for(study),
-                self.ask,
-                present=self.present,
-                submitter=content["submitter"],
-                told=self._told,
-                stopped=self.stopped,
-                gone=self.left,
-            )
+            result = None if finished(folder) else self._conduct(name, folder)
+            how, why = "finished", ""
         except Refusal as refusal:
-            self._ended(name, "failed", str(refusal))
-            self.tell("failed", {"study": name, "why": str(refusal)})
-            return None
+            result, how, why = None, "failed", str(refusal)
         except KeyboardInterrupt:
             return None
-        self._ended(name, "finished", "")
-        self.tell("finished", {"study": name, "folder": str(folder / "run")})
+        except OSError as error:
+            self._disk(str(error.strerror or error))
+            return None
+        try:
+            self._ended(name, how, why)
+        except Refusal as refusal:
+            self._disk(str(refusal))
+            return None
+        self.tell(how, {"study": name, "why": why, "folder": str(folder / "run")})
         return result
+
+    def _conduct(self, name: str, folder: Path) -> dict[str, Any]:
+        content = read_json(folder / "study.json", "queue the study again with `wardround coordinator run`")
+        study = parse_study(content["study"], where=str(folder / "study.json"))
+        if study_id(study) != name:
+            raise Refusal(
+                f"these words are the study {study_id(study)} to this version of wardround",
+                where=str(folder / "study.json"),
+                remedy="go on with the version that the study was begun with, or offer it anew",
+            )
+        self.state |= {"study": name, "state": "running", "round": 0, "rounds": study.study.rounds, "missing": {}}
+        self.write_status()
+        return conduct(
+            study,
+            run_folder(folder),
+            self._taking_part(study, folder),
+            self.ask,
+            present=self.present,
+            submitter=content["submitter"],
+            told=self._told,
+            stopped=self.stopped,
+            gone=self.left,
+        )
+
+    def _taking_part(self, study: Study, folder: Path) -> list[str]:
+        """The sites of a study, fixed when it begins: one admitted later must not change a study under way."""
+        path = folder / "sites.json"
+        if not path.exists():
+            write_json(path, {"sites": self.sites_for(study)})
+        return [str(site) for site in read_json(path, "queue the study again")["sites"]]
+
+    def _disk(self, why: str) -> None:
+        """Nothing is lost when a file cannot be written: the study goes on from its last checkpoint, a little later."""
+        words = f"the coordinator cannot write its files: {why}. To mend it: make room; the study goes on by itself"
+        if self.state.get("why") != words:
+            self.tell("trouble", {"why": words})
+        self.state |= {"state": "waiting", "why": words}
+        self.write_status()
+        self.stopped.wait(DISK_PAUSE)
 
     def _ended(self, name: str, state: str, why: str) -> None:
         write_json(self.home.folder(name) / "state.json", {"state": state, "why": why, "at": time.time()})
         self.log.append(noted(state, study=name, why=why))
+        point("coordinator.study.ended")
         (self.home.path / "queue" / f"{name}.json").unlink(missing_ok=True)
         self.state |= {"study": None, "state": state, "why": why, "last": name}
         self.write_status()
@@ -171,7 +209,7 @@ class Coordinator:
                 asked, _ = decode(self.party.ask(site, "renewal", encode(header), within=20))
                 request = read_request(str(asked["request"]).encode(), where=f"site {site}")
                 certificate = sign(self.home.path, request)
-                path.write_bytes(pem(certificate))
+                write_file(path, pem(certificate))
                 body = encode({**header, "certificate": pem(certificate).decode()})
                 self.party.ask(site, "certificate", body, within=20)
                 self.log.append(noted("renewed", site=site))
@@ -180,9 +218,11 @@ class Coordinator:
 
     def _told(self, word: str, facts: Mapping[str, Any]) -> None:
         if word == "round":
-            self.state |= {"round": facts["round"], "missing": dict(facts["missing"])}
+            self.state |= {"round": facts["round"], "missing": dict(facts["missing"]), "state": "running", "why": ""}
         elif word == "round done":
             self.state |= {"round": facts["round"], "missing": dict(facts.get("absent", {}))}
+        elif "missing" in facts:
+            self.state["missing"] = dict(facts["missing"])
         elif word == "waiting":
             self.state["missing"] = dict.fromkeys(facts["for"], "it is not connected")
         elif word == "approval":
@@ -191,16 +231,19 @@ class Coordinator:
         self.tell(word, facts)
 
     def write_status(self) -> None:
+        """Several threads write it; a full disk must not end the process."""
         present = self.party.present
-        self.home.write_status(
-            {
-                **self.state,
-                "present": sorted(present - self.revoked()),
-                "revoked": sorted(self.revoked()),
-                "queue": in_queue(self.home),
-                "at": time.time(),
-            }
-        )
+        with self._writing, suppress(Refusal):
+            self.home.write_status(
+                {
+                    **self.state,
+                    "present": sorted(present - self.revoked()),
+                    "revoked": sorted(self.revoked()),
+                    "refused": self.party.refused,
+                    "queue": in_queue(self.home),
+                    "at": time.time(),
+                }
+            )
 
     def stop(self) -> None:
         self.stopped.set()
@@ -214,6 +257,12 @@ def run_folder(folder: Path) -> RunFolder:
     if path.exists() and not began:  # a crash before the first word was written
         shutil.rmtree(path)
     return RunFolder.create(path, resume=began)
+
+
+def finished(folder: Path) -> bool:
+    """Whether a crash came after the study had ended and before it was taken from the queue."""
+    path = folder / "state.json"
+    return path.exists() and read_json(path, "").get("state") == "finished"
 
 
 def digest_of(body: bytes) -> str:

@@ -18,8 +18,9 @@ import numpy as np
 
 from wardround import __version__
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
-from wardround.core.errors import Diverged, Refusal
+from wardround.core.errors import Refusal
 from wardround.core.recipes import recipe_of, to_json
+from wardround.deploy.arrivals import Answer, misfit, spoilt
 from wardround.deploy.at_work import chained
 from wardround.deploy.crashing import point
 from wardround.deploy.wire import Malformed, decode, encode
@@ -28,16 +29,10 @@ from wardround.engine.halves import answer_shapes, begun, combined, sent_in
 PROTOCOL = 1
 PAUSE = 0.2
 """Seconds between two looks at who has come back."""
+LONGEST_PAUSE = 5.0
+"""Seconds, at most, until sites that are there but cannot answer yet are asked again."""
 Ask = Callable[[str, str, bytes, float], bytes]
 """(site, topic, request, seconds) to the answer; raises an exception with the reason when there is none."""
-
-
-class Answer(NamedTuple):
-    """A site's answer, decoded, and how many bytes it took."""
-
-    header: dict[str, Any]
-    message: Message
-    size: int
 
 
 class Judged(NamedTuple):
@@ -86,6 +81,12 @@ class Deployment:
     revoked: Callable[[], Mapping[str, str]] = dict
     gone: dict[str, str] = field(default_factory=dict)
     """Sites that left for good (withdrew, were revoked), and why: nobody waits for them any more."""
+    members: set[str] | None = None
+    """Those who were there when schema and preparation were agreed on; none says all."""
+    introductions: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    """What a newcomer is told before its first round: the offer, the schema, the preparation."""
+    joined: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Newcomers, and their rows for training, validation and test."""
     _begun: dict[Algorithm, set[str]] = field(default_factory=dict)
     _first: dict[Algorithm, Params] = field(default_factory=dict)
 
@@ -121,6 +122,8 @@ class Deployment:
     ) -> tuple[Progress, list[RoundRecord]]:
         records = []
         for number, cohort in rounds:
+            if number > 1:
+                point("coordinator.checkpoint.saved")
             progress, record = self._round(algorithm, progress, number, [self.sites[int(site)] for site in cohort])
             records.append(record)
         return progress, records
@@ -144,20 +147,25 @@ class Deployment:
     def query(self, query: Query, message: Message, *, on: str) -> Report:
         """Put a question to every site; all of them must answer, since preparation is the same for all."""
         answers = self.everyone("query", {"query": to_json(recipe_of(query)), "on": on}, message)
-        return query.combine([answers[site].message for site in self.sites])
+        return query.combine([answers[site].message for site in self.sites if site in answers])
 
     def everyone(self, topic: str, words: Mapping[str, Any], message: Message) -> dict[str, Answer]:
         """Ask all sites and wait, however long it takes, until each has answered."""
-        missing, answers = set(self.sites), {}
+        missing, answers = set(self.sites if self.members is None else self.members), {}
+        pause = 0.0
         while missing:
+            self.gone.update(self.revoked())
             for site, why in self.gone.items():
                 if site in missing:
                     raise Refusal(f"the site has left the study: {why}", where=f"site {site}", remedy="offer it anew")
+            pause = self._rest(pause)
             self._wait_for(sorted(missing), 1)
             got, refusals = self._gather(sorted(missing), topic, words, message, 0)
             for site, why in refusals.items():
                 if why.startswith("refused: "):
                     raise Refusal(why.removeprefix("refused: "), where=f"site {site}")
+            if refusals:
+                self.told("missing", {"missing": refusals})
             answers.update(got)
             missing -= set(got)
         return answers
@@ -165,15 +173,14 @@ class Deployment:
     def about_model(
         self, topic: str, algorithm: Algorithm, progress: Progress, *, part: str = "test", number: int | None = None
     ) -> dict[str, Answer]:
-        """Ask those who are there something about the model as it is now."""
+        """Ask every site something about the model as it is now; the quorum must answer, as in a round."""
         arrays = {
             "sent": jax.device_get(algorithm.broadcast(progress.server)).arrays,
             "params": jax.device_get(algorithm.params(progress.server)),
         }
         words = {**self._method(algorithm), "part": part}
-        here = [site for site in self.sites if site in self.present() and site not in self.gone]
-        self._begin_at(algorithm, here)
-        return self._gather(here, topic, words, Message(arrays), 2**30 if number is None else number)[0]
+        asked = 2**30 if number is None else number
+        return self._quorum(algorithm, self.sites, topic, words, Message(arrays), asked)[0]
 
     def _method(self, algorithm: Algorithm) -> dict[str, Any]:
         return {
@@ -182,13 +189,34 @@ class Deployment:
             "seed": self.seed,
         }
 
-    def _begin_at(self, algorithm: Algorithm, sites: Sequence[str]) -> None:
-        """Tell sites that have not been told the model before the first round: newcomers, too."""
+    def _begin_at(self, algorithm: Algorithm, sites: Sequence[str]) -> dict[str, str]:
+        """Tell those who were not told the model before the first round, newcomers too; gives who is not ready."""
         new = [site for site in sites if site not in self._begun[algorithm]]
+        unready = self._introduce(new)
+        new = [site for site in new if site not in unready]
         if new:
             words = {"algorithm": to_json(recipe_of(algorithm))}
-            done, _ = self._gather(new, "begin", words, Message({"first": self._first[algorithm]}), 0)
+            done, why = self._gather(new, "begin", words, Message({"first": self._first[algorithm]}), 0)
             self._begun[algorithm] |= set(done)
+            unready |= why
+        return unready
+
+    def _introduce(self, sites: Sequence[str]) -> dict[str, str]:
+        """Let newcomers approve, settle and prepare as the others did; gives who could not, and why."""
+        new = [site for site in sites if self.members is not None and site not in self.members]
+        unready: dict[str, str] = {}
+        for topic, words in self.introductions if new else ():
+            told, why = self._gather(new, topic, words, Message({}), 0)
+            unready |= why
+            new = [site for site in new if site in told]
+            if topic == "prepare":
+                for site in new:
+                    train, validation, test = (int(rows) for rows in np.asarray(told[site].message.arrays["rows"]))
+                    self.joined[site] = (train, validation, test)
+                    self.told("joined", {"site": site, "rows": train})
+        if self.members is not None:
+            self.members |= set(new)
+        return unready
 
     def _round(
         self, algorithm: Algorithm, progress: Progress, number: int, cohort: list[str]
@@ -198,34 +226,9 @@ class Deployment:
         shapes = self._answer_shapes(algorithm, progress, sent)
         words = self._method(algorithm)
         point("coordinator.round.before_asking")
-        answers: dict[str, Answer] = {}
-        reasons: dict[str, str] = {}
-        while True:
-            self.gone.update(self.revoked())
-            staying = [site for site in cohort if site not in self.gone]
-            if not staying:
-                raise Refusal(
-                    "no site is left in this study",
-                    where=f"round {number}",
-                    remedy='let each train alone with [algorithm] name = "local", or offer the study anew',
-                )
-            quorum = min(self.patience.quorum, len(staying))
-            missing = [site for site in staying if site not in answers]
-            if not missing:
-                break
-            self._wait_for(missing, quorum - len(answers))
-            here = [site for site in missing if site in self.present()]
-            self._begin_at(algorithm, here)
-            got, refused = self._gather(here, "round", words, sent, number)
-            bad = {site: why for site, one in got.items() if (why := misfit(one, shapes)) is not None}
-            answers.update({site: one for site, one in got.items() if site not in bad})
-            away = {site: "it was not connected" for site in missing if site not in here}
-            reasons = {**reasons, **away, **refused, **bad, **self.gone}
-            self.told("round", {"round": number, "answered": sorted(answers), "missing": reasons})
-            if all("diverged" in why for why in bad.values()) and bad and len(answers) < quorum:
-                raise Diverged(f"training diverged in round {number} at {', '.join(sorted(bad))}", number, tuple(bad))
-            if len(answers) >= quorum:
-                break
+        answers, reasons = self._quorum(
+            algorithm, cohort, "round", words, sent, number, lambda answer: misfit(answer, shapes)
+        )
         point("coordinator.round.all_answered")
         places = {site: index for index, site in enumerate(self.sites)}
         given = {places[site]: one.message for site, one in answers.items()}
@@ -245,6 +248,56 @@ class Deployment:
             measures={"absent": absent} if absent else {},
         )
 
+    def _quorum(
+        self,
+        algorithm: Algorithm,
+        cohort: Sequence[str],
+        topic: str,
+        words: Mapping[str, Any],
+        message: Message,
+        number: int,
+        wrong: Callable[[Answer], str | None] = lambda answer: None,
+    ) -> tuple[dict[str, Answer], dict[str, str]]:
+        """Ask until the quorum has answered; the answers, and for every other site the reason why there is none."""
+        answers: dict[str, Answer] = {}
+        reasons: dict[str, str] = {}
+        bad: dict[str, str] = {}
+        pause = 0.0
+        while True:
+            self.gone.update(self.revoked())
+            staying = [site for site in cohort if site not in self.gone]
+            if not staying:
+                raise Refusal(
+                    "no site is left in this study",
+                    where=f"round {number}",
+                    remedy='let each train alone with [algorithm] name = "local", or offer the study anew',
+                )
+            quorum = min(self.patience.quorum, len(staying))
+            # The same question gets the same answer, so nobody who gave nonsense is asked again.
+            missing = [site for site in staying if site not in answers and site not in bad]
+            if len(answers) + len(missing) < quorum:
+                raise spoilt(bad, number)
+            if not missing or (pause and len(answers) >= quorum):
+                break
+            pause = self._rest(pause)
+            self._wait_for(missing, quorum - len(answers))
+            here = [site for site in missing if site in self.present()]
+            unready = self._begin_at(algorithm, here)
+            got, refused = self._gather([site for site in here if site not in unready], topic, words, message, number)
+            bad |= {site: why for site, one in got.items() if (why := wrong(one)) is not None}
+            answers.update({site: one for site, one in got.items() if site not in bad})
+            away = {site: "it was not connected" for site in missing if site not in here}
+            reasons = {**reasons, **away, **unready, **refused, **bad, **self.gone}
+            late = {site: why for site, why in reasons.items() if site not in answers}
+            self.told(topic, {"round": number, "answered": sorted(answers), "missing": late})
+        return answers, reasons
+
+    def _rest(self, before: float) -> float:
+        """Wait a little longer each time before asking again, and not at all the first time; gives the next wait."""
+        if before > PAUSE / 2 and self.stopped.wait(before - PAUSE / 2):
+            raise KeyboardInterrupt
+        return min(LONGEST_PAUSE, 2 * before) if before else PAUSE / 2
+
     def _answer_shapes(self, algorithm: Algorithm, progress: Progress, sent: Message) -> Message:
         made = answer_shapes(algorithm, progress.server, algorithm.init_client(self._first[algorithm]), self.row)
         key = jax.random.key(0)
@@ -254,6 +307,8 @@ class Deployment:
         """Until so many of these are connected."""
         waiting = False
         while len(self.present() & set(sites)) < min(max(fewest, 1), len(sites)):
+            if not self.revoked().keys().isdisjoint(sites):
+                return
             if not waiting:
                 waiting = True
                 self.told("waiting", {"for": [site for site in sites if site not in self.present()], "fewest": fewest})
@@ -303,19 +358,3 @@ class Deployment:
 def nonce_of(header: Mapping[str, Any], message: Message) -> str:
     """A nonce that is the same for the same question and different for any other."""
     return hashlib.sha256(encode(header, message)).hexdigest()[:32]
-
-
-def misfit(answer: Answer, shapes: Message) -> str | None:
-    """Why an answer cannot be used: other arrays than expected, or numbers that are not finite."""
-    if answer.header.get("status") == "diverged":
-        return "its training diverged: the answer is not a finite number"
-    expected, structure = jax.tree.flatten(shapes.arrays)
-    given, found = jax.tree.flatten(answer.message.arrays)
-    if str(structure) != str(found):
-        return "its answer holds other arrays than the algorithm's"
-    for want, got in zip(expected, given, strict=True):
-        if np.shape(got) != want.shape or np.asarray(got).dtype != want.dtype:
-            return f"its answer has an array of shape {np.shape(got)} where {want.shape} was expected"
-    if not all(bool(np.isfinite(one).all()) for one in given if np.asarray(one).dtype.kind == "f"):
-        return "its answer is not finite"
-    return None

@@ -19,6 +19,7 @@ from nvflare.fuel.f3.cellnet import cell as cell_module
 from nvflare.fuel.f3.cellnet import core_cell as core_module
 from nvflare.fuel.f3.cellnet.defs import CellChannel, CellChannelTopic, Encoding, MessageHeaderKey, MessageType
 from nvflare.fuel.f3.cellnet.utils import decode_payload
+from nvflare.fuel.f3.comm_config import CommConfigurator
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.drivers.grpc_driver import GRPC_DEFAULT_OPTIONS
 from nvflare.fuel.f3.sfm import conn_manager
@@ -67,6 +68,7 @@ GRPC_DEFAULT_OPTIONS[:] = [
     ("grpc.so_reuseport", 0),  # a second coordinator at the same address is a mistake, and must be told
     ("grpc.keepalive_time_ms", KEEPALIVE),
     ("grpc.keepalive_timeout_ms", 15_000),
+    ("grpc.http2.ping_timeout_ms", 15_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE // 2),
@@ -267,3 +269,5 @@ def let_go(task: Any, removed: Any = TxTask.remove_task) -> None:
 cell_module.decode_payload = core_module.decode_payload = only_bytes
 RxTask._schedule_remove_task = removed_soon
 TxTask.remove_task = let_go
+# CellNet would walk through the whole folder that it is started in, and obey a settings file that it finds there.
+CommConfigurator._config_loaded = True

@@ -29,6 +29,7 @@ from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
 from wardround.core.errors import Refusal
 from wardround.deploy.gate import CHANNEL, MEGABYTE, SERVER, Gate, abandon, forget, words
+from wardround.deploy.identity import check_issued, read_certificate, read_key
 from wardround.deploy.reaching import check_free, reach, wait_until_listening
 
 MMAP_THRESHOLD = -3
@@ -79,6 +80,13 @@ class Party:
         self.listens = not server_name
         if address.startswith("["):
             raise Refusal("addresses of the form [::1] cannot be used", where=address, remedy="write the host's name")
+        # CellNet checks its own certificate, too, but not in words for people.
+        check_issued(
+            read_certificate(credentials.certificate),
+            read_certificate(credentials.authority),
+            where=str(credentials.certificate),
+        )
+        read_key(credentials.key)
         own = (
             (DriverParams.SERVER_CERT, DriverParams.SERVER_KEY)
             if self.listens

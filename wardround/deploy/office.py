@@ -80,6 +80,10 @@ class SiteOffice:
     def leaves(self, entry: Mapping[str, Any]) -> None:
         self.home.log().append(sent(entry))
 
+    def has_left(self, sha256: str) -> bool:
+        with open(self.home.audit_path, "rb") as lines:
+            return any(sha256.encode() in line for line in lines)
+
     def _must_stand(self, study: str) -> None:
         state, why = standing(self.home, study)
         if state != "ok":

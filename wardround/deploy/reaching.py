@@ -83,6 +83,7 @@ def no_line(address: str, error: OSError, within: float) -> Finding:
 
 def handshake(line: socket.socket, host: str, files: Files) -> Finding:
     """TLS as gRPC would do it, up to the first word of the other side."""
+    until = ""
     try:
         context = client_context(files)
         with context.wrap_socket(line, server_hostname=host) as secure:
@@ -94,11 +95,11 @@ def handshake(line: socket.socket, host: str, files: Files) -> Finding:
     except ssl.SSLCertVerificationError as error:
         return Finding("tls", "wrong", *against_them(error, host))
     except ssl.SSLError as error:
-        return Finding("tls", "wrong", *against_us(error))
+        return Finding("tls", "wrong", *(NOT_ACCEPTED if until else against_us(error)))
     except OSError:
         said = b""
     if not said:
-        return Finding("tls", "wrong", *CUT)
+        return Finding("tls", "wrong", *(NOT_ACCEPTED if until else CUT))
     return Finding("tls", "ok", f"TLS stands: both certificates are accepted, the coordinator's until {until}")
 
 
@@ -123,8 +124,13 @@ def client_context(files: Files) -> ssl.SSLContext:
 
 CUT = (
     "the connection was cut while TLS began",
-    "see that the coordinator accepts this certificate (same consortium, not ended), and that no proxy or firewall "
-    "in between inspects TLS",
+    "see that host and port are the coordinator's, and that no proxy or firewall in between inspects TLS",
+)
+NOT_ACCEPTED = (
+    # gRPC gives no reason; but what is on the other side has proved to be the coordinator.
+    "the coordinator does not accept this site's certificate: it showed its own and then cut the connection",
+    "see that the certificate was signed by this coordinator and has not ended, also by the coordinator's clock; if it "
+    "has, send a new request",
 )
 
 
@@ -157,10 +163,9 @@ def against_us(error: ssl.SSLError) -> tuple[str, str]:
     if "WRONG_VERSION" in reason or "UNKNOWN_PROTOCOL" in reason or "HTTP_REQUEST" in reason:
         return "what listens there does not speak TLS", "see that host and port are the coordinator's"
     if any(word in reason for word in AGAINST_US):
-        return (
-            f"the coordinator does not accept this certificate ({reason.replace('_', ' ').lower()})",
-            "see that it has not ended and that this coordinator signed it; if not, send it a new request",
-        )
+        return NOT_ACCEPTED
+    if "EOF" in reason:
+        return CUT
     return (f"TLS failed ({reason.replace('_', ' ').lower()})", CUT[1])
 
 

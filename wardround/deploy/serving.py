@@ -6,11 +6,14 @@ Nothing listens at the site. A coordinator that goes away is waited for; the con
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from wardround import __version__
+from wardround.core.errors import Refusal
 from wardround.deploy.audit import noted
 from wardround.deploy.clerk import TOPICS, Clerk
+from wardround.deploy.crashing import arm
 from wardround.deploy.gate import SERVER
 from wardround.deploy.homes import SiteHome
 from wardround.deploy.network import Credentials, Party
@@ -26,11 +29,14 @@ class SiteService:
     """One site at work. `tell` hears what its administrator would want to know."""
 
     def __init__(self, home: SiteHome, tell: Tell = lambda word, facts: None) -> None:
+        arm()
         self.home, self.tell = home, tell
         words = home.words
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = Party(words.name, words.coordinator, files, server_name=words.server_name)
         self.party.watch(self._seen)
+        self.party.worry(self._worried)
+        self._writing = threading.Lock()
         self.clerk = Clerk(SiteOffice(home))
         for topic in (*ALWAYS, *TOPICS):
             self.party.answer(topic, self._answering(topic))
@@ -52,7 +58,9 @@ class SiteService:
         self.party.stop()
 
     def write_status(self) -> None:
-        self.home.write_status({**self.state, "at": time.time()})
+        """Two threads write it; a full disk must not end the process, which goes on when there is room again."""
+        with self._writing, suppress(Refusal):
+            self.home.write_status({**self.state, "at": time.time()})
 
     def _answering(self, topic: str) -> Callable[[str, bytes], bytes]:
         answer = self.clerk.answering(topic)
@@ -67,6 +75,11 @@ class SiteService:
 
     def _seen(self, name: str, came: bool) -> None:
         if name == SERVER:
-            self.state["connected"] = came
+            self.state |= {"connected": came, "why": ""}
             self.tell("connected" if came else "lost", {"coordinator": self.home.words.coordinator})
             self.write_status()
+
+    def _worried(self, why: str) -> None:
+        self.state["why"] = why
+        self.tell("worried", {"why": why})
+        self.write_status()

@@ -1,0 +1,76 @@
+"""`wardround flare`: studies as jobs for consortia that already operate NVIDIA FLARE.
+
+Imports are inside the commands, so that help loads nothing heavy.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wardround.cli.site import say
+from wardround.core.errors import Refusal
+
+flare_app = typer.Typer(
+    help="For consortia that already operate NVIDIA FLARE: studies as its jobs.", no_args_is_help=True
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@flare_app.command()
+def export(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")],
+    out: Annotated[Path, typer.Option("--out", help="The job's folder, which is made.")],
+    sites: Annotated[
+        list[str] | None, typer.Option("--site", help="A site, as FLARE calls it; if [deploy] sites names none.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a study as a FLARE job: JSON only, no code. Submit it, and again if it was lost: it goes on."""
+    from wardround.cli.coordinator import for_sites
+    from wardround.deploy.agreeing import words_of
+    from wardround.deploy.decisions import study_id
+    from wardround.deploy.flare_folder import export as write_job
+    from wardround.deploy.flare_folder import sites_of
+    from wardround.study.file import read_study
+
+    words = for_sites(read_study(study))
+    try:
+        words_of(words)  # what can be known to be wrong before any site hears of the study
+    except Refusal as refusal:
+        raise Refusal(refusal.what, where=f"{study}, {refusal.where}", remedy=refusal.remedy) from None
+    folder = write_job(words, out, sites or ())
+    named = sorted(sites_of(words, sites or ()))
+    lines = [
+        f"The job of {study_id(words)} for {', '.join(named)}: {folder}",
+        f"1. Submit it: nvflare job submit -j {folder}",
+        f"2. Each site approves it when it is there: wardround site approve {study_id(words)}",
+        "3. If the job is lost, submit it again: the study goes on in the same round.",
+    ]
+    say({"study": study_id(words), "sites": named, "job": str(folder)}, lines, as_json)
+
+
+@flare_app.command()
+def connect(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The party's FLARE folder, with `startup` and `local`.")],
+    home: Annotated[Path, typer.Option("--home", help="The home of this site, or of the coordinator at the server.")],
+    only: Annotated[
+        bool, typer.Option("--only", help="Allow jobs no other class than ours, and nobody to send code along.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let FLARE jobs use wardround at this party, with the home that only this party names."""
+    from wardround.deploy.flare_folder import connect as allow
+
+    made = allow(kit, home, only=only)
+    lines = [
+        f"Jobs in {made['kit']} may use {made['class']} and find the home {made['home']}.",
+        "Restart this party's FLARE process.",
+    ]
+    if made["may_ship_code"]:
+        lines.append(
+            f"Beware: these roles may still send code along with a job: {', '.join(made['may_ship_code'])} "
+            '("byoc" in local/authorization.json). --only ends that.'
+        )
+    say(made, lines, as_json)

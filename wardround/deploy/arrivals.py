@@ -1,0 +1,55 @@
+"""What came back from a site: whether it can be used, and what to tell where it cannot."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from wardround.core.contracts import Message
+from wardround.core.errors import Diverged, Refusal
+
+HUGE = 1e20
+"""Larger numbers are a fault: their squares are not finite any more."""
+
+
+class Answer(NamedTuple):
+    """A site's answer, decoded, and how many bytes it took."""
+
+    header: dict[str, Any]
+    message: Message
+    size: int
+
+
+def spoilt(bad: Mapping[str, str], number: int) -> Refusal:
+    """What to tell when so many answers cannot be used that the quorum is out of reach."""
+    names = ", ".join(sorted(bad))
+    if all("diverged" in why for why in bad.values()):
+        return Diverged(f"training diverged in round {number} at {names}", number, tuple(sorted(bad)))
+    return Refusal(
+        "; ".join(f"{site}: {why}" for site, why in sorted(bad.items())),
+        where=f"round {number}",
+        remedy="let this site look at its rows and its version of wardround, allow fewer sites a round with [deploy] "
+        "quorum, or leave the site out with [deploy] sites",
+    )
+
+
+def misfit(answer: Answer, shapes: Message) -> str | None:
+    """Why an answer cannot be used: other arrays than expected, or numbers that are not finite."""
+    if answer.header.get("status") == "diverged":
+        return "its training diverged: the answer is not a finite number"
+    expected, structure = jax.tree.flatten(shapes.arrays)
+    given, found = jax.tree.flatten(answer.message.arrays)
+    if str(structure) != str(found):
+        return "its answer holds other arrays than the algorithm's"
+    for want, got in zip(expected, given, strict=True):
+        if np.shape(got) != want.shape or np.asarray(got).dtype != want.dtype:
+            return f"its answer has an array of shape {np.shape(got)} where {want.shape} was expected"
+    if not all(bool(np.isfinite(one).all()) for one in given if np.asarray(one).dtype.kind == "f"):
+        return "its answer is not finite"
+    largest = max(
+        (float(np.abs(one).max()) for one in given if np.asarray(one).dtype.kind == "f" and one.size), default=0.0
+    )
+    if largest > HUGE:
+        return f"its answer holds numbers as large as {largest:.0e}"
+    return None
