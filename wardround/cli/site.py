@@ -72,6 +72,12 @@ def init(
     purposes: Annotated[
         list[str] | None, typer.Option("--purpose", help="A purpose that studies may have; more than once if need be.")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="A table (.csv, .parquet) to register at once, as with site data add.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None, typer.Option("--allow", help="A column of it that the policy shall allow, or all.")
+    ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -87,6 +93,11 @@ def init(
         "3. Register data (wardround site data add) and look through policy.toml, which allows no column yet.",
     ]
     facts = {"site": name, "home": made.path, "request": made.request_path, "policy": made.policy_path}
+    if data is not None:
+        source = "parquet" if data.suffix == ".parquet" else "csv"
+        label = "".join(letter if letter.isalnum() else "-" for letter in data.stem)
+        add(label, source, path=str(data.resolve()), allow=allow, home=made.path, as_json=False, quiet=True)
+        lines[-1] = f"3. {data} is registered as {label}; look through policy.toml, then: wardround site start"
     say(facts, lines, as_json)
 
 
@@ -123,6 +134,7 @@ def add(
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when all is well.")] = False,
 ) -> None:
     """Register data: they are read once to see that they can be, and never copied."""
     from wardround.deploy import registered
@@ -162,7 +174,8 @@ def add(
         "identifying": seen.identifying,
         "withheld": closed,
     }
-    say(facts, lines, as_json)
+    if not quiet:
+        say(facts, lines, as_json)
 
 
 def spoken(settings: Sequence[str]) -> dict[str, Any]:
