@@ -19,6 +19,7 @@ from wardround.data.splitting import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
 from wardround.engine.participation import Participation, drawn, everyone, fraction, pattern
+from wardround.study import privately
 from wardround.study.file import DataSection, Named, Settings, Study
 from wardround.study.folder import digest
 from wardround.study.methods import Method, asking_site
@@ -148,19 +149,30 @@ def model_of(study: Study, task: Task) -> Model:
 
 def build(study: Study, method: Method, task: Task, sites: Sequence[str] = ()) -> Algorithm:
     """The method's algorithm; the same words give the same object, so that repeats share compiled programs."""
+    words = words_of(study, method, task, sites)
+    return _algorithm(*words) if study.privacy is None else privately.protected(study.privacy, _algorithm, words)
+
+
+def with_noise(
+    study: Study, method: Method, federation: Federation, participation: Participation
+) -> tuple[Study, privately.Protection | None]:
+    """The study with the noise that its [privacy] needs for this method, and what its rounds will cost."""
+    if study.privacy is None:
+        return study, None
+    privately.refuse_choice(method.choice)
+    words = words_of(study, method, federation.task, federation.sites)
+    return privately.settled(study, words, _algorithm, federation, participation)
+
+
+def words_of(study: Study, method: Method, task: Task, sites: Sequence[str]) -> privately.Words:
+    """All that the method's algorithm is made from, checked."""
     component = registry.find("algorithm", method.algorithm, where="[algorithm]")
     settings = {**dict(method.settings), **asking_site(study, component, sites)}
     aggregator = registry.find("aggregator", study.aggregator.name, where="[aggregator]")
     # Checked before they become the key of a cache: a table where a number belongs could not even be looked up.
     registry.check_settings(component, settings, "[algorithm]")
     registry.check_settings(aggregator, study.aggregator.settings, "[aggregator]")
-    return _algorithm(
-        component,
-        freeze(settings),
-        aggregator,
-        freeze(study.aggregator.settings),
-        model_of(study, task),
-    )
+    return component, freeze(settings), aggregator, freeze(study.aggregator.settings), model_of(study, task)
 
 
 def freeze(settings: Settings) -> tuple[tuple[str, Any], ...]:

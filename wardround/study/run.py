@@ -23,6 +23,7 @@ from wardround.study.choosing import choose, question_of, refuse_user, user_of
 from wardround.study.file import Study
 from wardround.study.folder import RunFolder, digest, now
 from wardround.study.methods import Method, site_number
+from wardround.study.privately import noted
 from wardround.study.result import averaged, comparison_of, described, method_block
 
 OnRound = Callable[[Method, int, RoundRecord], None]
@@ -140,12 +141,14 @@ def train(
     """Train one method on one split and predict the held-out patients."""
     started = time.perf_counter()
     federation, seed = setting.federation, study.study.seed + repeat
-    algorithm: Algorithm = assemble.build(study, method, federation.task, federation.sites)
     participation = assemble.participation_of(study, federation.sites, seed)
+    study, protection = assemble.with_noise(study, method, federation, participation)
+    algorithm: Algorithm = assemble.build(study, method, federation.task, federation.sites)
     evaluated = evaluated_sites(study, setting, seed)
     user = study.study.user if method.for_one_site else None
 
     def report(record: RoundRecord) -> None:
+        record = noted(record, protection)
         if folder is not None:
             folder.record(method.name, repeat, record, user=in_turn(study, method))
         on_round(method, repeat, record)
@@ -250,7 +253,9 @@ def refuse_early(study: Study, setting: Setting, methods: Sequence[Method]) -> N
             remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take [stopping] out",
         )
     algorithms = [
-        assemble.build(asked, method, federation.task, federation.sites)
+        assemble.build(
+            assemble.with_noise(asked, method, federation, participation)[0], method, federation.task, federation.sites
+        )
         for method in methods
         for asked in askings(study, setting, method)[:1]
     ]

@@ -1,0 +1,104 @@
+"""Privacy spent: epsilon for one patient and for a whole site, from the steps that were executed.
+
+Needs what a study with a [privacy] table writes into its round records: noise, sampling rates, numbers of steps. For a
+patient of a site every noised sum of that site counts; for whole sites every round. Costs a second or so at the end. What
+is not covered, and is told beside: how rows were prepared (medians, scales), the numbers of rows, and the figures on
+validation and test patients.
+"""
+
+import json
+from collections.abc import Mapping
+from math import inf, isfinite
+from typing import Any
+
+from wardround.core.contracts import Meter, Report, RoundRecord
+from wardround.privacy.accountant import Step, added_up, epsilon, renyi_epsilon
+
+MOST_TIGHT = 12
+"""Different sums of steps accounted for tightly; with more, the rest by the quicker and larger bound."""
+NOT_COVERED = (
+    "Not covered: how rows were prepared (medians, scales), the numbers of rows, "
+    "and the figures on validation and test patients."
+)
+ANY = "every site, at most"
+
+
+def privacy() -> Meter:
+    """Privacy spent: epsilon for a patient and for a whole site."""
+
+    def observe(state: Report, record: RoundRecord) -> Report:
+        told = record.measures.get("privacy") if isinstance(record.measures, Mapping) else None
+        if not told:
+            return {**state, "open_rounds": state["open_rounds"] + (record.round > 0)}
+        ledgers = {kind: dict(state[kind]) for kind in ("patients", "whole_sites", "coordinator")}
+        for kind, ledger in ledgers.items():
+            for site, steps in told.get(kind, {}).items():
+                before = ledger.get(site, [])
+                ledger[site] = [list(step) for step in added_up(Step(*one) for one in [*before, *steps])]
+        words = {key: told[key] for key in ("level", "delta", "noise_multiplier", "clip")}
+        overflow = state["overflow"] + told.get("overflow", 0.0)
+        return {**state, **ledgers, **words, "overflow": overflow, "rounds": state["rounds"] + 1}
+
+    return Meter(
+        lambda: {
+            "rounds": 0,
+            "open_rounds": 0,
+            "overflow": 0.0,
+            "level": None,
+            "patients": {},
+            "whole_sites": {},
+            "coordinator": {},
+        },
+        observe,
+        reported,
+    )
+
+
+def reported(state: Report) -> Report:
+    """Epsilons, none where there is no bound; `words` say the same for a reader."""
+    if state["level"] is None:
+        return {"level": None, "sample_epsilon": None, "site_epsilon": None, "words": "No formal privacy guarantee."}
+    delta = state["delta"]
+    within = delta - state["overflow"]
+    patients, whole, alone = (
+        {} if state["open_rounds"] else epsilons(state[kind], within)
+        for kind in ("patients", "whole_sites", "coordinator")
+    )
+    sample, site, coordinator = (largest(one) for one in (patients, whole, alone))
+    return {
+        "level": state["level"],
+        "delta": delta,
+        "noise_multiplier": state["noise_multiplier"],
+        "clip": state["clip"],
+        "rounds": state["rounds"],
+        "steps": {site: steps for site, steps in state["patients"].items() if state["level"] == "sample"},
+        "sample_epsilon": sample,
+        "sample_epsilon_by_site": patients,
+        "site_epsilon": site,
+        "site_epsilon_towards_coordinator": coordinator,
+        "words": f"{said('A patient', sample, delta)} {said('A whole site', site, delta)} {NOT_COVERED}",
+    }
+
+
+def said(who: str, spent: float | None, delta: float) -> str:
+    if spent is None:
+        return f"{who} has no formal guarantee."
+    return f"{who} is protected with epsilon {spent:.3g} at delta {delta:g}."
+
+
+def largest(spent: Mapping[str, float | None]) -> float | None:
+    """Of all sites; none where one has no bound, or nothing was told."""
+    values = list(spent.values())
+    return None if not values or None in values else max(value for value in values if value is not None)
+
+
+def epsilons(ledger: Mapping[str, Any], delta: float) -> dict[str, float | None]:
+    """Every site's epsilon; sites that did the same share one computation."""
+    if delta <= 0:
+        return dict.fromkeys(ledger)
+    plans = {json.dumps(steps): [Step(*one) for one in steps] for steps in ledger.values()}
+    rough = {name: renyi_epsilon(steps, delta) for name, steps in plans.items()}
+    dearest = sorted(rough, key=lambda name: -rough[name])[:MOST_TIGHT]
+    found = {**rough, **{name: epsilon(plans[name], delta) for name in dearest}}
+    spent = {site: found[json.dumps(steps)] for site, steps in ledger.items()}
+    return {site: value if isfinite(value) and value < inf else None for site, value in spent.items()}

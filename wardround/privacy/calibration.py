@@ -1,0 +1,64 @@
+"""How much noise a promised epsilon needs, from the steps that will be executed.
+
+Epsilon falls as the noise grows, so the least noise that keeps a promise is found by halving: first with the quick Renyi
+bound, then, near its answer, with the tight one. The result keeps the promise exactly: it lies on the safe side.
+"""
+
+from collections.abc import Callable, Sequence
+
+from wardround.core.errors import Refusal
+from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
+
+MOST_NOISE = 1e6
+PRECISION = 1e-3
+"""Relative, of the noise multiplier."""
+Plans = Sequence[tuple[Step, ...]]
+"""For every record holder (site) what it would do, with any noise multiplier."""
+
+
+def noise_for(plans: Plans, target: float, delta: float) -> float:
+    """The least noise multiplier with which no plan spends more than `target`."""
+    if not target > 0:
+        raise Refusal(
+            f"an epsilon of {target:g} allows nothing to be learned",
+            where="[privacy] epsilon",
+            remedy="choose a number above 0: about 1 is strong, 10 is weak",
+        )
+    if not any(plans):
+        raise Refusal("no step is taken, so there is nothing to calibrate", where="[privacy]", remedy="train longer")
+
+    def worst(measure: Callable[..., float], of: Plans, noise: float) -> float:
+        return max(measure([step._replace(noise_multiplier=noise) for step in plan], delta) for plan in of)
+
+    # At the Renyi answer the few plans that cost most are the candidates for the tight bound.
+    enough = _least(lambda noise: worst(renyi_epsilon, plans, noise) <= target, 0.1, target)
+    costs = [worst(renyi_epsilon, [plan], enough) for plan in plans]
+    dearest = [plan for plan, cost in zip(plans, costs, strict=True) if cost >= 0.9 * max(costs)]
+    found = _least(lambda noise: worst(epsilon, dearest, noise) <= target, 0.5 * enough, target, high=enough)
+    # A plan that was no candidate may yet cost more: seldom, if ever.
+    doubtful = [plan for plan in plans if worst(renyi_epsilon, [plan], found) > target]
+    while doubtful and worst(epsilon, doubtful, found) > target:
+        found *= 1 + PRECISION
+    return found
+
+
+def _least(keeps: Callable[[float], bool], low: float, target: float, high: float | None = None) -> float:
+    """The least noise, up to the precision and never below it, with which the promise is kept."""
+    if keeps(low):
+        while keeps(low / 2) and low > 1e-3:
+            low /= 2
+        low, high = low / 2, low
+    if high is None:
+        high = 2 * low
+        while not keeps(high):
+            low, high = high, 2 * high
+            if high > MOST_NOISE:
+                raise Refusal(
+                    f"no noise up to {MOST_NOISE:g} keeps an epsilon of {target:g}",
+                    where="[privacy] epsilon",
+                    remedy="promise less, train for fewer rounds, or take smaller batches",
+                )
+    while high / low > 1 + PRECISION:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high

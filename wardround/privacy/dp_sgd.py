@@ -1,0 +1,83 @@
+"""DP-SGD inside every site: an algorithm learns from cut and noised gradients of Poisson batches, and from nothing else.
+
+Abadi et al., "Deep Learning with Differential Privacy", CCS 2016: the gradient of every row is cut to the length `clip`,
+the sum gets Gaussian noise of standard deviation noise_multiplier * clip, and is divided by the expected number of rows,
+a public number. Whatever an algorithm makes of such gradients is as private as they are. Adding or removing one row
+changes a sum by `clip` at most. The number of a site's training rows counts as public.
+
+Works with any algorithm that takes its steps through `Model.gradient` and its rows through `Shard.batch`; what else it
+does with rows is refused (see `dry_run`). A site's personal model never leaves it and is fitted without noise.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from wardround.core import trees
+from wardround.core.contracts import Algorithm, Array, Batch, Key, Message, Model, Params, Shard, Tree
+from wardround.core.errors import Refusal
+from wardround.privacy.noise import noise_like, secret_words
+from wardround.privacy.row_gradients import clipped_sum
+from wardround.privacy.sampling import Drawn, drawn_from
+
+PIECE = 16
+"""Rows computed at a time: a batch has room for about twice the rows it mostly has, and empty pieces are skipped."""
+SMALL = 50_000
+"""Parameters up to which the rows expected are computed at once; larger models are quicker in pieces throughout."""
+
+
+def private_model(model: Model, *, clip: float, noise_multiplier: float) -> Model:
+    """The model with a private gradient; it must be given batches of a `PoissonShard`."""
+
+    def gradient(params: Params, batch: Batch, key: Key) -> Params:
+        if not isinstance(batch, Drawn):
+            raise Refusal(
+                "the algorithm takes a gradient of rows that were not drawn for a private step",
+                where="[privacy]",
+                remedy="choose an algorithm that takes its batches from the site's shard, such as fed_avg",
+            )
+        total = sum_of(model, params, batch, clip, key)
+        if noise_multiplier:
+            scale = noise_multiplier * clip * jnp.sqrt(batch.variance)
+            noise = noise_like(params, batch.key, batch.nonce, batch.first)
+            total = trees.add(total, trees.scale(noise, scale))
+        mean: Params = trees.scale(total, 1.0 / batch.denominator)
+        return mean
+
+    return model._replace(gradient=gradient)
+
+
+def sum_of(model: Model, params: Params, batch: Drawn, clip: float, key: Key) -> Params:
+    """The clipped sum over the rows that entered: those expected at once, the others piece by piece."""
+    whole = Batch(batch.x, batch.y, batch.taken * (batch.mask > 0))
+    places = len(whole.mask)
+    head = min(batch.usual, places) if trees.nbytes(params) // 4 <= SMALL else 0
+    if places - head <= PIECE:
+        return clipped_sum(model.loss, params, whole, clip, key)
+    total: Params = trees.zeros(params)
+    if head:
+        total = clipped_sum(model.loss, params, Batch(*(a[:head] for a in whole)), clip, key)
+    pieces = -(-(places - head) // PIECE)
+    spare = head + pieces * PIECE - places
+    rest = Batch(*(jnp.pad(a[head:], [(0, spare), *[(0, 0)] * (a.ndim - 1)]) for a in whole))
+
+    def body(number: Array, total: Params) -> Params:
+        piece = Batch(*(jax.lax.dynamic_slice_in_dim(a, number * PIECE, PIECE) for a in rest))
+        part = clipped_sum(model.loss, params, piece, clip, jax.random.fold_in(key, number))
+        added: Params = trees.add(total, part)
+        return added
+
+    needed = jnp.clip((batch.entered - head + PIECE - 1) // PIECE, 0, pieces)
+    result: Params = jax.lax.fori_loop(0, needed, body, total)
+    return result
+
+
+def sample_level(algorithm: Algorithm, plain: Algorithm, *, seeded: bool) -> Algorithm:
+    """An algorithm made with a private model, given rows as that needs; `plain` is the same made with the model itself.
+
+    Fresh secret bits for every site in every round, unless `seeded`.
+    """
+
+    def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
+        return algorithm.client(message, kept, drawn_from(shard, secret_words(key, seeded=seeded)), key)
+
+    return algorithm._replace(client=client, personal=plain.personal, largest_batch=int(algorithm.largest_batch))

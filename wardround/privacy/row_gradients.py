@@ -1,0 +1,275 @@
+"""The sum over rows of their gradients, each first cut to a largest length: what differential privacy adds noise to.
+
+Most layers use their weights once, as inputs times weights or plus a bias. One pass back to the outputs of these uses
+then gives for every row what its gradient is made of: the inputs and what came back. A row's length follows without its
+gradient (Goodfellow, "Efficient Per-Example Gradient Computations", 2015), and the cut sum is one weighted product
+(Bu et al., "Differentially Private Optimization on Large Model at Small Cost", ICML 2023), so that a private step costs
+little more than a plain one. Where the same weights are used at many places of a row (convolutions), its gradient in
+these weights is made, which is quicker than comparing all pairs of places. The uses are found in the model's own
+program (its jaxpr), for one row, so that nothing is assumed about batches; a model with weights used in any other way
+has the gradient of every row made in full, which is right for all models and slower.
+"""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from wardround.core import trees
+from wardround.core.contracts import Array, Batch, Key, Params
+
+Loss = Callable[[Params, Batch, Key], Array]
+View = Callable[[Any], Any]
+LIKE_A_VIEW = ("reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type", "copy")
+REPEATS = "broadcast_in_dim"
+INLINED = ("jit", "pjit", "closed_call", "core_call")
+
+
+class Unfamiliar(Exception):
+    """A parameter is used in a way that has no quick length."""
+
+
+class Viewed(NamedTuple):
+    """A parameter as it stands after reshaping; `repeats` where one number of it stands in several places."""
+
+    name: str
+    view: View
+    repeats: bool
+
+
+class Product(NamedTuple):
+    """Where a parameter is multiplied with the layer's inputs: how the axes of both fit together."""
+
+    name: str
+    view: View
+    inputs_first: bool
+    contracted: tuple[int, ...]
+    """Axes of the inputs that are summed over,"""
+    against: tuple[int, ...]
+    """and those of the parameter's view."""
+
+
+class Sum(NamedTuple):
+    """Where a parameter is added."""
+
+    name: str
+    view: View
+
+
+def clipped_sum(loss: Loss, params: Params, batch: Batch, clip: float, key: Key) -> Params:
+    """The sum over rows whose mask is 1 of min(1, clip / |g|) g, where g is the gradient of the row's own loss."""
+    taken = jnp.asarray(batch.mask) > 0
+    shape = (-1, *(1,) * (batch.x.ndim - 1))
+    # What stands in rows that do not count must not spread: 0 times NaN would be NaN.
+    x, y = jnp.where(taken.reshape(shape), batch.x, 0), jnp.where(taken, batch.y, 0)
+    keys = jax.random.split(key, len(taken))
+
+    def one(params: Params, x: Array, y: Array, key: Key) -> Array:
+        return loss(params, Batch(x[None], y[None], jnp.ones(1)), key)
+
+    try:
+        return _from_uses(one, params, (x, y, keys), taken, clip)
+    except Unfamiliar:
+        return _from_gradients(one, params, (x, y, keys), taken, clip)
+
+
+def shares(squared: Array, taken: Array, clip: float) -> Array:
+    """By how much each row's gradient is scaled: 0 for a row that does not count."""
+    # Not clip / max(norm, clip): with clip = inf that would be NaN, and it means no clipping.
+    return jnp.where(taken, jnp.minimum(1.0, clip / jnp.sqrt(jnp.maximum(squared, 1e-30))), 0.0)
+
+
+def _from_gradients(one: Any, params: Params, rows: Any, taken: Array, clip: float) -> Params:
+    gradients = jax.vmap(jax.grad(one), (None, 0, 0, 0))(params, *rows)
+    squared = jax.vmap(trees.squared_norm)(gradients)
+    factor = shares(squared, taken, clip)
+    return {name: jnp.tensordot(factor, one, axes=(0, 0)) for name, one in gradients.items()}
+
+
+def _from_uses(one: Any, params: Params, rows: Any, taken: Array, clip: float) -> Params:
+    program = jax.make_jaxpr(one)(params, *jax.tree.map(lambda a: a[0], rows))
+    names = sorted(params)  # the order in which JAX flattens a dictionary
+    found = _Walk(program, names).uses(params, jax.tree.map(lambda a: a[0], rows))
+
+    def shifted(shifts: list[Array], x: Array, y: Array, key: Key) -> tuple[Array, list[Any]]:
+        walk = _Walk(program, names)
+        return walk.run(params, (x, y, key), shifts), walk.inputs
+
+    zeros = [jnp.zeros(shape, dtype) for shape, dtype in found.outputs]
+    back, inputs = jax.vmap(jax.grad(shifted, has_aux=True), (None, 0, 0, 0))(zeros, *rows)
+    parts = [_part(use, params[use.name], a, b) for use, a, b in zip(found.places, inputs, back, strict=True)]
+    factor = shares(sum((part.squared for part in parts), jnp.zeros(len(taken))), taken, clip)
+    summed: Params = {name: jnp.zeros_like(array) for name, array in params.items()}
+    for use, part in zip(found.places, parts, strict=True):
+        summed[use.name] = part.summed(factor)
+    return summed
+
+
+class _Part(NamedTuple):
+    """What one use gives: the squared length of every row's gradient in it, and their weighted sum."""
+
+    squared: Array
+    summed: Callable[[Array], Array]
+
+
+def _part(use: Product | Sum, parameter: Array, inputs: Any, back: Array) -> _Part:
+    rows = back.shape[0]
+    to_parameter = jax.linear_transpose(use.view, parameter)
+    if isinstance(use, Sum):
+        # Added to all places of a row, a number's gradient is the sum over these places.
+        each = jax.vmap(lambda b: to_parameter(b)[0])(back)
+        squared = jnp.sum(jnp.square(each.reshape(rows, -1)), axis=1)
+        return _Part(squared, lambda factor: jnp.tensordot(factor, each, axes=(0, 0)))
+    a, b, in_view = _as_matrices(use, inputs, back)
+
+    def restore(product: Array) -> Array:
+        return to_parameter(in_view(product))[0]
+
+    places, wide, outputs = a.shape[1], a.shape[2], b.shape[2]
+    if places == 1:
+        squared = jnp.sum(jnp.square(a), axis=(1, 2)) * jnp.sum(jnp.square(b), axis=(1, 2))
+    elif places * (wide + outputs) < wide * outputs:
+        squared = jnp.einsum("npk,nqk,npf,nqf->n", a, a, b, b, optimize=[(0, 1), (0, 1), (0, 1)])
+    else:
+        own = jnp.einsum("npk,npf->nkf", a, b)
+        return _Part(jnp.sum(jnp.square(own), axis=(1, 2)), lambda f: restore(jnp.tensordot(f, own, axes=(0, 0))))
+
+    def summed(factor: Array) -> Array:
+        left = a.reshape(rows * places, wide)
+        return restore(left.T @ (b * factor[:, None, None]).reshape(rows * places, outputs))
+
+    return _Part(squared, summed)
+
+
+def _as_matrices(use: Product, inputs: Array, back: Array) -> tuple[Array, Array, View]:
+    """Inputs as (rows, places, summed over), what came back as (rows, places, outputs), and the way to the view."""
+    rows, axes = inputs.shape[0], range(inputs.ndim - 1)
+    free = [axis for axis in axes if axis not in use.contracted]
+    order = (0, *(axis + 1 for axis in free), *(axis + 1 for axis in use.contracted))
+    places = prod(inputs.shape[axis + 1] for axis in free)
+    a = jnp.transpose(inputs, order).reshape(rows, places, -1)
+    summed_sizes = [inputs.shape[axis + 1] for axis in use.contracted]
+    if use.inputs_first:
+        output_sizes = back.shape[1 + len(free) :]
+        b = back.reshape(rows, places, prod(output_sizes))
+    else:
+        output_sizes = back.shape[1 : back.ndim - len(free)]
+        b = jnp.swapaxes(back.reshape(rows, prod(output_sizes), places), 1, 2)
+
+    def in_view(product: Array) -> Array:
+        """From (summed over, outputs) to the axes of the parameter's view."""
+        full = product.reshape(*summed_sizes, *output_sizes)
+        dims = len(summed_sizes) + len(output_sizes)
+        others = [axis for axis in range(dims) if axis not in use.against]
+        place = {axis: number for number, axis in enumerate([*use.against, *others])}
+        return jnp.transpose(full, [place[axis] for axis in range(dims)])
+
+    return a, b, in_view
+
+
+class _Found(NamedTuple):
+    places: list[Product | Sum]
+    outputs: list[tuple[tuple[int, ...], Any]]
+
+
+class _Walk:
+    """Runs a model's program step by step, adds a shift to the result of every use, and keeps the inputs of each."""
+
+    def __init__(self, program: ClosedJaxpr, names: list[str]) -> None:
+        self.program, self.names = program, names
+        self.places: list[Product | Sum] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[tuple[tuple[int, ...], Any]] = []
+        self.shifts: list[Array] | None = None
+
+    def uses(self, params: Params, row: Any) -> _Found:
+        """Where the parameters are used; raises Unfamiliar where that is not once, in a product or a sum."""
+        jax.eval_shape(lambda params, row: self.run(params, row, None), params, row)
+        used = [use.name for use in self.places]
+        if len(set(used)) < len(used):
+            raise Unfamiliar
+        return _Found(self.places, self.outputs)
+
+    def run(self, params: Params, row: Any, shifts: list[Array] | None) -> Array:
+        self.shifts = shifts
+        given = [*(params[name] for name in self.names), *jax.tree.leaves(row)]
+        views: list[Viewed | None] = [Viewed(name, lambda p: p, False) for name in self.names]
+        views += [None] * (len(given) - len(views))
+        values, _ = self._jaxpr(self.program.jaxpr, self.program.consts, given, views)
+        loss: Array = values[0]
+        return loss
+
+    def _jaxpr(
+        self, jaxpr: Jaxpr, consts: Any, given: list[Any], views: list[Viewed | None]
+    ) -> tuple[list[Any], list[Viewed | None]]:
+        values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+        values.update(zip(jaxpr.invars, given, strict=True))
+        seen = {var: view for var, view in zip(jaxpr.invars, views, strict=True) if view is not None}
+
+        def value(atom: Any) -> Any:
+            return atom.val if isinstance(atom, Literal) else values[atom]
+
+        def view(atom: Any) -> Viewed | None:
+            return None if isinstance(atom, Literal) else seen.get(atom)
+
+        for step in jaxpr.eqns:
+            inside, of = [value(a) for a in step.invars], [view(a) for a in step.invars]
+            name = step.primitive.name
+            if name in INLINED:
+                inner = step.params.get("jaxpr") or step.params["call_jaxpr"]
+                results, made = self._jaxpr(inner.jaxpr, inner.consts, inside, of)
+            elif not any(of):
+                results, made = _bound(step, inside), [None] * len(step.outvars)
+            elif name in LIKE_A_VIEW:
+                results, made = _bound(step, inside), [_further(step, of[0])]
+            else:
+                results, made = [self._used(step, inside, of)], [None]
+            values.update(zip(step.outvars, results, strict=True))
+            seen.update((var, one) for var, one in zip(step.outvars, made, strict=True) if one is not None)
+        last = [view(atom) for atom in jaxpr.outvars]
+        if any(last) and jaxpr is self.program.jaxpr:
+            raise Unfamiliar  # the loss is a parameter
+        return [value(atom) for atom in jaxpr.outvars], last
+
+    def _used(self, step: Any, inside: list[Any], of: list[Viewed | None]) -> Any:
+        result = _bound(step, inside)[0]
+        viewed = [one for one in of if one is not None]
+        if len(viewed) != 1 or len(of) != 2:
+            raise Unfamiliar
+        only, other = viewed[0], inside[1 if of[0] is not None else 0]
+        name = step.primitive.name
+        if name in ("add", "add_any"):
+            view, shape = only.view, jnp.shape(result)
+            self.places.append(Sum(only.name, lambda p: jnp.broadcast_to(view(p), shape)))
+            self.inputs.append(())
+        elif name == "dot_general" and not only.repeats:
+            (left, right), (batched, _) = step.params["dimension_numbers"]
+            if batched:
+                raise Unfamiliar
+            first = of[0] is None
+            contracted, against = (left, right) if first else (right, left)
+            self.places.append(Product(only.name, only.view, first, tuple(contracted), tuple(against)))
+            self.inputs.append(other)
+        else:
+            raise Unfamiliar
+        self.outputs.append((jnp.shape(result), result.dtype))
+        return result if self.shifts is None else result + self.shifts[len(self.outputs) - 1]
+
+
+def _bound(step: Any, inside: list[Any]) -> list[Any]:
+    results = step.primitive.bind(*inside, **step.primitive.get_bind_params(step.params))
+    return list(results) if step.primitive.multiple_results else [results]
+
+
+def _further(step: Any, before: Viewed | None) -> Viewed:
+    assert before is not None
+    if step.primitive.name == "convert_element_type" and step.params["new_dtype"] != jnp.float32:
+        raise Unfamiliar
+    if len(step.invars) != 1:
+        raise Unfamiliar
+    grows = step.outvars[0].aval.size > step.invars[0].aval.size
+    inner = before.view
+    return Viewed(before.name, lambda p: _bound(step, [inner(p)])[0], before.repeats or grows)
