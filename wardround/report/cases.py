@@ -14,13 +14,15 @@ from rich.text import Text
 from wardround.core.files import write_whole
 from wardround.report import quantities
 from wardround.report.cases_figures import courses_of, dots_of
-from wardround.report.document import document, drawn, facts, moment, noted
+from wardround.report.document import document, drawn, facts, moment
 from wardround.report.markup import Html, bullets, folded, joined, paragraph, plain, safe, section, table
 from wardround.report.measures import direction, label_of, lower_is_better
 from wardround.report.reading import MANIFEST, RESULT, ROUNDS, read_measure, read_object, read_rounds
 from wardround.report.run import Json, Measure, items, mapping, number
 
 FILE = "report.html"
+COLUMNS = 6
+"""Methods up to which each has a column in the terminal."""
 SIGNS = {"better": "▲", "worse": "▼"}
 BASELINES = ("local", "centralized")
 """What no hospital would call a model of its own made together with others."""
@@ -77,6 +79,8 @@ class Cases:
     """Of the methods, in their order."""
     cases: tuple[Case, ...]
     notes: tuple[str, ...]
+    in_turn: bool = False
+    """Whether every hospital was the asking one once."""
 
     def label(self, method: str) -> str:
         return self.labels.get(method, method)
@@ -95,6 +99,7 @@ def read_cases(result: Json) -> Cases:
         labels={name: f"{label} ({name})" if label in twice else label for name, label in names.items()},
         cases=tuple(read_case(mapping(entry), against) for entry in items(result.get("cases"))),
         notes=tuple(str(note) for note in items(result.get("notes"))),
+        in_turn=result.get("users") == "each",
     )
 
 
@@ -136,7 +141,7 @@ def cases_page(folder: Path) -> Html:
     content = joined(
         [
             section("summary", "In short", paragraph(summary(told), "summary"), figures_first(told)),
-            section("limits", "What this cannot tell", bullets(limits(told)), noted(told.notes)),
+            section("limits", "What this cannot tell", bullets([*limits(told), *(safe(note) for note in told.notes)])),
             section("table", "All settings, all ways to train", table_words(told), score_table(told)),
             section("plots", "Each setting", drawn("plots", [dots_of(told.labels, case) for case in told.cases])),
             section("courses", "Round by round", course_words(), *(course_part(folder, told, c) for c in told.cases)),
@@ -161,11 +166,12 @@ def summary(told: Cases) -> Html:
     if not told.cases:
         return Html("No setting is finished yet.")
     count, reference = len(told.cases), told.label(told.against)
+    turns = ", each hospital asking in turn" if told.in_turn else ""
     personal = [name for name in told.labels if name not in (told.against, *BASELINES)]
     together = [case for case in told.cases if any(case.won(name) for name in personal)]
     words = [
         f"{len(told.labels)} ways to train were compared in {count} settings, on patients whom the models had not "
-        f"seen, each hospital asking in turn. “{plain(reference)}” is what the others are measured against."
+        f"seen{turns}. “{plain(reference)}” is what the others are measured against."
     ]
     if personal:
         which = f" ({named_cases(together)})" if together else ""
@@ -204,8 +210,8 @@ def limits(told: Cases) -> list[Html]:
     expected = 0.05 * len(told.cases)
     return [
         Html(
-            "Verdicts are corrected for the comparisons within a setting, not for the number of settings: where no "
-            f"difference exists at all, about {expected:.1g} of {len(told.cases)} settings would still show one."
+            f"Where no difference exists at all, about {expected:.1g} of {len(told.cases)} settings would still show "
+            "one by chance."
         ),
         Html("No difference shown does not prove that there is none: settings with few patients can hardly show any."),
         Html("Only differences from the reference were tested; two other methods may differ or not."),
@@ -219,8 +225,9 @@ def limits(told: Cases) -> list[Html]:
 def table_words(told: Cases) -> Html:
     return paragraph(
         Html(
-            "The mean over hospitals, each asking in turn and counting by its test patients, and over repeats; small: "
-            f"the interval. ▲ better and ▼ worse than <em>{safe(told.label(told.against))}</em> by more than chance. "
+            "The mean over hospitals, each counting by its test patients, and over repeats; small: the interval, and "
+            "the learning rate where it was chosen. ▲ better and ▼ worse than "
+            f"<em>{safe(told.label(told.against))}</em> by more than chance. "
             "Bold: the best value of a row, only where more than chance speaks for it."
         )
     )
@@ -322,20 +329,45 @@ def links(told: Cases) -> Html:
 
 
 def cases_table(result: Json) -> Table:
-    """For the terminal: a case a row, a method a column."""
+    """For the terminal: a case a row; a method a column, or where these are too many what stands out."""
     told = read_cases(result)
     shown = Table(title=Text(f"{plain(told.name)}: {len(told.cases)} settings"), title_justify="left")
     shown.add_column(Text("setting"))
-    for label in told.labels.values():
-        shown.add_column(Text(plain(label)))
+    if len(told.labels) > COLUMNS:
+        heads = [plain(told.label(told.against)), "best value (may be chance)", "better ▲", "worse ▼"]
+    else:
+        heads = [plain(label) for label in told.labels.values()]
+    for head in heads:
+        shown.add_column(Text(head))
     for case in told.cases:
-        best = case.best(told.against)
-        cells = []
-        for name in told.labels:
-            score = case.scores.get(name)
-            value = score.measure.value if score else None
-            sign = SIGNS.get(score.verdict, "") if score else ""
-            words = "not defined" if value is None else f"{quantities.score(value)} {sign}".strip()
-            cells.append(Text(words, style="bold" if name == best else ""))
+        cells = short_row(told, case) if len(told.labels) > COLUMNS else whole_row(told, case)
         shown.add_row(Text(f"{plain(case.title)} ({label_of(case.metric)})"), *cells)
     return shown
+
+
+def whole_row(told: Cases, case: Case) -> list[Text]:
+    best = case.best(told.against)
+    cells = []
+    for name in told.labels:
+        score = case.scores.get(name)
+        value = score.measure.value if score else None
+        sign = SIGNS.get(score.verdict, "") if score else ""
+        words = "not defined" if value is None else f"{quantities.score(value)} {sign}".strip()
+        cells.append(Text(words, style="bold" if name == best else ""))
+    return cells
+
+
+def short_row(told: Cases, case: Case) -> list[Text]:
+    """The reference, whoever has the best value, and those that differ from the reference by more than chance."""
+    known = {name: value for name, one in case.scores.items() if (value := one.measure.value) is not None}
+    lower = lower_is_better(case.metric)
+    top = (min if lower else max)(known, key=lambda name: known[name]) if known and lower is not None else None
+    marked = [", ".join(name for name in told.labels if of(name)) or "none shown" for of in (case.won, case.lost)]
+    return [
+        Text(quantities.score(known[told.against]) if told.against in known else "not defined"),
+        Text(
+            "not known" if top is None else f"{quantities.score(known[top])} {plain(top)}",
+            style="bold" if top is not None and top == case.best(told.against) else "",
+        ),
+        *(Text(plain(words)) for words in marked),
+    ]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from wardround.report.charts import Chart, Spec, layout, rows_axis, span
+from wardround.report.charts import Chart, Spec, layout, merged, rows_axis, span
 from wardround.report.courses import whole_ticks
 from wardround.report.figures import bounds, dots, neutral, upright
 from wardround.report.markup import chart_label, plain
@@ -31,7 +31,7 @@ def dots_of(labels: Mapping[str, str], case: "Case") -> Chart | None:
     reach = span(seen, floor=low, ceiling=high)
     chance = neutral(case.metric)
     traces = [one_dot(labels[name], index, m) for index, (name, m) in enumerate(zip(names, measures, strict=True))]
-    height = 70 + 24 * len(names)
+    height = 70 + 19 * len(names)
     title = ", ".join(part for part in (label_of(case.metric), direction(case.metric)) if part)
     return Chart(
         title=case.title,
@@ -41,13 +41,12 @@ def dots_of(labels: Mapping[str, str], case: "Case") -> Chart | None:
         layout=layout(
             height,
             x={"title": {"text": chart_label(title, 60)}, "range": reach},
-            y=rows_axis([labels[name] for name in names]),
+            y=rows_axis([labels[name] for name in names]) | {"tickfont": {"size": 12}},
             shapes=[upright(chance)] if chance is not None and reach[0] <= chance else [],
             showlegend=False,
             margin={"l": 10, "r": 10, "t": 6, "b": 44},
         ),
         height=height,
-        half=True,
     )
 
 
@@ -182,22 +181,20 @@ def panels(
         )
         for row, (reach, values, words) in enumerate(rows):
             axis = "" if (place := 2 * panel + row + 1) == 1 else str(place)
-            frame[f"xaxis{axis}"] = (
-                across
-                | whole_ticks(round(rounds[0]), round(last))
-                | {
-                    "domain": [left, left + width],
-                    "anchor": f"y{axis}",
-                    "range": rounds,
-                    "title": {"text": "round" if row == len(rows) - 1 else "", "standoff": 6},
-                }
-            )
-            frame[f"yaxis{axis}"] = up | {
+            below = {
+                "domain": [left, left + width],
+                "anchor": f"y{axis}",
+                "range": rounds,
+                "title": {"text": "round" if row == len(rows) - 1 else ""},
+                **whole_ticks(round(rounds[0]), round(last)),
+            }
+            beside = {
                 "domain": reach,
                 "anchor": f"x{axis}",
                 "range": values,
                 "showticklabels": panel == 0,
-                "title": {"text": words if panel == 0 else "", "standoff": 6},
+                "title": {"text": words if panel == 0 else ""},
             }
+            frame[f"xaxis{axis}"], frame[f"yaxis{axis}"] = merged(across, below), merged(up, beside)
     frame["legend"] = {**frame["legend"], "y": 1.02}
     return frame

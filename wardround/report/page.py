@@ -1,10 +1,11 @@
 """The report of a run folder: one HTML file for a clinician and a hospital board."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from wardround.core.errors import Refusal
-from wardround.report import courses, figures, quantities, tables, told, truth, words
+from wardround.report import courses, fairness, figures, quantities, tables, told, truth, words
 from wardround.report.document import document, drawn, facts, moment, noted, notices
 from wardround.report.markup import Html, bullets, joined, paragraph, plain, safe, section
 from wardround.report.measures import label_of
@@ -41,14 +42,14 @@ def text_of(folder: Path) -> Html:
     """The page that fits what the folder holds: an answer about partners, or a run."""
     result = read_object(folder / RESULT) or {}
     if result.get("kind") != "partners":
-        return page(read_run(folder))
+        return page(read_run(folder), fairness.read_fairness(result))
     manifest = read_object(folder / MANIFEST) or {}
     return partners_page(read_partnership(result, manifest=manifest, default_name=folder.resolve().name))
 
 
-def page(run: Run) -> Html:
+def page(run: Run, groups: Sequence[fairness.Fairness] = ()) -> Html:
     """The whole document."""
-    return document(run.name, subtitle(run), content(run), run.manifest)
+    return document(run.name, subtitle(run), content(run, groups), run.manifest)
 
 
 def subtitle(run: Run) -> Html:
@@ -59,7 +60,7 @@ def subtitle(run: Run) -> Html:
     return joined(parts, " · ")
 
 
-def content(run: Run) -> Html:
+def content(run: Run, groups: Sequence[fairness.Fairness] = ()) -> Html:
     """The sections in the order in which a reader asks: what came out, what it cannot tell, the evidence, the cost."""
     progress = courses.progress(run)
     return joined(
@@ -80,6 +81,7 @@ def content(run: Run) -> Html:
                 "differences", "Is one model better than another?", difference_words(run),
                 drawn("differences", [figures.differences(run)]), tables.differences(run),
             ),
+            section("fairness", "Groups of patients", fairness.told(groups, run.task)),
             section("costs", "Traffic, time and energy", drawn("costs", courses.costs(run)), tables.costs(run)),
             section("patients", "Patients", drawn("patients", courses.patients(run)), tables.patients(run)),
             section(
