@@ -27,6 +27,10 @@ FEWEST_PATIENTS = 20
 """With fewer, resampling is far too sure of itself: three lucky patients would make a verdict."""
 
 
+Place = Literal["weighted", "unweighted"] | int
+"""A mean over sites, or the index of one site."""
+
+
 class Difference(NamedTuple):
     """Method a minus method b, averaged over repeats; wins, ties and losses of a count repeats."""
 
@@ -101,7 +105,7 @@ def paired_difference(
     task: Task,
     metric: str,
     *,
-    of: Literal["weighted", "unweighted"] | int = "weighted",
+    of: Place = "weighted",
     positive: int = 1,
     resamples: Count = 2000,
     level: Share = 0.95,
@@ -112,15 +116,74 @@ def paired_difference(
 
     The smallest p-value is 2 / (resamples + 1): take more resamples for a correction over hundreds of comparisons.
     """
+    told = paired_differences(
+        a,
+        b,
+        task,
+        metric,
+        [of],
+        positive=positive,
+        resamples=resamples,
+        level=level,
+        test_share=test_share,
+        seed=seed,
+    )
+    return told[0]
+
+
+def paired_differences(
+    a: Sequence[Scores],
+    b: Sequence[Scores],
+    task: Task,
+    metric: str,
+    places: Sequence[Place],
+    *,
+    positive: int = 1,
+    resamples: Count = 2000,
+    level: Share = 0.95,
+    test_share: Momentum = 0.0,
+    seed: int = 0,
+) -> list[Difference]:
+    """The same for several means or sites at once, from the same resamples: each is what it would be alone."""
     chosen = metrics_for(task, [metric])[metric]
     pairs = _pairs(a, b, task, positive)
-    estimates = np.array([[one[0] for one in _figures(pair, chosen, of, None)] for pair in pairs]).reshape(-1, 2)
-    there = ~np.isnan(estimates).any(axis=1)
+    whole = [_computed(pair, chosen, None) for pair in pairs]
+    drawn: dict[tuple[int, ...], list[Numbers]] = {}
+    told = []
+    for place, of in enumerate(places):
+        estimates = np.array(
+            [
+                [one[0] for one in _figures(pair[0].counts, figures, of)]
+                for pair, figures in zip(pairs, whole, strict=True)
+            ]
+        ).reshape(-1, 2)
+        there = ~np.isnan(estimates).any(axis=1)
+        usable = tuple(int(index) for index in np.flatnonzero(there))
+        # Which repeats count differs from place to place, and with them the resamples.
+        if usable and usable not in drawn:
+            drawn[usable] = _draws([pairs[index] for index in usable], chosen, places, resamples, seed)
+        kept = [pairs[index] for index in usable]
+        draws = drawn[usable][place] if usable else np.empty(0)
+        told.append(_difference(estimates, there, kept, draws, of, chosen, level, test_share))
+    return told
+
+
+def _difference(
+    estimates: Numbers,
+    there: Numbers,
+    usable: Sequence[tuple[Rows, Rows]],
+    drawn: Numbers,
+    of: Place,
+    chosen: Metric,
+    level: float,
+    test_share: float,
+) -> Difference:
+    """What the estimates of the repeats and the resampled differences say together."""
     gaps, kept = estimates[there, 0] - estimates[there, 1], int(there.sum())
     wins, ties, losses = tally(
         estimates[there, 0].tolist(), estimates[there, 1].tolist(), higher_is_better=chosen.higher_is_better
     )
-    lost = _lost(kept, len(pairs))
+    lost = _lost(kept, len(estimates))
 
     def nothing(value: float | None, why: str) -> Difference:
         reason = "; ".join(filter(None, [lost, why]))
@@ -129,11 +192,9 @@ def paired_difference(
     if not kept:
         return nothing(None, "no repeat in which both have a value")
     value = float(gaps.mean())
-    usable = [pair for pair, usable in zip(pairs, there, strict=True) if usable]
     patients = min(int(p.counts[of] if isinstance(of, int) else p.counts.sum()) for p, _ in usable)
     if patients < FEWEST_PATIENTS:
         return nothing(value, f"{patients} patients are too few to tell (fewer than {FEWEST_PATIENTS})")
-    drawn = _draws(usable, chosen, of, resamples, seed)
     draws = drawn[~np.isnan(drawn)]
     if len(draws) < ENOUGH * len(drawn):
         return nothing(value, f"only {len(draws)} of {len(drawn)} resamples have a value")
@@ -174,40 +235,46 @@ def _same_patients(p: Rows, q: Rows) -> bool:
     return np.array_equal(p.first, q.first) and np.array_equal(p.actual, q.actual)
 
 
-def _figures(
-    pair: tuple[Rows, Rows], metric: Metric, of: str | int, weights: Numbers | None
-) -> tuple[Numbers, Numbers]:
+def _computed(pair: tuple[Rows, Rows], metric: Metric, weights: Numbers | None) -> tuple[Numbers, Numbers]:
+    """Shape (resamples, sites) for each method."""
+    return computed(pair[0], metric, weights), computed(pair[1], metric, weights)
+
+
+def _figures(counts: Numbers, figures: tuple[Numbers, Numbers], of: Place) -> tuple[Numbers, Numbers]:
     """Shape (resamples,) for each method; a mean over sites takes only those at which BOTH have a value."""
-    one, other = (computed(rows, metric, weights) for rows in pair)
+    one, other = figures
     if isinstance(of, int):
         return one[:, of], other[:, of]
     missing = np.isnan(one) | np.isnan(other)
-    counts = pair[0].counts if of == "weighted" else np.ones(len(pair[0].counts))
+    counts = counts if of == "weighted" else np.ones(len(counts))
     return (
         weighted_mean(np.where(missing, np.nan, one), counts),
         weighted_mean(np.where(missing, np.nan, other), counts),
     )
 
 
-def _draws(pairs: Sequence[tuple[Rows, Rows]], metric: Metric, of: str | int, resamples: int, seed: int) -> Numbers:
-    """The mean difference in each resample of repeats and patients."""
+def _draws(
+    pairs: Sequence[tuple[Rows, Rows]], metric: Metric, places: Sequence[Place], resamples: int, seed: int
+) -> list[Numbers]:
+    """For every place, the mean difference in each resample of repeats and patients."""
     resamples = affordable(resamples, len(pairs) * len(pairs[0][0].actual))
     together = all(_same_patients(pairs[0][0], p) for p, _ in pairs)
     rng = np.random.default_rng([seed % 2**64, 0xD1FF])
-    gaps = np.empty((len(pairs), resamples))
+    gaps = np.empty((len(places), len(pairs), resamples))
     for repeat, (p, q) in enumerate(pairs):
         patients = np.random.default_rng([seed % 2**64, 0xBED, 0 if together else repeat])
         start = 0
         for size in chunks(resamples, len(p.actual)):
-            weights = resample_counts(patients, p.counts, size)
-            one, other = _figures((p, q), metric, of, weights)
-            gaps[repeat, start : start + size] = one - other
+            figures = _computed((p, q), metric, resample_counts(patients, p.counts, size))
+            for place, of in enumerate(places):
+                one, other = _figures(p.counts, figures, of)
+                gaps[place, repeat, start : start + size] = one - other
             start += size
     shape = (resamples, len(pairs))
     picked = rng.integers(0, len(pairs), shape)
     # The same patients in all repeats: one draw of them serves the whole resample. Otherwise each has its own.
     draw = np.broadcast_to(np.arange(resamples)[:, None], shape) if together else rng.integers(0, resamples, shape)
-    return np.asarray(gaps[picked, draw].mean(axis=1))
+    return [np.asarray(own[picked, draw].mean(axis=1)) for own in gaps]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -41,6 +41,10 @@ def write_report(folder: Path) -> Path:
 def text_of(folder: Path) -> Html:
     """The page that fits what the folder holds: an answer about partners, or a run."""
     result = read_object(folder / RESULT) or {}
+    if result.get("kind") == "cases":
+        from wardround.report.cases import cases_page  # which itself draws on pages of runs
+
+        return cases_page(folder)
     if result.get("kind") != "partners":
         return page(read_run(folder), fairness.read_fairness(result))
     manifest = read_object(folder / MANIFEST) or {}

@@ -66,7 +66,8 @@ def compared_method(study: Study, name: str, own: Settings) -> Method:
         rest = {key: value for key, value in own.items() if key not in known}
         method = method_of(name, study.algorithm.name, {**study.algorithm.settings, **rest})
         return choosing(method._replace(label=choices[name].label), name, settings, rule_of(rule))
-    algorithm = study.algorithm.name if name == "global" else name
+    # Another setting of an algorithm may have a name of its own: [compare.settings.reptile] algorithm = "meta"
+    algorithm = str(own.get("algorithm", study.algorithm.name if name == "global" else name))
     if algorithm not in registry.components("algorithm"):
         known_names = (*registry.components("algorithm"), *choices, "global")
         raise Refusal(
@@ -77,7 +78,8 @@ def compared_method(study: Study, name: str, own: Settings) -> Method:
     component = registry.find("algorithm", algorithm)
     known = {parameter.name for parameter in component.parameters}
     inherited = {key: value for key, value in study.algorithm.settings.items() if key in known}
-    return method_of(name, algorithm, {**inherited, **own})
+    method = method_of(name, algorithm, {**inherited, **{key: own[key] for key in own if key != "algorithm"}})
+    return method if "algorithm" not in own else method._replace(label=f"{method.label} [{name}]")
 
 
 def method_of(name: str, algorithm: str, settings: Settings) -> Method:

@@ -7,7 +7,7 @@ import numpy as np
 
 from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
-from wardround.evaluate.comparison import Difference, corrected, paired_difference
+from wardround.evaluate.comparison import Difference, corrected, paired_differences
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
@@ -137,21 +137,20 @@ def comparison_of(
     if len(trained[0].sites) == len(federation.sites) <= MOST_COMPARED:
         places += list(zip(federation.sites, range(len(federation.sites)), strict=True))
     share = float(federation.counts[:, 2].sum() / federation.counts.sum()) if len(settings) > 1 else 0.0
-    found: dict[Any, Difference] = {
-        (method, against, place): paired_difference(
+    found: dict[Any, Difference] = {}
+    for method, against in pairs_of(study, methods):
+        differences = paired_differences(
             scores[method],
             scores[against],
             federation.task,
             metric,
-            of=of,
+            [of for _, of in places],
             positive=settings[0].positive,
             resamples=max(1, study.evaluation.resamples),
             test_share=share,
             seed=study.study.seed,
         )
-        for method, against in pairs_of(study, methods)
-        for place, of in places
-    }
+        found |= {(method, against, name): one for (name, _), one in zip(places, differences, strict=True)}
     told = []
     for (method, against, place), difference in corrected(found).items():
         figures = difference._asdict()

@@ -173,7 +173,7 @@ def train(
             engine,
             params,
             participation,
-            Schedule(study.study.rounds, study.evaluation.every),
+            Schedule(study.study.rounds, study.evaluation.every, study.evaluation.every),
             judge=judge_for(setting, evaluated),
             stopping=stopping_of(study),
             checkpoint=folder.checkpoint(method.name, repeat, place(study, method, federation)) if folder else None,
