@@ -106,6 +106,7 @@ def test_every_example_passes_the_check(path, capsys):
 
 def test_there_is_an_adult_example_for_every_partition():
     named_in = {path.stem.removeprefix("adult_"): path for path in EXAMPLES if path.stem.startswith("adult_")}
+    del named_in["poster"]  # several partitions in one file
     assert set(named_in) == set(registry.components("partition"))
     for name, path in named_in.items():
         assert read_study(path).data.partition.name == name

@@ -115,6 +115,17 @@ def test_the_page_of_a_run_has_the_section_and_survives_names_that_attack_it(tmp
 # ---- over many settings ----
 
 
+def one_repeat(rng: np.random.Generator, score: float, *, odd: bool) -> dict[str, float | None]:
+    """The figures of a repeat; in an odd one a measure is undefined."""
+
+    def around(mean: float) -> float | None:
+        return mean + 0.01 * float(rng.normal())
+
+    scores = {name: around(score) for name in ("f1", "roc_auc", "recall", "precision")}
+    recalls = {f"sex/recall/{sex}": around(0.8) for sex in ("f", "m")}
+    return {**scores, **recalls, "sex/equal_odds_gap": None if odd else around(0.1)}
+
+
 def write_cases(folder: Path, effect: float = 0.1, partitions: tuple[str, ...] = ("iid", "by_class")) -> dict[str, Any]:
     """Cases of two partitions at three levels, six repeats each, in which every step of privacy costs the effect."""
     rng = np.random.default_rng(0)
@@ -122,15 +133,7 @@ def write_cases(folder: Path, effect: float = 0.1, partitions: tuple[str, ...] =
     for partition in partitions:
         for step, epsilon in enumerate((None, 1.0, 0.1)):
             name = f"{partition}_{epsilon}"
-            repeats: list[dict[str, float | None]] = [
-                {
-                    one: 0.9 - effect * step + 0.01 * float(rng.normal())
-                    for one in ("f1", "roc_auc", "recall", "precision")
-                }
-                | {f"sex/recall/{sex}": 0.8 + 0.01 * float(rng.normal()) for sex in ("f", "m")}
-                | {"sex/equal_odds_gap": None if step == 2 and repeat == 0 else 0.1 + 0.01 * float(rng.normal())}
-                for repeat in range(6)
-            ]
+            repeats = [one_repeat(rng, 0.9 - effect * step, odd=step == 2 and not repeat) for repeat in range(6)]
             own = {**block(groups={"f": group(figure(0.8), 30), "m": group(figure(0.8), 70)}), "repeats": repeats}
             meters = {"privacy": {"sample_epsilon": epsilon}}
             place = folder / "cases" / name

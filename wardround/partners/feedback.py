@@ -234,7 +234,7 @@ def steadied(error: Numbers, rows: Numbers, known: Numbers, folds: int) -> tuple
     of variance times patients scatter no more than chance makes them, all are one; the more they do, the less they are.
     """
     own = folds - 1
-    size = rows[:, None, None]
+    size = np.maximum(rows[:, None, None], 1.0)
     logs = np.where(known, np.log(np.where(known, error, 1.0) ** 2 * size), 0.0)
     sites = known.sum(axis=0)
     center = logs.sum(axis=0) / np.maximum(1, sites)

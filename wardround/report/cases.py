@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wardround.core.files import write_whole
-from wardround.report import quantities
+from wardround.report import fairness_poster, quantities
 from wardround.report.cases_figures import courses_of, dots_of
 from wardround.report.document import document, drawn, facts, moment
 from wardround.report.markup import Html, bullets, folded, joined, paragraph, plain, safe, section, table
@@ -143,6 +143,7 @@ def cases_page(folder: Path) -> Html:
             section("summary", "In short", paragraph(summary(told), "summary"), figures_first(told)),
             section("limits", "What this cannot tell", bullets([*limits(told), *(safe(note) for note in told.notes)])),
             section("table", "All settings, all ways to train", table_words(told), score_table(told)),
+            section("fairness", "Privacy, uneven data and fairness", fairness_poster.told(folder, result)),
             section("plots", "Each setting", drawn("plots", [dots_of(told.labels, case) for case in told.cases])),
             section("courses", "Round by round", course_words(), *(course_part(folder, told, c) for c in told.cases)),
             section("budgets", "At equal cost", budget_words(), *budget_tables(told)),

@@ -52,6 +52,8 @@ def study_of(study: Study, case: CaseSection) -> Study:
     tables = {"data": case.data, "study": {"name": case.name, **case.study}, "model": case.model}
     for table, key in (("data", "source"), ("study", ""), ("model", "name")):
         whole[table] = laid_over(whole[table], tables[table], key)
+    if case.privacy:
+        whole["privacy"] = {**whole.get("privacy", {}), **case.privacy}
     whole["compare"]["cases"] = []
     return parse_study(whole, where=f"[[compare.cases]] {case.name}")
 

@@ -172,6 +172,7 @@ class CaseSection(Section):
     """Replaces the study's [data] as a whole where it names a source, else only the keys it names."""
     study: Settings = {}
     model: Settings = {}
+    privacy: Settings = {}
 
 
 class CompareSection(Section):

@@ -238,7 +238,7 @@ def feedback(
     """What each site is told about itself."""
     federation, names = setting.federation, tuple(setting.federation.sites)
     columns = columns_of(federation.features)
-    if len(federation.task.shape) != 1 or not columns:
+    if len(federation.task.shape) != 1 or not columns or len(question.everyone) < 2:
         return []
     recorded = np.array(question.engine.ask(columns_recorded(columns), Message({}))["recorded"], bool)
     own = {"models": moved.models, "spread": moved.spread, "rows": moved.rows}

@@ -9,6 +9,7 @@ from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import Difference, corrected, paired_differences
 from wardround.study.assemble import Setting
+from wardround.study.fairness import by_group, fairness_of
 from wardround.study.file import Study
 from wardround.study.methods import Method
 
@@ -77,6 +78,9 @@ def method_block(
     task = settings[0].federation.task
     if len(task.classes) == 2:
         scores["reliability"] = reliability_curve(first.scores, task, positive=settings[0].positive)
+    groups = fairness_of(study, settings, trained)
+    if groups is not None:
+        scores["groups"] = by_group(groups)
     return {
         "name": first.method.name,
         "label": first.method.label,
@@ -91,6 +95,7 @@ def method_block(
         "compile_seconds": first.fitted.first_call_seconds,
         "meters": meters,
         "scores": scores,
+        **({} if groups is None else {"fairness": groups}),
     }
 
 
