@@ -138,7 +138,7 @@ def test_with_many_binary_places_it_is_the_gaussian_mechanism():
 
 
 def test_the_published_vectors_are_never_undercut():
-    # SECURITY.md, from the tight accountant: (5, 1, 100, 1e-3 -> 7.5813) and (10, 1, 50, 1e-5 -> 2.9432).
+    # From the tight accountant: (5, 1, 100, 1e-3 -> 7.5813) and (10, 1, 50, 1e-5 -> 2.9432).
     for multiplier, rounds, delta, tight in ((5.0, 100, 1e-3, 7.5813), (10.0, 50, 1e-5, 2.9432)):
         found = epsilon_of(plan(noise_multiplier=multiplier), rounds, delta)
         assert tight <= found < 1.15 * tight

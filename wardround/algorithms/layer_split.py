@@ -1,6 +1,6 @@
 """Layer split: sites share the lower layers of a network and keep the upper ones to themselves.
 
-Federated personalization, algorithm 2 of seed 002, by its prose. A site that receives the averaged lower layers first
+Federated personalization with shared lower layers. A site that receives the averaged lower layers first
 fits its own upper ones to them, the lower ones frozen and the rate divided by `rate_reduction`; then it trains all
 layers and sends what it learned in the lower ones. The printed order (train, average, fit) is kept: the fit that ends
 a round is done when the site next uses the layers, in its next round or to make its personal model.

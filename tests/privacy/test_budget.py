@@ -1,0 +1,125 @@
+"""A site's privacy ledger: charged before, never twice, never refunded, never forgotten, never silently changed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wardround.core.errors import Refusal
+from wardround.privacy.accountant import Step, epsilon
+from wardround.privacy.budget import Budget, Spent
+
+ROUND = (Step(0.1, 1.0, 10),)
+
+
+def test_rounds_of_all_studies_add_up(tmp_path: Path) -> None:
+    budget = Budget(tmp_path / "site" / "privacy.jsonl")
+    assert budget.spent() == 0.0
+    for study, number in (("a", 1), ("a", 2), ("b", 1)):
+        assert budget.debit(study, number, ROUND)
+    assert budget.spent(1e-6) == pytest.approx(epsilon([Step(0.1, 1.0, 30)], 1e-6))
+    # Whole sites are another ledger in the same file.
+    budget.debit("c", 1, [Step(1.0, 10.0, 1)], level="site")
+    assert budget.spent(1e-6) == pytest.approx(epsilon([Step(0.1, 1.0, 30)], 1e-6))
+    assert budget.spent(1e-6, level="site") == pytest.approx(epsilon([Step(1.0, 10.0, 1)], 1e-6))
+
+
+def test_the_same_request_is_charged_once_also_by_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "privacy.jsonl"
+    assert Budget(path).debit("a", 1, ROUND, request="ab")
+    assert not Budget(path).debit("a", 1, ROUND, request="ab")
+    code = (
+        "import sys; from pathlib import Path; from wardround.privacy.budget import Budget; "
+        "from wardround.privacy.accountant import Step; "
+        "print(Budget(Path(sys.argv[1])).debit('a', 1, [Step(0.1, 1.0, 10)], request='ab'))"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"
+    assert len(Budget(path).entries()) == 1
+
+
+def test_another_question_in_a_round_that_was_charged_is_refused(tmp_path: Path) -> None:
+    budget = Budget(tmp_path / "privacy.jsonl")
+    budget.debit("a", 1, ROUND, request="ab")
+    for steps, request in ((ROUND, "cd"), ((Step(0.1, 1.0, 11),), "ab")):
+        with pytest.raises(Refusal, match="charged for another request"):
+            budget.debit("a", 1, steps, request=request)
+    assert len(budget.entries()) == 1
+
+
+def test_the_cap_holds_and_names_the_site(tmp_path: Path) -> None:
+    # Find how many rounds fit under the cap by the accountant alone.
+    cap = 3.0
+    fitting = max(n for n in range(1, 60) if epsilon([Step(0.1, 1.0, 10 * n)], 1e-5) <= cap)
+    budget = Budget(tmp_path / "privacy.jsonl", cap, site="kenema")
+    for number in range(1, fitting + 1):
+        budget.debit("a", number, ROUND)
+    with pytest.raises(Spent, match=r"epsilon would be 3\.\d+, and the cap is 3 \(site kenema, study b\)"):
+        budget.debit("b", 1, ROUND)
+    assert len(budget.entries()) == fitting, "what was refused was not charged"
+    assert budget.spent() <= cap
+    assert not budget.debit("a", fitting, ROUND), "what was charged before may be answered again"
+    # Without noise nothing is within a cap.
+    with pytest.raises(Spent):
+        Budget(tmp_path / "other.jsonl", cap).debit("a", 1, [Step(1.0, 0.0, 1)])
+
+
+def test_a_torn_line_was_never_acted_upon(tmp_path: Path) -> None:
+    path = tmp_path / "privacy.jsonl"
+    budget = Budget(path)
+    budget.debit("a", 1, ROUND)
+    whole = path.read_bytes()
+    budget.debit("a", 2, ROUND)
+    second = path.read_bytes()
+    for end in (len(whole) + 1, len(second) - 1):
+        path.write_bytes(second[:end])
+        assert [entry.round for entry in budget.entries()] == [1]
+        assert budget.debit("a", 2, ROUND)
+        assert path.read_bytes() == second
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content.replace(b'"round":1', b'"round":7'),
+        lambda content: content.replace(b"[0.1,1.0,10]", b"[0.1,9.0,10]"),
+        lambda content: b"\n".join(content.split(b"\n")[1:]),
+        lambda content: b"\n".join([*content.split(b"\n")[1::-1], b""]),
+        lambda content: b"{}\n" + content,
+        lambda content: b"\xff\n",
+    ],
+)
+def test_an_edited_ledger_stops_everything(tmp_path: Path, damage) -> None:
+    path = tmp_path / "privacy.jsonl"
+    budget = Budget(path)
+    budget.debit("a", 1, ROUND)
+    budget.debit("a", 2, ROUND)
+    path.write_bytes(damage(path.read_bytes()))
+    for act in (budget.spent, lambda: budget.debit("a", 3, ROUND)):
+        with pytest.raises(Refusal, match="cannot be trusted"):
+            act()
+
+
+def test_a_full_disk_charges_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "privacy.jsonl"
+    budget = Budget(path)
+    budget.debit("a", 1, ROUND)
+    before = path.read_bytes()
+
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        budget.debit("a", 2, ROUND)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+
+
+def test_bad_words_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="cap of 0"):
+        Budget(tmp_path / "p", 0.0)
+    with pytest.raises(Refusal, match="no privacy level 'patient'"):
+        Budget(tmp_path / "p").debit("a", 1, ROUND, level="patient")
