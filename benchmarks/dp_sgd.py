@@ -1,10 +1,11 @@
 """Private steps against Opacus on the same machine: `python -m benchmarks.dp_sgd` prints one JSON object of ratios.
 
-Steps of DP-SGD on a 64-64-2 network (batches of 64 and 256) and on LEAF's network (batches of 64), in examples a second,
-and a round of 20 sites of 1,000 rows with the small network. Ours are whole private steps as a study takes them: Poisson
-batches drawn with, and noise made from, bits of the operating system; Opacus is given ready batches of fixed size and
-takes its noise from PyTorch's generator, with one thread or two, whichever is quicker. Both sides run in processes of
-their own, ours before and after the peer; the quickest repetition of each counts, and what is reported are ratios.
+Steps of DP-SGD on a 64-64-2 network (batches of 64 and 256) and on LEAF's network (batches of 64), in examples a
+second, and a round of 20 sites of 1,000 rows with the small network. Ours are whole private steps as a study takes
+them: Poisson batches drawn with, and noise made from, bits of the operating system; Opacus is given ready batches of
+fixed size and takes its noise from PyTorch's generator, with one thread or two, whichever is quicker. Both sides run
+in processes of their own, ours before and after the peer; the quickest repetition of each counts, and what is reported
+are ratios.
 
 The peer's environment is made by `python -m benchmarks.dp_sgd --install` (under `benchmarks/.peers`).
 """

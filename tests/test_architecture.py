@@ -17,7 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"core"},
     "aggregators": {"core"},
     "transforms": {"core", "privacy"},
-    "meters": {"core"},
+    "meters": {"core", "privacy"},
     "privacy": {"core"},
     "partners": {"core"},
     "data": {"core"},

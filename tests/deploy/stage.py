@@ -180,10 +180,14 @@ class Player:
         self.party.worry(self.worries.append, after=after)
         if not hub:
             self.party.answer("echo", self._echo)
-            self.party.answer("slow", lambda origin, body: (time.sleep(float(body)), b"late")[1])
+            self.party.answer("slow", self._slow)
             self.party.answer("fail", lambda origin, body: b"" + 1)  # type: ignore[operator]
         self.party.start()
         return True
+
+    def _slow(self, _: str, body: bytes) -> bytes:
+        time.sleep(float(body))
+        return b"late"
 
     def _echo(self, origin: str, body: bytes) -> bytes:
         self.heard.append(origin)

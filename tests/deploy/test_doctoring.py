@@ -3,11 +3,13 @@
 import importlib.util
 import json
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +174,8 @@ def test_proxies_that_grpc_would_obey(environment: dict[str, str], state: str) -
 
 
 def test_a_version_of_the_network_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    version = doctoring.metadata.version
-    monkeypatch.setattr(doctoring.metadata, "version", lambda name: "2.1" if name == "nvflare" else version(name))
+    version = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "2.1" if name == "nvflare" else version(name))
     (told,) = [one for one in doctoring.versions() if one.name == "network"]
     assert told.what == "nvflare 2.1, and 2.9.0 is needed"
     pinned = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8")
@@ -188,8 +190,8 @@ def test_a_disk_that_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("free", "state"), [(10**11, "ok"), (10**9, "look"), (10**8, "wrong")])
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str) -> None:
-    usage = doctoring.shutil.disk_usage(tmp_path)._replace(free=free)
-    monkeypatch.setattr(doctoring.shutil, "disk_usage", lambda path: usage)
+    usage = shutil.disk_usage(tmp_path)._replace(free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     assert doctoring.disk(tmp_path).state == state
 
 

@@ -1,4 +1,4 @@
-"""Private gradients: limits in which they are plain ones, the noise's variance, one patient's influence, both engines."""
+"""Private gradients: plain ones as limits, the noise's variance, one patient's influence, both engines."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,10 @@ from wardround.privacy.sampling import Expected, drawn_from
 KEY = jax.random.key(0)
 TASK = Task((3,), ("no", "yes"))
 MODEL = logistic(TASK)
-PARAMS = {"dense_0/kernel": jnp.asarray([[0.3, -0.1], [0.2, 0.4], [-0.5, 0.1]]), "dense_0/bias": jnp.asarray([0.1, -0.2])}
+PARAMS = {
+    "dense_0/kernel": jnp.asarray([[0.3, -0.1], [0.2, 0.4], [-0.5, 0.1]]),
+    "dense_0/bias": jnp.asarray([0.1, -0.2]),
+}
 INF = float("inf")
 
 
@@ -42,9 +45,13 @@ def private(shard: Shard, seed: int = 1):
     return drawn_from(shard, jax.random.bits(jax.random.key(seed), (8,), jnp.uint32))
 
 
-def made(factory, noise: float, clip: float, batch: int, *, seeded: bool = True, model: Model = MODEL, **settings) -> Algorithm:
+def made(
+    factory, noise: float, clip: float, batch: int, *, seeded: bool = True, model: Model = MODEL, **settings
+) -> Algorithm:
     size = Expected(batch) if batch else 0
-    under = factory(private_model(model, clip=clip, noise_multiplier=noise), weighted_mean(), batch_size=size, **settings)
+    under = factory(
+        private_model(model, clip=clip, noise_multiplier=noise), weighted_mean(), batch_size=size, **settings
+    )
     return sample_level(under, factory(model, weighted_mean(), batch_size=batch, **settings), seeded=seeded)
 
 

@@ -137,6 +137,8 @@ def told(what: str, facts: Mapping[str, Any]) -> str:
             f"round {facts['round']} of {facts['of']}: {counted(facts['sites'])}"
             + (f" (without {late})" if late else "")
         ),
+        "joined": lambda: f"{facts['site']} joined the study with {facts['rows']} patients for training",
+        "trouble": lambda: str(facts["why"]),
         "failed": lambda: f"{facts['study']} failed: {facts['why']}",
         "finished": lambda: f"{facts['study']} is finished: {facts['folder']}",
     }

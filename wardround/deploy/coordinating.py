@@ -59,7 +59,7 @@ class Coordinator:
 
     def __init__(self, home: CoordinatorHome, tell: Tell = lambda word, facts: None) -> None:
         arm()
-        self.home, self.tell = home, tell
+        self.home, self.tell = home, heedless(tell)
         words = home.words
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = Party(words.name, words.listen, files)
@@ -248,6 +248,16 @@ class Coordinator:
     def stop(self) -> None:
         self.stopped.set()
         self.party.stop()
+
+
+def heedless(tell: Tell) -> Tell:
+    """Nobody's screen or log file, full or closed, may stop the work."""
+
+    def told(word: str, facts: Mapping[str, Any]) -> None:
+        with suppress(OSError):
+            tell(word, facts)
+
+    return told
 
 
 def run_folder(folder: Path) -> RunFolder:

@@ -62,7 +62,7 @@ def demo_study(rounds: int = 10) -> Study:
 def make_coordinator(path: Path, port: int) -> CoordinatorHome:
     """A coordinator's home with the consortium's authority."""
     home = CoordinatorHome(path)
-    path.mkdir(parents=True)
+    path.mkdir(parents=True, exist_ok=True)
     words = {
         "consortium": "demo",
         "name": "coordinator",

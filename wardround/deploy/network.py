@@ -28,12 +28,12 @@ from nvflare.fuel.f3.endpoint import EndpointState
 from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
 from wardround.core.errors import Refusal
-from wardround.deploy.gate import CHANNEL, MEGABYTE, SERVER, Gate, abandon, forget, words
+from wardround.deploy.gate import CHANNEL, SERVER, Gate, abandon, forget, words
 from wardround.deploy.identity import check_issued, read_certificate, read_key
 from wardround.deploy.reaching import check_free, reach, wait_until_listening
 
-MMAP_THRESHOLD = -3
-"""glibc's number for the size from which memory is taken from the system and given back to it."""
+ARENA_MAX = -8
+"""glibc's number for how many heaps it may have; by default each of CellNet's threads gets its own."""
 logger = logging.getLogger("wardround")
 KEPT_OUT = (
     "the coordinator answers and accepts the certificate, but does not let this site in; another process or machine "
@@ -255,9 +255,9 @@ class Party:
 
 
 def steady_memory() -> None:
-    """Let every message's memory go back to the system when it is done; glibc would keep a little more each round."""
+    """Let messages use the same memory one after the other; glibc would keep a little more each round."""
     with suppress(OSError, AttributeError):  # another C library has its own ways
-        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, MEGABYTE)
+        ctypes.CDLL(None).mallopt(ARENA_MAX, 2)
 
 
 def quiet() -> None:

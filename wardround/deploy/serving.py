@@ -68,7 +68,8 @@ class SiteService:
         def respond(origin: str, content: bytes) -> bytes:
             reply = answer(origin, content)
             self.state |= {"last": topic, "last_at": time.time()}
-            self.tell("answered", {"topic": topic, "bytes": len(reply)})
+            with suppress(OSError):  # nobody's screen or log file, full or closed, may keep an answer back
+                self.tell("answered", {"topic": topic, "bytes": len(reply)})
             return reply
 
         return respond

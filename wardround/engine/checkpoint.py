@@ -1,10 +1,13 @@
 """A run's state on disk: written whole or not at all, read back bit for bit.
 
 Arrays go into one safetensors file, with a small JSON header; temp file, fsync, rename, fsync of the folder, so that a
-crash at any point leaves the last complete checkpoint.
+crash at any point leaves the last complete checkpoint. The one before is kept beside it (`.before`): should a disk have
+damaged the last one, which its hash tells, the run goes on from there.
 """
 
+import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,36 +35,78 @@ def write_checkpoint(path: Path, tree: Tree, header: Mapping[str, Any]) -> None:
     # Not ascontiguousarray, which would make a scalar one-dimensional.
     leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(jax.device_get(tree))]
     arrays = dict(zip(names_of(tree), leaves, strict=True))
-    write_whole(path, save(arrays, metadata={HEADER: json.dumps(header)}))
+    words = {"header": header, "sha256": digest_of(arrays, header)}
+    content = save(arrays, metadata={HEADER: json.dumps(words)})
+    keep_before(path)
+    write_whole(path, content)
 
 
-def read_header(path: Path) -> dict[str, Any]:
+def digest_of(arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, Any]) -> str:
+    """The hash of all that a checkpoint holds."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
+    return digest.hexdigest()
+
+
+def before(path: Path) -> Path:
+    """Where the checkpoint before the last one is kept."""
+    return path.with_name(path.name + ".before")
+
+
+def keep_before(path: Path) -> None:
+    """Give the last checkpoint a second name, which takes no room; a crash in here leaves the last one as it is."""
+    if not path.exists():
+        return
+    before(path).unlink(missing_ok=True)
+    try:
+        before(path).hardlink_to(path)
+    except OSError:  # a file system without second names
+        shutil.copyfile(path, before(path))
+
+
+def contents(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]] | None:
+    """Arrays and header, none where the file is torn, damaged, or no checkpoint."""
     try:
         with safe_open(str(path), framework="numpy") as file:
-            header: dict[str, Any] = json.loads(file.metadata()[HEADER])
-            return header
-    except (OSError, SafetensorError, KeyError, TypeError, json.JSONDecodeError):
+            words = json.loads(file.metadata()[HEADER])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+            header: dict[str, Any] = words["header"]
+            return (arrays, header) if digest_of(arrays, header) == words["sha256"] else None
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return None
+
+
+def whole(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+    """The last checkpoint, or the one before where the last is damaged; refused where neither can be read."""
+    found = contents(path) or (contents(before(path)) if path.exists() else None)
+    if found is None:
         raise Refusal(
             "this is not a checkpoint that can be read",
             where=str(path),
             remedy="start the run anew in another folder, or restore the file",
-        ) from None
+        )
+    return found
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    return whole(path)[1]
 
 
 def read_checkpoint(path: Path, template: Tree) -> tuple[Tree, dict[str, Any]]:
     """The state in the shape of `template`, and the header; refuses a checkpoint of another study."""
-    header = read_header(path)
+    stored, header = whole(path)
     leaves, structure = jax.tree.flatten(template)
-    with safe_open(str(path), framework="numpy") as file:
-        stored = set(file.keys())
-        restored = []
-        for name, leaf in zip(names_of(template), leaves, strict=True):
-            array = file.get_tensor(name) if name in stored else None
-            if array is None or array.shape != np.shape(leaf) or array.dtype != leaf.dtype:
-                raise Refusal(
-                    f"the checkpoint does not fit this study: '{name}' is missing or has another shape",
-                    where=str(path),
-                    remedy="resume with the study file the run was started with",
-                )
-            restored.append(jax.numpy.asarray(array))
+    restored = []
+    for name, leaf in zip(names_of(template), leaves, strict=True):
+        array = stored.get(name)
+        if array is None or array.shape != np.shape(leaf) or array.dtype != leaf.dtype:
+            raise Refusal(
+                f"the checkpoint does not fit this study: '{name}' is missing or has another shape",
+                where=str(path),
+                remedy="resume with the study file the run was started with",
+            )
+        restored.append(jax.numpy.asarray(array))
     return jax.tree.unflatten(structure, restored), header

@@ -26,7 +26,7 @@ MOST_TOLD = 100
 
 
 class Stopping(NamedTuple):
-    """Stop when the weighted validation loss has not fallen by `smallest` for `patience` evaluations (seed 002).
+    """Stop when the weighted validation loss has not fallen by `smallest` for `patience` evaluations.
 
     With `site` it is that site's own validation loss which counts: for a model that serves one asking site.
     """

@@ -1,6 +1,6 @@
 """What is said of privacy, uneven data and fairness, held against repeats: borne out, contradicted, or not shown.
 
-The claims are those of a study of federated learning with DP-SGD on census data (seed 003). Figures come one set a
+The claims are those of a study of federated learning with DP-SGD on census data. Figures come one set a
 repeat, for every way to deal the rows out and every privacy level; levels share the repeat's split. A trend is the
 least-squares slope over the levels of one repeat, from none to the strictest; slopes and differences are tested over
 repeats with the corrected t interval of Nadeau & Bengio 2003, and Holm's correction holds within a claim.

@@ -1,9 +1,9 @@
 """Privacy spent: epsilon for one patient and for a whole site, from the steps that were executed.
 
 Needs what a study with a [privacy] table writes into its round records: noise, sampling rates, numbers of steps. For a
-patient of a site every noised sum of that site counts; for whole sites every round. Costs a second or so at the end. What
-is not covered, and is told beside: how rows were prepared (medians, scales), the numbers of rows, and the figures on
-validation and test patients.
+patient of a site every noised sum of that site counts; for whole sites every round. Costs a second or so at the end.
+What is not covered, and is told beside: how rows were prepared (medians, scales), the numbers of rows, and the figures
+on validation and test patients.
 """
 
 import json

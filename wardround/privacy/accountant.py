@@ -1,9 +1,9 @@
 """How much privacy was spent: epsilon for a given delta, from the steps that were executed.
 
-Privacy loss distributions by `dp-accounting` (Doroshenko et al., "Connect the Dots", PETS 2022): tight, rounded up. Renyi
-differential privacy (Mironov 2017; Mironov et al. 2019) is computed beside them as a check: both are upper bounds, and
-the Renyi one can never lie below the other by more than rounding. Adjacency: one record (a patient, or a whole site) is
-added or removed.
+Privacy loss distributions by `dp-accounting` (Doroshenko et al., "Connect the Dots", PETS 2022): tight, rounded up.
+Renyi differential privacy (Mironov 2017; Mironov et al. 2019) is computed beside them as a check: both are upper
+bounds, and the Renyi one can never lie below the other by more than rounding. Adjacency: one record (a patient, or a
+whole site) is added or removed.
 """
 
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ ORDERS = (*range(2, 65), 80, 100, 128, 192, 256, 512, 1024)
 class Step(NamedTuple):
     """`times` Gaussian sums, each over a Poisson sample of the records.
 
-    `rate` is the probability with which a record enters, `noise_multiplier` the standard deviation of the noise over the
-    most that one record can change the sum.
+    `rate` is the probability with which a record enters, `noise_multiplier` the standard deviation of the noise over
+    the most that one record can change the sum.
     """
 
     rate: float

@@ -1,7 +1,7 @@
 """How much noise a promised epsilon needs, from the steps that will be executed.
 
-Epsilon falls as the noise grows, so the least noise that keeps a promise is found by halving: first with the quick Renyi
-bound, then, near its answer, with the tight one. The result keeps the promise exactly: it lies on the safe side.
+Epsilon falls as the noise grows, so the least noise that keeps a promise is found by halving: first with the quick
+Renyi bound, then, near its answer, with the tight one. The result keeps the promise exactly: it lies on the safe side.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
-"""DP-SGD inside every site: an algorithm learns from cut and noised gradients of Poisson batches, and from nothing else.
+"""DP-SGD inside every site: an algorithm learns from cut and noised gradients of Poisson batches only.
 
-Abadi et al., "Deep Learning with Differential Privacy", CCS 2016: the gradient of every row is cut to the length `clip`,
-the sum gets Gaussian noise of standard deviation noise_multiplier * clip, and is divided by the expected number of rows,
-a public number. Whatever an algorithm makes of such gradients is as private as they are. Adding or removing one row
-changes a sum by `clip` at most. The number of a site's training rows counts as public.
+Abadi et al., "Deep Learning with Differential Privacy", CCS 2016: the gradient of every row is cut to the length
+`clip`, the sum gets Gaussian noise of standard deviation noise_multiplier * clip, and is divided by the expected
+number of rows, a public number. Whatever an algorithm makes of such gradients is as private as they are. Adding or
+removing one row changes a sum by `clip` at most. The number of a site's training rows counts as public.
 
 Works with any algorithm that takes its steps through `Model.gradient` and its rows through `Shard.batch`; what else it
 does with rows is refused (see `dry_run`). A site's personal model never leaves it and is fitted without noise.
@@ -29,18 +29,19 @@ def private_model(model: Model, *, clip: float, noise_multiplier: float) -> Mode
     """The model with a private gradient; it must be given batches of a `PoissonShard`."""
 
     def gradient(params: Params, batch: Batch, key: Key) -> Params:
-        if not isinstance(batch, Drawn):
+        drawn: object = batch
+        if not isinstance(drawn, Drawn):
             raise Refusal(
                 "the algorithm takes a gradient of rows that were not drawn for a private step",
                 where="[privacy]",
                 remedy="choose an algorithm that takes its batches from the site's shard, such as fed_avg",
             )
-        total = sum_of(model, params, batch, clip, key)
+        total = sum_of(model, params, drawn, clip, key)
         if noise_multiplier:
-            scale = noise_multiplier * clip * jnp.sqrt(batch.variance)
-            noise = noise_like(params, batch.key, batch.nonce, batch.first)
+            scale = noise_multiplier * clip * jnp.sqrt(drawn.variance)
+            noise = noise_like(params, drawn.key, drawn.nonce, drawn.first)
             total = trees.add(total, trees.scale(noise, scale))
-        mean: Params = trees.scale(total, 1.0 / batch.denominator)
+        mean: Params = trees.scale(total, 1.0 / drawn.denominator)
         return mean
 
     return model._replace(gradient=gradient)
@@ -50,7 +51,7 @@ def sum_of(model: Model, params: Params, batch: Drawn, clip: float, key: Key) ->
     """The clipped sum over the rows that entered: those expected at once, the others piece by piece."""
     whole = Batch(batch.x, batch.y, batch.taken * (batch.mask > 0))
     places = len(whole.mask)
-    head = min(batch.usual, places) if trees.nbytes(params) // 4 <= SMALL else 0
+    head = min(batch.usual + 2 * round(batch.usual**0.5), places) if trees.nbytes(params) // 4 <= SMALL else 0
     if places - head <= PIECE:
         return clipped_sum(model.loss, params, whole, clip, key)
     total: Params = trees.zeros(params)

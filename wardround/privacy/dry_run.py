@@ -46,9 +46,10 @@ class DryRun:
         slope.defjvp(lambda *given: refuse("differentiates gradients, as full MAML does"))
 
         def gradient(params: Params, batch: Batch, key: Key) -> Params:
-            if not isinstance(batch, Drawn):
+            drawn: object = batch
+            if not isinstance(drawn, Drawn):
                 refuse("makes batches of its own")
-            counted: Params = slope(params, batch.nonce, batch.rate, batch.variance)
+            counted: Params = slope(params, drawn.nonce, drawn.rate, drawn.variance)
             return counted
 
         return plain._replace(
@@ -112,11 +113,12 @@ class _CountingShard(PoissonShard):
     dry_run: DryRun | None = None
 
     def batch(self, visit: Array | int, index: Array | int, size: int) -> Batch:
-        drawn = super().batch(visit, index, size)
+        batch = super().batch(visit, index, size)
+        drawn: object = batch
         assert isinstance(drawn, Drawn)
         assert self.dry_run is not None
         jax.debug.callback(self.dry_run._ask, drawn.nonce)
-        return drawn  # type: ignore[return-value]
+        return batch
 
 
 def refuse(what: str) -> NoReturn:

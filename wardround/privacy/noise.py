@@ -1,9 +1,9 @@
 """Random numbers that nobody outside a site can know: ChaCha20 with a 256-bit key from the operating system.
 
-The key of a round is drawn afresh whenever a site takes part, so what the coordinator knows (the study's seed, the round,
-the site's number) tells nothing about noise and samples. The stream is computed inside the compiled round (RFC 8439,
-tested against another implementation), about as quickly as JAX's own generator, whose keys have only 64 bits. For tests
-the key can be derived from the study's seed instead; such noise protects nobody.
+The key of a round is drawn afresh whenever a site takes part, so what the coordinator knows (the study's seed, the
+round, the site's number) tells nothing about noise and samples. The stream is computed inside the compiled round (RFC
+8439, tested against another implementation), about as quickly as JAX's own generator, whose keys have only 64 bits.
+For tests the key can be derived from the study's seed instead; such noise protects nobody.
 
 Gaussian numbers come from pairs of 32-bit words (Box and Muller 1958) and reach to 6.7 standard deviations. They are
 floating-point numbers: attacks on their last bits (Mironov, CCS 2012) are not defended against here.
@@ -21,6 +21,7 @@ from wardround.core.contracts import Array, Key, Tree
 
 KEY_WORDS, NONCE_WORDS, BLOCK = 8, 3, 16
 CONSTANT = np.frombuffer(b"expand 32-byte k", "<u4").astype(np.uint32)
+ROUNDS = 20
 HALF_STEP = np.float32(2.0**-33)
 
 
@@ -58,7 +59,7 @@ def stream(key: Array, nonce: Array, first: int, count: int) -> Array:
         a, b, c, d = _quarter_rounds(a, jnp.roll(b, -1, 0), jnp.roll(c, -2, 0), jnp.roll(d, -3, 0))
         return a, jnp.roll(b, 1, 0), jnp.roll(c, 2, 0), jnp.roll(d, 3, 0)
 
-    mixed = jax.lax.fori_loop(0, 10, double_round, tuple(jnp.split(state, 4)))
+    mixed = jax.lax.fori_loop(0, ROUNDS // 2, double_round, tuple(jnp.split(state, 4)))
     words = state + jnp.concatenate(mixed)
     return words.reshape(-1)[:count]
 

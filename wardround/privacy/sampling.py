@@ -2,13 +2,14 @@
 
 Accounting for differential privacy by subsampling (Abadi et al., CCS 2016) holds for this way to draw, not for batches
 cut from a shuffled list. The gaps between the rows that enter are geometric numbers, so a batch needs as many random
-words as it has places and never looks at the other rows: exact, and it costs the same at a site of any size. A batch has
-a fixed number of places, so that it compiles once; it overflows with a probability below 1e-12, which is charged to
+words as it has places and never looks at the other rows: exact, and it costs the same at a site of any size. A batch
+has a fixed number of places, so that it compiles once; it overflows with a probability below 1e-12, which is charged to
 delta. Rows past the last place would be left out.
 
-`PoissonShard` stands in for a site's shard. An algorithm asks it for batches as always: where it names the study's batch
-size (an `Expected` one) it is given a Poisson sample, where it goes through all rows in chunks it is given the rows as
-they are. Every batch carries the key and nonce of its own noise, so that no noise is ever used for two questions.
+`PoissonShard` stands in for a site's shard. An algorithm asks it for batches as always: where it names the study's
+batch size (an `Expected` one) it is given a Poisson sample, where it goes through all rows in chunks it is given the
+rows as they are. Every batch carries the key and nonce of its own noise, so that no noise is ever used for two
+questions.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from scipy.stats import poisson
 
@@ -142,6 +142,4 @@ class PoissonShard(Shard):
 
 def drawn_from(shard: Shard, key: Array) -> PoissonShard:
     """The shard of a site with the secret key of this round."""
-    return PoissonShard(
-        shard.x, shard.y, shard.first, shard.rows, shard.longest, shard.site, shard.padding, key=key
-    )
+    return PoissonShard(shard.x, shard.y, shard.first, shard.rows, shard.longest, shard.site, shard.padding, key=key)

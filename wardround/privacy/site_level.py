@@ -1,15 +1,15 @@
 """Privacy of whole sites: no one can tell from the model whether a site took part at all.
 
 McMahan et al., "Learning Differentially Private Recurrent Language Models", ICLR 2018: what a site sends is cut to the
-length `clip`, every site counts the same, and the sum gets Gaussian noise of standard deviation noise_multiplier * clip.
-Each of at least `sites` sites adds its share of that noise before anything leaves, so nobody needs to be trusted with a
-sum without noise; who sees single answers (no secure sum) sees them under that share only.
+length `clip`, every site counts the same, and the sum gets Gaussian noise of standard deviation noise_multiplier *
+clip. Each of at least `sites` sites adds its share of that noise before anything leaves, so nobody needs to be trusted
+with a sum without noise; who sees single answers (no secure sum) sees them under that share only.
 
 The length can adapt: Andrew et al., "Differentially Private Learning with Adaptive Clipping", NeurIPS 2021. Sites tell,
-under noise, whether their answer was shorter than the length C, and the server moves C towards a quantile of the lengths:
-C <- C exp(-rate (b - quantile)), b the share that was shorter. The noise of this count and that of the updates together
-cost what one noise with noise_multiplier costs. `first_rate` above `rate` begins with larger moves, for a start that may
-be far off: the rate falls by a tenth a round until it is `rate`.
+under noise, whether their answer was shorter than the length C, and the server moves C towards a quantile of the
+lengths: C <- C exp(-rate (b - quantile)), b the share that was shorter. The noise of this count and that of the
+updates together cost what one noise with noise_multiplier costs. `first_rate` above `rate` begins with larger moves,
+for a start that may be far off: the rate falls by a tenth a round until it is `rate`.
 """
 
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ def site_level(
             said[BELOW] = (length <= bound).astype(jnp.float32) - 0.5
         if noise_multiplier:
             noise = noise_like(said, secret_words(key, seeded=seeded), jnp.zeros(3, jnp.uint32))
-            scales = {name: update_noise * bound / sites**0.5 for name in said}
+            scales = dict.fromkeys(said, update_noise * bound / sites**0.5)
             if adapting is not None:
                 scales[BELOW] = jnp.float32(count_noise * 0.5 / sites**0.5)
             said = {name: trees.add(tree, trees.scale(noise[name], scales[name])) for name, tree in said.items()}

@@ -1,8 +1,8 @@
-"""What a study's [privacy] table means: which noise it needs, the algorithm under that noise, and what each round costs.
+"""What a study's [privacy] table means: which noise it needs, the algorithm under it, and what each round costs.
 
-Epsilon and noise are two ways to say the same; which noise an epsilon needs follows from the steps that the sites really
-take, found out by a dry run of the algorithm. One noise serves all sites: it is that of the site for which the promise is
-hardest to keep, mostly the smallest.
+Epsilon and noise are two ways to say the same; which noise an epsilon needs follows from the steps that the sites
+really take, found out by a dry run of the algorithm. One noise serves all sites: it is that of the site for which the
+promise is hardest to keep, mostly the smallest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -299,7 +299,7 @@ def spent_by_samples(record: RoundRecord, protection: Protection) -> dict[str, A
 
 
 def spent_by_sites(record: RoundRecord, protection: Protection) -> dict[str, Any]:
-    """Every site that took part spends the noise of the sum; another patient changes an answer twice as much as none."""
+    """Every site that took part spends the noise of the sum; another patient counts twice as much as none."""
     names = [name for name in record.sites if name not in protection.empty] or [ANY]
     if protection.silent:
         nothing: dict[str, Any] = {name: [] for name in names}
