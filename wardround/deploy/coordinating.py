@@ -127,6 +127,7 @@ class Coordinator:
             told=self._told,
             stopped=self.stopped,
             gone=self.left,
+            certificates=self.certificates,
         )
 
     def _taking_part(self, study: Study, folder: Path) -> list[str]:
@@ -175,6 +176,11 @@ class Coordinator:
             self._revoked = (stamp, frozenset(self.home.revoked()))
         return self._revoked[1]
 
+    def certificates(self) -> dict[str, str]:
+        """Of all sites that were not revoked, in PEM."""
+        paths = sorted((self.home.path / "sites").glob("*.pem"))
+        return {path.stem: path.read_text() for path in paths if path.stem not in self.revoked()}
+
     def left(self) -> dict[str, str]:
         """Sites that must not be waited for: their certificates were revoked."""
         return dict.fromkeys(self.revoked(), "its certificate was revoked")
@@ -208,7 +214,7 @@ class Coordinator:
             if path.exists() and due(read_certificate(path)):
                 asked, _ = decode(self.party.ask(site, "renewal", encode(header), within=20))
                 request = read_request(str(asked["request"]).encode(), where=f"site {site}")
-                certificate = sign(self.home.path, request)
+                certificate = sign(self.home.path, request, name=site)
                 write_file(path, pem(certificate))
                 body = encode({**header, "certificate": pem(certificate).decode()})
                 self.party.ask(site, "certificate", body, within=20)
