@@ -85,8 +85,20 @@ def options(
 
 
 @app.command()
-def demo(out: Out = None, as_json: AsJson = False) -> None:
+def demo(
+    out: Out = None,
+    as_json: AsJson = False,
+    sites: Annotated[
+        int,
+        typer.Option("--sites", min=0, help="Real processes over mutual TLS instead of a simulation: so many sites."),
+    ] = 0,
+) -> None:
     """Four hospitals train a triage model together; each sees its own, the common and a personal model compared."""
+    if sites:
+        from wardround.cli.serving import demo_sites
+
+        demo_sites(sites, out, as_json=as_json)
+        return
     from wardround.cli.studies import run_command
     from wardround.study.demonstration import demo_study
 

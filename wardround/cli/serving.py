@@ -10,6 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
+from wardround.core.errors import Refusal
+
 ERRORS = Console(stderr=True)
 
 
@@ -47,3 +49,37 @@ def site_words(word: str, facts: Mapping[str, Any]) -> None:
     }
     if word in told and facts.get("topic") not in ("hello", "offer"):
         ERRORS.print(f"{time.strftime('%H:%M:%S')} {told[word].format(**facts)}", markup=False, highlight=False)
+
+
+def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
+    """`demo --sites`: a consortium on this machine, each party a process; everything is stopped at the end."""
+    from wardround.deploy.demonstrating import demonstrate
+    from wardround.report.page import write_report
+    from wardround.report.terminal import summary_table
+    from wardround.study.folder import RunFolder
+    from wardround.study.folder import as_json as to_json
+
+    folder = out or RunFolder.free_name(Path("runs"), "demo-sites")
+    if folder.exists() and any(folder.iterdir()):
+        raise Refusal("the output folder is not empty", where=str(folder), remedy="choose another with --out")
+    done = demonstrate(folder, sites, demo_words)
+    report = write_report(done["folder"])
+    if as_json:
+        print(to_json({"folder": str(done["folder"]), "report": str(report), **done["result"]}))
+        return
+    Console().print(summary_table(done["result"]))
+    Console().print(f"Report: {report}", markup=False, soft_wrap=True)
+
+
+def demo_words(word: str, facts: Mapping[str, Any]) -> None:
+    if word == "made":
+        words = f"a coordinator at {facts['listen']} and {', '.join(facts['sites'])}: keys made, certificates signed"
+    elif word == "approved":
+        words = f"{facts['site']} approved the study"
+    elif facts.get("missing"):
+        words = "waiting for " + ", ".join(f"{site} ({why})" for site, why in facts["missing"].items())
+    elif facts.get("round"):
+        words = f"round {facts['round']} of {facts['rounds']}"
+    else:
+        words = f"connected: {', '.join(facts.get('present') or ()) or 'nobody yet'}"
+    ERRORS.print(f"{time.strftime('%H:%M:%S')} {words}", markup=False, highlight=False)
