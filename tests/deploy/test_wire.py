@@ -106,7 +106,11 @@ def test_decoded_arrays_are_our_own() -> None:
     assert got.tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("thing", ["word", object(), np.array(["word"]), 1j, np.longdouble(1)], ids=["text", "object", "texts", "complex", "long"])
+@pytest.mark.parametrize(
+    "thing",
+    ["word", object(), np.array(["word"]), 1j, np.longdouble(1)],
+    ids=["text", "object", "texts", "complex", "long"],
+)
 def test_what_is_no_number_cannot_travel(thing: Any) -> None:
     with pytest.raises(TypeError, match="cannot travel"):
         encode({}, Message({"x": thing}))
