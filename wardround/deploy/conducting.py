@@ -57,6 +57,13 @@ def conduct(
         registry.find("transform", one.name, where="[[transforms]]").build(where="[[transforms]]", **one.settings)
         for one in study.transforms
     )
+    for table, what in (("partners", "partners are chosen"), ("privacy", "noise is added")):
+        if getattr(study, table) is not None:  # better no study than one that quietly does less than it says
+            raise Refusal(
+                f"{what} in simulation only, so far",
+                where=f"[{table}]",
+                remedy="take the table out, and name the chosen sites in [deploy] sites",
+            )
     quorum = study.deploy.quorum or len(sites)
     if quorum > len(sites):
         raise Refusal(
