@@ -64,6 +64,12 @@ def conduct(
                 where=f"[{table}]",
                 remedy="take the table out, and name the chosen sites in [deploy] sites",
             )
+    if any(transform.sum_only for transform in transforms):
+        raise Refusal(
+            "secure sums are made in simulation only, so far: over real sites each answer would be seen",
+            where="[[transforms]]",
+            remedy="take the transform out if the sites agree to that",
+        )
     quorum = study.deploy.quorum or len(sites)
     if quorum > len(sites):
         raise Refusal(
