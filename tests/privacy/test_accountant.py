@@ -62,6 +62,11 @@ def test_nothing_costs_nothing_and_no_noise_costs_everything() -> None:
     assert epsilon([Step(0.1, 0.0, 1)], 1e-5) == float("inf") == renyi_epsilon([Step(0.1, 0.0, 1)], 1e-5)
 
 
+def test_a_hopeless_epsilon_is_told_without_trouble() -> None:
+    # A billion sums with noise 1: the loss is about T / 2 = 5e8, and the bound must not lie below it.
+    assert epsilon([Step(1.0, 1.0, 10**9)], 1e-5) > 5e8
+
+
 @pytest.mark.parametrize("delta", [0.0, -1.0, 1.0, float("nan")])
 def test_a_delta_that_is_no_probability_is_refused(delta: float) -> None:
     with pytest.raises(Refusal, match="Delta is"):

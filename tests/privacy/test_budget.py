@@ -11,7 +11,7 @@ from wardround.core.errors import Refusal
 from wardround.privacy.accountant import Step, epsilon
 from wardround.privacy.budget import Budget, Spent
 
-ROUND = (Step(0.1, 1.0, 10),)
+ROUND = (Step(1.0, 8.0, 10),)
 
 
 def test_rounds_of_all_studies_add_up(tmp_path: Path) -> None:
@@ -19,10 +19,10 @@ def test_rounds_of_all_studies_add_up(tmp_path: Path) -> None:
     assert budget.spent() == 0.0
     for study, number in (("a", 1), ("a", 2), ("b", 1)):
         assert budget.debit(study, number, ROUND)
-    assert budget.spent(1e-6) == pytest.approx(epsilon([Step(0.1, 1.0, 30)], 1e-6))
+    assert budget.spent(1e-6) == pytest.approx(epsilon([Step(1.0, 8.0, 30)], 1e-6))
     # Whole sites are another ledger in the same file.
     budget.debit("c", 1, [Step(1.0, 10.0, 1)], level="site")
-    assert budget.spent(1e-6) == pytest.approx(epsilon([Step(0.1, 1.0, 30)], 1e-6))
+    assert budget.spent(1e-6) == pytest.approx(epsilon([Step(1.0, 8.0, 30)], 1e-6))
     assert budget.spent(1e-6, level="site") == pytest.approx(epsilon([Step(1.0, 10.0, 1)], 1e-6))
 
 
@@ -33,7 +33,7 @@ def test_the_same_request_is_charged_once_also_by_another_process(tmp_path: Path
     code = (
         "import sys; from pathlib import Path; from wardround.privacy.budget import Budget; "
         "from wardround.privacy.accountant import Step; "
-        "print(Budget(Path(sys.argv[1])).debit('a', 1, [Step(0.1, 1.0, 10)], request='ab'))"
+        "print(Budget(Path(sys.argv[1])).debit('a', 1, [Step(1.0, 8.0, 10)], request='ab'))"
     )
     told = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
@@ -43,24 +43,24 @@ def test_the_same_request_is_charged_once_also_by_another_process(tmp_path: Path
 def test_another_question_in_a_round_that_was_charged_is_refused(tmp_path: Path) -> None:
     budget = Budget(tmp_path / "privacy.jsonl")
     budget.debit("a", 1, ROUND, request="ab")
-    for steps, request in ((ROUND, "cd"), ((Step(0.1, 1.0, 11),), "ab")):
+    for steps, request in ((ROUND, "cd"), ((Step(1.0, 8.0, 11),), "ab")):
         with pytest.raises(Refusal, match="charged for another request"):
             budget.debit("a", 1, steps, request=request)
     assert len(budget.entries()) == 1
 
 
 def test_the_cap_holds_and_names_the_site(tmp_path: Path) -> None:
-    # Find how many rounds fit under the cap by the accountant alone.
-    cap = 3.0
-    fitting = max(n for n in range(1, 60) if epsilon([Step(0.1, 1.0, 10 * n)], 1e-5) <= cap)
+    # Sums over everybody with noise 5: one costs 0.73, two 1.06, three 1.33 (the exact formula).
+    cap, sums = 1.2, [Step(1.0, 5.0, 1)]
+    assert epsilon([Step(1.0, 5.0, 2)], 1e-5) < cap < epsilon([Step(1.0, 5.0, 3)], 1e-5)
     budget = Budget(tmp_path / "privacy.jsonl", cap, site="kenema")
-    for number in range(1, fitting + 1):
-        budget.debit("a", number, ROUND)
-    with pytest.raises(Spent, match=r"epsilon would be 3\.\d+, and the cap is 3 \(site kenema, study b\)"):
-        budget.debit("b", 1, ROUND)
-    assert len(budget.entries()) == fitting, "what was refused was not charged"
+    budget.debit("a", 1, sums)
+    budget.debit("b", 1, sums)
+    with pytest.raises(Spent, match=r"epsilon would be 1\.\d+, and the cap is 1\.2 \(site kenema, study b\)"):
+        budget.debit("b", 2, sums)
+    assert len(budget.entries()) == 2, "what was refused was not charged"
     assert budget.spent() <= cap
-    assert not budget.debit("a", fitting, ROUND), "what was charged before may be answered again"
+    assert not budget.debit("a", 1, sums), "what was charged before may be answered again"
     # Without noise nothing is within a cap.
     with pytest.raises(Spent):
         Budget(tmp_path / "other.jsonl", cap).debit("a", 1, [Step(1.0, 0.0, 1)])
@@ -84,7 +84,7 @@ def test_a_torn_line_was_never_acted_upon(tmp_path: Path) -> None:
     "damage",
     [
         lambda content: content.replace(b'"round":1', b'"round":7'),
-        lambda content: content.replace(b"[0.1,1.0,10]", b"[0.1,9.0,10]"),
+        lambda content: content.replace(b"[1.0,8.0,10]", b"[1.0,9.0,10]"),
         lambda content: b"\n".join(content.split(b"\n")[1:]),
         lambda content: b"\n".join([*content.split(b"\n")[1::-1], b""]),
         lambda content: b"{}\n" + content,

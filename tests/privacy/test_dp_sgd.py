@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from scipy import stats
+from sklearn.metrics import roc_auc_score
 
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
@@ -15,6 +17,7 @@ from wardround.core.contracts import Algorithm, Batch, Message, Model, Shard, Ta
 from wardround.core.errors import Refusal
 from wardround.engine.halves import Own, begun, combined, sent_in, site_round
 from wardround.engine.simulate import Simulation
+from wardround.models.from_flax import cross_entropy, from_flax
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
 from wardround.privacy.dp_sgd import PIECE, private_model, sample_level, sum_of
@@ -190,6 +193,18 @@ def test_a_site_keeps_its_personal_model_without_noise(even) -> None:
     jax.tree.map(np.testing.assert_array_equal, got, plain.personal.fit(message, (), shard, KEY))
 
 
+def test_batch_normalisation_is_refused_by_the_layer_s_name() -> None:
+    """It would mix the rows of a batch, so that no row had a gradient of its own."""
+
+    class Normed(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(2)(nn.BatchNorm(use_running_average=False, name="norm_1")(x))
+
+    with pytest.raises(Refusal, match=r"batch_stats of norm_1.*nn\.GroupNorm or nn\.LayerNorm"):
+        from_flax(Normed(), cross_entropy, TASK)
+
+
 def test_a_plain_batch_is_refused() -> None:
     model = private_model(MODEL, clip=1.0, noise_multiplier=1.0)
     with pytest.raises(Refusal, match="not drawn for a private step"):
@@ -197,14 +212,21 @@ def test_a_plain_batch_is_refused() -> None:
 
 
 def test_private_training_learns(make_federation) -> None:
+    """About what plain training learns, where there are patients enough and the noise is what is usual."""
     federation = make_federation([400] * 3)
     model = mlp(federation.task, hidden=(8,))
-    algorithm = made(fed_avg, 1.0, 1.0, 40, model=model, learning_rate=0.5)
-    with Simulation(federation, seed=1, device_count=1) as engine:
-        progress = engine.begin(algorithm, model.init(KEY))
-        before = engine.evaluate(algorithm, progress, "test")
-        progress, _ = engine.train(algorithm, progress, [(n, np.arange(3)) for n in range(1, 11)])
-        after = engine.evaluate(algorithm, progress, "test")
-    right = [float((s.predicted.argmax(axis=1) == s.actual).mean()) for s in (before, after)]
-    assert right[1] > 0.72
-    assert right[1] > right[0]
+    plain = fed_avg(model, weighted_mean(), batch_size=40, learning_rate=0.5)
+    right = []
+    for algorithm, rounds in (
+        (plain, 0),
+        (plain, 10),
+        (made(fed_avg, 1.0, 1.0, 40, model=model, learning_rate=0.5), 10),
+    ):
+        with Simulation(federation, seed=1, device_count=1) as engine:
+            progress = engine.begin(algorithm, model.init(KEY))
+            if rounds:
+                progress, _ = engine.train(algorithm, progress, [(n, np.arange(3)) for n in range(1, rounds + 1)])
+            scores = engine.evaluate(algorithm, progress, "test")
+        right.append(float(roc_auc_score(scores.actual, scores.predicted[:, 1])))
+    untrained, without, under_noise = right
+    assert under_noise > without - 0.04 > untrained + 0.05

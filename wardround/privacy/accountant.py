@@ -16,6 +16,8 @@ from wardround.core.errors import Refusal
 ROUNDING = 1e-3
 """By which the tight bound may exceed the Renyi one: what its grid costs."""
 
+HOPELESS = 200.0
+"""An epsilon above which nothing is protected, so that the tight bound is not worth its time and memory."""
 ORDERS = (*range(2, 65), 80, 100, 128, 192, 256, 512, 1024)
 """Whole ones: between them there is little to gain, and their sums do not converge where noise is small."""
 
@@ -52,7 +54,10 @@ def epsilon(steps: Iterable[Step], delta: float) -> float:
         return 0.0
     if any(step.noise_multiplier == 0 for step in whole):
         return inf
-    tight, check = _tight(whole, delta), renyi_epsilon(whole, delta)
+    check = renyi_epsilon(whole, delta)
+    if check > HOPELESS:
+        return check
+    tight = _tight(whole, delta)
     if tight > check + ROUNDING * max(1.0, check):
         # Both are upper bounds, so the smaller one holds; yet this far apart one of them is wrong.
         raise Refusal(

@@ -31,7 +31,10 @@ def noise_for(plans: Plans, target: float, delta: float) -> float:
         return max(measure([step._replace(noise_multiplier=noise) for step in plan], delta) for plan in of)
 
     # At the Renyi answer the few plans that cost most are the candidates for the tight bound.
-    enough = _least(lambda noise: worst(renyi_epsilon, plans, noise) <= target, 0.1, target)
+    try:
+        enough = _least(lambda noise: worst(renyi_epsilon, plans, noise) <= target, 0.1, target)
+    except Refusal:  # it has a floor, below which only the tight bound can tell
+        return _least(lambda noise: worst(epsilon, plans, noise) <= target, 1.0, target)
     costs = [worst(renyi_epsilon, [plan], enough) for plan in plans]
     dearest = [plan for plan, cost in zip(plans, costs, strict=True) if cost >= 0.9 * max(costs)]
     found = _least(lambda noise: worst(epsilon, dearest, noise) <= target, 0.5 * enough, target, high=enough)
