@@ -26,6 +26,7 @@ from wardround.data.preparation import Preparation
 from wardround.data.schema import Schema
 from wardround.data.table import Table
 from wardround.deploy.crashing import point
+from wardround.deploy.secure_sites import SecureSite, precision_of
 from wardround.deploy.wire import decode, encode
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.halves import Own, own_params, predicted, site_round
@@ -49,6 +50,7 @@ class AtWork:
     folder: Path
     allow: Callable[[Recipe], None]
     smallest_cell: int = 10
+    sums: SecureSite | None = None
     own: AtSite | None = None
     number: int = -1
     task: Task | None = None
@@ -105,15 +107,34 @@ class AtWork:
 
     def round(self, header: Header, message: Message) -> tuple[Header, Message]:
         """One site's half of a round. What the site keeps is on disk before its answer leaves."""
+        if self._method(header)[1].sum_only:
+            raise Refusal(
+                "the approved study opens only the sum of the answers, and a single one was asked for",
+                remedy="ask for what was approved",
+            )
+        answer = self._answer(header, message)
+        return ({"status": "diverged"}, Message({})) if answer is None else ({}, answer)
+
+    def secure(self, header: Header, message: Message) -> tuple[Header, Message]:
+        """One step of a round of which only the sum is opened."""
+        assert self.sums is not None
+        if not self._method(header)[1].sum_only:
+            raise Refusal("the approved study has no secure sum", remedy="ask for what was approved")
+        precision = precision_of([from_json(one) for one in header["transforms"]])
+        return self.sums.step(header, message, precision, lambda: self._answer(header, message))
+
+    def _answer(self, header: Header, message: Message) -> Message | None:
+        """Train; none where the answer is not finite. What the site keeps is on the disk."""
         algorithm, transform = self._method(header)
         number, seed = int(header["round"]), int(header["seed"])
         own = self._own(algorithm.part)
         kept = self._kept(algorithm, header, number - 1)
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if not finite:
-            return {"status": "diverged"}, Message({})
+            return None
         self._keep(header, number, keeps)
-        return {}, jax.device_get(answer)
+        found: Message = jax.device_get(answer)
+        return found
 
     def judge(self, header: Header, message: Message) -> tuple[Header, Message]:
         """Sums of the losses of the own patients under the model that this site would use; none when they are few."""

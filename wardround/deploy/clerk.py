@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import jax
+from cryptography.x509 import Certificate
 
 from wardround import __version__
 from wardround.core.contracts import Message
@@ -24,15 +25,17 @@ from wardround.data.table import Table
 from wardround.deploy.at_work import AtWork
 from wardround.deploy.audit import NoRoom
 from wardround.deploy.crashing import point
+from wardround.deploy.identity import Key
+from wardround.deploy.secure_sites import SecureSite
 from wardround.deploy.wire import Malformed, decode, encode
 from wardround.study.file import Study
 
 PROTOCOL = 1
-TOPICS = ("query", "settle", "prepare", "begin", "round", "judge", "figures", "finish")
+TOPICS = ("query", "settle", "prepare", "begin", "round", "secure", "judge", "figures", "finish")
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 REPLIES = 8
 """Replies kept on disk of what is asked every round, so that a coordinator that lost the last can ask again."""
-EVERY_ROUND = ("round", "judge")
+EVERY_ROUND = ("round", "secure", "judge")
 """Replies to all other questions are kept until the study is deleted: they are few."""
 BOUND = ("study", "round", "nonce", "site", "status")
 
@@ -73,6 +76,10 @@ class Office(Protocol):
 
     def renew(self, certificate: str) -> None:
         """Take over a new certificate, if it is this site's and the consortium's."""
+        ...
+
+    def signing(self) -> tuple[Key, Certificate]:
+        """The site's own key, and the certificate of the consortium's authority."""
         ...
 
     def leaves(self, entry: Mapping[str, Any]) -> None:
@@ -196,6 +203,7 @@ class Clerk:
             folder=folder,
             allow=lambda recipe: self.office.allow(study, recipe),
             smallest_cell=self.office.smallest_cell(study),
+            sums=SecureSite(self.office.name, folder, *self.office.signing()),
         )
         at_work.recall()
         return at_work

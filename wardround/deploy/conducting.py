@@ -51,6 +51,7 @@ def conduct(
     told: Told = lambda word, facts: None,
     stopped: threading.Event | None = None,
     gone: Callable[[], Mapping[str, str]] = dict,
+    certificates: Callable[[], Mapping[str, str]] = dict,
 ) -> dict[str, Any]:
     """Offer the study, wait for approval, agree, train, and let every site judge; gives the result."""
     transforms = tuple(
@@ -64,12 +65,6 @@ def conduct(
                 where=f"[{table}]",
                 remedy="take the table out, and name the chosen sites in [deploy] sites",
             )
-    if any(transform.sum_only for transform in transforms):
-        raise Refusal(
-            "secure sums are made in simulation only, so far: over real sites each answer would be seen",
-            where="[[transforms]]",
-            remedy="take the transform out if the sites agree to that",
-        )
     quorum = study.deploy.quorum or len(sites)
     if quorum > len(sites):
         raise Refusal(
@@ -89,6 +84,8 @@ def conduct(
         told=told,
         stopped=stopped or threading.Event(),
         revoked=gone,
+        certificates=certificates,
+        kept=folder.path / "sums",
     )
     resume = (folder.path / "manifest.json").exists()
     manifest = folder.begin(study.model_dump(mode="json"), engine.study, kind="deployed", resume=resume)

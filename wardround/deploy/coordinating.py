@@ -127,6 +127,7 @@ class Coordinator:
             told=self._told,
             stopped=self.stopped,
             gone=self.left,
+            certificates=self.certificates,
         )
 
     def _taking_part(self, study: Study, folder: Path) -> list[str]:
@@ -174,6 +175,11 @@ class Coordinator:
         if stamp != self._revoked[0]:
             self._revoked = (stamp, frozenset(self.home.revoked()))
         return self._revoked[1]
+
+    def certificates(self) -> dict[str, str]:
+        """Of all sites that were not revoked, in PEM."""
+        paths = sorted((self.home.path / "sites").glob("*.pem"))
+        return {path.stem: path.read_text() for path in paths if path.stem not in self.revoked()}
 
     def left(self) -> dict[str, str]:
         """Sites that must not be waited for: their certificates were revoked."""

@@ -30,6 +30,8 @@ PASSED = (
     "coordinator.study.ended",
 )
 """Places in the code that call `point`."""
+SUMMED = ("site.reveal.recorded", "coordinator.sum.saved", "coordinator.sum.opened")
+"""The same for a round of which only the sum is opened."""
 PARTIAL = {
     "site.kept.partial": "kept/",
     "site.reply.partial": "replies/",

@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -23,8 +24,10 @@ from wardround.core.recipes import recipe_of, to_json
 from wardround.deploy.arrivals import Answer, misfit, spoilt
 from wardround.deploy.at_work import chained
 from wardround.deploy.crashing import point
+from wardround.deploy.secure_rounds import summed
 from wardround.deploy.wire import Malformed, decode, encode
-from wardround.engine.halves import answer_shapes, begun, combined, sent_in
+from wardround.engine.halves import answer_shapes, begun, combined, concluding_program, sent_in
+from wardround.privacy.fixed_point import from_ring
 
 PROTOCOL = 1
 PAUSE = 0.2
@@ -85,6 +88,10 @@ class Deployment:
     """Those who were there when schema and preparation were agreed on; none says all."""
     introductions: Sequence[tuple[str, Mapping[str, Any]]] = ()
     """What a newcomer is told before its first round: the offer, the schema, the preparation."""
+    certificates: Callable[[], Mapping[str, str]] = dict
+    """The sites' certificates in PEM: for a secure sum, in which sites check each other."""
+    kept: Path | None = None
+    """Where a secure sum that is about to be opened is written down."""
     joined: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Newcomers, and their rows for training, validation and test."""
     _begun: dict[Algorithm, set[str]] = field(default_factory=dict)
@@ -178,11 +185,11 @@ class Deployment:
             "sent": jax.device_get(algorithm.broadcast(progress.server)).arrays,
             "params": jax.device_get(algorithm.params(progress.server)),
         }
-        words = {**self._method(algorithm), "part": part}
+        words = {**self.method(algorithm), "part": part}
         asked = 2**30 if number is None else number
         return self._quorum(algorithm, self.sites, topic, words, Message(arrays), asked)[0]
 
-    def _method(self, algorithm: Algorithm) -> dict[str, Any]:
+    def method(self, algorithm: Algorithm) -> dict[str, Any]:
         return {
             "algorithm": to_json(recipe_of(algorithm)),
             "transforms": [to_json(recipe_of(one)) for one in self.transforms],
@@ -224,18 +231,24 @@ class Deployment:
         started, cpu = time.perf_counter(), time.process_time()
         sent = sent_in(algorithm, self.transform, progress, seed=self.seed, number=number)
         shapes = self._answer_shapes(algorithm, progress, sent)
-        words = self._method(algorithm)
         point("coordinator.round.before_asking")
-        answers, reasons = self._quorum(
-            algorithm, cohort, "round", words, sent, number, lambda answer: misfit(answer, shapes)
-        )
-        point("coordinator.round.all_answered")
         places = {site: index for index, site in enumerate(self.sites)}
-        given = {places[site]: one.message for site, one in answers.items()}
-        after = combined(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
+        if self.transform.sum_only:
+            found = summed(self, algorithm, cohort, number, sent, shapes)
+            after, sizes, reasons = progress, found.bytes_up, found.reasons
+            if found.total is not None:
+                after = summed_up(algorithm, self.transform, progress, from_ring(found.total, shapes))
+        else:
+            answers, reasons = self._quorum(
+                algorithm, cohort, "round", self.method(algorithm), sent, number, lambda answer: misfit(answer, shapes)
+            )
+            point("coordinator.round.all_answered")
+            sizes = {site: one.size for site, one in answers.items()}
+            given = {places[site]: one.message for site, one in answers.items()}
+            after = combined(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
         point("coordinator.round.concluded")
-        took = sorted(answers, key=lambda site: places[site])
-        absent = {site: reasons[site] for site in cohort if site not in answers}
+        took = sorted(sizes, key=lambda site: places[site])
+        absent = {site: reasons[site] for site in cohort if site not in sizes}
         return after, RoundRecord(
             round=number,
             sites=tuple(took),
@@ -244,7 +257,7 @@ class Deployment:
             seconds=time.perf_counter() - started,
             cpu_seconds=time.process_time() - cpu,
             bytes_down=sum(len(encode({}, sent)) for _ in took),
-            bytes_up=sum(answers[site].size for site in took),
+            bytes_up=sum(sizes.values()),
             measures={"absent": absent} if absent else {},
         )
 
@@ -315,22 +328,30 @@ class Deployment:
             if self.stopped.wait(PAUSE):
                 raise KeyboardInterrupt
 
+    def rest(self) -> None:
+        """Wait a moment, unless we are to stop."""
+        if self.stopped.wait(PAUSE):
+            raise KeyboardInterrupt
+
     def _gather(
-        self, sites: Sequence[str], topic: str, words: Mapping[str, Any], message: Message, number: int
+        self,
+        sites: Sequence[str],
+        topic: str,
+        words: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
+        message: Message,
+        number: int,
     ) -> tuple[dict[str, Answer], dict[str, str]]:
-        """The answers that came in time, and for every other site why there is none."""
+        """The answers that came in time, and for every other site why there is none; `words` may differ by site."""
         if self.stopped.is_set():
             raise KeyboardInterrupt
-        header = {"protocol": PROTOCOL, "wardround": __version__, "study": self.study, "round": number, **words}
-        # The nonce is a function of what is asked: asked again after a crash, a site must recognise the request.
-        nonce = nonce_of(header, message)
-        body = encode({**header, "nonce": nonce}, message)
+        same = None if callable(words) else self._body(words, message, number)
         answers: dict[str, Answer] = {}
         reasons: dict[str, str] = {}
 
         def one(site: str) -> None:
             started = time.monotonic()
             try:
+                nonce, body = same or self._body(words(site) if callable(words) else words, message, number)
                 content = self.ask_site(site, topic, body, self.patience.deadline)
                 told, answer = decode(content)
             except Malformed as error:
@@ -356,6 +377,19 @@ class Deployment:
             with ThreadPoolExecutor(max_workers=min(64, len(sites))) as pool:
                 list(pool.map(one, sites))
         return answers, reasons
+
+    def _body(self, words: Mapping[str, Any], message: Message, number: int) -> tuple[str, bytes]:
+        """A request as bytes, and its nonce."""
+        header = {"protocol": PROTOCOL, "wardround": __version__, "study": self.study, "round": number, **words}
+        # The nonce is a function of what is asked: asked again after a crash, a site must recognise the request.
+        nonce = nonce_of(header, message)
+        return nonce, encode({**header, "nonce": nonce}, message)
+
+
+def summed_up(algorithm: Algorithm, transform: Transform, progress: Progress, total: Message) -> Progress:
+    """The server's step from a sum of which nobody knows the parts."""
+    after: Progress = concluding_program(algorithm, transform)(replace(progress, clients=()), total)
+    return replace(after, clients=progress.clients)
 
 
 def nonce_of(header: Mapping[str, Any], message: Message) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cryptography.x509 import Certificate
+
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe, hashable
@@ -15,7 +17,7 @@ from wardround.data.table import Table
 from wardround.deploy.audit import sent
 from wardround.deploy.decisions import checked_id, read_decision, read_offer, standing, store_offer, study_id, study_of
 from wardround.deploy.homes import SiteHome
-from wardround.deploy.identity import make_request, pem
+from wardround.deploy.identity import Key, make_request, pem, read_certificate
 from wardround.deploy.joining import join
 from wardround.deploy.policy import read_policy, recipe_reasons
 from wardround.deploy.registered import table_for
@@ -76,6 +78,9 @@ class SiteOffice:
         write_whole(path, certificate.encode())
         join(self.home, path, self.home.authority_path)
         path.unlink()
+
+    def signing(self) -> tuple[Key, Certificate]:
+        return self.home.key, read_certificate(self.home.authority_path)
 
     def leaves(self, entry: Mapping[str, Any]) -> None:
         self.home.log().append(sent(entry))

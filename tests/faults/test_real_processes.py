@@ -1,0 +1,210 @@
+"""Real processes over mutual TLS: killed, silent, cut off, joining twice, with a full disk. Each comes back by itself.
+
+One consortium for all of these tests, since starting it is what takes the time; longer trials are `make soak`.
+"""
+
+import importlib.util
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wardround import __version__
+
+pytest.importorskip("nvflare")
+_spec = importlib.util.spec_from_file_location("soak", Path(__file__).parent / "soak.py")
+soak = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(soak)
+COORDINATOR, until, study_of, KEPT = soak.COORDINATOR, soak.until, soak.study_of, soak.KEPT
+
+
+@pytest.fixture(scope="module")
+def consortium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    # A short path: the name of a socket may have 107 characters.
+    folder = Path(tmp_path_factory.mktemp("c"))
+    with soak.parties.consortium_in(folder, small=(COORDINATOR, "bo")) as made:
+        made.start()
+        made.connected()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def reference(consortium: Any) -> str:
+    return soak.undisturbed(consortium, "undisturbed")
+
+
+@pytest.fixture
+def whole(consortium: Any) -> Iterator[Any]:
+    """The consortium with everybody there, before and after."""
+    for name in (COORDINATOR, *consortium.names):
+        if name not in consortium.processes or consortium.processes[name].dead:
+            consortium.start(name)
+    consortium.connected()
+    yield consortium
+    for process in consortium.processes.values():
+        process.signal(signal.SIGCONT)
+
+
+def waiting_for(consortium: Any, study: str, rounds: int) -> None:
+    until(lambda: (consortium.approve(study), len(consortium.rounds(study)) >= rounds)[1], 60, f"round {rounds}")
+
+
+@pytest.mark.parametrize(
+    ("point", "who"),
+    [
+        ("coordinator.study.ended", COORDINATOR),
+        ("coordinator.state.partial", COORDINATOR),
+        ("coordinator.checkpoint.partial:2", COORDINATOR),
+        ("site.audit.written:9", "freetown"),
+        ("site.kept.partial:2", "kenema"),
+    ],
+)
+def test_a_process_that_dies_at_a_point_and_is_started_again(whole: Any, reference: str, point: str, who: str) -> None:
+    died, _ = soak.die_at(whole, point, study_of(point.replace(":", "-"), algorithm=KEPT), reference, who)
+    assert died
+
+
+def test_random_kills_lose_and_double_no_round(whole: Any) -> None:
+    random.seed(278)
+    expected = soak.undisturbed(whole, "calm", 25)
+    assert soak.chaos(whole, 25, lambda: random.uniform(0.5, 1.5), expected) >= 1
+
+
+def test_a_killed_coordinator_is_back_and_a_killed_site_is_missed(whole: Any) -> None:
+    """The bars are 10 s and 30 s; the figures are in `soak.py recovery`."""
+    whole.restart(COORDINATOR)
+    since = time.time()
+    until(lambda: whole.status().get("at", 0) > since and len(whole.status()["present"]) == 3, 30, "their return")
+    whole.kill("bo")
+    until(lambda: "bo" not in whole.status()["present"], 30, "notice of a dead site")
+
+
+def test_a_silent_site_is_late_and_the_round_goes_on_with_the_quorum(whole: Any) -> None:
+    """Stopped, it holds its connection and says nothing: what a cut line or a frozen machine looks like at first."""
+    study = whole.queue(study_of("silent", 30, algorithm=KEPT, deploy={"quorum": 2, "deadline": 1.5}))
+    waiting_for(whole, study, 2)
+    whole.processes["kenema"].signal(signal.SIGSTOP)
+    until(lambda: any("kenema" not in one["sites"] for one in whole.rounds(study)), 40, "a round without kenema")
+    whole.processes["kenema"].signal(signal.SIGCONT)
+    without = [one for one in whole.rounds(study) if "kenema" not in one["sites"]]
+    assert "did not answer within" in without[0]["measures"]["absent"]["kenema"]
+    last = without[-1]["round"]
+    until(lambda: any("kenema" in one["sites"] for one in whole.rounds(study) if one["round"] > last), 60, "its return")
+    assert whole.ended(study)["state"] == "finished"
+    assert [one["round"] for one in whole.rounds(study)] == list(range(1, 31))
+    # Its late answer was refused, and whoever looks is told.
+    assert any("too late" in why for why in whole.status()["refused"].get("kenema", {}))
+
+
+def test_a_full_disk_at_a_site_is_told_and_the_study_goes_on_when_there_is_room(whole: Any, reference: str) -> None:
+    if not whole.small["bo"]:
+        pytest.skip("needs the right to mount a small disk")
+    study = whole.queue(study_of("no-room-at-a-site", algorithm=KEPT))
+    until(lambda: (whole.approve(study), len(whole.left("bo", study)) >= 3)[1])
+    whole.fill("bo")
+    until(lambda: "No space left" in whole.status()["missing"].get("bo", ""), 30, "the reason")
+    assert not whole.processes["bo"].dead
+    whole.make_room("bo")
+    assert whole.ended(study, revive=False)["state"] == "finished"
+    soak.same_as(whole, study, reference)
+
+
+def test_a_full_disk_at_the_coordinator_is_told_and_waited_for(whole: Any, reference: str) -> None:
+    if not whole.small[COORDINATOR]:
+        pytest.skip("needs the right to mount a small disk")
+    study = whole.queue(study_of("no-room-at-all", 3, algorithm=KEPT))
+    waiting_for(whole, study, 1)
+    whole.fill(COORDINATOR)
+    until(lambda: "No space left" in whole.log(COORDINATOR), 30, "word of it")
+    assert not whole.processes[COORDINATOR].dead
+    whole.make_room(COORDINATOR)
+    assert whole.ended(study, revive=False)["state"] == "finished"
+    soak.same_as(whole, study, reference)
+
+
+def test_a_second_process_of_the_same_site_is_kept_out_and_told(whole: Any) -> None:
+    """The same certificate from a copied folder: the first one stays, whatever it does."""
+    first = whole.processes["bo"]
+    copy = whole.folder / "copy"
+    shutil.copytree(whole.homes["bo"].path, copy)
+    second = soak.parties.Process(
+        whole._socket, {"party": "bo", "home": str(copy), "log": str(whole.folder / "copy.log")}
+    )
+    try:
+        until(
+            lambda: any("connected already" in why for why in whole.status().get("refused", {}).get("bo", {})),
+            30,
+            "word of a second bo",
+        )
+        until(
+            lambda: "with the same certificate" in (whole.folder / "copy.log").read_text(), 40, "word at the second bo"
+        )
+        assert "bo" in whole.status()["present"]
+        assert not first.dead
+    finally:
+        second.kill()
+
+
+def test_another_version_at_a_site_is_told_with_both_versions(whole: Any) -> None:
+    whole.kill("bo")
+    whole.start("bo", version="9.9.9")
+    try:
+        why = until(lambda: whole.status().get("warnings", {}).get("bo"), 30, "a warning")
+        assert f"{__version__} and this site 9.9.9" in why
+        study = whole.queue(study_of("versions"))
+        state = whole.ended(study)
+        assert state["state"] == "failed"
+        assert "9.9.9" in state["why"]
+        assert "bo" in state["why"]
+    finally:
+        whole.restart("bo")
+
+
+def can_make_a_network() -> bool:
+    if os.geteuid() or not shutil.which("ip"):
+        return False
+    made = subprocess.run(["ip", "netns", "add", "wardround-probe"], capture_output=True, check=False).returncode == 0
+    subprocess.run(["ip", "netns", "del", "wardround-probe"], capture_output=True, check=False)
+    return made
+
+
+@pytest.mark.skipif(not can_make_a_network(), reason="needs the right to make network namespaces")
+def test_a_site_behind_a_cut_line_is_missed_and_comes_back(tmp_path: Path) -> None:
+    """A network of its own for one site, whose cable is pulled: no packet says goodbye."""
+    space, here, there = f"wr{os.getpid()}", f"wh{os.getpid()}", f"wt{os.getpid()}"
+    commands = [
+        f"ip netns add {space}",
+        f"ip link add {here} type veth peer name {there}",
+        f"ip link set {there} netns {space}",
+        f"ip addr add 10.251.7.1/30 dev {here}",
+        f"ip link set {here} up",
+        f"ip -n {space} addr add 10.251.7.2/30 dev {there}",
+        f"ip -n {space} link set {there} up",
+        f"ip -n {space} link set lo up",
+    ]
+    try:
+        for command in commands:
+            subprocess.run(command.split(), check=True, capture_output=True)
+        with soak.parties.consortium_in(tmp_path / "c", host="10.251.7.1") as consortium:
+            consortium.start(COORDINATOR, "bo", "freetown", keepalive=2000)
+            consortium.start("kenema", netns=space, keepalive=2000)
+            consortium.connected()
+            study = consortium.queue(study_of("cut", 400, algorithm=KEPT, deploy={"quorum": 2, "deadline": 2}))
+            waiting_for(consortium, study, 2)
+            subprocess.run(["ip", "link", "set", here, "down"], check=True)
+            until(lambda: "kenema" not in consortium.status()["present"], 30, "notice of the cut")
+            waiting_for(consortium, study, len(consortium.rounds(study)) + 2)
+            subprocess.run(["ip", "link", "set", here, "up"], check=True)
+            consortium.connected(seconds=60)
+            done = len(consortium.rounds(study))
+            until(lambda: any("kenema" in one["sites"] for one in consortium.rounds(study)[done:]), 60, "its return")
+    finally:
+        subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", here], check=False, capture_output=True)
