@@ -160,6 +160,9 @@ def sentence(entry: Mapping[str, Any]) -> str:
         "approved": f"{by} approved {study} on the data {words.get('data')}, until {words.get('until')}.",
         "denied": f"{by} denied {study}{why}.",
         "withdrawn": f"{by} withdrew from {study}{why}.",
+        "started": f"The process was started (wardround {words.get('version')}).",
+        "renewed": f"The certificate of {words.get('site')} was renewed.",
+        "revoked": f"{by} shut {words.get('site')} out{why}.",
         "mended": f"Put right: {words.get('what')}.",
     }
     if kind == "countersigned":

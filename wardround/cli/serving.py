@@ -13,6 +13,8 @@ from rich.console import Console
 from wardround.core.errors import Refusal
 
 ERRORS = Console(stderr=True)
+QUIET = ("hello", "offer", "heads", "countersigned")
+"""Answers that tell nothing of a study."""
 
 
 def start_site(home: Path) -> None:
@@ -45,9 +47,10 @@ def site_words(word: str, facts: Mapping[str, Any]) -> None:
         "connected": "connected to the coordinator at {coordinator}",
         "lost": "lost the coordinator at {coordinator}; waiting for it to come back",
         "worried": "not connected to the coordinator: {why}",
+        "refused": "refused {topic}: {why}",
         "answered": "answered {topic}: {bytes} bytes left (see wardround site log)",
     }
-    if word in told and facts.get("topic") not in ("hello", "offer"):
+    if word in told and (word == "refused" or facts.get("topic") not in QUIET):
         ERRORS.print(f"{time.strftime('%H:%M:%S')} {told[word].format(**facts)}", markup=False, highlight=False)
 
 

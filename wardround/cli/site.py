@@ -82,17 +82,21 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Make this site's folder, its key (which never leaves) and the request that the coordinator signs."""
+    from wardround.deploy.consortium import fingerprint
     from wardround.deploy.homes import home_path
     from wardround.deploy.joining import begin_site, site_words
 
     made = begin_site(home_path(home), site_words(name, coordinator, server_name), purposes or [])
+    print_of = fingerprint(made.key.public_key())
     lines = [
         f"{name} has its folder: {made.path}",
         f"1. Send {made.request_path} to the coordinator. It holds no secret; key.pem stays here.",
+        f"   On the phone, compare the key's fingerprint: {print_of}",
         "2. With what comes back: wardround site join CERTIFICATE AUTHORITY",
         "3. Register data (wardround site data add) and look through policy.toml, which allows no column yet.",
     ]
     facts = {"site": name, "home": made.path, "request": made.request_path, "policy": made.policy_path}
+    facts["fingerprint"] = print_of
     if data is not None:
         source = "parquet" if data.suffix == ".parquet" else "csv"
         label = "".join(letter if letter.isalnum() else "-" for letter in data.stem)

@@ -22,6 +22,7 @@ from wardround.core.errors import Refusal
 from wardround.core.files import sync_folder, write_whole
 from wardround.core.recipes import Recipe
 from wardround.data.table import Table
+from wardround.deploy import witnessing
 from wardround.deploy.at_work import AtWork
 from wardround.deploy.audit import NoRoom
 from wardround.deploy.crashing import point
@@ -32,6 +33,8 @@ from wardround.study.file import Study
 
 PROTOCOL = 1
 TOPICS = ("query", "settle", "prepare", "begin", "round", "secure", "judge", "figures", "finish")
+ITSELF = ("hello", "renewal", "certificate", *witnessing.TOPICS)
+"""Questions about the site itself and no study."""
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 REPLIES = 8
 """Replies kept on disk of what is asked every round, so that a coordinator that lost the last can ask again."""
@@ -78,6 +81,10 @@ class Office(Protocol):
         """Take over a new certificate, if it is this site's and the consortium's."""
         ...
 
+    def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
+        """Countersign the coordinator's audit log, or keep its countersignature under the own one."""
+        ...
+
     def signing(self) -> tuple[Key, Certificate]:
         """The site's own key, and the certificate of the consortium's authority."""
         ...
@@ -92,10 +99,12 @@ class Office(Protocol):
 
 
 class Clerk:
-    """Answers requests, one at a time."""
+    """Answers requests, one at a time; `told` hears (topic, why) of those refused, in words that stay at the site."""
 
-    def __init__(self, office: Office, coordinator: str = "server") -> None:
-        self.office, self.coordinator = office, coordinator
+    def __init__(
+        self, office: Office, coordinator: str = "server", told: Callable[[str, str], None] = lambda topic, why: None
+    ) -> None:
+        self.office, self.coordinator, self.told = office, coordinator, told
         self._lock = threading.Lock()
         self._at_work: dict[str, AtWork] = {}
 
@@ -114,13 +123,16 @@ class Clerk:
                 point("site.request.received")
                 return self._answer_for(topic, study, header, message, content)
         except Malformed as error:
-            why = f"the request cannot be read: {error}"
+            why = own = f"the request cannot be read: {error}"
         except Refusal as refusal:
-            why = str(refusal)
+            why, own = for_others(refusal), str(refusal)
         except OSError as error:  # a full disk, mostly: not for ever, so the coordinator is to ask again
             return self._said(header, "waiting", f"the site cannot write or read its files: {error.strerror or error}")
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            why = f"the request does not make sense ({type(error).__name__}: {error})"
+            # The error's own words may quote what is in a table, so they stay here.
+            why = f"the request does not make sense here ({type(error).__name__})"
+            own = f"{why}: {error}"
+        self.told(topic, own)
         return self._said(header, "refused", why)
 
     def _check(self, topic: str, origin: str, header: Mapping[str, Any]) -> str | None:
@@ -132,7 +144,7 @@ class Clerk:
                 f"the coordinator runs wardround {header.get('wardround')} and this site {__version__}",
                 remedy="install the same version on both",
             )
-        if topic in ("hello", "renewal", "certificate"):
+        if topic in ITSELF:
             return None
         study = header.get("study")
         if not isinstance(study, str) or not STUDY.fullmatch(study):
@@ -140,11 +152,13 @@ class Clerk:
         return study
 
     def _about_itself(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
-        """What is no study's: the version, and the renewal of the site's certificate."""
+        """What is no study's: the version, the renewal of the site's certificate, the other's eye on each log."""
         if topic == "renewal":
             return {"request": self.office.renewal()}
         if topic == "certificate":
             self.office.renew(str(header["certificate"]))
+        if topic in witnessing.TOPICS:
+            return self.office.witness(topic, header)
         return {"wardround": __version__}
 
     def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
@@ -203,7 +217,7 @@ class Clerk:
             folder=folder,
             allow=lambda recipe: self.office.allow(study, recipe),
             smallest_cell=self.office.smallest_cell(study),
-            sums=SecureSite(self.office.name, folder, *self.office.signing()),
+            sums=SecureSite(self.office.name, folder, self.office.signing),
         )
         at_work.recall()
         return at_work
@@ -217,6 +231,13 @@ class Clerk:
     def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None) -> bytes:
         bound = {key: header.get(key) for key in ("study", "round", "nonce")}
         return encode({**words, **bound, "site": self.office.name}, message)
+
+
+def for_others(refusal: Refusal) -> str:
+    """A refusal as the coordinator is told it: where the site's files lie is nobody else's business."""
+    if os.sep not in refusal.where:
+        return str(refusal)
+    return str(Refusal(refusal.what, where="a file of the site", remedy=refusal.remedy))
 
 
 def described(study: str, topic: str, number: Any, to: str, reply: bytes) -> dict[str, Any]:

@@ -18,12 +18,10 @@ from wardround.core.errors import Refusal
 from wardround.deploy.audit import noted, sent
 from wardround.deploy.conducting import conduct, study_id
 from wardround.deploy.crashing import arm, point
-from wardround.deploy.engine import PROTOCOL
 from wardround.deploy.homes import CoordinatorHome
-from wardround.deploy.identity import due, pem, read_certificate, read_request, sign
 from wardround.deploy.network import Credentials, Party, Unanswered
-from wardround.deploy.readable import read_json, write_file, write_json
-from wardround.deploy.wire import Malformed, decode, encode
+from wardround.deploy.readable import read_json, write_json
+from wardround.deploy.tending import Tending, renew_own
 from wardround.study.file import Study, parse_study
 from wardround.study.folder import RunFolder
 
@@ -63,6 +61,7 @@ class Coordinator:
         words = home.words
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = Party(words.name, words.listen, files)
+        self.tending = Tending(home, self.party, self._warned)
         self.party.watch(self._seen)
         self.stopped = threading.Event()
         self.log = home.log()
@@ -72,7 +71,9 @@ class Coordinator:
 
     def start(self) -> None:
         self.log.append(noted("started", version=__version__))
+        renew_own(self.home)
         self.party.start()
+        self.tending.hourly(self.present, self.stopped)
 
     def work(self, *, until_done: bool = False) -> None:
         """Take one study after the other; with `until_done`, stop when the queue is empty."""
@@ -153,6 +154,7 @@ class Coordinator:
         (self.home.path / "queue" / f"{name}.json").unlink(missing_ok=True)
         self.state |= {"study": None, "state": state, "why": why, "last": name}
         self.write_status()
+        self.tending.soon(*sorted(self.present()))
 
     def sites_for(self, study: Study) -> list[str]:
         """Those the study names, or everybody with a certificate that was not revoked."""
@@ -198,29 +200,16 @@ class Coordinator:
         self.tell("came" if came else "went", {"site": site})
         self.write_status()
         if came and site not in self.revoked():
-            threading.Thread(target=self._greet, args=(site,), daemon=True).start()
+            self.tending.soon(site)
 
-    def _greet(self, site: str) -> None:
-        """Compare versions, and renew a certificate that will soon end."""
-        header = {"protocol": PROTOCOL, "wardround": __version__}
-        try:
-            told, _ = decode(self.party.ask(site, "hello", encode(header), within=20))
-            if told.get("status") != "ok":
-                self.state.setdefault("warnings", {})[site] = str(told.get("why"))
-                self.tell("warning", {"site": site, "why": told.get("why")})
-                return
-            self.state.setdefault("warnings", {}).pop(site, None)
-            path = self.home.site_certificate(site)
-            if path.exists() and due(read_certificate(path)):
-                asked, _ = decode(self.party.ask(site, "renewal", encode(header), within=20))
-                request = read_request(str(asked["request"]).encode(), where=f"site {site}")
-                certificate = sign(self.home.path, request, name=site)
-                write_file(path, pem(certificate))
-                body = encode({**header, "certificate": pem(certificate).decode()})
-                self.party.ask(site, "certificate", body, within=20)
-                self.log.append(noted("renewed", site=site))
-        except (Unanswered, Malformed, Refusal, KeyError) as error:
-            self.tell("warning", {"site": site, "why": str(error)})
+    def _warned(self, site: str, why: str) -> None:
+        warnings = self.state.setdefault("warnings", {})
+        if why and warnings.get(site) != why:
+            self.tell("warning", {"site": site, "why": why})
+        if why:
+            warnings[site] = why
+        else:
+            warnings.pop(site, None)
 
     def _told(self, word: str, facts: Mapping[str, Any]) -> None:
         if word == "round":

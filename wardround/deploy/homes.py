@@ -6,7 +6,7 @@ are the program's. A file that is missing or broken is told in one paragraph, ne
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -94,9 +94,13 @@ class Home:
     def public_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
         """The own key under the own name, and that of every certificate that is kept here."""
         keys: dict[str, list[ec.EllipticCurvePublicKey]] = {self.own_name: [self.key.public_key()]}
-        for name, found in keys_in(self.path / "sites").items():
+        for name, found in self.others().items():
             keys.setdefault(name, []).extend(found)
         return keys
+
+    def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+        """The keys of those whom this party deals with."""
+        raise NotImplementedError
 
     @property
     def own_name(self) -> str:
@@ -147,6 +151,19 @@ class SiteHome(Home):
         return self.path / "data.toml"
 
     @property
+    def coordinator_path(self) -> Path:
+        """The coordinator's certificate, as it last showed it."""
+        return self.path / "coordinator.pem"
+
+    @property
+    def witness_path(self) -> Path:
+        """The last head of the coordinator's audit log that was countersigned here."""
+        return self.path / "coordinator.head.json"
+
+    def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+        return keys_of([self.coordinator_path] if self.coordinator_path.exists() else [])
+
+    @property
     def joined(self) -> bool:
         """Whether the coordinator has signed."""
         return self.certificate_path.exists() and self.authority_path.exists()
@@ -168,6 +185,9 @@ class CoordinatorHome(Home):
     def own_name(self) -> str:
         return self.words.name
 
+    def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+        return keys_in(self.path / "sites")
+
     def site_certificate(self, site: str) -> Path:
         return self.path / "sites" / f"{check_name(site)}.pem"
 
@@ -176,7 +196,7 @@ class CoordinatorHome(Home):
         return self.path / "heads" / f"{check_name(site)}.json"
 
     def revoked(self) -> dict[str, Any]:
-        """Serial numbers of certificates that no longer count, each with the site, the time and why."""
+        """Names of sites that are shut out for good, each with the time, who did it and why."""
         path = self.path / "revoked.json"
         return read_json(path, "") if path.exists() else {}
 
@@ -191,8 +211,13 @@ def home_path(given: Path | None, default: str = "wardround-site") -> Path:
 
 def keys_in(folder: Path) -> dict[str, list[ec.EllipticCurvePublicKey]]:
     """Public keys by name: of certificates (the name is theirs) and bare keys (the file's name) in a folder."""
+    return keys_of(sorted(folder.glob("*.pem")))
+
+
+def keys_of(paths: Sequence[Path]) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+    """The same of single files."""
     keys: dict[str, list[ec.EllipticCurvePublicKey]] = {}
-    for path in sorted(folder.glob("*.pem")):
+    for path in paths:
         content = path.read_bytes()
         if b"BEGIN CERTIFICATE" in content:
             certificate = read_certificate(path)

@@ -14,6 +14,7 @@ from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe, hashable
 from wardround.data.table import Table
+from wardround.deploy import witnessing
 from wardround.deploy.audit import sent
 from wardround.deploy.decisions import checked_id, read_decision, read_offer, standing, store_offer, study_id, study_of
 from wardround.deploy.homes import SiteHome
@@ -81,6 +82,9 @@ class SiteOffice:
 
     def signing(self) -> tuple[Key, Certificate]:
         return self.home.key, read_certificate(self.home.authority_path)
+
+    def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
+        return witnessing.answered(self.home, topic, words)
 
     def leaves(self, entry: Mapping[str, Any]) -> None:
         self.home.log().append(sent(entry))

@@ -64,8 +64,8 @@ class SecureSite:
 
     name: str
     folder: Path
-    key: Key
-    authority: x509.Certificate
+    signing: Callable[[], tuple[Key, x509.Certificate]]
+    """The site's own key, and the certificate of the consortium's authority."""
     state: Site | None = None
 
     def step(
@@ -80,8 +80,9 @@ class SecureSite:
         self._refuse_other(session, header, precision)
         asked = header["step"]
         if asked == "advertise":
-            keys = keys_of(header["certificates"], self.authority, session.roster)
-            self.state, letter = advertise(session, self.name, self.key, keys)
+            key, authority = self.signing()
+            keys = keys_of(header["certificates"], authority, session.roster)
+            self.state, letter = advertise(session, self.name, key, keys)
             return told(letter)
         state = self.state
         if state is None or state.session != session:

@@ -12,7 +12,7 @@ from typing import Any
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.audit import noted
-from wardround.deploy.clerk import TOPICS, Clerk
+from wardround.deploy.clerk import ITSELF, TOPICS, Clerk
 from wardround.deploy.crashing import arm
 from wardround.deploy.gate import SERVER
 from wardround.deploy.homes import SiteHome
@@ -21,7 +21,7 @@ from wardround.deploy.office import SiteOffice
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 LOOK = 0.5
-ALWAYS = ("hello", "renewal", "certificate", "offer")
+ALWAYS = (*ITSELF, "offer")
 """Questions that need no approved study."""
 
 
@@ -37,7 +37,7 @@ class SiteService:
         self.party.watch(self._seen)
         self.party.worry(self._worried)
         self._writing = threading.Lock()
-        self.clerk = Clerk(SiteOffice(home))
+        self.clerk = Clerk(SiteOffice(home), told=self._refused)
         for topic in (*ALWAYS, *TOPICS):
             self.party.answer(topic, self._answering(topic))
         self.stopped = threading.Event()
@@ -73,6 +73,11 @@ class SiteService:
             return reply
 
         return respond
+
+    def _refused(self, topic: str, why: str) -> None:
+        self.state["refused"] = {"topic": topic, "why": why, "at": time.time()}
+        with suppress(OSError):
+            self.tell("refused", {"topic": topic, "why": why})
 
     def _seen(self, name: str, came: bool) -> None:
         if name == SERVER:
