@@ -195,7 +195,7 @@ def test_status_tells_lateness_traffic_and_epsilon() -> None:
         "1.5 kB",
         "2 MB",
         "epsilon 3",
-        "60 s a round",
+        "given 60 s to answer",
     ):
         assert words in text
 

@@ -11,8 +11,10 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.clerk import Clerk
 from wardround.deploy.conducting import conduct, study_id
-from wardround.deploy.decisions import approve, deny, withdraw
+from wardround.deploy.coordinating import known_sizes
+from wardround.deploy.decisions import approve, deny, read_offer, withdraw
 from wardround.deploy.demonstrating import demo_study, make_coordinator, make_site, patients
+from wardround.deploy.homes import CoordinatorHome
 from wardround.deploy.office import SiteOffice
 from wardround.deploy.wire import decode, encode
 from wardround.study.file import parse_study
@@ -204,3 +206,26 @@ def test_a_column_that_a_site_lacks_is_named_before_the_first_round(consortium):
     with pytest.raises(Refusal, match=r"'vomiting' is missing.*bo"):
         consortium.conduct(words())
     assert not any(topic == "round" for _, topic, _ in consortium.asked)
+
+
+def test_each_site_is_told_how_many_patients_the_others_had_before(consortium):
+    """Beside freetown's, 40 + 70; kenema cannot be told, since nothing is known of freetown's in the second study."""
+    study = words()
+    consortium.conduct(study, sizes={"bo": 40, "freetown": 999, "kenema": 70})
+    assert read_offer(consortium.homes["freetown"], study_id(study)).others == 110
+    assert read_offer(consortium.homes["bo"], study_id(study)).others == 1069
+    second = words(study={"name": "second"})
+    consortium.conduct(second, name="second", sizes={"bo": 40, "kenema": 70})
+    assert read_offer(consortium.homes["freetown"], study_id(second)).others == 110
+    assert read_offer(consortium.homes["kenema"], study_id(second)).others is None
+
+
+def test_sizes_are_those_that_the_sites_told_last(consortium):
+    home = CoordinatorHome(consortium.folder / "coordinator")
+    assert known_sizes(home) == {}
+    consortium.conduct(words(), name="coordinator/studies/first-1/run")
+    told = known_sizes(home)
+    assert sorted(told) == sorted(NAMES)
+    rows = {name: len(pd.read_csv(path)) for name, path in consortium.tables.items()}
+    share = words().data.shares[0]
+    assert all(told[name] == pytest.approx(rows[name] * share, abs=2) for name in NAMES)

@@ -89,9 +89,9 @@ def test_extremes_are_not_told_of_where_none_are_asked_for(home):
 
 
 def test_the_share_is_told_where_the_offer_tells_the_others(home):
-    """60 of 100 rows train here; 60 / (60 + 180 + 60) is a fifth."""
-    shown = describe(home, small.offered(home, rows={"kenema": 180, "bo": 60}))
-    assert "About 20.0% of the training rows of 3 sites would be yours." in said(shown)
+    """60 of 100 rows train here; 60 / (60 + 240) is a fifth."""
+    shown = describe(home, small.offered(home, others=240))
+    assert "About 20.0% of the training rows would be yours: 60 beside 240 of the other sites together" in said(shown)
     other = describe(home, small.offered(home, small.study(study={"rounds": 9})))
     assert "your share is not known" in said(other)
 

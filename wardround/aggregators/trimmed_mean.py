@@ -12,9 +12,21 @@ import jax
 import jax.numpy as jnp
 
 from wardround.aggregators.order_statistics import by_columns
-from wardround.aggregators.stacks import close_stack, open_stack
+from wardround.aggregators.stacks import Stack, close_stack, open_stack
 from wardround.core.bounds import Half
 from wardround.core.contracts import Aggregator, Message, Tree
+
+
+def mean_without_ends(stack: Stack, cut: jax.Array) -> jax.Array:
+    """The mean of every coordinate without the `cut` largest and the `cut` smallest values."""
+    place = jnp.arange(len(stack.values))[:, None]
+    kept = (place >= cut) & (place < stack.sites - cut)
+    divisor = jnp.maximum(stack.sites - 2 * cut, 1).astype(jnp.float32)
+
+    def mean_of_kept(ordered: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.where(kept, ordered, 0.0), axis=0) / divisor
+
+    return by_columns(stack, mean_of_kept)
 
 
 def trimmed_mean(*, share: Half = 0.1) -> Aggregator:
@@ -26,13 +38,6 @@ def trimmed_mean(*, share: Half = 0.1) -> Aggregator:
         stack = open_stack(answers)
         slots = len(stack.values)
         cut = jnp.array([int(exact * count) for count in range(slots + 1)], jnp.int32)[stack.sites]
-        place = jnp.arange(slots)[:, None]
-        kept = (place >= cut) & (place < stack.sites - cut)
-        divisor = jnp.maximum(stack.sites - 2 * cut, 1).astype(jnp.float32)
-
-        def mean_of_kept(ordered: jax.Array) -> jax.Array:
-            return jnp.sum(jnp.where(kept, ordered, 0.0), axis=0) / divisor
-
-        return close_stack(answers, stack, by_columns(stack, mean_of_kept)), state
+        return close_stack(answers, stack, mean_without_ends(stack, cut)), state
 
     return Aggregator(init=lambda template: (), reduce=reduce, linear=False)

@@ -249,7 +249,7 @@ def status_lines(facts: Mapping[str, Any]) -> list[str]:
             words += f"; epsilon {one['epsilon']:g}"
         lines.append(words + (f"; {one['why']}" if one["why"] else ""))
         if one["state"] == "running":
-            lines.append(f"    each site is given at least {one['seconds_a_site']:g} s a round")
+            lines.append(f"    each site is given {one['seconds_a_site']:.0f} s to answer")
     return lines if facts["studies"] else [*lines, "  none yet"]
 
 

@@ -1,11 +1,14 @@
 """Several transforms as one: down and up in the order given, receive and release in reverse."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import jax
 
-from wardround.core.contracts import Key, Message, Transform, Tree
+from wardround.core.contracts import OWED, Key, Message, Transform, Tree
+from wardround.core.errors import Refusal
+
+Up = Callable[[Message, Message, Key], Message]
 
 
 @cache
@@ -21,8 +24,15 @@ def identity() -> Transform:
 
 
 def chain(transforms: Sequence[Transform]) -> Transform:
-    """The transforms one after the other; a chain is `sum_only` when one of its links is."""
+    """The transforms one after the other; of what hides single answers there may be one, at the end."""
     links = tuple(transforms)
+    if any(link.must_be_last for link in links[:-1]):
+        raise Refusal(
+            "a transform that hides single answers (secure_sum, two_servers) is followed by another transform, which "
+            "would have to work on what nobody can read",
+            where="[[transforms]]",
+            remedy="name it once, as the last of the transforms",
+        )
     if len(links) == 1:
         return links[0]
 
@@ -39,14 +49,38 @@ def chain(transforms: Sequence[Transform]) -> Transform:
             message = link.receive(message)
         return message
 
-    def up(received: Message, answer: Message, key: Key) -> Message:
-        for index, link in enumerate(links):
-            answer = link.up(received, answer, jax.random.fold_in(key, index))
-        return answer
+    def in_turn(ups: Sequence[Up]) -> Up:
+        def up(received: Message, answer: Message, key: Key) -> Message:
+            # Noise that is owed is none of the business of those who work on the answer before the last.
+            owed = {name: tree for name, tree in answer.arrays.items() if ups and name == OWED}
+            answer = without(answer, OWED) if owed else answer
+            for index, act in enumerate(ups):
+                if index == len(ups) - 1:
+                    answer = Message({**answer.arrays, **owed}, answer.meta)
+                answer = act(received, answer, jax.random.fold_in(key, index))
+            return answer
+
+        return up
 
     def release(state: Tree, message: Message) -> Message:
         for index in reversed(range(len(links))):
             message = links[index].release(state[index], message)
         return message
 
-    return Transform(init, down, receive, up, release, any(link.sum_only for link in links))
+    whole = Transform(init, down, receive, in_turn([link.up for link in links]), release)
+    if not links:
+        return whole
+    last = links[-1]
+    really = any(link.at_site for link in links)
+    return whole._replace(
+        sum_only=last.sum_only,
+        products_only=last.products_only,
+        fewest=max(link.fewest for link in links),
+        at_site=in_turn([link.at_site or link.up for link in links]) if really else None,
+        bytes_up=last.bytes_up,
+        limit=" and ".join(link.limit for link in links if link.limit),
+    )
+
+
+def without(message: Message, name: str) -> Message:
+    return Message({key: value for key, value in message.arrays.items() if key != name}, message.meta)

@@ -142,6 +142,9 @@ class Aggregator(NamedTuple):
     slot (the number of sites where the slot is empty).
     """
 
+    products: bool = False
+    """Looks at nothing but inner products of answers and one weighted sum, which two servers find without seeing any."""
+
     @property
     def secure(self) -> bool:
         return self.linear and self.each is None
@@ -197,9 +200,28 @@ class Transform(NamedTuple):
     down: Callable[[Tree, Message, Key], Message]
     receive: Callable[[Message], Message]
     up: Callable[[Message, Message, Key], Message]
-    """(what came down, the answer, a key) to the answer as it leaves."""
+    """(what came down, the answer, a key) to the answer as it leaves; NaN in it stops the study and names the site."""
     release: Callable[[Tree, Message], Message]
     sum_only: bool = False
+    """The server sees nothing but the sum of the answers; only the last of a chain may be so."""
+    products_only: bool = False
+    """The server sees the inner products of the answers and one weighted sum; only the last of a chain may be so."""
+    fewest: int = 1
+    """Answers below which a round would tell single ones; refused before the first round."""
+    at_site: Callable[[Message, Message, Key], Message] | None = None
+    """`up` as a real site does it, where the simulation's draws noise that would protect nobody."""
+    bytes_up: Callable[[Message], int] | None = None
+    """Bytes of an answer on the wire, where they are not those of its arrays."""
+    limit: str = ""
+    """What an answer must keep to lest it becomes NaN, in words."""
+
+    @property
+    def must_be_last(self) -> bool:
+        return self.sum_only or self.products_only
+
+
+OWED = "privacy/owed"
+"""An array of an answer that says which noise it must get before it leaves; no engine lets it pass."""
 
 
 @dataclass(frozen=True)

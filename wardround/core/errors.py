@@ -24,10 +24,12 @@ class Refusal(Exception):
 class Diverged(Refusal):
     """Training left the finite numbers: in which round, and at which sites (none where only the loss shows it)."""
 
-    def __init__(self, what: str, number: int, sites: tuple[str, ...] = ()) -> None:
+    def __init__(self, what: str, number: int, sites: tuple[str, ...] = (), *, also: str = "") -> None:
         self.round = number
         self.sites = sites
         kept = "; the checkpoint of the round before is kept" if number > 1 else ""
+        more = f"{also}, " if also else ""
         super().__init__(
-            what, remedy=f"lower the learning rate, or look for extreme values in the columns of these sites{kept}"
+            what,
+            remedy=f"{more}lower the learning rate, or look for extreme values in the columns of these sites{kept}",
         )

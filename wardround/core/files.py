@@ -5,20 +5,26 @@ import threading
 from pathlib import Path
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
+def write_whole(path: Path, content: bytes, *, wait: bool = True) -> None:
+    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part.
+
+    Without `wait` that holds for the death of a process only: a power cut may leave anything there, or nothing. It is
+    for what can be made again and can be told from garbage.
+    """
     # A name of its own for every thread: two that write the same file must not take each other's away.
     partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
         with open(partial, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if wait:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError:
         partial.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if wait:
+        sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:
@@ -30,8 +36,13 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
+def stamp(status: os.stat_result) -> tuple[int, int, int, int]:
+    """What changes with a file: whoever writes, replaces or restores it cannot keep all four."""
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
 def append_line(file: int, line: bytes) -> None:
-    """Add a line to an open file and wait for the disk; what could not be written whole is taken back.
+    """Add a line (or several) to an open file and wait for the disk; what could not be written whole is taken back.
 
     A crash in between can still leave a torn last line, which has no newline: a reader can tell.
     """

@@ -6,6 +6,7 @@ counts, an algorithm's answer, sums of losses, figures of quality. Rows, labels 
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,8 @@ from wardround.data.preparation import Preparation
 from wardround.data.schema import Schema
 from wardround.data.table import Table
 from wardround.deploy.crashing import point
+from wardround.deploy.probed import debit, refuse_course
+from wardround.deploy.noised import Known, Promise, request_of, row_of
 from wardround.deploy.secure_sites import SecureSite, precision_of
 from wardround.deploy.wire import decode, encode
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
@@ -33,7 +36,9 @@ from wardround.engine.halves import Own, own_params, predicted, site_round
 from wardround.engine.registry import made_from
 from wardround.evaluate.block import result_block
 from wardround.evaluate.losses import loss_of
+from wardround.study.assemble import private_from
 from wardround.study.file import Study
+from wardround.study.privately import KIND
 
 KEPT_VERSIONS = 3
 """Rounds for which a site remembers what it kept: the coordinator may go back by one after a crash, never by more."""
@@ -51,8 +56,10 @@ class AtWork:
     allow: Callable[[Recipe], None]
     smallest_cell: int = 10
     sums: SecureSite | None = None
+    promise: Promise | None = None
     own: AtSite | None = None
     number: int = -1
+    sites: tuple[str, ...] = ()
     task: Task | None = None
     positive: int = 1
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -67,6 +74,7 @@ class AtWork:
         if not raw and self.own is None:
             raise Refusal("statistics were asked for before the sites had agreed on a schema", remedy="prepare first")
         table = Site(self.site, self.table.sites[self.site]) if raw or self.own is None else self.own.training
+        debit(self.folder, self.study, header, message)
         return {}, query.ask(message, table)
 
     def settle(self, header: Header, _: Message) -> tuple[Header, Message]:
@@ -100,7 +108,8 @@ class AtWork:
             part: (np.ascontiguousarray(x, np.float32), np.ascontiguousarray(y, kind))
             for part, (x, y) in zip(PARTS, three, strict=True)
         }
-        self.number, self.positive = header["numbers"].index(self.site), int(header["positive"])
+        self.sites, self.positive = tuple(map(str, header["numbers"])), int(header["positive"])
+        self.number = self.sites.index(self.site)
         self.remember("prepare", header)
         counts = np.array([len(y) for _, y in self.parts.values()], np.int64)
         return {}, Message({"rows": np.where(counts < self.smallest_cell, 0, counts)})
@@ -112,7 +121,7 @@ class AtWork:
                 "the approved study opens only the sum of the answers, and a single one was asked for",
                 remedy="ask for what was approved",
             )
-        answer = self._answer(header, message)
+        answer = self._answer(header, message, header["request"])
         return ({"status": "diverged"}, Message({})) if answer is None else ({}, answer)
 
     def secure(self, header: Header, message: Message) -> tuple[Header, Message]:
@@ -121,13 +130,23 @@ class AtWork:
         if not self._method(header)[1].sum_only:
             raise Refusal("the approved study has no secure sum", remedy="ask for what was approved")
         precision = precision_of([from_json(one) for one in header["transforms"]])
-        return self.sums.step(header, message, precision, lambda: self._answer(header, message))
+        if self.promise is not None:
+            self.promise.check_sum(from_json(header["algorithm"]), header["step"], header["letter"])
+        request = request_of(header, header["session"]["model"])
+        return self.sums.step(header, message, precision, lambda: self._answer(header, message, request))
 
-    def _answer(self, header: Header, message: Message) -> Message | None:
-        """Train; none where the answer is not finite. What the site keeps is on the disk."""
+    def _answer(self, header: Header, message: Message, request: str) -> Message | None:
+        """Train; none where the answer is not finite. What the site keeps is on the disk, what it costs is debited."""
         algorithm, transform = self._method(header)
         number, seed = int(header["round"]), int(header["seed"])
         own = self._own(algorithm.part)
+        if self.promise is not None:
+            assert self.task is not None
+            known = Known(len(own.y), row_of(self.task), self.number, self.sites)
+            self.promise.charge(from_json(header["algorithm"]), number, request, known)
+            point("site.budget.charged")
+        if header["algorithm"]["kind"] == "probe" and len(own.y) < self.smallest_cell:
+            own = Own(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
         kept = self._kept(algorithm, header, number - 1)
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if not finite:
@@ -173,7 +192,7 @@ class AtWork:
     def _made(self, content: Any) -> Any:
         recipe = from_json(content)
         self.allow(recipe)
-        return made_from(recipe)
+        return private_from(recipe) if recipe.kind == KIND else made_from(recipe)
 
     def _method(self, header: Header) -> tuple[Algorithm, Transform]:
         # Each is checked by `allow`; that none was left out (a clipping, say) is checked here.
@@ -183,6 +202,9 @@ class AtWork:
                 f"the approved study says the transforms {said or 'none'}, and others were asked for",
                 remedy="ask for what was approved",
             )
+        refuse_course(self.study, header)
+        if self.promise is not None:
+            self.promise.check(from_json(header["algorithm"]), len(self.sites))
         links = [self._made(one) for one in header["transforms"]]
         return self._made(header["algorithm"]), chained(tuple(links))
 
@@ -209,21 +231,25 @@ class AtWork:
 
     def begin(self, header: Header, message: Message) -> tuple[Header, Message]:
         """Take over the model before the first round, from which follows what the site keeps at first."""
+        refuse_course(self.study, header)
         path = self._first_path(header)
+        for old in (self.folder / "kept").glob("course-*"):  # the coordinator has done with these
+            if old != path.parent:
+                shutil.rmtree(old)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, encode({}, message))
-        self._starts.pop(path.name, None)
+        self._starts.clear()
         return {}, Message({})
 
     def _kept(self, algorithm: Algorithm, header: Header, number: int) -> Tree:
         """What was kept in the last round, up to `number`, in which this site took part."""
         path = self._first_path(header)
-        if path.name not in self._starts:
+        if str(path) not in self._starts:
             if not path.exists():
                 raise Refusal("a round was asked for before it was begun", remedy="start the study again")
             first = decode(path.read_bytes())[1].arrays["first"]
-            self._starts[path.name] = jax.device_get(algorithm.init_client(first))
-        start = self._starts[path.name]
+            self._starts[str(path)] = jax.device_get(algorithm.init_client(first))
+        start = self._starts[str(path)]
         versions = [at for at in self._versions(header) if at <= number]
         if not versions or not jax.tree.leaves(start):
             return start
@@ -240,7 +266,10 @@ class AtWork:
 
     def _first_path(self, header: Header) -> Path:
         words = json.dumps(header["algorithm"], sort_keys=True)
-        return self.folder / "kept" / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.first"
+        # Of a choice of partners each training has a folder of its own: nothing is kept from one to the next.
+        course = int(header.get("course", 0))
+        place = self.folder / "kept" / (f"course-{course}" if course else "")
+        return place / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.first"
 
     def _kept_path(self, header: Header, number: int) -> Path:
         return self._first_path(header).with_suffix(f".{number:08d}.safetensors")

@@ -5,7 +5,8 @@ with the number of entries and the last hash, signed by the owner's key and rene
 missing at the end are noticed. Whoever holds that key, or puts back an old log TOGETHER with its old head, could still
 roll it back: hence the other side countersigns heads and keeps them, and shows them to `verify` as witnesses.
 What an interrupted append leaves is put right by the next one, which says so in the log. An append waits for the disk
-once, however long the log is; the head is not waited for, so a power cut may leave it behind, which is put right too.
+once, however long the log is and however many entries come together; the head is not waited for, so a power cut may
+leave it behind, which is put right too. Files that nobody touched since our last append are not looked through again.
 """
 
 import os
@@ -30,7 +31,7 @@ from wardround.core.chained import (
     tail,
 )
 from wardround.core.errors import Refusal
-from wardround.core.files import append_line, write_whole
+from wardround.core.files import append_line, stamp, write_whole
 from wardround.deploy.heads import (
     Countersigned,
     Head,
@@ -89,11 +90,11 @@ class Log:
     who: str
     key: Key
 
-    def append(self, entry: Entry) -> Head:
-        """Write an entry down and wait for the disk; refused, so that nothing may leave, where it cannot be."""
+    def append(self, *entries: Entry) -> Head:
+        """Write entries down and wait for the disk; refused, so that nothing may leave, where it cannot be."""
         with locked(self.path, os.O_RDWR | os.O_CREAT, "audit log") as file:
             last = self._ready(file)
-            return self._add(file, last.entries, last.hash, entry)
+            return self._add(file, last.entries, last.hash, *entries)
 
     def head(self) -> Head:
         """The signed head as it is now: what the other side countersigns."""
@@ -107,6 +108,9 @@ class Log:
 
     def _ready(self, file: int) -> End:
         """How the log ends, after what an interruption left was put right."""
+        known = _ends.get(self.path)
+        if known is not None and known[0] == stamps(file, self.path):
+            return known[1]
         last, head = end_of(file, self.path), stored_head(self.path)
         if head is None and last.entries == 0:
             # The head of nothing comes first, so that a log without a head is never one that was interrupted.
@@ -154,25 +158,31 @@ class Log:
                 known.append(line.hash)
         return known[head.entries] == head.hash
 
-    def _add(self, file: int, entries: int, before: str, entry: Entry) -> Head:
-        digest = hash_after(before, entry)
-        line = canonical({"entry": entry, "hash": digest, "number": entries + 1, "previous": before}) + b"\n"
-        if len(line) > LONGEST:
-            raise Refusal(f"an entry of {len(line)} bytes is too long for the audit log", where=str(self.path))
+    def _add(self, file: int, entries: int, before: str, *new: Entry) -> Head:
+        lines, digest = [], before
+        for entry in new:
+            before, digest = digest, hash_after(digest, entry)
+            entries += 1
+            line = canonical({"entry": entry, "hash": digest, "number": entries, "previous": before}) + b"\n"
+            if len(line) > LONGEST:
+                raise Refusal(f"an entry of {len(line)} bytes is too long for the audit log", where=str(self.path))
+            lines.append(line)
+        _ends.pop(self.path, None)
         try:
-            append_line(file, line)
+            append_line(file, b"".join(lines))
         except OSError as problem:
             raise NoRoom(
                 f"the audit log cannot be written ({problem.strerror}), so nothing may leave; it is as it was",
                 where=str(self.path),
                 remedy="make room on the disk; then it goes on by itself",
             ) from None
-        head = sign_head(entries + 1, digest, self.who, self.key)
+        head = sign_head(entries, digest, self.who, self.key)
         handle = os.open(head_path(self.path), os.O_WRONLY)
         try:
             os.pwrite(handle, head_bytes(head), 0)  # in place, over as many bytes: needs no room
         finally:
             os.close(handle)
+        _ends[self.path] = stamps(file, self.path), End(entries, digest, before, 0)
         return head
 
     def _write_first_head(self) -> None:
@@ -184,6 +194,20 @@ class Log:
                 where=str(self.path),
                 remedy="make room on the disk",
             ) from None
+
+
+Stamp = tuple[int, int, int, int]
+_ends: dict[Path, tuple[tuple[Stamp, Stamp | None], End]] = {}
+"""How logs ended after our own last append, and what their files and heads looked like then."""
+
+
+def stamps(file: int, path: Path) -> tuple[Stamp, Stamp | None]:
+    """What tells whether somebody touched a log or its head."""
+    try:
+        beside = stamp(os.stat(head_path(path)))
+    except OSError:
+        beside = None
+    return stamp(os.fstat(file)), beside
 
 
 class Line(NamedTuple):

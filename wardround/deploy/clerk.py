@@ -27,8 +27,10 @@ from wardround.deploy.at_work import AtWork
 from wardround.deploy.audit import NoRoom
 from wardround.deploy.crashing import point
 from wardround.deploy.identity import Key
+from wardround.deploy.noised import Promise
 from wardround.deploy.secure_sites import SecureSite
 from wardround.deploy.wire import Malformed, decode, encode
+from wardround.privacy.budget import Budget, Spent
 from wardround.study.file import Study
 
 PROTOCOL = 1
@@ -49,7 +51,7 @@ class Office(Protocol):
     @property
     def name(self) -> str: ...
 
-    def offered(self, study: str, content: Mapping[str, Any], submitter: str) -> None:
+    def offered(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
         """Put a study before the site's administrator."""
         ...
 
@@ -89,6 +91,10 @@ class Office(Protocol):
         """The site's own key, and the certificate of the consortium's authority."""
         ...
 
+    def budget(self) -> Budget:
+        """The site's privacy ledger, under what its policy allows now."""
+        ...
+
     def leaves(self, entry: Mapping[str, Any]) -> None:
         """Write down what is about to leave; returns when it is on the disk."""
         ...
@@ -124,6 +130,9 @@ class Clerk:
                 return self._answer_for(topic, study, header, message, content)
         except Malformed as error:
             why = own = f"the request cannot be read: {error}"
+        except Spent as refusal:  # for good, so the coordinator is not to ask for rounds again
+            self.told(topic, str(refusal))
+            return self._said(header, "spent", for_others(refusal))
         except Refusal as refusal:
             why, own = for_others(refusal), str(refusal)
         except OSError as error:  # a full disk, mostly: not for ever, so the coordinator is to ask again
@@ -163,7 +172,7 @@ class Clerk:
 
     def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
         if topic == "offer":
-            self.office.offered(study, header["content"], str(header.get("submitter", "")))
+            self.office.offered(study, header["content"], str(header.get("submitter", "")), header.get("others"))
         state, why = self.office.state(study)
         if topic == "offer" or state != "ok":
             if state != "ok":
@@ -180,7 +189,9 @@ class Clerk:
             reply = unsent.read_bytes()
             left = self.office.has_left(hashlib.sha256(reply).hexdigest())
         else:
-            reply = self._made(topic, study, header, message)
+            # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
+            asked = {**header, "request": hashlib.sha256(content).hexdigest()}
+            reply = self._made(topic, study, asked, message)
             point("site.reply.before_save")
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_whole(unsent, reply)
@@ -218,6 +229,7 @@ class Clerk:
             allow=lambda recipe: self.office.allow(study, recipe),
             smallest_cell=self.office.smallest_cell(study),
             sums=SecureSite(self.office.name, folder, self.office.signing),
+            promise=Promise(self.office.name, study, words, self.office.budget),
         )
         at_work.recall()
         return at_work

@@ -19,8 +19,10 @@ from wardround.core.contracts import Algorithm, Message, RoundRecord, Task, Tran
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.agreeing import Agreement, agreed, as_words, from_words
+from wardround.deploy.choosing_partners import refuse_partners, those_who_trained, told_partners, with_partners
 from wardround.deploy.crashing import point
-from wardround.deploy.engine import Ask, Deployment, Judged, Patience
+from wardround.deploy.engine import Ask, Deployment, Judged
+from wardround.deploy.patience import Patience
 from wardround.engine import registry
 from wardround.engine.checkpoint import read_header
 from wardround.engine.fit import Fitted, Schedule, fit
@@ -52,19 +54,24 @@ def conduct(
     stopped: threading.Event | None = None,
     gone: Callable[[], Mapping[str, str]] = dict,
     certificates: Callable[[], Mapping[str, str]] = dict,
+    sizes: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Offer the study, wait for approval, agree, train, and let every site judge; gives the result."""
+    """Offer the study, wait for approval, agree, train, and let every site judge; gives the result.
+
+    `sizes` are the sites' training rows in studies before, for the share that each is told of.
+    """
     transforms = tuple(
         registry.find("transform", one.name, where="[[transforms]]").build(where="[[transforms]]", **one.settings)
         for one in study.transforms
     )
-    for table, what in (("partners", "partners are chosen"), ("privacy", "noise is added")):
+    for table, what in (("privacy", "noise is added"),):
         if getattr(study, table) is not None:  # better no study than one that quietly does less than it says
             raise Refusal(
                 f"{what} in simulation only, so far",
                 where=f"[{table}]",
                 remedy="take the table out, and name the chosen sites in [deploy] sites",
             )
+    refuse_partners(study, sorted(sites), sum_only=any(one.sum_only for one in transforms))
     quorum = study.deploy.quorum or len(sites)
     if quorum > len(sites):
         raise Refusal(
@@ -90,7 +97,7 @@ def conduct(
     resume = (folder.path / "manifest.json").exists()
     manifest = folder.begin(study.model_dump(mode="json"), engine.study, kind="deployed", resume=resume)
     began = (folder.path / "agreement.json").exists()
-    approved = offered(engine, study, submitter, wait=not began)
+    approved = offered(engine, study, submitter, wait=not began, sizes=sizes or {})
     point("coordinator.offer.approved")
     agreement = settled(engine, study, folder.path, approved)
     engine.introductions = introductions(engine, study, submitter, agreement)
@@ -98,7 +105,9 @@ def conduct(
     return finished(engine, study, folder, agreement, algorithm, fitted, manifest)
 
 
-def offered(engine: Deployment, study: Study, submitter: str, *, wait: bool = True) -> set[str]:
+def offered(
+    engine: Deployment, study: Study, submitter: str, *, wait: bool = True, sizes: Mapping[str, int]
+) -> set[str]:
     """Put the study before every site and wait until all have approved it; one that denies it ends the study.
 
     With a quorum, those who have not approved it some time after the others are not waited for: they may join later.
@@ -108,7 +117,9 @@ def offered(engine: Deployment, study: Study, submitter: str, *, wait: bool = Tr
     while waiting:
         waiting -= engine.revoked().keys()
         here = sorted(waiting & engine.present())
-        answers, reasons = engine._gather(here, "offer", offer(study, submitter), Message({}), 0)
+        answers, reasons = engine._gather(
+            here, "offer", lambda site: offer(study, submitter, beside(site, engine.sites, sizes)), Message({}), 0
+        )
         waiting -= set(answers)
         if not wait:
             break
@@ -129,8 +140,14 @@ def offered(engine: Deployment, study: Study, submitter: str, *, wait: bool = Tr
     return set(engine.sites) - waiting - engine.revoked().keys()
 
 
-def offer(study: Study, submitter: str) -> dict[str, Any]:
-    return {"content": study.model_dump(mode="json"), "submitter": submitter}
+def offer(study: Study, submitter: str, others: int | None = None) -> dict[str, Any]:
+    return {"content": study.model_dump(mode="json"), "submitter": submitter, "others": others}
+
+
+def beside(site: str, sites: Sequence[str], sizes: Mapping[str, int]) -> int | None:
+    """Training rows of the other sites together, which tells none of them unless there are two; none if not known."""
+    others = [one for one in sites if one != site]
+    return sum(sizes[one] for one in others) if all(one in sizes for one in others) else None
 
 
 def settled(engine: Deployment, study: Study, folder: Path, approved: set[str]) -> Agreement:
@@ -189,10 +206,14 @@ def trained(
         point("coordinator.round.recorded")
         told("round done", {"round": one.round, "of": study.study.rounds, "sites": list(one.sites), **one.measures})
 
+    params = model.init(jax.random.key(study.study.seed))
+    participation, choice = with_partners(study, engine, folder.path, agreement, algorithm, params, participation)
+    if choice is not None:
+        record(choice)
     fitted = fit(
         algorithm,
         engine,
-        model.init(jax.random.key(study.study.seed)),
+        params,
         participation,
         Schedule(study.study.rounds, study.evaluation.every),
         judge=judged if any(rows[1] for rows in agreement.rows.values()) else None,
@@ -230,7 +251,7 @@ def finished(
     """Every site judges the model on its own test patients and keeps it; the figures become the result."""
     started = time.perf_counter()
     told = engine.about_model("figures", algorithm, fitted.progress, number=fitted.rounds)
-    engine.about_model("finish", algorithm, fitted.progress, number=fitted.rounds)
+    those_who_trained(engine, folder.path).about_model("finish", algorithm, fitted.progress, number=fitted.rounds)
     method, task = own_method(study), agreement.task
     blocks = {site: one.header["figures"] for site, one in sorted(told.items()) if one.header.get("figures")}
     default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
@@ -259,6 +280,7 @@ def finished(
                 "algorithm": method.algorithm,
                 "settings": dict(method.settings),
                 "rounds": fitted.rounds,
+                **told_partners(study, folder.path),
                 "best_round": fitted.best_round,
                 "stopped_early": fitted.stopped_early,
                 "seconds": time.perf_counter() - started,

@@ -282,7 +282,7 @@ def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, An
                 "round": max(last, int(said.get("round") or 0)) if current else last,
                 "rounds": words["study"]["rounds"],
                 "waiting": dict(said.get("missing") or {}) if current else {},
-                "seconds_a_site": words["deploy"]["deadline"],
+                "seconds_a_site": (said.get("seconds") if current else None) or words["deploy"]["deadline"],
                 "bytes_down": sum(int(one["bytes_down"]) for one in rounds),
                 "bytes_up": sum(int(one["bytes_up"]) for one in rounds),
                 "epsilon": epsilon_of(words),

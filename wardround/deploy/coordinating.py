@@ -129,6 +129,7 @@ class Coordinator:
             stopped=self.stopped,
             gone=self.left,
             certificates=self.certificates,
+            sizes=known_sizes(self.home),
         )
 
     def _taking_part(self, study: Study, folder: Path) -> list[str]:
@@ -212,6 +213,8 @@ class Coordinator:
             warnings.pop(site, None)
 
     def _told(self, word: str, facts: Mapping[str, Any]) -> None:
+        if "seconds" in facts:
+            self.state["seconds"] = facts["seconds"]
         if word == "round":
             self.state |= {"round": facts["round"], "missing": dict(facts["missing"]), "state": "running", "why": ""}
         elif word == "round done":
@@ -243,6 +246,13 @@ class Coordinator:
     def stop(self) -> None:
         self.stopped.set()
         self.party.stop()
+
+
+def known_sizes(home: CoordinatorHome) -> dict[str, int]:
+    """Every site's training rows, as it told them in the last study that it agreed on."""
+    paths = sorted((home.path / "studies").glob("*/run/agreement.json"), key=lambda path: path.stat().st_mtime_ns)
+    agreed = [read_json(path, "") for path in paths]
+    return {site: int(rows[0]) for words in agreed for site, rows in words.get("rows", {}).items()}
 
 
 def heedless(tell: Tell) -> Tell:

@@ -8,7 +8,7 @@ every request. Every decision is in the audit log before it counts.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -31,14 +31,15 @@ MOST_OFFERS = 1000
 
 @dataclass(frozen=True)
 class Offer:
-    """A study put before the site: its words, who submits it, when it came, and the training rows of others if told."""
+    """A study put before the site: its words, who submits it, when it came, and the other sites' training rows."""
 
     id: str
     hash: str
     study: dict[str, Any]
     submitter: str
     came: str
-    rows: dict[str, int] = field(default_factory=dict)
+    others: int | None = None
+    """Training rows of the other sites together, where the coordinator knows them from studies before."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def checked_id(study: str) -> str:
 
 
 def store_offer(
-    home: SiteHome, study: str, content: Mapping[str, Any], submitter: str, rows: Mapping[str, int] | None = None
+    home: SiteHome, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None
 ) -> Offer:
     """Put a study before the administrator; the same again changes nothing."""
     path = offer_path(home, study)
@@ -101,7 +102,7 @@ def store_offer(
             where=home.words.name,
             remedy="let its administrator clear the folder offers",
         )
-    told = {str(site): int(number) for site, number in (rows or {}).items()}
+    told = others if isinstance(others, int) and others > 0 else None
     offer = Offer(study, digest(words), words, submitter, moment(), told)
     home.log().append(noted("offered", study=study, hash=offer.hash, submitter=submitter))
     write_json(path, asdict(offer))

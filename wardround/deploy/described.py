@@ -17,12 +17,12 @@ from wardround.data.load import load
 from wardround.data.table import Table
 from wardround.deploy.decisions import Offer, reasons_against, spent, study_of
 from wardround.deploy.homes import SiteHome
-from wardround.deploy.policy import Policy, components_of, epsilon_of, read_policy
+from wardround.deploy.policy import Policy, components_of, epsilon_of, for_partners, read_policy
+from wardround.deploy.probed import leaves_for_partners
 from wardround.deploy.readable import size_in_words
 from wardround.deploy.registered import find, frame_of, look, read_columns, registered, table_for
 from wardround.deploy.wire import encode
 from wardround.engine.halves import answer_shapes
-from wardround.partners.dilution import dilution
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
@@ -44,6 +44,8 @@ class Answer:
 
     numbers: dict[str, int]
     bytes: int
+    parameters: int
+    """Numbers that the model has."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
         answer, unknown = answer_of(study, table_for(home, name, study, policy)), ""
     except Refusal as refusal:
         answer, unknown = None, str(refusal)
+    components = [*components_of(offer.study), *for_partners(offer.study)[0]]
+    for_choice = leaves_for_partners(study, answer.parameters if answer else None)
     used, rounds = spent(home, beside=offer.id), study.study.rounds
     facts = {
         "study": offer.id,
@@ -74,7 +78,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
         "rows": seen.rows,
         "columns": read,
         "withheld": withheld,
-        "components": components_of(offer.study),
+        "components": components,
         "rounds": rounds,
         "bytes_a_round": answer.bytes if answer else None,
         "bytes_in_all": answer.bytes * rounds if answer else None,
@@ -89,10 +93,11 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
     parts = (
         ("Who asks", asks(offer, study)),
         ("What is read", reads(name, seen.rows, read, withheld, risky)),
-        ("What runs here", (f"Installed components only: {', '.join(components_of(offer.study))}.",)),
+        ("What runs here", (f"Installed components only: {', '.join(components)}.",)),
         ("What leaves", (*leaves_before(study, policy), *leaves_a_round(study, answer, unknown), *leaves_after(study))),
+        *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
         ("What it costs in privacy", (privacy(epsilon_of(offer.study), used, policy.epsilon),)),
-        ("Your share", (share(home.words.name, offer, seen.rows, study),)),
+        ("Your share", (share(offer, seen.rows, study),)),
         ("For how long", (f"Until {policy.expires}, as the policy says, or until you withdraw.",)),
     )
     return Described(facts, parts, tuple(against))
@@ -164,16 +169,18 @@ def privacy(epsilon: float | None, used: float, most: float | None) -> str:
     return f"Epsilon {epsilon:g}; {cap}{left}."
 
 
-def share(site: str, offer: Offer, rows: int, study: Study) -> str:
+def share(offer: Offer, rows: int, study: Study) -> str:
     """How far the site's part is diluted, as far as the offer tells."""
-    if not offer.rows:
-        return "The offer does not tell how many patients the other sites have, so your share is not known."
-    counts = {site: round(rows * study.data.shares[0]), **offer.rows}
-    try:
-        part = next(part for part in dilution(counts, None, {}).parts if part.site == site)
-    except Refusal as refusal:
-        return f"The offer's row counts make no sense: {refusal}"
-    return f"About {part.row_share:.1%} of the training rows of {len(counts)} sites would be yours."
+    if not offer.others:
+        return (
+            "How many patients the other sites have is not known before their first study together, so your share is"
+            " not known yet."
+        )
+    own = round(rows * study.data.shares[0])
+    return (
+        f"About {own / (own + offer.others):.1%} of the training rows would be yours: {own:,} beside {offer.others:,}"
+        " of the other sites together, as they were in studies before."
+    )
 
 
 def answer_of(study: Study, table: Table) -> Answer:
@@ -207,4 +214,5 @@ def answer_of(study: Study, table: Table) -> Answer:
         name: sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(part)) for name, part in left.arrays.items()
     }
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), left)
-    return Answer(numbers, len(encode(HEADER, empty)))
+    parameters = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))
+    return Answer(numbers, len(encode(HEADER, empty)), parameters)

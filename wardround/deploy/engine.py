@@ -24,9 +24,11 @@ from wardround.core.recipes import recipe_of, to_json
 from wardround.deploy.arrivals import Answer, misfit, spoilt
 from wardround.deploy.at_work import chained
 from wardround.deploy.crashing import point
+from wardround.deploy.patience import Patience
 from wardround.deploy.secure_rounds import summed
 from wardround.deploy.wire import Malformed, decode, encode
 from wardround.engine.halves import answer_shapes, begun, combined, concluding_program, sent_in
+from wardround.engine.refusing import refuse_few, refuse_unseen
 from wardround.privacy.fixed_point import from_ring
 
 PROTOCOL = 1
@@ -47,27 +49,6 @@ class Judged(NamedTuple):
 
 
 @dataclass
-class Patience:
-    """How long a round waits, and for how many. One policy for every exchange.
-
-    A site is given `floor` seconds, or `factor` times what the slowest of it took before, whichever is longer.
-    """
-
-    quorum: int
-    floor: float = 60.0
-    factor: float = 5.0
-    most: float = 3600.0
-    _slowest: float = 0.0
-
-    @property
-    def deadline(self) -> float:
-        return min(self.most, max(self.floor, self.factor * self._slowest))
-
-    def took(self, seconds: float) -> None:
-        self._slowest = max(0.8 * self._slowest, seconds)
-
-
-@dataclass
 class Deployment:
     """Fulfils the Engine contract for sites that answer through `ask`. `told` hears of everything worth knowing."""
 
@@ -84,6 +65,8 @@ class Deployment:
     revoked: Callable[[], Mapping[str, str]] = dict
     gone: dict[str, str] = field(default_factory=dict)
     """Sites that left for good (withdrew, were revoked), and why: nobody waits for them any more."""
+    spent: dict[str, str] = field(default_factory=dict)
+    """Sites without privacy budget for another round, and in whose words: they are still told the model."""
     members: set[str] | None = None
     """Those who were there when schema and preparation were agreed on; none says all."""
     introductions: Sequence[tuple[str, Mapping[str, Any]]] = ()
@@ -94,8 +77,21 @@ class Deployment:
     """Where a secure sum that is about to be opened is written down."""
     joined: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Newcomers, and their rows for training, validation and test."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further words of every request: which course it belongs to, while partners are chosen."""
     _begun: dict[Algorithm, set[str]] = field(default_factory=dict)
     _first: dict[Algorithm, Params] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse, before the study is even offered, transforms that cannot do what they promise."""
+        if self.transform.products_only:
+            raise Refusal(
+                "two servers that do not trust each other are needed, and over real sites there is one coordinator",
+                where="[[transforms]] two_servers",
+                remedy="simulate the study, take secure_sum with weighted_mean, or leave the transform out",
+            )
+        if self.sites:
+            refuse_few(self.transform, len(self.sites), "[[transforms]]")
 
     @property
     def transform(self) -> Transform:
@@ -113,12 +109,7 @@ class Deployment:
             raise Refusal(
                 "this algorithm puts all rows in one place", remedy="use it in simulation only, for comparison"
             )
-        if self.transform.sum_only and not algorithm.aggregator.secure:
-            raise Refusal(
-                "a transform that reveals only the sum of the answers was combined with an aggregator "
-                "that must see each of them",
-                remedy="choose the aggregator weighted_mean, or leave the transform out",
-            )
+        refuse_unseen(self.transform, algorithm.aggregator)
         if max(self.patience.quorum, 1) < algorithm.aggregator.fewest <= len(self.sites):
             self.patience.quorum = algorithm.aggregator.fewest
         self._first[algorithm], self._begun[algorithm] = jax.device_get(params), set()
@@ -278,13 +269,8 @@ class Deployment:
         pause = 0.0
         while True:
             self.gone.update(self.revoked())
-            staying = [site for site in cohort if site not in self.gone]
-            if not staying:
-                raise Refusal(
-                    "no site is left in this study",
-                    where=f"round {number}",
-                    remedy='let each train alone with [algorithm] name = "local", or offer the study anew',
-                )
+            left = {**self.gone, **(self.spent if topic == "round" else {})}
+            staying = self.patience.staying(cohort, left, number)
             quorum = min(self.patience.quorum, len(staying))
             # The same question gets the same answer, so nobody who gave nonsense is asked again.
             missing = [site for site in staying if site not in answers and site not in bad]
@@ -300,9 +286,10 @@ class Deployment:
             bad |= {site: why for site, one in got.items() if (why := wrong(one)) is not None}
             answers.update({site: one for site, one in got.items() if site not in bad})
             away = {site: "it was not connected" for site in missing if site not in here}
-            reasons = {**reasons, **away, **unready, **refused, **bad, **self.gone}
+            reasons = {**reasons, **away, **unready, **refused, **bad, **left, **self.gone}
             late = {site: why for site, why in reasons.items() if site not in answers}
-            self.told(topic, {"round": number, "answered": sorted(answers), "missing": late})
+            given = self.patience.deadline
+            self.told(topic, {"round": number, "answered": sorted(answers), "missing": late, "seconds": given})
         return answers, reasons
 
     def _rest(self, before: float) -> float:
@@ -372,6 +359,8 @@ class Deployment:
                 reasons[site] = f"{told.get('status')}: {told.get('why', '')}"
                 if told.get("status") in ("withdrawn", "denied"):
                     self.gone[site] = reasons[site]
+                elif told.get("status") == "spent":
+                    self.spent[site] = reasons[site]
 
         if sites:
             with ThreadPoolExecutor(max_workers=min(64, len(sites))) as pool:
@@ -380,7 +369,8 @@ class Deployment:
 
     def _body(self, words: Mapping[str, Any], message: Message, number: int) -> tuple[str, bytes]:
         """A request as bytes, and its nonce."""
-        header = {"protocol": PROTOCOL, "wardround": __version__, "study": self.study, "round": number, **words}
+        own = {"protocol": PROTOCOL, "wardround": __version__, "study": self.study, "round": number}
+        header = {**own, **self.more, **words}
         # The nonce is a function of what is asked: asked again after a crash, a site must recognise the request.
         nonce = nonce_of(header, message)
         return nonce, encode({**header, "nonce": nonce}, message)

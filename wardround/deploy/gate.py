@@ -17,8 +17,15 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is loaded
 
 from nvflare.fuel.f3.cellnet import cell as cell_module
 from nvflare.fuel.f3.cellnet import core_cell as core_module
-from nvflare.fuel.f3.cellnet.defs import CellChannel, CellChannelTopic, Encoding, MessageHeaderKey, MessageType
-from nvflare.fuel.f3.cellnet.utils import decode_payload
+from nvflare.fuel.f3.cellnet.defs import (
+    CellChannel,
+    CellChannelTopic,
+    Encoding,
+    MessageHeaderKey,
+    MessageType,
+    ReturnCode,
+)
+from nvflare.fuel.f3.cellnet.utils import decode_payload, make_reply
 from nvflare.fuel.f3.comm_config import CommConfigurator
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.drivers.grpc_driver import GRPC_DEFAULT_OPTIONS
@@ -54,6 +61,8 @@ CHANNEL = "wardround"
 SERVER = "server"
 """CellNet's name for the party that listens."""
 LARGEST_CHUNK = 4 * MEGABYTE
+SMALL = MEGABYTE
+"""Bytes of a question or an answer that travels in one piece; CellNet's cutting and reporting takes longer than it."""
 PREALLOCATED = 64 * MEGABYTE
 """A message that announces more is collected as it comes, not given its memory at once."""
 KEEPALIVE = 10_000
@@ -87,6 +96,8 @@ NOT_OURS = (
     MessageHeaderKey.SERVER_TRANSIT_REQUIRED,
 )
 STRANGE = "it is neither a question nor an answer of ours"
+LATE = "it answers no question, or too late"
+NO_SUCH = "there is no such question"
 logger = logging.getLogger("wardround")
 
 
@@ -145,6 +156,8 @@ class Gate:
         where = (headers.get(MessageHeaderKey.CHANNEL), headers.get(MessageHeaderKey.TOPIC))
         if where == (STREAM_CHANNEL, STREAM_DATA_TOPIC) and kind == MessageType.REQ:
             return self.against_part(name, message)
+        if where[0] == CHANNEL:
+            return self.against_piece(name, where[1], kind, message)
         if where in REPORTS and kind == MessageType.REQ and not message.payload:
             task = ByteStreamer.tx_task_map.get(headers.get(StreamHeaderKey.STREAM_ID))
             return "it reports on what was sent to somebody else" if task and task.target != name else ""
@@ -169,13 +182,31 @@ class Gate:
             # One answer to a question, and not two beside each other.
             if not known or waiter.__dict__.setdefault("stream", numbers[0]) != numbers[0]:
                 self.cell.byte_receiver.reject(message, StreamError("nobody waits for this answer"))
-                return "it answers no question, or too late"
+                return LATE
         elif channel != CHANNEL or topic not in self.answered or not isinstance(req_id, str):
-            self.cell.byte_receiver.reject(message, StreamError("there is no such question"))
+            self.cell.byte_receiver.reject(message, StreamError(NO_SUCH))
             return STRANGE
         if size > PREALLOCATED:
             headers[StreamHeaderKey.SIZE] = 0
         return ""
+
+    def against_piece(self, name: str, topic: Any, kind: Any, message: Any) -> str:
+        """The same for a question or an answer that is small enough to travel in one piece."""
+        core, req_id = self.cell.core_cell, message.headers.get(MessageHeaderKey.REQ_ID)
+        if not isinstance(req_id, str) or len(message.payload or b"") > SMALL:
+            return STRANGE
+        if kind == MessageType.REPLY:
+            waiter = core.waiters.get(req_id)
+            known = waiter is not None and waiter.targets == [name] and f"{CHANNEL}:{topic}" in self.asked
+            return "" if known and not waiter.received_replies else LATE
+        if kind != MessageType.REQ or not message.headers.get(MessageHeaderKey.REPLY_EXPECTED):
+            return STRANGE
+        if topic in self.answered:
+            return ""
+        refusal = make_reply(ReturnCode.INVALID_REQUEST, error=NO_SUCH)
+        refusal.add_headers({MessageHeaderKey.CHANNEL: CHANNEL, MessageHeaderKey.TOPIC: topic})
+        core.send_reply(refusal, name, req_id)
+        return STRANGE
 
     def expected(self, connection: Any) -> str:
         """The only name that may be used on this connection."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is loaded
 
@@ -28,7 +28,7 @@ from nvflare.fuel.f3.endpoint import EndpointState
 from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
 from wardround.core.errors import Refusal
-from wardround.deploy.gate import CHANNEL, SERVER, Gate, abandon, forget, words
+from wardround.deploy.gate import CHANNEL, SERVER, SMALL, Gate, abandon, forget, words
 from wardround.deploy.identity import check_issued, read_certificate, read_key
 from wardround.deploy.reaching import check_free, reach, wait_until_listening
 
@@ -40,7 +40,8 @@ KEPT_OUT = (
     "may be connected with the same certificate. To mend it: stop the other one, or wait a minute."
 )
 Handler = Callable[[str, bytes], bytes]
-"""From the authenticated name of the asker and what it sent to the answer."""
+"""From the authenticated name of the asker and what it sent (bytes, or a view of them) to the answer."""
+TOO_LARGE = "the answer is too large for one piece"
 
 
 class Unanswered(Exception):
@@ -106,6 +107,8 @@ class Party:
         self._waiting: dict[str, set[Patience]] = {}
         self._watchers: list[Callable[[str, bool], None]] = []
         self._worried: list[Callable[[str], None]] = []
+        self._large: set[tuple[str, str]] = set()
+        """Whose answers to which topics are large: they are asked for in parts at once."""
         self._after = 10.0
         self._stopped = threading.Event()
         self._events: queue.SimpleQueue[tuple[str, bool] | None] = queue.SimpleQueue()
@@ -176,10 +179,12 @@ class Party:
         def respond(request: Any) -> Any:
             origin = str(request.get_header(MessageHeaderKey.ORIGIN))
             try:
-                body = handler(origin, bytes(request.payload or b""))
+                body = handler(origin, request.payload or b"")
             except Exception:
                 logger.exception("a request of %s could not be answered", origin)
                 return make_reply(ReturnCode.PROCESS_EXCEPTION, error="the request could not be answered")
+            if len(body) > SMALL and not request.get_header(StreamHeaderKey.STREAM_REQ_ID):
+                return make_reply(ReturnCode.MSG_TOO_BIG, error=TOO_LARGE)
             return make_reply(ReturnCode.OK, body=body)
 
         self._gate.answered.add(topic)
@@ -194,15 +199,7 @@ class Party:
             self._waiting.setdefault(target, set()).add(patience)
         self._gate.asked.add(f"{CHANNEL}:{topic}")
         try:
-            # CellNet's own time-out counts anew with every byte of progress; patience ends it for good.
-            reply = self._cell.send_request(
-                channel=CHANNEL,
-                topic=topic,
-                target=target,
-                request=new_cell_message({}, body),
-                timeout=within,
-                abort_signal=patience,
-            )
+            reply = self._exchanged(target, topic, body, within, patience)
         except Exception as error:  # of the network's many kinds; none of them is the caller's mistake
             raise Unanswered(target, f"the line broke ({words(error)})") from None
         finally:
@@ -210,13 +207,25 @@ class Party:
                 self._waiting[target].discard(patience)
         forget(target, reply.get_header(StreamHeaderKey.STREAM_ID))
         code = reply.get_header(MessageHeaderKey.RETURN_CODE)
-        if code == ReturnCode.OK and isinstance(reply.payload, bytes | bytearray | memoryview):
-            return bytes(reply.payload)
+        answer: Any = b"" if reply.payload is None else reply.payload
+        if code == ReturnCode.OK and isinstance(answer, bytes | bytearray | memoryview):
+            return cast(bytes, answer)  # or a view of them: a model is not copied once more
         if patience.cancelled or target not in self.present:
             raise Unanswered(target, "it went away before it answered", gone=True)
         if patience.triggered:
             raise Unanswered(target, f"it did not answer within {within:.0f} s")
         raise Unanswered(target, words(reply.get_header(MessageHeaderKey.ERROR) or code))
+
+    def _exchanged(self, target: str, topic: str, body: bytes, within: float, patience: Patience) -> Any:
+        """CellNet's reply: in one piece where question and answer are small, which takes it a third of the time."""
+        words = {"channel": CHANNEL, "topic": topic, "target": target, "timeout": within}
+        if len(body) <= SMALL and (target, topic) not in self._large:
+            reply = self._cell.core_cell.send_request(request=new_cell_message({}, body), **words)
+            if reply.get_header(MessageHeaderKey.RETURN_CODE) != ReturnCode.MSG_TOO_BIG:
+                return reply
+            self._large.add((target, topic))  # the same question gets the same answer, so asking again is harmless
+        # CellNet's own time-out counts anew with every byte of progress; patience ends it for good.
+        return self._cell.send_request(request=new_cell_message({}, body), abort_signal=patience, **words)
 
     def state_change(self, endpoint: Any) -> None:
         """CellNet's word for somebody coming or going."""
@@ -232,6 +241,9 @@ class Party:
         with self._lock:
             for patience in self._waiting.get(name, ()):
                 patience.cancelled = True
+        for waiter in list(self._cell.core_cell.waiters.values()):
+            if name in waiter.targets:
+                waiter.set()
         abandon(name)
 
     def _tell(self) -> None:

@@ -16,12 +16,15 @@ from wardround.core.recipes import Recipe, hashable
 from wardround.data.table import Table
 from wardround.deploy import witnessing
 from wardround.deploy.audit import sent
+from wardround.deploy.budgeting import budget_of
 from wardround.deploy.decisions import checked_id, read_decision, read_offer, standing, store_offer, study_id, study_of
 from wardround.deploy.homes import SiteHome
 from wardround.deploy.identity import Key, make_request, pem, read_certificate
 from wardround.deploy.joining import join
 from wardround.deploy.policy import read_policy, recipe_reasons
+from wardround.deploy.probed import probe_departures, query_departures
 from wardround.deploy.registered import table_for
+from wardround.privacy.budget import Budget
 from wardround.study.file import Named, Study
 
 
@@ -35,10 +38,8 @@ class SiteOffice:
     def name(self) -> str:
         return self.home.words.name
 
-    def offered(
-        self, study: str, content: Mapping[str, Any], submitter: str, rows: Mapping[str, int] | None = None
-    ) -> None:
-        store_offer(self.home, study, content, submitter, rows)
+    def offered(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
+        store_offer(self.home, study, content, submitter, others)
 
     def state(self, study: str) -> tuple[str, str]:
         return standing(self.home, study)
@@ -86,6 +87,9 @@ class SiteOffice:
     def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
         return witnessing.answered(self.home, topic, words)
 
+    def budget(self) -> Budget:
+        return budget_of(self.home)
+
     def leaves(self, entry: Mapping[str, Any]) -> None:
         self.home.log().append(sent(entry))
 
@@ -100,17 +104,20 @@ class SiteOffice:
 
 
 def departures(study: Study, recipe: Recipe) -> list[str]:
-    """Where a recipe is not what the approved study says; a choice of partners may try algorithms of its own."""
+    """Where a recipe is not what the approved study says; what a choice of partners asks follows from its name."""
     if recipe.kind == "transform":
         said = [one for one in study.transforms if same(one, recipe)]
         return [] if said else [f"the study does not say transform {recipe.name} with these settings"]
-    if recipe.kind != "algorithm" or study.partners is not None:
-        return []
+    if recipe.kind == "query":
+        return query_departures(study, recipe)
+    if recipe.kind == "private":  # its noise is looked at where it is made
+        return [reason for part in recipe.parts for reason in departures(study, part)]
+    own = probe_departures(study, recipe) if recipe.kind == "probe" else []
     expected = {"algorithm": study.algorithm, "model": study.model, "aggregator": study.aggregator}
-    return [
+    return own + [
         f"the study does not say {one.kind} {one.name} with these settings"
         for one in (recipe, *recipe.parts)
-        if one.kind in expected and not same(expected[one.kind], one)
+        if one.kind not in ("probe", "task") and not (one.kind in expected and same(expected[one.kind], one))
     ]
 
 

@@ -25,7 +25,10 @@ SAFE = ("algorithm", "aggregator", "model", "transform", "probe", "choice", "que
 """Kinds of components that a study may bring to a site; sources are the site's own affair."""
 UNSAFE = frozenset({"algorithm/centralized", "model/from_torch", "model/from_flax"})
 """One would put all rows in one place, the others need code that no study can bring."""
+DESCRIBED = ("task", "private")
+"""Parts of recipes that describe (the outcome, the noise around an algorithm) and are nothing that runs."""
 SMALLEST_CELL = 10
+FOR_PARTNERS = "the choice of partners"
 REMEDY = "write it anew with `wardround site init`, or restore it from a copy"
 
 
@@ -45,8 +48,10 @@ class Policy(Words):
     columns: list[str] = Field(default_factory=list)
     columns_denied: list[str] = Field(default_factory=list)
     smallest_cell: int = Field(default=SMALLEST_CELL, ge=1)
-    epsilon: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    epsilon: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """The most that all approved studies together may spend; none: studies without a formal guarantee are allowed."""
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    """The delta at which epsilon is reckoned."""
     expires: Annotated[date | None, BeforeValidator(day)] = None
     """The last day on which the policy allows anything."""
 
@@ -69,10 +74,12 @@ def decide(
     if not allowed(purpose, policy.purposes):
         told = f"the purpose '{purpose}' is" if purpose else "a study that tells no purpose is"
         reasons.append(f"{told} not among the policy's purposes ({listed(policy.purposes)})")
-    reasons += component_reasons(policy, components_of(study)) + column_reasons(policy, columns)
+    probes, cells = for_partners(study)
+    reasons += component_reasons(policy, [*components_of(study), *probes]) + column_reasons(policy, columns)
     cell = section(section(study, "data"), "preparation").get("smallest_cell", 1)
-    reasons += cell_reasons(policy, {"the study's preparation": cell})
-    return reasons + epsilon_reasons(policy, epsilon_of(study), spent) + recipe_reasons(policy, recipes)
+    reasons += cell_reasons(policy, {"the study's preparation": cell, **cells})
+    reasons += epsilon_reasons(policy, epsilon_of(study), spent) + noise_reasons(policy, section(study, "privacy"))
+    return reasons + recipe_reasons(policy, recipes)
 
 
 def recipe_reasons(policy: Policy, recipes: Sequence[Recipe]) -> list[str]:
@@ -104,9 +111,9 @@ def allowed(word: str, patterns: Sequence[str]) -> bool:
 
 
 def forbidden(name: str, policy: Policy) -> bool:
-    """Whether a component KIND/NAME is not allowed; a task is a description and nothing that runs."""
+    """Whether a component KIND/NAME is not allowed."""
     kind = name.partition("/")[0]
-    return kind != "task" and not ({ANY, f"{kind}/*", name} & set(policy.components))
+    return kind not in DESCRIBED and not ({ANY, f"{kind}/*", name} & set(policy.components))
 
 
 def column_allowed(column: str, policy: Policy) -> bool:
@@ -127,7 +134,7 @@ def cell_reasons(policy: Policy, cells: Mapping[str, Any]) -> list[str]:
     """Questions that would tell of fewer patients than the smallest cell."""
     return [
         f"{what} tells of groups of {cell} or more, and the policy's smallest cell is {policy.smallest_cell}"
-        " (in the study: [data.preparation] smallest_cell)"
+        f" (in the study: {'[partners]' if what == FOR_PARTNERS else '[data.preparation]'} smallest_cell)"
         for what, cell in cells.items()
         if not isinstance(cell, int) or cell < policy.smallest_cell
     ]
@@ -155,6 +162,17 @@ def epsilon_reasons(policy: Policy, epsilon: float | None, spent: float) -> list
     return []
 
 
+def noise_reasons(policy: Policy, said: Mapping[str, Any]) -> list[str]:
+    """Noise that hides nothing from the coordinator, and an epsilon that looks small at a larger delta."""
+    reasons = []
+    if said.get("seeded"):
+        reasons.append("its noise would follow from the study's seed, which the coordinator knows ([privacy] seeded)")
+    delta = said.get("delta")
+    if policy.epsilon is not None and isinstance(delta, float) and delta > policy.delta:
+        reasons.append(f"its epsilon is meant at a delta of {delta:g}, and the policy's at {policy.delta:g}")
+    return reasons
+
+
 def epsilon_of(study: Mapping[str, Any]) -> float | None:
     """What the study says it spends; none where it gives no formal guarantee."""
     said = section(study, "privacy").get("epsilon")
@@ -173,6 +191,19 @@ def components_of(study: Mapping[str, Any]) -> list[str]:
     names += [f"transform/{one.get('name', '')}" for one in transforms if isinstance(one, Mapping)]
     partners = section(study, "partners")
     return [*names, f"choice/{partners.get('name', '')}"] if partners else names
+
+
+def for_partners(study: Mapping[str, Any]) -> tuple[list[str], dict[str, int]]:
+    """What a choice of partners brings to a site beside itself: components, and the smallest group it counts."""
+    if not section(study, "partners"):
+        return [], {}
+    from wardround.deploy.probed import COUNTING, asks_in  # loads JAX
+
+    asks = asks_in(section(study, "partners"))
+    names = [f"probe/{one.recipe.name}" for one in asks.probes]
+    if asks.counts is None:
+        return names, {}
+    return [*names, *(f"query/{name}" for name in COUNTING)], {FOR_PARTNERS: asks.counts.smallest_cell}
 
 
 def section(study: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -207,6 +238,8 @@ smallest_cell = {smallest_cell}
 # The most epsilon that all approved studies may spend together. Without this line, studies without a formal
 # privacy guarantee are allowed.
 {epsilon}
+# The delta at which epsilon is reckoned; studies that promise theirs at a larger one are refused.
+delta = {delta}
 
 # The last day on which this policy allows anything.
 expires = {expires}

@@ -25,6 +25,7 @@ from wardround.deploy.arrivals import Answer
 from wardround.deploy.crashing import point
 from wardround.deploy.secure_sites import precision_of
 from wardround.deploy.wire import Malformed, decode, encode
+from wardround.engine.refusing import diverged
 from wardround.privacy.fixed_point import FIXED
 from wardround.privacy.letters import STEPS, BadLetter, Letter, VerifyingKey, from_json, to_json
 from wardround.privacy.masks import Ring
@@ -75,6 +76,10 @@ class SecureRound:
     patience: float
     """Seconds for which sites that went away while they revealed are waited for."""
     rest: Callable[[], None]
+    limit: str = ""
+    """What an answer must keep to, in words."""
+    bad: set[str] = field(default_factory=set)
+    """Sites whose answer goes past it; asked again they would say the same."""
     sizes: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
@@ -143,7 +148,10 @@ class SecureRound:
         for site, one in sorted(answers.items()):
             try:
                 if one.header.get("status") == "diverged":
-                    raise BadLetter(site, "its training diverged: the answer is not a finite number", step=step)
+                    self.bad.add(site)
+                    raise BadLetter(
+                        site, f"its training diverged: the answer is not finite or goes past {self.limit}", step=step
+                    )
                 vector = one.message.arrays.get("vector")
                 letter = from_json(one.header.get("letter"), None if vector is None else np.asarray(vector))
                 if letter.sender != site:
@@ -235,12 +243,14 @@ def summed(
         folder=engine.kept,
         patience=engine.patience.deadline,
         rest=engine.rest,
+        limit=engine.transform.limit,
     )
     resumed = one.resumed()
     pause = 0.0
     while resumed is None:
         engine.gone.update(engine.revoked())
-        staying = [site for site in cohort if site not in engine.gone]
+        left = {**engine.gone, **engine.spent}
+        staying = engine.patience.staying(cohort, left, number)
         if len(staying) < FEWEST:
             raise Refusal(
                 f"{len(staying)} sites are left, and a secure sum of fewer than {FEWEST} would tell single answers",
@@ -248,6 +258,9 @@ def summed(
                 remedy="offer the study anew, to more sites or without the transform secure_sum",
             )
         quorum = max(FEWEST, min(engine.patience.quorum, len(staying)))
+        if len(set(staying) - one.bad) < quorum:
+            raise diverged(number, sorted(one.bad), one.limit)
+        staying = [site for site in staying if site not in one.bad]
         pause = engine._rest(pause)
         engine._wait_for(staying, quorum)
         here = [site for site in staying if site in engine.present()]
@@ -255,7 +268,8 @@ def summed(
         one.reasons = {
             **{site: "it was not connected" for site in staying if site not in here},
             **unready,
-            **engine.gone,
+            **{site: f"its answer is not finite or goes past {one.limit}" for site in one.bad},
+            **left,
         }
         roster = [site for site in here if site not in unready]
         if len(roster) >= quorum:

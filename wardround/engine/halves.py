@@ -16,9 +16,10 @@ import numpy as np
 from wardround.core import trees
 from wardround.core.contracts import Algorithm, Array, Message, Params, Progress, Shard, Transform, Tree, one_site
 from wardround.core.order import visiting_order
+from wardround.engine.dials import first_of
 from wardround.engine.layout import power_of_two
 from wardround.engine.predictions import CHUNK, PERSONAL_ROUND, in_chunks, padded
-from wardround.engine.program import arrived, conclude, outgoing, round_key
+from wardround.engine.program import arrived, conclude, left, outgoing, round_key
 
 Rows = np.ndarray[Any, Any]
 
@@ -47,7 +48,7 @@ def client_program(algorithm: Algorithm, transform: Transform) -> Any:
     def program(sent: Message, kept: Tree, shard: Shard, key: Array) -> tuple[Message, Tree, Array]:
         learning_key, leaving_key = jax.random.split(key)
         answer, keeps = algorithm.client(transform.receive(sent), kept, shard, learning_key)
-        answer = transform.up(sent, answer, leaving_key)
+        answer = left((transform.at_site or transform.up)(sent, answer, leaving_key))
         finite = trees.all_finite(answer) & trees.all_finite(keeps)
         present = jnp.asarray(shard.rows) > 0
         answer = trees.choose(present, answer, trees.zeros(answer))
@@ -177,7 +178,7 @@ def begun(algorithm: Algorithm, transform: Transform, params: Params, population
 def answer_shapes(algorithm: Algorithm, server: Tree, kept: Tree, row: Any) -> Message:
     """The shapes of an answer as the client function gives it, without training anything; found out once."""
     leaves, structure = jax.tree.flatten((server, kept, row))
-    return traced_answer(algorithm, structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+    return traced_answer(first_of(algorithm), structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
 
 
 @lru_cache(maxsize=256)

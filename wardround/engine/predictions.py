@@ -9,6 +9,7 @@ import numpy as np
 
 from wardround.core.contracts import Algorithm, Array, Message, Progress, Scores, Shard, Tree, intensities
 from wardround.core.federation import Federation
+from wardround.engine.dials import first_of
 from wardround.engine.layout import Seating, Shape, capacity_for, power_of_two, seats, templates
 from wardround.engine.program import Data, over_lanes, round_key
 
@@ -77,6 +78,7 @@ def scores(
     seed: int,
 ) -> Scores:
     """Predictions for the given sites' rows of one part, in the order of the sites."""
+    algorithm = first_of(algorithm)
     first, count = federation.part(part)
     first, count = first[sites], count[sites]
     rows = span(first, count)

@@ -17,8 +17,10 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from wardround.core import trees
-from wardround.core.contracts import Algorithm, Array, Key, Message, Progress, Shard, Transform, Tree
+from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Progress, Shard, Transform, Tree
+from wardround.core.errors import Refusal
 from wardround.engine.devices import AXIS, mesh
+from wardround.engine.dials import at, first_of
 from wardround.engine.layout import Seating, Shape
 from wardround.engine.packing import Form, form_of, pack, unpack
 
@@ -82,7 +84,7 @@ def sites_of_a_device(
             shard = Shard(own.x, own.y, first, rows, longest, site, padding)
             learning_key, leaving_key = jax.random.split(jax.random.fold_in(key, site))
             answer, keeps = algorithm.client(transform.receive(message), kept, shard, learning_key)
-            answer = transform.up(message, answer, leaving_key)
+            answer = left(transform.up(message, answer, leaving_key))
             finite = trees.all_finite(answer) & trees.all_finite(keeps)
             answer = arrived(algorithm, transform, states, answer)
             present = rows > 0
@@ -106,6 +108,17 @@ def sites_of_a_device(
         _, (answers, keeps, finite) = jax.lax.scan(block, None, inputs)
         total = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), answers)
     return total, keeps, finite
+
+
+def left(answer: Message) -> Message:
+    """An answer as it leaves a site, unless it still owes noise."""
+    if OWED in answer.arrays:
+        raise Refusal(
+            "the noise of the study's privacy is to be added in whole numbers, and no transform does so",
+            where="[privacy], [[transforms]]",
+            remedy="let secure_sum be the last transform, or take whole_numbers out of [privacy]",
+        )
+    return answer
 
 
 def arrived(algorithm: Algorithm, transform: Transform, states: tuple[Tree, Tree], answer: Message) -> Message:
@@ -145,18 +158,26 @@ def round_key(seed: int | Array, number: int | Array) -> Key:
     return jax.random.fold_in(jax.random.key(seed), number)
 
 
-@lru_cache(maxsize=64)
 def in_one_call(
     algorithm: Algorithm, transform: Transform, devices: int, padding: int
 ) -> Callable[..., tuple[Progress, Array]]:
-    """Rounds in one program: (progress, seed, numbers, rows, seatings of all these rounds) to the new progress.
+    """Rounds in one program: (progress, seed, numbers, rows, seatings of these rounds, dial) to the new progress.
 
-    Several devices add their sums after each round and then all take the server's step, each for itself.
+    Several devices add their sums after each round and then all take the server's step, each for itself. Algorithms
+    that differ in a number only share a program, which is given `number_of(algorithm)` as its dial.
     """
+    return _in_one_call(first_of(algorithm), transform, devices, padding)
 
+
+@lru_cache(maxsize=64)
+def _in_one_call(
+    first: Algorithm, transform: Transform, devices: int, padding: int
+) -> Callable[..., tuple[Progress, Array]]:
     def rounds(
-        progress: Progress, seed: Array, numbers: Array, source: Data, seatings: Seating
+        progress: Progress, seed: Array, numbers: Array, source: Data, seatings: Seating, dial: Any
     ) -> tuple[Progress, Array]:
+        algorithm = at(first, dial)
+
         def one(progress: Progress, now: tuple[Array, Seating]) -> tuple[Progress, Array]:
             number, seating = now
             seating = jax.tree.map(lambda a: a[0], seating)
@@ -180,7 +201,7 @@ def in_one_call(
     if devices == 1:
         return jax.jit(rounds, donate_argnums=0)
     by_round = PartitionSpec(None, AXIS)
-    specs = (WHOLE, WHOLE, WHOLE, WHOLE, by_round)
+    specs = (WHOLE, WHOLE, WHOLE, WHOLE, by_round, WHOLE)
     sharded = jax.shard_map(rounds, mesh=mesh(devices), in_specs=specs, out_specs=(WHOLE, by_round), check_vma=False)
     return jax.jit(sharded, donate_argnums=0)
 

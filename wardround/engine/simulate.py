@@ -24,15 +24,17 @@ from wardround.core.contracts import (
     Transform,
     Tree,
 )
-from wardround.core.errors import Diverged, Refusal
+from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine import devices, predictions
+from wardround.engine.dials import number_of
 from wardround.engine.feed import PIECES_UNDER_WAY, Feed, by_device, everywhere, on_host, spread_out
 from wardround.engine.halves import answer_shapes
 from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
 from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.packing import Form, form_of
 from wardround.engine.program import arrived, in_one_call, in_pieces, outgoing
+from wardround.engine.refusing import diverged, refuse_few, refuse_unseen
 
 Cohort = np.ndarray[Any, Any]
 NAMED = 100
@@ -52,12 +54,6 @@ class Way(NamedTuple):
     bytes_up: int
     sent: Form
     added: Form
-
-
-def diverged(number: int, names: Sequence[str]) -> Diverged:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    words = f"training diverged in round {number}: the answer of {', '.join(names[:5])}{more} is not a finite number"
-    return Diverged(words, number, tuple(names))
 
 
 class Simulation:
@@ -126,6 +122,7 @@ class Simulation:
                     f"{self.largest_cohort} at most",
                     remedy="give Simulation a larger largest_cohort",
                 )
+            self._refuse_few(algorithm, cohort, f"round {number}")
         feed = self._feed(algorithm, algorithm.params(progress.server))
         # Committed to the first device from the start, as it will be after a round: else programs compile twice.
         progress = jax.device_put(progress, jax.local_devices()[0])
@@ -212,7 +209,8 @@ class Simulation:
             return sent, left, arrived(algorithm, self.transform, states, left)
 
         sent, left, added = jax.eval_shape(way, replace(progress, clients=()), made)
-        found = Way(trees.nbytes(sent), trees.nbytes(left), form_of((sent, states)), form_of(added))
+        up = (self.transform.bytes_up or trees.nbytes)(left)
+        found = Way(trees.nbytes(sent), up, form_of((sent, states)), form_of(added))
         self._ways[algorithm] = found
         return found
 
@@ -237,7 +235,8 @@ class Simulation:
         places = max(one.table.shape[1] for one in seated)
         seated = [one._replace(table=wide(one.table, places)) for one in seated]
         seatings: Seating = jax.tree.map(lambda *parts: np.stack(parts), *seated)
-        progress, finite = program(everywhere(progress, count), np.uint32(self.seed), numbers, feed.source(), seatings)
+        given = (np.uint32(self.seed), numbers, feed.source(), seatings, number_of(algorithm))
+        progress, finite = program(everywhere(progress, count), *given)
         if count > 1:  # the same on every device
             progress = jax.tree.map(lambda a: a.addressable_shards[0].data, progress)
         return progress, list(zip(numbers, seatings.site, np.asarray(finite), strict=True))
@@ -280,7 +279,8 @@ class Simulation:
         sites = self._training(algorithm).sites
         for number, site, finite in astray:
             if not finite.all():
-                raise diverged(int(number), [sites[int(one)] for one in np.sort(site[~finite])])
+                names = [sites[int(one)] for one in np.sort(site[~finite])]
+                raise diverged(int(number), names, self.transform.limit)
 
     def _records(
         self,
@@ -314,14 +314,18 @@ class Simulation:
         way = self._on_the_way(algorithm, progress)
         return way.bytes_down, way.bytes_up
 
+    def _refuse_few(self, algorithm: Algorithm, cohort: Cohort | None, where: str) -> None:
+        """Refuse a transform that hides sites among each other where too few have patients."""
+        if self.transform.fewest > 1 and not (algorithm.pools or algorithm.silent):
+            rows = self._training(algorithm).part("train")[1]
+            there = np.count_nonzero(rows if cohort is None else rows[cohort])
+            refuse_few(self.transform, min(self.largest_cohort, int(there)), where)
+
     def _refuse_bad_combinations(self, algorithm: Algorithm) -> None:
         aggregator = algorithm.aggregator
-        if self.transform.sum_only and not aggregator.secure:
-            raise Refusal(
-                "a transform that reveals only the sum of the answers was combined with an aggregator "
-                "that must see each of them",
-                remedy="choose the aggregator weighted_mean, or leave the transform out",
-            )
+        if not (algorithm.pools or algorithm.silent):
+            refuse_unseen(self.transform, aggregator)
+        self._refuse_few(algorithm, None, "[[transforms]]")
         if not algorithm.pools and self.largest_cohort < aggregator.fewest:
             raise Refusal(
                 f"the aggregator needs at least {aggregator.fewest} sites in a round, "

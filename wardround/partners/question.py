@@ -13,6 +13,7 @@ import numpy as np
 
 from wardround.core.contracts import Algorithm, Engine, Model, Params, Report, RoundRecord, Tree
 from wardround.core.errors import Refusal
+from wardround.core.recipes import Recipe
 
 Numbers = np.ndarray[Any, Any]
 
@@ -65,10 +66,41 @@ class Evidence(NamedTuple):
     """Plain values for the record and the report."""
 
 
+class Counts(NamedTuple):
+    """Histograms of the sites' patients: how much noise they may spend (0: none is added), and the smallest count."""
+
+    epsilon: float
+    smallest_cell: int
+
+
+class Probe(NamedTuple):
+    """A probe as a choice announces it; the settings are those that it is made with, the model is the study's."""
+
+    recipe: Recipe
+    times: str = "once"
+    """How often a site is asked, in words."""
+    models: Callable[[int], int] = lambda sites: sites
+    """How many models a site is given to judge, of so many sites."""
+
+
+class Asks(NamedTuple):
+    """All that a choice asks of sites. It is said beforehand: a real site answers this and nothing else."""
+
+    probes: tuple[Probe, ...] = ()
+    trains: str = ""
+    """With whom the study's algorithm is trained meanwhile, in words; empty where it is not."""
+    counts: Counts | None = None
+
+
+def probe(name: str, **settings: Any) -> Probe:
+    return Probe(Recipe("probe", name, tuple(sorted(settings.items()))))
+
+
 class Choice(NamedTuple):
     """A way to judge partners."""
 
     assess: Callable[[Question], Evidence]
+    asks: Asks = Asks()
 
 
 class Rule(NamedTuple):

@@ -5,6 +5,7 @@ Renyi bound, then, near its answer, with the tight one. The result keeps the pro
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from wardround.core.errors import Refusal
 from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
@@ -17,7 +18,12 @@ Plans = Sequence[tuple[Step, ...]]
 
 
 def noise_for(plans: Plans, target: float, delta: float) -> float:
-    """The least noise multiplier with which no plan spends more than `target`."""
+    """The least noise multiplier with which no plan spends more than `target`; found once for the same plans."""
+    return _noise_for(tuple(plans), target, delta)
+
+
+@lru_cache(maxsize=4096)
+def _noise_for(plans: tuple[tuple[Step, ...], ...], target: float, delta: float) -> float:
     if not target > 0:
         raise Refusal(
             f"an epsilon of {target:g} allows nothing to be learned",

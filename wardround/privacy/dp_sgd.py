@@ -9,6 +9,8 @@ Works with any algorithm that takes its steps through `Model.gradient` and its r
 does with rows is refused (see `dry_run`). A site's personal model never leaves it and is fitted without noise.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -72,13 +74,14 @@ def sum_of(model: Model, params: Params, batch: Drawn, clip: float, key: Key) ->
     return result
 
 
-def sample_level(algorithm: Algorithm, plain: Algorithm, *, seeded: bool) -> Algorithm:
+def sample_level(algorithm: Algorithm, plain: Algorithm, *, seeded: bool, noise: Any = 1.0) -> Algorithm:
     """An algorithm made with a private model, given rows as that needs; `plain` is the same made with the model itself.
 
-    Fresh secret bits for every site in every round, unless `seeded`.
+    Fresh secret bits for every site in every round, unless `seeded`. `noise` multiplies that of the private model; it
+    may be a traced number, so that one program serves all.
     """
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
-        return algorithm.client(message, kept, drawn_from(shard, secret_words(key, seeded=seeded)), key)
+        return algorithm.client(message, kept, drawn_from(shard, secret_words(key, seeded=seeded), noise), key)
 
     return algorithm._replace(client=client, personal=plain.personal, largest_batch=int(algorithm.largest_batch))

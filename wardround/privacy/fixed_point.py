@@ -96,6 +96,11 @@ def ring_vector(answer: Message) -> Ring:
     return np.concatenate(parts)
 
 
+def ring_bytes(answer: Message) -> int:
+    """Bytes of that vector, also of an abstract answer: a ring element has 8, whatever its digits take in memory."""
+    return sum(8 * int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(answer.arrays[FIXED]))
+
+
 def ring_of(digits: np.ndarray[Any, Any]) -> Ring:
     total = digits[-1].astype(np.int64)
     for digit in digits[-2::-1]:

@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
     rate: Array
     """The probability with which a row enters."""
     variance: Array
-    """The share of the noise's variance that this batch adds: 1, or less for one of several chunks of all rows."""
+    """Of the noise that this batch adds, as a multiple of the model's own: less for one of several chunks of all rows."""
     key: Array
     nonce: Array
     """Of the noise, beginning at block `first`."""
@@ -92,6 +92,8 @@ class PoissonShard(Shard):
 
     key: Any = None
     """256 secret bits of this site in this round."""
+    noise: Any = 1.0
+    """What the model's own noise is multiplied by: a number, or a traced one."""
     asked: Iterator[int] = field(default_factory=count)
     """Numbers the places in the algorithm's code that ask for a batch, while it is traced."""
 
@@ -125,7 +127,7 @@ class PoissonShard(Shard):
             entered,
             expected,
             rate,
-            jnp.ones(()),
+            jnp.square(jnp.float32(self.noise)),
             self.key,
             nonce,
             first,
@@ -135,11 +137,12 @@ class PoissonShard(Shard):
     def _chunk(self, visit: Array | int, index: Array | int, size: int, nonce: Array) -> Drawn:
         plain = super().batch(visit, index, size)
         # The chunks are added up, and so is their noise: together it has the variance of one.
-        share = 1.0 / jnp.maximum(1, batches(jnp.asarray(self.rows), size))
+        share = jnp.square(jnp.float32(self.noise)) / jnp.maximum(1, batches(jnp.asarray(self.rows), size))
         nominal = jnp.maximum(1.0, jnp.sum(plain.mask))
         return Drawn(*plain, plain.mask, jnp.asarray(size), nominal, jnp.ones(()), share, self.key, nonce, 0, size)
 
 
-def drawn_from(shard: Shard, key: Array) -> PoissonShard:
-    """The shard of a site with the secret key of this round."""
-    return PoissonShard(shard.x, shard.y, shard.first, shard.rows, shard.longest, shard.site, shard.padding, key=key)
+def drawn_from(shard: Shard, key: Array, noise: Any = 1.0) -> PoissonShard:
+    """The shard of a site with the secret key of this round; `noise` multiplies that of the model."""
+    own = (shard.x, shard.y, shard.first, shard.rows, shard.longest, shard.site, shard.padding)
+    return PoissonShard(*own, key=key, noise=noise)

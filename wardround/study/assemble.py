@@ -14,6 +14,7 @@ from wardround.core.chain import chain, identity
 from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
+from wardround.core.recipes import Recipe
 from wardround.data.load import Loaded, load
 from wardround.data.splitting import check_shares
 from wardround.data.table import Partition, Table
@@ -153,15 +154,39 @@ def build(study: Study, method: Method, task: Task, sites: Sequence[str] = ()) -
     return _algorithm(*words) if study.privacy is None else privately.protected(study.privacy, _algorithm, words)
 
 
+def private_from(recipe: Recipe) -> Algorithm:
+    """The algorithm that a recipe of the kind "private" names: at a site, whose noise nobody else knows."""
+    privacy, words = privately.words_in(recipe)
+    return privately.protected(privacy, _algorithm, words)
+
+
+def steps_of(recipe: Recipe, row: tuple[Any, Any], rows: int, sites: int) -> privately.Steps:
+    """What a site of so many rows does in one round of such an algorithm: noised sums, the noise left open."""
+    privacy, words = privately.words_in(recipe)
+    return privately.round_steps(privacy, _algorithm, words, row, rows, sites)
+
+
 def with_noise(
     study: Study, method: Method, federation: Federation, participation: Participation
 ) -> tuple[Study, privately.Protection | None]:
     """The study with the noise that its [privacy] needs for this method, and what its rounds will cost."""
     if study.privacy is None:
         return study, None
+    return noised(study, method, federation.task, privately.patients_of(federation), participation)
+
+
+def noised(
+    study: Study,
+    method: Method,
+    task: Task,
+    patients: privately.Patients,
+    participation: Participation,
+    quorum: int | None = None,
+) -> tuple[Study, privately.Protection | None]:
+    """The same where only the numbers of patients are known, as by the coordinator of real sites."""
     privately.refuse_choice(method.choice)
-    words = words_of(study, method, federation.task, federation.sites)
-    return privately.settled(study, words, _algorithm, federation, participation)
+    words = words_of(study, method, task, patients.sites)
+    return privately.settled(study, words, _algorithm, patients, participation, quorum=quorum)
 
 
 def words_of(study: Study, method: Method, task: Task, sites: Sequence[str]) -> privately.Words:

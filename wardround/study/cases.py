@@ -5,7 +5,8 @@ with the others. The result over all cases is put together from theirs, so it ca
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from wardround.study.run import OnRound, refuse_early, run
 
 RATES = "rates.jsonl"
 FOLDER = "cases"
+MOST_KEPT = 1_000_000_000
+"""Bytes of splits kept for later cases, at most."""
 
 
 class Case(NamedTuple):
@@ -70,7 +73,8 @@ def read_cases(study: Study) -> list[Case]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise Refusal(f"two cases are called '{twice}'", where="[[compare.cases]]", remedy="give each its own name")
-    return [read_case(study, case) for case in study.compare.cases]
+    shelf = Shelf((study_of(study, case), study.study.seed) for case in study.compare.cases)
+    return [read_case(study, case, shelf) for case in study.compare.cases]
 
 
 @contextmanager
@@ -83,14 +87,43 @@ def naming(case: str) -> Iterator[None]:
         raise Refusal(refusal.what, where=where, remedy=refusal.remedy) from None
 
 
-def read_case(study: Study, case: CaseSection) -> Case:
+def read_case(study: Study, case: CaseSection, shelf: "Shelf") -> Case:
     own = study_of(study, case)
     with naming(case.name):
-        setting, methods = checked(own)
+        setting, methods = checked(own, shelf.take)
     return Case(case.name, case.title or case.name, own, setting, methods)
 
 
-def checked(study: Study) -> tuple[Setting, list[Method]]:
+class Shelf:
+    """Splits that several cases need are read once: each is kept until the last of them has taken it."""
+
+    def __init__(self, wanted: Iterable[tuple[Study, int]]) -> None:
+        self._waiting = Counter(split_of(study, seed) for study, seed in wanted)
+        self._kept: dict[str, Setting] = {}
+
+    def take(self, study: Study, seed: int) -> Setting:
+        """The split of the study's data by this seed."""
+        key = split_of(study, seed)
+        found = self._kept.pop(key, None) or assemble.load_setting(study, seed)
+        self._waiting[key] -= 1
+        if self._waiting[key] > 0 and sum(map(size, [found, *self._kept.values()])) <= MOST_KEPT:
+            self._kept[key] = found
+        return found
+
+
+def split_of(study: Study, seed: int) -> str:
+    """All that decides about a split of the data."""
+    return digest([study.data.model_dump(mode="json"), seed])
+
+
+def size(setting: Setting) -> int:
+    """Bytes of the rows as they are trained on; the raw ones beside them are about as many."""
+    return int(setting.federation.x.nbytes)
+
+
+def checked(
+    study: Study, load: Callable[[Study, int], Setting] = assemble.load_setting
+) -> tuple[Setting, list[Method]]:
     """The first split and the methods of a comparison that can work."""
     assert study.compare is not None
     methods = compared_methods(study)
@@ -98,7 +131,7 @@ def checked(study: Study) -> tuple[Setting, list[Method]]:
         raise Refusal(
             f"'{study.compare.against}' is not among the methods", where="[compare] against", remedy="name it there"
         )
-    setting = assemble.load_setting(study, study.study.seed)
+    setting = load(study, study.study.seed)
     refuse_early(study, setting, methods)
     refuse_rates(study, setting, methods)
     return setting, methods
@@ -117,6 +150,7 @@ def compare_cases(
     fingerprint = digest([case.setting.fingerprint for case in cases])
     manifest = folder.begin(study.model_dump(mode="json"), fingerprint, kind="cases", resume=resume)
     results: dict[str, dict[str, Any]] = {}
+    shelf = Shelf((case.study, seed) for case in cases for seed in seeds_of(case.study)[1:])
     for number, case in enumerate(cases):
         watch.on_case(case.title, number, len(cases))
         place = folder.path / FOLDER / case.name
@@ -125,7 +159,9 @@ def compare_cases(
             begun = resume and (place / "manifest.json").exists()
             own = RunFolder.create(place, resume=begun) if begun else fresh(place)
             with naming(case.name):
-                found = compare_rated(case.study, own, case.methods, case.setting, resume=begun, watch=watch)
+                found = compare_rated(
+                    case.study, own, case.methods, case.setting, resume=begun, watch=watch, load=shelf.take
+                )
             on_finished(place)
         results[case.name] = found
     told = {
@@ -140,6 +176,12 @@ def compare_cases(
     folder.write("result.json", told)
     folder.write("manifest.json", {**manifest, "finished": now()})
     return told
+
+
+def seeds_of(study: Study) -> range:
+    """By which the repeats split the data; the first was read already when the case was checked."""
+    assert study.compare is not None
+    return range(study.study.seed, study.study.seed + study.compare.repeats)
 
 
 def fresh(place: Path) -> RunFolder:
@@ -177,6 +219,7 @@ def compare_rated(
     kind: str = "compare",
     resume: bool = False,
     watch: Watch = NOBODY,
+    load: Callable[[Study, int], Setting] = assemble.load_setting,
 ) -> dict[str, Any]:
     """A comparison in which each method first gets its rate, where the study names some; with budgets in its result."""
     assert study.compare is not None
@@ -193,6 +236,7 @@ def compare_rated(
         resume=True,  # the manifest is there already, also where nothing is trained yet
         on_round=watch.on_round,
         notes=rate_notes(study, methods, rated),
+        load=load,
     )
     rows = {site["name"]: site["train"] for site in result["sites"]}
     trainers = [Trainer(one.name, one.algorithm, dict(one.settings), bool(one.choice)) for one in with_rates]

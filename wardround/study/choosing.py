@@ -1,13 +1,13 @@
 """Finds partners for the asking site, over the engine that will then train with them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from wardround.core.contracts import Algorithm, Engine, Params, RoundRecord, Task
 from wardround.core.errors import Refusal
-from wardround.core.federation import Federation
 from wardround.engine import registry
 from wardround.engine.participation import Participation
 from wardround.partners.question import Choice, Evidence, Question, selected
@@ -15,6 +15,21 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
+
+
+class WithSites(Protocol):
+    """Whatever knows the sites' names in the order of their numbers."""
+
+    @property
+    def sites(self) -> Sequence[str]: ...
+
+
+class Known(NamedTuple):
+    """What is known before anybody is asked: the sites, how many training rows each tells it has, what is predicted."""
+
+    sites: Sequence[str]
+    rows: np.ndarray[Any, Any]
+    task: Task
 
 
 @dataclass(frozen=True)
@@ -35,20 +50,32 @@ def question_of(
     params: Params,
     participation: Participation,
 ) -> Question:
-    """The question as the study puts it: whoever is there in the first round and did not withdraw may be a partner."""
+    """The question as the study puts it to the sites of a simulation."""
     federation = setting.federation
-    user = user_of(study, federation)
+    known = Known(federation.sites, federation.part("train")[1], federation.task)
+    return question_about(study, known, engine, algorithm, params, participation)
+
+
+def question_about(
+    study: Study,
+    known: Known,
+    engine: Engine,
+    algorithm: Algorithm,
+    params: Params,
+    participation: Participation,
+) -> Question:
+    """The question as the study puts it: whoever is there in the first round and did not withdraw may be a partner."""
+    user = user_of(study, known)
     present = participation.cohort(1)
     if user not in present:
         raise Refusal(
-            f"the asking site '{federation.sites[user]}' is not there in the first round, when partners are chosen",
+            f"the asking site '{known.sites[user]}' is not there in the first round, when partners are chosen",
             where="[participation]",
             remedy="let it be present from round 1 on",
         )
-    withdrawn = {site_number(name, federation.sites) for name in (study.partners.withdrawn if study.partners else [])}
-    rows = federation.part("train")[1]
-    candidates = tuple(int(site) for site in present if site != user and site not in withdrawn and rows[site] > 0)
-    model = assemble.model_of(study, federation.task)
+    withdrawn = withdrawn_of(study, known)
+    candidates = tuple(int(site) for site in present if site != user and site not in withdrawn and known.rows[site] > 0)
+    model = assemble.model_of(study, known.task)
     return Question(engine, model, algorithm, params, study.study.rounds, user, candidates, study.study.seed)
 
 
@@ -87,16 +114,30 @@ def cost(question: Question, evidence: Evidence, partners: tuple[int, ...]) -> R
     )
 
 
-def user_of(study: Study, federation: Federation) -> int:
+def withdrawn_of(study: Study, known: WithSites) -> set[int]:
+    """The numbers of the sites that do not want to be partners in this study."""
+    said = study.partners.withdrawn if study.partners else []
+    names = list(known.sites) if said else []
+    for name in said:
+        if name not in names:
+            raise Refusal(
+                f"'{name}' is said to have withdrawn, and is not among the sites",
+                where="[partners] withdrawn",
+                remedy=registry.nearest(name, tuple(names[:100])),
+            )
+    return {names.index(name) for name in said}
+
+
+def user_of(study: Study, known: WithSites) -> int:
     """The number of the asking site."""
     if study.study.user is None:
-        some = f'"{federation.sites[0]}"' if len(federation.sites) else "..."
+        some = f'"{known.sites[0]}"' if len(known.sites) else "..."
         raise Refusal(
             "partners are chosen for one site, and the study does not say which",
             where="[study]",
             remedy=f"add user = {some}, or the name of another site",
         )
-    return site_number(study.study.user, federation.sites)
+    return site_number(study.study.user, known.sites)
 
 
 def refuse_user(study: Study, setting: Setting) -> None:

@@ -8,16 +8,18 @@ promise is hardest to keep, mostly the smallest.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from pydantic import ValidationError
 
 from wardround.core.contracts import Algorithm, Model, RoundRecord
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.core.recipes import Recipe, recipe_of, remember
 from wardround.engine import registry
+from wardround.engine.dials import turned
 from wardround.engine.participation import Participation
 from wardround.privacy.accountant import Step, added_up
 from wardround.privacy.calibration import noise_for
@@ -71,9 +73,9 @@ def _protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
         return plain  # nothing leaves a site, so there is nothing to protect
     noise = privacy.noise_multiplier or 0.0
     if privacy.level == "sample":
-        under = private_model(model, clip=privacy.clip, noise_multiplier=noise)
-        inner = make(component, expecting(component, settings, privacy), aggregator, aggregator_settings, under)
-        made = sample_level(inner, plain, seeded=privacy.seeded)
+        # All that decides about the program but the noise, so that other noise needs no other program.
+        alike = {"noise_multiplier": None, "epsilon": None, "delta": 0.5}
+        made = turned(_noisy(privacy.model_copy(update=alike), make, words), noise)
     elif plain.pools:
         return plain  # all rows in one place: there are no sites whose presence could be hidden
     else:
@@ -87,11 +89,21 @@ def _protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
             adapting=adapting_of(privacy),
         )
     try:
-        said = tuple(sorted((key, value) for key, value in privacy.model_dump().items() if value is not None))
-        remember(made, Recipe(KIND, privacy.level, said, (recipe_of(plain),)))
+        said = privacy.model_dump(exclude_none=True, exclude={"epsilon"})  # the noise tells what is done
+        remember(made, Recipe(KIND, privacy.level, tuple(sorted(said.items())), (recipe_of(plain),)))
     except Refusal:
         pass  # made from something made by hand: no other site could make it
     return made
+
+
+@lru_cache(maxsize=64)
+def _noisy(privacy: PrivacySection, make: Make, words: Words) -> Callable[[Any], Algorithm]:
+    """From a noise multiplier to the algorithm under DP-SGD."""
+    component, settings, aggregator, aggregator_settings, model = words
+    under = private_model(model, clip=privacy.clip, noise_multiplier=1.0)
+    inner = make(component, expecting(component, settings, privacy), aggregator, aggregator_settings, under)
+    plain = make(*words)
+    return lambda noise: sample_level(inner, plain, seeded=privacy.seeded, noise=noise)
 
 
 def adapting_of(privacy: PrivacySection) -> Adapting | None:
@@ -125,19 +137,36 @@ def counting_alike(component: registry.Component, settings: Frozen) -> Frozen:
     return tuple(sorted({**said, "weights": "uniform"}.items()))
 
 
+class Patients(NamedTuple):
+    """From whom a study learns: the sites, how many rows each trains on, and the shapes of a single row's x and y."""
+
+    sites: Sequence[str]
+    rows: np.ndarray[Any, Any]
+    row: tuple[Any, Any]
+
+
+def patients_of(federation: Federation) -> Patients:
+    row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
+    return Patients(federation.sites, federation.part("train")[1], (row[0], row[1]))
+
+
 def settled(
     study: Study,
     words: Words,
     make: Make,
-    federation: Federation,
+    patients: Patients,
     participation: Participation,
+    *,
+    quorum: int | None = None,
 ) -> tuple[Study, Protection | None]:
-    """The study with the noise that its promise needs, and what the rounds will cost."""
+    """The study with the noise that its promise needs, and what the rounds will cost.
+
+    `quorum` is how many sites of a round answer at least; by default all do.
+    """
     privacy = study.privacy
     if privacy is None:
         return study, None
-    plain, sites = make(*words), list(federation.sites[:])
-    rows = federation.part("train")[1]
+    plain, sites, rows = make(*words), list(patients.sites[:]), patients.rows
     secure = any(one.name == "secure_sum" for one in study.transforms)
     if plain.silent and not plain.pools:
         return _with(study, privacy, noise=privacy.noise_multiplier or 1.0), Protection(privacy, silent=True)
@@ -151,14 +180,19 @@ def settled(
     named = list(zip(sites, rows.tolist(), strict=True)) if len(sites) <= MOST_NAMED else []
     empty = frozenset(name for name, count in named if not count)
     if privacy.level == "site":
-        answers = privacy.answers or int(min(taking_part.answering))
+        # Who has no patients adds no noise, and may yet be among those who answer.
+        surely = len(sites) if quorum is None else max(1, quorum - int((rows == 0).sum()))
+        answers = privacy.answers or min(surely, *taking_part.answering)
         noise = privacy.noise_multiplier or noise_for(
             [(Step(1.0, 0.0, int(taking_part.times.max())),)], privacy.epsilon or 0.0, privacy.delta
         )
         found = _with(study, privacy, noise=noise, answers=answers)
         assert found.privacy is not None
         return found, Protection(found.privacy, empty=empty, secure=secure)
-    of_size = {int(count): counted(privacy, make, words, federation, int(count)) for count in np.unique(rows[rows > 0])}
+    of_size = {
+        int(count): round_steps(privacy, make, words, patients.row, int(count), len(patients.sites))
+        for count in np.unique(rows[rows > 0])
+    }
     noise = privacy.noise_multiplier or noise_for(
         dearest(of_size, rows, taking_part.times), privacy.epsilon or 0.0, safe_delta(privacy, of_size, study)
     )
@@ -206,16 +240,9 @@ def rounds_of(participation: Participation, rounds: int, rows: np.ndarray[Any, A
     return TakingPart(times, tuple(answering))
 
 
-def counted(privacy: PrivacySection, make: Make, words: Words, federation: Federation, rows: int) -> Steps:
-    """What a site of so many rows does in a round: rates and numbers of sums, the noise left open."""
-    x, y = federation.x, federation.y
-    shapes = (jax.ShapeDtypeStruct(x.shape[1:], x.dtype), jax.ShapeDtypeStruct(y.shape[1:], y.dtype))
-    return round_steps(privacy, make, words, shapes, rows, len(federation.sites))
-
-
 @lru_cache(maxsize=4096)
 def round_steps(privacy: PrivacySection, make: Make, words: Words, row: Any, rows: int, sites: int) -> Steps:
-    """The same, also for a site that knows its own rows only; `row` has the shapes of a single row's x and y."""
+    """What a site of so many rows does in a round: rates and numbers of sums, the noise left open."""
     # Noise does not change what is counted, and each dry run compiles.
     counting = privacy.model_copy(update={"noise_multiplier": None, "epsilon": None, "answers": None})
     run, algorithm, params = _dry_run(counting, make, words)
@@ -318,14 +345,21 @@ def spent_by_sites(record: RoundRecord, protection: Protection) -> dict[str, Any
 
 def words_in(recipe: Recipe) -> tuple[PrivacySection, Words]:
     """The [privacy] and the algorithm that a recipe of the kind "private" names; seeded noise is refused."""
-    privacy = PrivacySection(**dict(recipe.settings))
+    broken = Refusal("a message names no private algorithm", remedy="compare the versions of wardround on both sides")
+    try:
+        privacy = PrivacySection(**dict(recipe.settings))
+        plain = recipe.parts[0]
+        kinds = (recipe.kind, recipe.name, plain.kind, plain.parts[0].kind)
+    except (ValidationError, IndexError):
+        raise broken from None
+    if kinds != (KIND, privacy.level, "algorithm", "model") or privacy.noise_multiplier is None:
+        raise broken
     if privacy.seeded:
         raise Refusal(
             "the noise would follow from the study's seed, which the coordinator knows",
             where="[privacy] seeded",
             remedy="take seeded out: real sites draw their noise themselves",
         )
-    plain = recipe.parts[0]
     model = registry.made_from(plain.parts[0])
     aggregator = plain.parts[1] if len(plain.parts) > 1 else Recipe("aggregator", "weighted_mean")
     component = registry.find(plain.kind, plain.name)

@@ -15,6 +15,7 @@ from wardround.engine import registry
 from wardround.engine.fit import Fitted, Judge, Schedule, Stopping, fit
 from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.participation import among
+from wardround.engine.refusing import refuse_few
 from wardround.engine.simulate import Simulation
 from wardround.evaluate.losses import loss_of
 from wardround.study import assemble
@@ -60,16 +61,18 @@ def run(
     resume: bool = False,
     on_round: OnRound = lambda method, repeat, record: None,
     notes: Sequence[str] = (),
+    load: Callable[[Study, int], Setting] = assemble.load_setting,
 ) -> dict[str, Any]:
     """Train every method on every split, and write manifest, rounds, models and result; gives the result.
 
-    `first` is the first split, where it was loaded already; `refuse_early` tells whether the study can work at all.
+    `first` is the first split, where it was loaded already, and `load` reads the others by their seeds; `refuse_early`
+    tells whether the study can work at all.
     """
     settings: list[Setting] = []
     trained: list[Trained] = []
     manifest: dict[str, Any] = {}
     for repeat in range(repeats):
-        setting = (None if repeat else first) or assemble.load_setting(study, study.study.seed + repeat)
+        setting = (None if repeat else first) or load(study, study.study.seed + repeat)
         settings.append(setting)
         if not repeat:
             manifest = folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind=kind, resume=resume)
@@ -270,6 +273,11 @@ def refuse_early(study: Study, setting: Setting, methods: Sequence[Method]) -> N
         params = model.init(jax.random.key(seed))
         for algorithm in algorithms:
             engine.begin(algorithm, params)
+    if transform.fewest > 1 and not all(algorithm.silent or algorithm.pools for algorithm in algorithms):
+        rows = federation.part("train")[1]
+        for number in range(1, study.study.rounds + 1):
+            there = int(np.count_nonzero(rows[participation.cohort(number)]))
+            refuse_few(transform, there, f"[participation], round {number}")
 
 
 def refuse_askings(study: Study, setting: Setting, methods: Sequence[Method]) -> None:

@@ -15,7 +15,8 @@ from typing import Annotated
 from wardround.core.bounds import Bound, Positive
 from wardround.core.chain import identity
 from wardround.core.contracts import Key, Message, Transform, Tree
-from wardround.privacy.fixed_point import fixed, loose, refuse_too_wide
+from wardround.privacy.fixed_point import fixed, loose, refuse_too_wide, ring_bytes
+from wardround.privacy.session import FEWEST
 
 FractionBits = Annotated[int, Bound(low=0, high=40)]
 
@@ -30,4 +31,11 @@ def secure_sum(*, fraction_bits: FractionBits = 20, bound: Positive = 2.0**22) -
     def release(state: Tree, total: Message) -> Message:
         return loose(total, fraction_bits)
 
-    return identity()._replace(up=up, release=release, sum_only=True)
+    return identity()._replace(
+        up=up,
+        release=release,
+        sum_only=True,
+        fewest=FEWEST,
+        bytes_up=ring_bytes,
+        limit=f"{bound:g}, the largest number that the secure sum takes",
+    )

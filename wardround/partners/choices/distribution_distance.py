@@ -15,7 +15,7 @@ import numpy as np
 from wardround.core.bounds import Count, NotNegative
 from wardround.partners.distribution import Differences, Histograms, differences, histograms
 from wardround.partners.placing import map_of
-from wardround.partners.question import Choice, Evidence, Question
+from wardround.partners.question import Asks, Choice, Counts, Evidence, Question
 from wardround.partners.words import holm, sentences
 
 LABEL = "Partners by their patients"
@@ -40,7 +40,7 @@ def distribution_distance(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 
             details=details(question, told, found, np.flatnonzero(known)),
         )
 
-    return Choice(assess)
+    return Choice(assess, Asks(counts=Counts(epsilon, smallest_cell)))
 
 
 def details(question: Question, told: Histograms, found: Differences, known: Any) -> dict[str, Any]:

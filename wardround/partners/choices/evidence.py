@@ -31,7 +31,7 @@ from wardround.core.errors import Refusal
 from wardround.partners.distribution import Histograms, differences, histograms
 from wardround.partners.placing import map_of
 from wardround.partners.probes.scatter import scatter
-from wardround.partners.question import Choice, Evidence, Question
+from wardround.partners.question import Asks, Choice, Counts, Evidence, Question, probe
 from wardround.partners.words import sentences
 
 LABEL = "Partners by all evidence"
@@ -74,7 +74,7 @@ def evidence(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 5) -> Choice:
         known = posterior(gradient, noise, likeness(told, sites))
         return judged(question, told, sites, rows[sites], noise, known)
 
-    return Choice(assess)
+    return Choice(assess, Asks((probe("scatter"),), "once with all sites", Counts(epsilon, smallest_cell)))
 
 
 def whitened(state: Tree, sites: Numbers) -> tuple[Numbers, Numbers]:

@@ -27,7 +27,7 @@ from wardround.core.contracts import Algorithm, Model, Params, Tree
 from wardround.core.errors import Refusal
 from wardround.partners.probes.losses import difference_errors, losses
 from wardround.partners.probes.slopes import slopes
-from wardround.partners.question import Choice, Evidence, Numbers, Question
+from wardround.partners.question import Asks, Choice, Evidence, Numbers, Question, probe
 
 LABEL = "Gradient distance"
 Rounds = Annotated[int, Bound(low=0)]
@@ -73,7 +73,9 @@ def gradient_distance(*, rounds: Rounds = 0, errors: bool = True) -> Choice:
             },
         )
 
-    return Choice(assess)
+    both_ways = probe("losses")._replace(models=lambda sites: 2 * sites)
+    asked = (probe("slopes"), both_ways) if errors else (probe("slopes"),)
+    return Choice(assess, Asks(asked, f"for {rounds} rounds with all sites" if rounds else ""))
 
 
 @lru_cache(maxsize=16)

@@ -23,7 +23,7 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.partners.judging import HeldOut, rises
 from wardround.partners.probes.curvature import NOBODY, curvature
 from wardround.partners.probes.slopes import slopes
-from wardround.partners.question import Choice, Evidence, Question
+from wardround.partners.question import Asks, Choice, Evidence, Question, probe
 
 LABEL = "Influence functions"
 
@@ -45,7 +45,9 @@ def influence(
         solver = Solver(weights, damping, iterations, tolerance)
         return influence_at(question, whole, part=part, solver=solver)
 
-    return Choice(assess)
+    system = probe("curvature", weights=weights, damping=damping, tolerance=tolerance)
+    system = system._replace(times=f"{iterations} times")
+    return Choice(assess, Asks((probe("slopes"), system, probe("losses", part=part)), "once with all sites"))
 
 
 class Solver(NamedTuple):

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from wardround.partners.judging import HeldOut, put_together, rises
-from wardround.partners.question import Choice, Evidence, Question
+from wardround.partners.question import Asks, Choice, Evidence, Question, probe
 
 LABEL = "Leave-one-out"
 
@@ -30,4 +30,5 @@ def leave_one_out(*, part: HeldOut = "validation") -> Choice:
         details = {"part": part, "trainings": 1 + len(question.candidates), "rounds": question.rounds}
         return Evidence(score, error, 0.0, details)
 
-    return Choice(assess)
+    trains = "once with all sites, and once without each possible partner"
+    return Choice(assess, Asks((probe("losses", part=part),), trains))

@@ -23,7 +23,7 @@ from wardround.core.bounds import Count, CountOrAll, Momentum, NotNegative, Posi
 from wardround.core.contracts import Report, Tree
 from wardround.core.errors import Refusal
 from wardround.partners.probes.own_models import USUAL, Folds, Recipe
-from wardround.partners.question import Choice, Evidence, Numbers, Question
+from wardround.partners.question import Asks, Choice, Evidence, Numbers, Question, probe
 from wardround.partners.transfer import judged, own_models_of
 
 LABEL = "Transfer loss (adapted Ndoye factor)"
@@ -68,7 +68,7 @@ def ndoye(
             details=told(question, own, loss, score),
         )
 
-    return Choice(assess)
+    return Choice(assess, Asks((probe("own_models", **recipe._asdict()), probe("losses"))))
 
 
 def told(question: Question, own: Tree, loss: Numbers, score: Numbers) -> Report:

@@ -20,7 +20,7 @@ import numpy as np
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.contracts import Params
 from wardround.partners.judging import HeldOut, Verdict, judged, put_together
-from wardround.partners.question import Choice, Evidence, Question
+from wardround.partners.question import Asks, Choice, Evidence, Question, probe
 
 LABEL = "Shapley values"
 
@@ -43,7 +43,9 @@ def shapley(*, part: HeldOut = "validation", permutations: Count = 64, tolerance
         score[list(question.candidates)], errors[list(question.candidates)] = value, error
         return Evidence(score, errors, 0.0, {"part": part, "exact": exact, **details})
 
-    return Choice(assess)
+    trains = "with many sets of sites: with every set where they are few, else with sets drawn at random"
+    judging = probe("losses", part=part)._replace(times="several times", models=room_for)
+    return Choice(assess, Asks((judging,), trains))
 
 
 def exactly(question: Question, part: HeldOut) -> tuple[Numbers, Numbers, dict[str, Any]]:
@@ -114,5 +116,9 @@ def verdict_on(question: Question, models: Sequence[Params], part: HeldOut) -> V
 
 
 def room(question: Question) -> int:
+    return room_for(len(question.engine.sites))
+
+
+def room_for(sites: int) -> int:
     """The same for every asking site and every set of candidates, so that the probe is compiled once."""
-    return min(AT_A_TIME, 2 ** min(len(question.engine.sites) - 1, AT_A_TIME))
+    return min(AT_A_TIME, int(2 ** min(sites - 1, AT_A_TIME)))

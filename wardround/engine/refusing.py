@@ -1,0 +1,50 @@
+"""What every engine refuses in the same words: transforms that cannot hide what they promise, answers past a bound."""
+
+from collections.abc import Sequence
+
+from wardround.core.contracts import Aggregator, Transform
+from wardround.core.errors import Diverged, Refusal
+
+
+def refuse_unseen(transform: Transform, aggregator: Aggregator) -> None:
+    """Refuse an aggregator that must see what a transform hides."""
+    if transform.sum_only and not aggregator.secure:
+        raise Refusal(
+            "a transform that reveals only the sum of the answers was combined with an aggregator "
+            "that must see each of them",
+            remedy="choose the aggregator weighted_mean, or leave the transform out",
+        )
+    if transform.products_only and not aggregator.products:
+        raise Refusal(
+            "two servers open the distances between the answers and one weighted sum, and this aggregator or algorithm "
+            "needs more or less than that",
+            where="[[transforms]] two_servers",
+            remedy="choose the aggregator krum or multi_krum, or the algorithm weight_erosion; for a plain mean take "
+            "the transform secure_sum instead",
+        )
+
+
+def refuse_few(transform: Transform, sites: int, where: str) -> None:
+    """Refuse a round in which too few sites have patients to hide each other."""
+    if sites < transform.fewest:
+        raise Refusal(
+            f"{sites} {'site with patients takes' if sites == 1 else 'sites with patients take'} part, and with fewer "
+            f"than {transform.fewest} the answers of single sites would be told (secure_sum, two_servers)",
+            where=where,
+            remedy=f"let at least {transform.fewest} sites take part in every round, or leave the transform out",
+        )
+
+
+def diverged(number: int, names: Sequence[str], limit: str = "") -> Diverged:
+    """Whose answers cannot be used; `limit` is what the study's transforms ask of an answer."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    whose = f"the answer of {', '.join(names[:5])}{more}"
+    if not limit:
+        return Diverged(f"training diverged in round {number}: {whose} is not a finite number", number, tuple(names))
+    return Diverged(
+        f"round {number} cannot be added up: {whose} is not finite or goes past {limit}, so training diverged there or "
+        "the bound is too small",
+        number,
+        tuple(names),
+        also="raise the bound in [[transforms]]",
+    )
