@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
     folder = out or RunFolder.free_name(Path("runs"), "demo-sites")
     if folder.exists() and any(folder.iterdir()):
         raise Refusal("the output folder is not empty", where=str(folder), remedy="choose another with --out")
-    done = demonstrate(folder, sites, demo_words)
+    done = demonstrate(folder, sites, demo_words())
     report = write_report(done["folder"])
     if as_json:
         print(to_json({"folder": str(done["folder"]), "report": str(report), **done["result"]}))
@@ -74,15 +74,31 @@ def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
     Console().print(f"Report: {report}", markup=False, soft_wrap=True)
 
 
-def demo_words(word: str, facts: Mapping[str, Any]) -> None:
+def demo_words() -> Callable[[str, Mapping[str, Any]], None]:
+    """Says what happens, and nothing twice in a row."""
+    last = ""
+
+    def tell(word: str, facts: Mapping[str, Any]) -> None:
+        nonlocal last
+        words = demo_sentence(word, facts)
+        if words != last:
+            clock = time.strftime("%H:%M:%S")
+            ERRORS.print(f"{clock} {words}", markup=False, highlight=False, soft_wrap=True)
+        last = words
+
+    return tell
+
+
+def demo_sentence(word: str, facts: Mapping[str, Any]) -> str:
     if word == "made":
-        words = f"a coordinator at {facts['listen']} and {', '.join(facts['sites'])}: keys made, certificates signed"
-    elif word == "approved":
-        words = f"{facts['site']} approved the study"
-    elif facts.get("missing"):
-        words = "waiting for " + ", ".join(f"{site} ({why})" for site, why in facts["missing"].items())
-    elif facts.get("round"):
-        words = f"round {facts['round']} of {facts['rounds']}"
-    else:
-        words = f"connected: {', '.join(facts.get('present') or ()) or 'nobody yet'}"
-    ERRORS.print(f"{time.strftime('%H:%M:%S')} {words}", markup=False, highlight=False)
+        return f"a coordinator at {facts['listen']} and {', '.join(facts['sites'])}: keys made, certificates signed"
+    if word == "approved":
+        return f"{facts['site']} approved the study"
+    if facts.get("missing"):
+        reasons: dict[str, list[str]] = {}
+        for site, why in facts["missing"].items():
+            reasons.setdefault(why, []).append(site)
+        return "waiting for " + "; ".join(f"{', '.join(sites)} ({why})" for why, sites in reasons.items())
+    if facts.get("round"):
+        return f"round {facts['round']} of {facts['rounds']}"
+    return f"connected: {', '.join(facts.get('present') or ()) or 'nobody yet'}"

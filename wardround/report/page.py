@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wardround.core.errors import Refusal
-from wardround.report import courses, fairness, figures, quantities, tables, told, truth, words
+from wardround.report import attendance, courses, fairness, figures, quantities, tables, told, truth, words
 from wardround.report.document import document, drawn, facts, moment, noted, notices
 from wardround.report.markup import Html, bullets, joined, paragraph, plain, safe, section
 from wardround.report.measures import label_of
@@ -17,7 +17,12 @@ from wardround.report.standing import best_overall
 
 FILE = "report.html"
 
-KINDS = {"run": "Report of a training run", "compare": "Comparison of ways to train", "demo": "Demonstration"}
+KINDS = {
+    "run": "Report of a training run",
+    "compare": "Comparison of ways to train",
+    "demo": "Demonstration",
+    "deployed": "Report of a study over real hospitals",
+}
 
 
 def write_report(folder: Path) -> Path:
@@ -79,6 +84,7 @@ def content(run: Run, groups: Sequence[fairness.Fairness] = ()) -> Html:
                 "progress", "Progress round by round", progress_words(run) if progress else Html(""),
                 drawn("progress", progress),
             ),
+            section("attendance", "Who took part", attendance.told(run)),
             section("told", "Who counted, round by round", told.by_hospital(run)),
             section("numbers", "The numbers", tables.scores(run)),
             section(

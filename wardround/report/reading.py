@@ -120,7 +120,14 @@ def read_courses(records: Iterable[Json]) -> Iterable[Course]:
             cost=cost_of(by_round.values()),
             told=read_told([(r, mapping(mapping(by_round[r].get("measures")).get("told"))) for r in rounds]),
             choosing=read_choosing(by_round[0]) if 0 in by_round else None,
+            answered=tuple(sentences(by_round[r].get("sites")) for r in rounds),
+            missing=tuple(read_missing(by_round[r]) for r in rounds),
         )
+
+
+def read_missing(record: Json) -> dict[str, str]:
+    absent = mapping(mapping(record.get("measures")).get("absent"))
+    return {str(site): str(why) for site, why in absent.items()}
 
 
 def cost_of(records: Iterable[Json]) -> Cost:

@@ -131,6 +131,10 @@ class Course:
     """Of all rounds and the choice of partners."""
     told: Told = Told()
     choosing: Choosing | None = None
+    answered: tuple[tuple[str, ...], ...] = ()
+    """Who answered, in each round."""
+    missing: tuple[Mapping[str, str], ...] = ()
+    """Who was asked and did not answer, and why, in each round of a study over real hospitals."""
 
 
 @dataclass(frozen=True)
