@@ -156,6 +156,13 @@ def test_places_of_the_coordinators_rows_are_not_told_to_sites(tmp_path: Path) -
     assert "pw" not in json.dumps(for_sites(secret).model_dump(mode="json"))
 
 
+def test_sites_are_asked_for_groups_of_ten_unless_the_study_says_otherwise() -> None:
+    words: dict[str, Any] = {"study": {"name": "s"}, "data": {"source": "csv", "target": "y"}}
+    assert for_sites(parse_study(words, where="here")).data.preparation.smallest_cell == 10
+    words["data"]["preparation"] = {"smallest_cell": 3}
+    assert for_sites(parse_study(words, where="here")).data.preparation.smallest_cell == 3
+
+
 def test_what_sites_say_is_shown_as_plain_text(capsys: Capture) -> None:
     from wardround.cli.conducting import announcer
 

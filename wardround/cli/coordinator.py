@@ -196,11 +196,15 @@ def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
 
 
 def for_sites(study: "Study") -> "Study":
-    """The study without the places of the coordinator's own rows: an address might even tell a password."""
+    """The study as sites get it: without the places of the coordinator's own rows (an address might even tell a
+    password), and telling of no smaller groups than sites usually allow, unless it says so itself."""
+    from wardround.deploy.policy import SMALLEST_CELL
     from wardround.study.file import parse_study
 
     content = study.model_dump(mode="json")
     content["data"] = {key: value for key, value in content["data"].items() if key not in PLACES}
+    if "smallest_cell" not in study.data.preparation.model_fields_set:
+        content["data"]["preparation"]["smallest_cell"] = SMALLEST_CELL
     return parse_study(content, where="the study for the sites")
 
 
@@ -247,6 +251,8 @@ def status_lines(facts: Mapping[str, Any]) -> list[str]:
         words += f"; {size_in_words(one['bytes_down'])} to the sites, {size_in_words(one['bytes_up'])} back"
         if one["epsilon"] is not None:
             words += f"; epsilon {one['epsilon']:g}"
+        if one.get("epsilon_so_far") is not None:
+            words += f"; at most an epsilon of {one['epsilon_so_far']:.3g} so far"
         lines.append(words + (f"; {one['why']}" if one["why"] else ""))
         if one["state"] == "running":
             lines.append(f"    each site is given {one['seconds_a_site']:.0f} s to answer")

@@ -256,25 +256,42 @@ def studies(
     as_json: AsJson = False,
 ) -> None:
     """Studies that were offered to this site, and what became of them; or one of them in plain words."""
+    from wardround.deploy.budgeting import charged, spending_words, total_words
     from wardround.deploy.decisions import offers, resolve, standing
+    from wardround.deploy.decisions import spent as promised_in
+    from wardround.deploy.policy import epsilon_of, read_policy
 
     there = opened(home)
     if study is not None:
         shown = described(there, resolve(there, study), data)
         say(shown.facts, told(shown), as_json)
         return
+    policy = read_policy(there.policy_path)
     rows = [(offer, *standing(there, offer.id)) for offer in offers(there)]
+    spent = {offer.id: charged(there, policy, offer.id) for offer, _, _ in rows}
     facts = [
-        {"study": offer.id, "state": state, "why": why, "submitter": offer.submitter, "came": offer.came}
+        {
+            "study": offer.id,
+            "state": state,
+            "why": why,
+            "submitter": offer.submitter,
+            "came": offer.came,
+            "epsilon": epsilon_of(offer.study),
+            "epsilon_charged": spent[offer.id],
+        }
         for offer, state, why in rows
     ]
     words = {"ok": "approved", "waiting": "waits for you"}
     lines = [
         f"{offer.id}: {words.get(state, state)} (from {offer.submitter or 'nobody by name'}, {offer.came[:10]})"
         + (f"; {why}" if state not in words else "")
+        + (f"; {cost}" if (cost := spending_words(epsilon_of(offer.study), spent[offer.id])) else "")
         for offer, state, why in rows
     ]
-    say({"studies": facts}, lines or ["No study was offered yet."], as_json)
+    used, promised = charged(there, policy), promised_in(there)
+    totals = {"epsilon_allowed": policy.epsilon, "epsilon_promised": promised, "epsilon_charged": used}
+    lines = [*lines, *total_words(policy, promised, used)] if lines else ["No study was offered yet."]
+    say({"studies": facts, **totals}, lines, as_json)
 
 
 def described(home: "SiteHome", offer: "Offer", data: str | None) -> "Described":

@@ -50,7 +50,7 @@ class PreparationSection(Section):
     scale: str = "standard"
     indicators: bool = False
     smallest_cell: int = Field(default=1, ge=1)
-    """Statistics of fewer patients than this stay at their site; real sites mostly ask for 10."""
+    """Statistics of fewer patients than this stay at their site; over real sites 10, unless it is said here."""
 
 
 class DataSection(BaseModel):
@@ -151,6 +151,8 @@ class PrivacySection(Section):
     """with this share of what is spent."""
     answers: int | None = Field(default=None, ge=1)
     """Level "site": how many sites at least share the noise of a round; by default the fewest of all rounds."""
+    whole_numbers: bool = False
+    """Level "site": noise in whole numbers, added by the transform secure_sum; always so where there is one."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> "PrivacySection":
