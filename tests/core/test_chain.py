@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 from wardround.core.chain import chain, identity
-from wardround.core.contracts import Array, Key, Message, Transform, Tree
+from wardround.core.contracts import OWED, Array, Key, Message, Transform, Tree
+from wardround.core.errors import Refusal
 
 KEY = jax.random.key(1)
 
@@ -80,12 +81,47 @@ def test_links_draw_different_numbers() -> None:
     assert number(two.up(said(0), said(0), KEY)) == pytest.approx(sum(draws), abs=1e-6)
 
 
-def test_one_sum_only_link_makes_the_chain_so() -> None:
+def test_what_hides_answers_comes_once_and_last() -> None:
     open_link, masked = affine(2, 1), affine(2, 1, sum_only=True)
+    paired = open_link._replace(products_only=True)
     assert chain([open_link, masked]).sum_only
-    assert chain([masked, open_link]).sum_only
-    assert not chain([open_link, open_link]).sum_only
-    assert not identity().sum_only
+    assert chain([open_link, paired]).products_only
+    assert not chain([open_link, open_link]).must_be_last
+    assert not identity().must_be_last
+    for links in ([masked, open_link], [masked, masked], [paired, masked], [open_link, masked, open_link]):
+        with pytest.raises(Refusal, match="as the last of the transforms"):
+            chain(links)
+
+
+def test_a_chain_tells_of_its_links() -> None:
+    few, wide = affine(2, 1)._replace(fewest=3, limit="ten"), affine(2, 1)._replace(bytes_up=lambda message: 7)
+    both = chain([few, wide])
+    assert (both.fewest, both.limit, both.bytes_up(said(1)), both.at_site) == (3, "ten", 7, None)
+    # What the last link sends is what is on the wire.
+    assert chain([wide, few]).bytes_up is None
+
+
+def test_a_real_site_does_each_link_as_a_real_site_does_it() -> None:
+    real = affine(2, 1)._replace(at_site=lambda received, answer, key: said(answer.arrays["x"] + 100))
+    both = chain([affine(2, 1), real])
+    # 5 -> 11 -> 23 in simulation, 11 + 100 at a site.
+    assert number(both.up(said(0), said(5), KEY)) == 23
+    assert number(both.at_site(said(0), said(5), KEY)) == 111
+
+
+def test_noise_that_is_owed_reaches_the_last_link_untouched() -> None:
+    seen: list[set[str]] = []
+
+    def up(received: Message, answer: Message, key: Key) -> Message:
+        seen.append(set(answer.arrays))
+        return answer
+
+    link = identity()._replace(up=up)
+    owing = Message({"x": jnp.ones(()), OWED: jnp.float32(4)})
+    left = chain([link, link, link]).up(said(0), owing, KEY)
+    assert seen == [{"x"}, {"x"}, {"x", OWED}]
+    assert float(left.arrays[OWED]) == 4
+    assert OWED in chain([]).up(said(0), owing, KEY).arrays, "never lost where nobody adds it"
 
 
 def test_chains_of_one_and_of_none() -> None:

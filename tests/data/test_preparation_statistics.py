@@ -37,7 +37,7 @@ def test_histogram_counts_are_closed_below_and_open_above() -> None:
     # Edges 3, 8, 9: 1 is below, 3 in the first, 8 in the second.
     edges = np.array([[[1.0, 3.0, 8.0], [3.0, 8.0, 9.0]]])
     report = ask_all(histogram(["v"]), Message({"edges": edges}), [A, B, EMPTY])
-    assert report == {"below": [[0, 1]], "counts": [[[1, 1], [1, 1]]]}
+    assert report == {"below": [[0, 1]], "counts": [[[1, 1], [1, 1]]], "known": [3]}
 
 
 def test_category_counts_by_hand() -> None:

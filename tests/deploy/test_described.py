@@ -115,5 +115,5 @@ def test_an_unknown_size_is_said_to_be_unknown(home):
 
 def test_epsilon_spent_and_left():
     """3 allowed, 1 spent, 0.5 asked: 1.5 left."""
-    assert privacy(0.5, 1.0, 3.0) == "Epsilon 0.5; 1 of 3 is spent by studies approved before; 1.5 would be left."
+    assert privacy(0.5, 1.0, 3.0) == "Epsilon 0.5; 1 of 3 is promised to studies approved before; 1.5 would be left."
     assert "your policy sets no limit" in privacy(None, 0.0, None)

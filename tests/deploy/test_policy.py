@@ -131,7 +131,7 @@ def test_recipes_are_judged_by_names_columns_and_cells():
     assert recipe_reasons(policy, [recipe_of(moments(("age", "name"), smallest_cell=10))]) == [
         "column 'name' is not allowed"
     ]
-    assert recipe_reasons(policy, [recipe_of(cards("age"))]) == ["the component query/cards is not allowed"]
+    assert recipe_reasons(policy, [recipe_of(cards("age", smallest_cell=10))]) == ["the component query/cards is not allowed"]
     inner = Recipe("algorithm", "fed_avg", (), (Recipe("model", "from_torch"), Recipe("task", "task")))
     assert recipe_reasons(policy, [inner]) == ["the component model/from_torch is not allowed"]
 
@@ -201,7 +201,7 @@ def test_a_key_is_changed_twice_and_one_that_was_deleted_comes_back(path):
         ("purpose", "x", "did you mean 'purposes'"),
         ("smallest_cell", "0", "greater than or equal to 1"),
         ("smallest_cell", "few", "a whole number"),
-        ("epsilon", "-1", "greater than 0"),
+        ("epsilon", "-1", "greater than or equal to 0"),
         ("epsilon", "nan", "cannot be"),
         ("expires", "soon", "write it like 2031-12-31"),
     ],

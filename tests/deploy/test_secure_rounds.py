@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wardround.core.contracts import Message
-from wardround.core.errors import Refusal
+from wardround.core.errors import Diverged, Refusal
 from wardround.deploy.crashing import SUMMED
 from wardround.deploy.wire import decode, encode
 from wardround.privacy import secure_sum_site
@@ -200,5 +200,47 @@ def test_a_site_that_is_started_again_stays_out_and_the_round_is_repeated(consor
 
 def test_fewer_than_three_sites_are_refused(tmp_path: Path) -> None:
     two = clerks.Consortium(tmp_path, ("bo", "kenema"))
-    with pytest.raises(Refusal, match=r"2 sites are left.*fewer than 3"):
+    with pytest.raises(Refusal, match=r"2 sites with patients take part.*fewer than 3"):
         two.conduct(clerks.study_of("two", transforms=SUM))
+    assert not two.asked, "before anybody is offered anything"
+
+
+@pytest.mark.parametrize("transforms", [[*SUM, {"name": "clip"}], [*SUM, *SUM]])
+def test_a_secure_sum_that_is_not_the_last_is_refused_before_the_offer(consortium: Any, transforms: list[Any]) -> None:
+    before = len(consortium.asked)
+    with pytest.raises(Refusal, match="as the last of the transforms"):
+        consortium.conduct(clerks.study_of(f"not-last-{transforms[1]['name']}", transforms=transforms))
+    assert len(consortium.asked) == before
+
+
+def test_two_servers_are_refused_before_the_offer(consortium: Any) -> None:
+    before = len(consortium.asked)
+    study = clerks.study_of("two-servers", transforms=[{"name": "two_servers"}], aggregator={"name": "multi_krum"})
+    with pytest.raises(Refusal, match="there is one coordinator"):
+        consortium.conduct(study)
+    assert len(consortium.asked) == before
+
+
+def test_a_number_past_the_bound_names_its_site(consortium: Any) -> None:
+    """Every site has some hundred patients, which no number up to 1 can count; nobody is asked for ever."""
+    narrow = [{"name": "secure_sum", "bound": 1.0}]
+    with pytest.raises(Diverged) as told:
+        consortium.conduct(clerks.study_of("narrow", transforms=narrow, deploy=QUORUM))
+    assert told.value.sites == FOUR
+    assert "goes past 1, the largest number that the secure sum takes" in str(told.value)
+    assert "raise the bound" in str(told.value)
+
+
+def test_the_vector_takes_the_bytes_that_the_simulation_counts(consortium: Any) -> None:
+    sizes: set[int] = set()
+
+    def weigh(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
+        if topic == "secure" and header["step"] == "mask":
+            sizes.add(decode(reply)[1].arrays["vector"].nbytes)
+        return reply
+
+    consortium.change = weigh
+    study = clerks.study_of("weighed", 1, transforms=SUM)
+    consortium.conduct(study)
+    # 8 bytes for every parameter, and for the count of patients.
+    assert sizes == {8 * (len(numbers(consortium, study)) + 1)}

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from wardround.report.fairness import read_fairness, told
-from wardround.report.fairness_poster import Grid, over_repeats, read_grid
+from wardround.report.fairness_poster import Grid, in_short, over_repeats, read_grid
 from wardround.report.fairness_poster import told as poster
 from wardround.report.page import text_of
 
@@ -171,13 +172,28 @@ def test_cases_become_a_grid_by_partition_and_level(tmp_path: Path) -> None:
     assert (shown.high or 0) - (shown.value or 0) == pytest.approx(reach, rel=1e-4)
 
 
-def test_the_section_gives_each_claim_its_verdict(tmp_path: Path) -> None:
-    text = str(poster(tmp_path, write_cases(tmp_path)))
-    assert "Performance drops with increasing privacy. <strong>Borne out.</strong>" in text
-    assert "more prominent on underprivileged groups. <strong>Not shown.</strong>" in text
+def test_the_section_gives_each_claim_its_verdict_and_the_numbers_behind_it(tmp_path: Path) -> None:
+    result = write_cases(tmp_path)
+    text = str(poster(tmp_path, result))
+
+    def answer(claim: str) -> str:
+        return text[text.index(f'<th scope="row">{claim}') :].partition("</tr>")[0]
+
+    worse = answer("Performance drops with increasing privacy.")
+    assert "<strong>Borne out</strong>" in worse
+    assert "4 of 4 tests for it, none against it" in worse
+    # Both partitions begin at 0.9 and lose 0.1 with each of two steps, up to a noise of 0.01 / sqrt(12).
+    shown = re.search(r"F1: ([\d.]+) → ([\d.]+)", worse)
+    assert shown is not None
+    assert [float(part) for part in shown.groups()] == pytest.approx([0.9, 0.7], abs=0.012)
+    assert "<strong>Cannot be told from these data</strong>" in answer("The impact of privacy is more prominent")
     assert "undefined in 1 of 6" in text
     assert "class imbalance (0.8), epsilon 0.1 (spent 0.1)" in text
     assert text.count('class="chart"') == 10  # nine measures (5, 1, 3), and the recall of one column's groups
+    # "none" is counted from the same verdicts that the table shows.
+    told_short = in_short(tmp_path, result)
+    for verdict, words in (("Borne out", "bear out {}"), ("Contradicted", "contradict {}")):
+        assert words.format(text.count(f"<strong>{verdict}</strong>") or "none") in told_short
 
 
 def test_no_verdict_where_a_setting_is_missing(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from wardround.core.errors import Refusal
-from wardround.study.cases import at_their_rates, rate_notes, read_cases, study_of
+from wardround.study import cases
+from wardround.study.cases import Shelf, at_their_rates, rate_notes, read_cases, study_of
 from wardround.study.file import Study, parse_study, read_study
 from wardround.study.methods import compared_methods
 
@@ -188,6 +190,30 @@ def test_tables_of_a_case_are_laid_over_the_studys() -> None:
     assert (second.study.name, second.study.rounds) == ("b", 9)
     assert first.compare is not None
     assert first.compare.cases == []
+
+
+def test_a_split_that_several_cases_need_is_read_once_and_kept_no_longer_than_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = parsed({"name": "a"}, {"name": "b", "study": {"rounds": 3}}, {"name": "c", "data": {"patients": 300}})
+    assert study.compare is not None
+    a, b, c = (study_of(study, case) for case in study.compare.cases)
+    wanted = [(a, 1), (a, 2), (b, 1), (b, 2), (c, 1)]
+    shelf = Shelf(wanted)
+    first, second = shelf.take(a, 1), shelf.take(a, 2)
+    assert shelf.take(b, 1) is first
+    assert shelf.take(b, 2) is second
+    # Another seed splits anew, and other data are other data.
+    assert not np.array_equal(first.federation.x, second.federation.x)
+    assert shelf.take(c, 1).federation.counts.sum() < first.federation.counts.sum()
+    # Nobody waits for them any more, so they were not kept; read anew they are the same.
+    again = shelf.take(a, 1)
+    assert again is not first
+    assert np.array_equal(again.federation.x, first.federation.x)
+    # Where they are too large to be kept, each case reads its own.
+    monkeypatch.setattr(cases, "MOST_KEPT", first.federation.x.nbytes - 1)
+    small = Shelf(wanted)
+    assert small.take(a, 1) is not small.take(b, 1)
 
 
 def test_two_cases_of_one_name_are_refused() -> None:

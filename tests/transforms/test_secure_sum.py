@@ -10,11 +10,13 @@ import pytest
 from wardround.aggregators.median import median
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
+from wardround.core.chain import chain
 from wardround.core.contracts import Message
 from wardround.core.errors import Diverged, Refusal
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.privacy.fixed_point import from_ring, ring_vector
+from wardround.transforms.clip import clip
 from wardround.transforms.secure_sum import secure_sum
 
 KEY = jax.random.key(0)
@@ -82,6 +84,36 @@ def test_too_large_an_answer_and_a_nan_stop_the_study_and_name_the_sites(make_fe
     with pytest.raises(Diverged) as told:
         trained(federation, model, secure_sum(bound=30.0))
     assert told.value.sites == ("site-1", "site-2")
+    said = str(told.value)
+    assert "the answer of site-1, site-2 is not finite or goes past 30, the largest number that the secure sum" in said
+    assert "training diverged there or the bound is too small" in said
+    assert "raise the bound in [[transforms]], lower the learning rate" in said
+
+
+@pytest.mark.parametrize("sizes", [[20], [20, 20], [20, 20, 0]])
+def test_fewer_than_three_sites_with_patients_are_refused_before_the_first_round(make_federation, model, sizes):
+    with pytest.raises(Refusal, match=r"with fewer than 3 the answers of single sites would be told.*at least 3"):
+        Simulation(make_federation(sizes), transform=secure_sum()).begin(algorithm_of(model), model.init(KEY))
+
+
+def test_a_round_of_two_is_refused_though_the_study_has_more(even, model):
+    algorithm = algorithm_of(model)
+    with Simulation(even, transform=secure_sum()) as engine:
+        progress = engine.begin(algorithm, model.init(KEY))
+        with pytest.raises(Refusal, match=r"2 sites with patients take part.*round 1"):
+            engine.train(algorithm, progress, [(1, np.array([0, 3]))])
+
+
+def test_bytes_are_those_of_the_ring_elements(even, model):
+    """Three features and two classes: 6 weights, 2 biases and the count of patients, 8 bytes each; down in float32."""
+    algorithm = algorithm_of(model)
+    for links in ([secure_sum()], [clip(), secure_sum()]):
+        engine = Simulation(even, transform=chain(links))
+        progress = engine.begin(algorithm, model.init(KEY))
+        entries = 9 if "bias" in str(model.init(KEY)) else 7
+        assert engine.message_bytes(algorithm, progress) == (4 * (entries - 1), 8 * entries)
+        left = engine.transform.up(NOTHING, sent(np.zeros(entries - 1), 1.0), KEY)
+        assert ring_vector(jax.device_get(left)).nbytes == 8 * entries
 
 
 def test_an_aggregator_that_must_see_each_answer_is_refused(even, model):

@@ -62,9 +62,14 @@ def at_site(name: str, frame: pd.DataFrame, table: Table, schema: Schema, *, see
 
 
 def settled_frame(frame: pd.DataFrame, table: Table, schema: Schema) -> pd.DataFrame:
-    """The rows whose target is known, with the columns that all sites agreed on."""
+    """The rows whose target is known and a label of the schema, with the columns that all sites agreed on."""
     columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
-    return known_rows(frame, table.target).reindex(columns=columns)
+    rows = known_rows(frame, table.target)
+    if schema.classes:
+        # A label too rare to be told at any site is none of the classes.
+        agreed = np.isin(as_text(rows[table.target]).astype(str), schema.classes)
+        rows = rows if agreed.all() else rows[agreed].reset_index(drop=True)
+    return rows.reindex(columns=columns)
 
 
 def known_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:

@@ -1,8 +1,10 @@
 """Fits a preparation without pooling rows: sites answer with statistics, the server combines them.
 
-The result is what scikit-learn's imputer, one-hot encoder and scaler would fit on the pooled training rows; the median
-is found by histograms that narrow around it, exactly for whole numbers (ranges up to 1e9), else to 1e-9 of the column's
-range. Costs one question for numbers and one for text; the median and `minmax` one more, the median up to five on top.
+With `smallest_cell` = 1 the result is what scikit-learn's imputer, one-hot encoder and scaler would fit on the pooled
+training rows; the median is found by histograms that narrow around it, exactly for whole numbers (ranges up to 1e9),
+else to 1e-9 of the column's range. Above, sites answer coarsely (see `cells`), and the fit is as near as that allows:
+one histogram gives the median to about a 64th of the range, and `minmax` maps all but the outermost patients to 0...1.
+Costs one question for numbers and one for text; the median and `minmax` one more, the median up to five on top.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +15,7 @@ import numpy as np
 from wardround.core.contracts import Message, Report
 from wardround.core.errors import Refusal
 from wardround.data.asking import Ask
+from wardround.data.cells import BINS
 from wardround.data.columns import some
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.statistics import category_counts, extremes, histogram, moments
@@ -20,7 +23,6 @@ from wardround.data.statistics import category_counts, extremes, histogram, mome
 Impute = Literal["mean", "median", "most_frequent"]
 Scale = Literal["standard", "minmax", "none"]
 
-BINS = 64
 PASSES = 5
 """Each pass narrows the search for the median 64-fold: 64**5 is about 1e9."""
 
@@ -87,7 +89,7 @@ def fit_numbers(
     if impute == "mean":
         fill = mean
     elif impute == "median":
-        fill = median(ask, names, count, spread, smallest_cell)
+        fill = np.where(np.isfinite(spread["low"]), median(ask, names, spread, smallest_cell), mean)
     else:
         query = category_counts(names, most=most_categories, numbers=True, smallest_cell=smallest_cell)
         counts = ask(query, Message({}))["counts"]
@@ -102,8 +104,9 @@ def fit_numbers(
         # Rounding alone can leave a constant column with a width of about eps times its value.
         width = np.where(width <= 10 * np.finfo(np.float64).eps * np.abs(center), 0.0, width)
     elif scale == "minmax":
-        center = np.where(known, spread["low"], 0.0)
-        width = np.where(known, spread["high"], 0.0) - center
+        placed = np.isfinite(spread["low"])
+        center = np.where(placed, spread["low"], mean)
+        width = np.where(placed, spread["high"], mean) - center
     else:
         center, width = np.zeros(len(names)), np.ones(len(names))
     width = np.where(width > 0, width, 1.0)
@@ -135,30 +138,43 @@ def most_frequent(counts: Mapping[str, int], order: Callable[[str], Any]) -> str
     return min(counts, key=lambda label: (-counts[label], order(label)), default=None)
 
 
-def median(ask: Ask, names: list[str], count: Values, spread: Report, smallest_cell: int) -> Values:
+def median(ask: Ask, names: list[str], spread: Report, smallest_cell: int) -> Values:
     """Both middle values of every column, searched between edges that close in on them, and their mean."""
     low_end, high_end = np.array(spread["low"], np.float64), np.array(spread["high"], np.float64)
-    whole = np.array(spread["whole"], bool)
-    rank = np.stack([(count - 1) // 2, count // 2], axis=1)
-    known = count > 0
-    # Intervals are closed below and open above, so the upper end lies just past the largest value.
+    whole, known = np.array(spread["whole"], bool), np.isfinite(low_end)
     low = np.where(known, low_end, 0.0)[:, None].repeat(2, axis=1)
-    high = np.where(known, np.nextafter(high_end, np.inf), 0.0)[:, None].repeat(2, axis=1)
-    for _ in range(PASSES):
+    # Intervals are closed below and open above, so the upper end lies just past the largest value; coarse answers are
+    # about edges nearby, so there it lies past them, too, and closing in further would find nothing more.
+    beyond = np.nextafter(high_end, np.inf) if smallest_cell == 1 else high_end + room_above(low_end, high_end)
+    high = np.where(known, beyond, 0.0)[:, None].repeat(2, axis=1)
+    for _ in range(PASSES if smallest_cell == 1 else 1):
         open_ = np.flatnonzero(known & ((high - low).max(axis=1) > np.where(whole, 1.0, 0.0)))
         if not len(open_):
             break
         edges = np.linspace(low[open_], high[open_], BINS + 1, axis=-1)
         query = histogram([names[i] for i in open_], smallest_cell=smallest_cell)
         report = ask(query, Message({"edges": edges}))
+        count = np.array(report["known"])
+        rank = np.stack([(count - 1) // 2, count // 2], axis=1)
         up_to = np.array(report["below"])[..., None] + np.cumsum(report["counts"], axis=-1)
-        found = np.argmax(up_to > rank[open_][..., None], axis=-1)[..., None]
+        reached = up_to > rank[..., None]
+        reached[..., -1] = True  # where coarse counts leave the middle beyond the last edge
+        found = np.argmax(reached, axis=-1)[..., None]
         low[open_] = np.take_along_axis(edges, found, axis=-1)[..., 0]
         high[open_] = np.take_along_axis(edges, found + 1, axis=-1)[..., 0]
     # An interval of at most 1, open above, holds one whole number only.
-    certain = whole[:, None] & (high - low <= 1)
+    certain = whole[:, None] & (high - low <= 1) & (smallest_cell == 1)
     middle = np.where(certain, np.ceil(low), low + (high - low) / 2)
+    if smallest_cell > 1:
+        middle = np.where(whole[:, None], np.round(middle), middle)
     return np.asarray(middle.mean(axis=1))
+
+
+def room_above(low: Values, high: Values) -> Values:
+    """Two bins more, or one whole number where a column has a single value."""
+    with np.errstate(invalid="ignore"):
+        gap = high - low
+    return np.where(np.isfinite(gap) & (gap > 0), gap * 2 / (BINS - 2), 1.0)
 
 
 def remarks(preparation: Preparation) -> tuple[str, ...]:

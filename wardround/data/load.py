@@ -72,7 +72,11 @@ def load(
     notes: list[str] = []
     if by:
         table = with_patient(table, by)
-    policy: dict[str, Any] = {"missing_columns": missing_columns, "missing_target": missing_target}
+    policy: dict[str, Any] = {
+        "missing_columns": missing_columns,
+        "missing_target": missing_target,
+        "smallest_cell": smallest_cell,
+    }
     if partition is not None:
         checked(table, empty_sites="keep", **policy)
         if len(table.sites) > 1:
@@ -114,11 +118,10 @@ def asking(sites: Sequence[Site]) -> Ask:
     return ask
 
 
-def checked(table: Table, **policy: Any) -> Schema:
+def checked(table: Table, *, smallest_cell: int, **policy: Any) -> Schema:
     sites = [Site(name, frame) for name, frame in table.sites.items()]
-    return agree(
-        cards_of(ask_all(cards(table.target, table.task), Message({}), sites)) if sites else [], table, **policy
-    )
+    query = cards(table.target, table.task, smallest_cell=smallest_cell)
+    return agree(cards_of(ask_all(query, Message({}), sites)) if sites else [], table, **policy)
 
 
 def with_patient(table: Table, by: str) -> Table:

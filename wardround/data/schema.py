@@ -16,6 +16,7 @@ from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
 from wardround.core.recipes import recorded
 from wardround.data.asking import pack, unpack
+from wardround.data.cells import in_cells
 from wardround.data.columns import as_numbers, as_text, kind_of, nearest, some
 from wardround.data.table import Kind, Table
 
@@ -52,9 +53,13 @@ class Schema:
     notes: tuple[str, ...]
 
 
-def describe(name: str, frame: pd.DataFrame, target: str, task: Kind | None = None) -> Card:
-    """A site's card; labels are listed only as far as they are needed to tell the classes."""
-    kinds = {str(column): str(kind_of(frame[column])) for column in frame.columns}
+def describe(name: str, frame: pd.DataFrame, target: str, task: Kind | None = None, smallest_cell: int = 1) -> Card:
+    """A site's card; labels are listed only as far as they are needed to tell the classes.
+
+    Counts are told in whole cells. A column known for fewer patients than a cell counts as empty, a rarer label is not
+    named, and that a column holds infinite values, a mistake to be mended, is told without their number.
+    """
+    kinds = {str(column): told_kind(frame[column], smallest_cell) for column in frame.columns}
     measured = [column for column, kind in kinds.items() if kind == "number"]
     infinite = {column: int(np.isinf(as_numbers(frame[column])).sum()) for column in measured}
     labels: list[str] = []
@@ -62,21 +67,42 @@ def describe(name: str, frame: pd.DataFrame, target: str, task: Kind | None = No
     if target in kinds:
         outcome = frame[target]
         missing = int(outcome.isna().sum())
-        whole = kinds[target] == "number" and bool(np.all(as_numbers(outcome.dropna()) % 1 == 0))
+        broken = np.count_nonzero(as_numbers(outcome.dropna()) % 1) if kinds[target] == "number" else 0
+        whole = kinds[target] == "number" and int(broken) < smallest_cell
         distinct = int(outcome.nunique())
         most = MOST_TOLD if task is None and kinds[target] == "number" else MOST_CLASSES
         if task != "regression" and distinct <= most and (whole or kinds[target] != "number" or task is not None):
-            labels = sorted({label for label in as_text(outcome) if label is not None})
-    present = {column: number for column, number in infinite.items() if number}
-    return Card(name, len(frame), kinds, present, missing, min(distinct, MOST_CLASSES + 1), whole, tuple(labels))
+            labels = common_labels(outcome, smallest_cell)
+            distinct = len(labels)
+    return Card(
+        name,
+        in_cells(len(frame), smallest_cell),
+        kinds,
+        {column: number if smallest_cell == 1 else 1 for column, number in infinite.items() if number},
+        in_cells(missing, smallest_cell),
+        min(distinct, MOST_CLASSES + 1) if smallest_cell == 1 or distinct == len(labels) else MOST_CLASSES + 1,
+        whole,
+        tuple(labels),
+    )
+
+
+def told_kind(column: "pd.Series[Any]", smallest_cell: int) -> str:
+    known = int(column.notna().sum())
+    return "empty" if 0 < known < smallest_cell else str(kind_of(column))
+
+
+def common_labels(outcome: "pd.Series[Any]", smallest_cell: int) -> list[str]:
+    """The labels that enough patients have, in order."""
+    named, times = np.unique([label for label in as_text(outcome) if label is not None], return_counts=True)
+    return [str(label) for label, number in zip(named, times, strict=True) if number >= smallest_cell]
 
 
 @recorded("query")
-def cards(target: str, task: Kind | None = None) -> Query:
+def cards(target: str, task: Kind | None = None, *, smallest_cell: int = 1) -> Query:
     """Asks every site for its card."""
 
     def ask(_: Message, site: Site) -> Message:
-        return Message({"card": pack(asdict(describe(site.name, site.table, target, task)))})
+        return Message({"card": pack(asdict(describe(site.name, site.table, target, task, smallest_cell)))})
 
     def combine(answers: Sequence[Message]) -> Report:
         return {"cards": [unpack(answer.arrays["card"]) for answer in answers]}
@@ -99,9 +125,9 @@ def agree(
     check_columns(told, table, columns, missing_columns)
     check_rows(told, table, missing_target, empty_sites)
     for card in told:
-        for column, number in card.infinite.items():
+        for column in card.infinite:
             raise Refusal(
-                f"column {column!r} holds {number} infinite values",
+                f"column {column!r} holds infinite values",
                 where=f"site {card.site}, {table.origin}",
                 remedy="leave them empty if they are unknown, or drop the column",
             )

@@ -62,7 +62,8 @@ def words_of(study: Study) -> Table:
 def agreed(study: Study, engine: Deployment) -> Agreement:
     """Ask the sites until they agree; refuses, naming column and site, when they cannot."""
     table, data = words_of(study), study.data
-    told = cards_of(engine.query(cards(table.target, table.task), Message({}), on="raw"))
+    query = cards(table.target, table.task, smallest_cell=data.preparation.smallest_cell)
+    told = cards_of(engine.query(query, Message({}), on="raw"))
     schema = agree(
         told,
         table,

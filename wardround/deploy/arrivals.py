@@ -14,11 +14,12 @@ HUGE = 1e20
 
 
 class Answer(NamedTuple):
-    """A site's answer, decoded, and how many bytes it took."""
+    """A site's answer, decoded, how many bytes it took, and why it cannot be used (if so)."""
 
     header: dict[str, Any]
     message: Message
     size: int
+    wrong: str | None = None
 
 
 def spoilt(bad: Mapping[str, str], number: int) -> Refusal:
@@ -45,11 +46,12 @@ def misfit(answer: Answer, shapes: Message) -> str | None:
     for want, got in zip(expected, given, strict=True):
         if np.shape(got) != want.shape or np.asarray(got).dtype != want.dtype:
             return f"its answer has an array of shape {np.shape(got)} where {want.shape} was expected"
-    if not all(bool(np.isfinite(one).all()) for one in given if np.asarray(one).dtype.kind == "f"):
+    # Smallest and largest tell it all without an array in between: what is not a number passes through both.
+    floats = [np.asarray(one) for one in given if np.asarray(one).dtype.kind == "f"]
+    ends = [abs(float(end)) for one in floats if one.size for end in (one.min(), one.max())]
+    if not all(np.isfinite(ends)):
         return "its answer is not finite"
-    largest = max(
-        (float(np.abs(one).max()) for one in given if np.asarray(one).dtype.kind == "f" and one.size), default=0.0
-    )
+    largest = max(ends, default=0.0)
     if largest > HUGE:
         return f"its answer holds numbers as large as {largest:.0e}"
     return None

@@ -23,19 +23,21 @@ from wardround.core.federation import PARTS
 from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe, from_json
 from wardround.data.at_site import AtSite, at_site, settled_frame
+from wardround.data.cells import in_cells
 from wardround.data.preparation import Preparation
 from wardround.data.schema import Schema
 from wardround.data.table import Table
 from wardround.deploy.crashing import point
-from wardround.deploy.probed import debit, refuse_course
-from wardround.deploy.noised import Known, Promise, request_of, row_of
+from wardround.deploy.noised import row_of
+from wardround.deploy.probed import COUNTING, countable, debit, refuse_course
+from wardround.deploy.promised import Known, Promise, request_of
 from wardround.deploy.secure_sites import SecureSite, precision_of
+from wardround.deploy.telling import in_own_cells, told_figures, told_losses
 from wardround.deploy.wire import decode, encode
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.halves import Own, own_params, predicted, site_round
 from wardround.engine.registry import made_from
 from wardround.evaluate.block import result_block
-from wardround.evaluate.losses import loss_of
 from wardround.study.assemble import private_from
 from wardround.study.file import Study
 from wardround.study.privately import KIND
@@ -67,18 +69,28 @@ class AtWork:
 
     def query(self, header: Header, message: Message) -> tuple[Header, Message]:
         """A statistic, by a query that is installed here; on the whole table only for its card."""
-        query: Query = self._made(header["query"])
+        recipe = from_json(header["query"])
+        self.allow(recipe)
+        query: Query = made_from(in_own_cells(recipe, self.smallest_cell))
         raw = header["on"] == "raw"
         if raw and header["query"]["name"] != "cards":
             raise Refusal("only its card may be asked of a whole table", remedy="ask about the training rows")
         if not raw and self.own is None:
             raise Refusal("statistics were asked for before the sites had agreed on a schema", remedy="prepare first")
-        table = Site(self.site, self.table.sites[self.site]) if raw or self.own is None else self.own.training
+        if raw or self.own is None:
+            table = Site(self.site, self.table.sites[self.site])
+        else:
+            table = countable(self.own) if header["query"]["name"] in COUNTING else self.own.training
         debit(self.folder, self.study, header, message)
         return {}, query.ask(message, table)
 
     def settle(self, header: Header, _: Message) -> tuple[Header, Message]:
         """Take over the agreed schema and split the own rows."""
+        if int(header["seed"]) != self.study.study.seed:
+            raise Refusal(
+                "the rows were to be split by another seed than the approved study's",
+                remedy="ask for what was approved: the same statistic over many splits would tell of single patients",
+            )
         said = header["schema"]
         schema = Schema(dict(said["kinds"]), said["task"], tuple(said["classes"]), ())
         data = self.study.data
@@ -112,6 +124,9 @@ class AtWork:
         self.number = self.sites.index(self.site)
         self.remember("prepare", header)
         counts = np.array([len(y) for _, y in self.parts.values()], np.int64)
+        if self.study.privacy is None:
+            return {}, Message({"rows": in_cells(counts, self.smallest_cell)})
+        # The noise that a promise needs is found from the exact number, which that promise takes to be public.
         return {}, Message({"rows": np.where(counts < self.smallest_cell, 0, counts)})
 
     def round(self, header: Header, message: Message) -> tuple[Header, Message]:
@@ -140,14 +155,14 @@ class AtWork:
         algorithm, transform = self._method(header)
         number, seed = int(header["round"]), int(header["seed"])
         own = self._own(algorithm.part)
-        if self.promise is not None:
+        if header["algorithm"]["kind"] == "probe" and len(own.y) < self.smallest_cell:
+            own = Own(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
+        kept = self._kept(algorithm, header, number - 1)
+        if self.promise is not None:  # last of all that may be refused: what is debited is not given back
             assert self.task is not None
             known = Known(len(own.y), row_of(self.task), self.number, self.sites)
             self.promise.charge(from_json(header["algorithm"]), number, request, known)
             point("site.budget.charged")
-        if header["algorithm"]["kind"] == "probe" and len(own.y) < self.smallest_cell:
-            own = Own(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
-        kept = self._kept(algorithm, header, number - 1)
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if not finite:
             return None
@@ -158,12 +173,7 @@ class AtWork:
     def judge(self, header: Header, message: Message) -> tuple[Header, Message]:
         """Sums of the losses of the own patients under the model that this site would use; none when they are few."""
         scores, task = self._scores(header, message, header["part"])
-        rows = len(scores.actual)
-        if rows < self.smallest_cell:
-            return {}, Message({"rows": np.int64(0), "loss": np.float64(0), "right": np.int64(0)})
-        right = 0 if task.regression else int((scores.predicted.argmax(axis=1) == scores.actual).sum())
-        loss = loss_of(scores, task).weighted * rows
-        return {}, Message({"rows": np.int64(rows), "loss": np.float64(loss), "right": np.int64(right)})
+        return {}, Message(told_losses(scores, task, self.smallest_cell))
 
     def figures(self, header: Header, message: Message) -> tuple[Header, Message]:
         """How well the site's model does on its own test patients: figures with intervals, none when they are few."""
@@ -178,7 +188,7 @@ class AtWork:
             resamples=self.study.evaluation.resamples,
             seed=self.study.study.seed,
         )
-        return {"figures": json.loads(json.dumps(block))}, Message({})
+        return {"figures": told_figures(block, scores, task, self.smallest_cell)}, Message({})
 
     def finish(self, header: Header, message: Message) -> tuple[Header, Message]:
         """Keep the model that this site will use."""

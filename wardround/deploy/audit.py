@@ -10,6 +10,7 @@ leave it behind, which is put right too. Files that nobody touched since our las
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,6 +52,7 @@ Entry = dict[str, Any]
 FORMS = {"hash": DIGEST, "previous": DIGEST}
 LINE = {"entry": dict, "hash": str, "number": int, "previous": str}
 MOST_ARRAYS = 1000
+SENT = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
 class NoRoom(Refusal):
@@ -82,6 +84,29 @@ def noted(kind: str, **words: Any) -> Entry:
     return {"time": now(), "kind": kind, **words}
 
 
+class Sent:
+    """The hashes of all that a log says was sent; what was read once is not read again."""
+
+    def __init__(self) -> None:
+        self._hashes: set[bytes] = set()
+        self._read, self._file = 0, -1
+
+    def holds(self, path: Path, sha256: str) -> bool:
+        try:
+            with open(path, "rb") as lines:
+                status = os.fstat(lines.fileno())
+                if status.st_ino != self._file or status.st_size < self._read:
+                    self._hashes, self._read, self._file = set(), 0, status.st_ino
+                lines.seek(self._read)
+                content = lines.read()
+        except FileNotFoundError:
+            return False
+        whole = content[: content.rfind(b"\n") + 1]
+        self._hashes.update(SENT.findall(whole))
+        self._read += len(whole)
+        return sha256.encode() in self._hashes
+
+
 @dataclass(frozen=True)
 class Log:
     """The log in the file `path` with its head beside it (`path` + ".head"), kept by `who` with its key."""
@@ -92,6 +117,8 @@ class Log:
 
     def append(self, *entries: Entry) -> Head:
         """Write entries down and wait for the disk; refused, so that nothing may leave, where it cannot be."""
+        if not entries:
+            return self.head()
         with locked(self.path, os.O_RDWR | os.O_CREAT, "audit log") as file:
             last = self._ready(file)
             return self._add(file, last.entries, last.hash, *entries)

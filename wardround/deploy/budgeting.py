@@ -28,6 +28,23 @@ def charged(home: SiteHome, policy: Policy, study: str | None = None) -> float:
     return max(spent_at(entries, level, policy.delta, study) for level in ("sample", "site"))
 
 
+def spending_words(promised: float | None, paid: float) -> str:
+    """What a study has spent of what it promised; nothing for one without noise that was never charged."""
+    if promised is None:
+        return f"epsilon {paid:.3g} spent" if paid else ""
+    return f"epsilon {paid:.3g} of {promised:g} spent"
+
+
+def total_words(policy: Policy, promised: float, paid: float) -> list[str]:
+    """How the site stands with all its studies; nothing where neither policy nor ledger know of an epsilon."""
+    if policy.epsilon is not None:
+        return [
+            f"Of the epsilon of {policy.epsilon:g} that the policy allows, {promised:g} is promised to approved "
+            f"studies, {paid:.3g} is spent, and {max(0.0, policy.epsilon - promised):g} is left to promise."
+        ]
+    return [f"All studies together have spent an epsilon of {paid:.3g}; the policy sets no limit."] if paid else []
+
+
 def spent_at(entries: list[Entry], level: str, delta: float, study: str | None) -> float:
     meant = [entry for entry in entries if entry.level == level and study in (None, entry.study)]
     return epsilon([step for entry in meant for step in entry.steps], delta)

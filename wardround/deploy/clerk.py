@@ -2,7 +2,7 @@
 
 Nothing is answered but for a study that the site has approved. The same request again gets the same bytes from the
 disk, so nothing is computed, counted or charged twice, whichever side crashed. What leaves is in the audit log first,
-and once: a reply is on the disk before it is written down, so a crash between the two can be told from one before.
+and once: a reply is saved before it is written down, so a crash between the two can be told from one before.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 from cryptography.x509 import Certificate
@@ -19,7 +19,7 @@ from cryptography.x509 import Certificate
 from wardround import __version__
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.files import sync_folder, write_whole
+from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe
 from wardround.data.table import Table
 from wardround.deploy import witnessing
@@ -27,7 +27,7 @@ from wardround.deploy.at_work import AtWork
 from wardround.deploy.audit import NoRoom
 from wardround.deploy.crashing import point
 from wardround.deploy.identity import Key
-from wardround.deploy.noised import Promise
+from wardround.deploy.promised import Promise
 from wardround.deploy.secure_sites import SecureSite
 from wardround.deploy.wire import Malformed, decode, encode
 from wardround.privacy.budget import Budget, Spent
@@ -40,6 +40,10 @@ ITSELF = ("hello", "renewal", "certificate", *witnessing.TOPICS)
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 REPLIES = 8
 """Replies kept on disk of what is asked every round, so that a coordinator that lost the last can ask again."""
+REPEATABLE = ("round", "judge")
+"""Answers that come out the same, bit for bit, if they are made again, unless noise is in them: from the request, the
+rows and what is kept, which is on the disk. The last one stays in memory only; for a process that was started again
+it is made anew, and recognised by its hash in the audit log as one that has left already. All others are saved."""
 EVERY_ROUND = ("round", "secure", "judge")
 """Replies to all other questions are kept until the study is deleted: they are few."""
 BOUND = ("study", "round", "nonce", "site", "status")
@@ -113,6 +117,8 @@ class Clerk:
         self.office, self.coordinator, self.told = office, coordinator, told
         self._lock = threading.Lock()
         self._at_work: dict[str, AtWork] = {}
+        self._last: dict[tuple[str, str], tuple[str, Told]] = {}
+        """The last repeatable answer by study and topic, and the hash of its request."""
 
     def answering(self, topic: str) -> Callable[[str, bytes], bytes]:
         """The handler of one topic."""
@@ -121,7 +127,7 @@ class Clerk:
     def answer(self, topic: str, origin: str, content: bytes) -> bytes:
         header: dict[str, Any] = {}
         try:
-            header, message = decode(content)
+            header, message = decode(content, copies=False)
             study = self._check(topic, origin, header)
             if study is None:
                 return self._said(header, "ok", **self._about_itself(topic, header))
@@ -177,44 +183,46 @@ class Clerk:
         if topic == "offer" or state != "ok":
             if state != "ok":
                 self._at_work.pop(study, None)
+                for one in [one for one in self._last if one[0] == study]:
+                    del self._last[one]
             return self._said(header, state, why)
         if topic not in TOPICS:
             return self._said(header, "refused", f"there is no question called '{topic}'")
-        kept = self._reply_path(study, topic, content)
-        if kept.exists():
-            return kept.read_bytes()
-        unsent = kept.with_name(kept.name + ".unsent")
-        left = False
-        if unsent.exists():  # a crash came after the answer was made and before it was sent
-            reply = unsent.read_bytes()
-            left = self.office.has_left(hashlib.sha256(reply).hexdigest())
-        else:
+        request = hashlib.sha256(content).hexdigest()
+        folder = self.office.folder(study) / "replies"
+        last, told = self._last.get((study, topic), ("", None))
+        if last != request:
+            told = saved_reply(folder, f"{topic}-{request}")
+        if told is None:
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
-            asked = {**header, "request": hashlib.sha256(content).hexdigest()}
-            reply = self._made(topic, study, asked, message)
+            words, answer = self._made(topic, study, {**header, "request": request}, message)
+            reply = self._reply(header, words, answer)
+            told = told_in(reply, hashlib.sha256(reply).hexdigest(), words, answer)
             point("site.reply.before_save")
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(unsent, reply)
+            if topic in REPEATABLE and self._at_work[study].study.privacy is None:
+                self._last[study, topic] = request, told
+            else:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_whole(folder / f"{topic}-{request}.{told.sha256}", reply)
         point("site.reply.saved")
-        if not left:
+        if not self.office.has_left(told.sha256):
             try:
-                self.office.leaves(described(study, topic, header.get("round"), self.coordinator, reply))
+                self.office.leaves(described(study, topic, header.get("round"), self.coordinator, told))
             except NoRoom as refusal:  # what is not written down does not leave
-                return self._said(header, "waiting", str(refusal))
+                return self._said(header, "waiting", for_others(refusal))
         point("site.audit.written")
-        os.replace(unsent, kept)
-        sync_folder(kept.parent)
-        point("site.reply.ready")
         if topic in EVERY_ROUND:
-            for old in sorted(kept.parent.glob(f"{topic}-*"), key=lambda path: path.stat().st_mtime_ns)[:-REPLIES]:
-                old.unlink(missing_ok=True)
-        return reply
+            forget_old(folder, f"{topic}-")
+        point("site.reply.ready")
+        return told.reply
 
-    def _made(self, topic: str, study: str, header: dict[str, Any], message: Message) -> bytes:
+    def _made(
+        self, topic: str, study: str, header: dict[str, Any], message: Message
+    ) -> tuple[Mapping[str, Any], Message]:
         if study not in self._at_work:
             self._at_work[study] = self._start(study)
         words, answer = getattr(self._at_work[study], topic)(header, message)
-        return self._reply(header, {"status": "ok", **words}, answer)
+        return {"status": "ok", **words}, answer
 
     def _start(self, study: str) -> AtWork:
         """Begin to work for a study, or go on after the process was started again."""
@@ -234,9 +242,6 @@ class Clerk:
         at_work.recall()
         return at_work
 
-    def _reply_path(self, study: str, topic: str, content: bytes) -> Path:
-        return self.office.folder(study) / "replies" / f"{topic}-{hashlib.sha256(content).hexdigest()}"
-
     def _said(self, header: Mapping[str, Any], status: str, why: str = "", **words: Any) -> bytes:
         return self._reply(header, {"status": status, "why": why, **words}, None)
 
@@ -252,18 +257,54 @@ def for_others(refusal: Refusal) -> str:
     return str(Refusal(refusal.what, where="a file of the site", remedy=refusal.remedy))
 
 
-def described(study: str, topic: str, number: Any, to: str, reply: bytes) -> dict[str, Any]:
+class Told(NamedTuple):
+    """A reply as bytes, their hash, and what the record tells of it: names and shapes of arrays, which words."""
+
+    reply: bytes
+    sha256: str
+    shapes: dict[str, list[int]]
+    words: list[str]
+
+
+def told_in(reply: bytes, sha256: str, words: Mapping[str, Any], answer: Message) -> Told:
+    return Told(reply, sha256, shapes_of(answer.arrays), sorted(set(words) - set(BOUND)))
+
+
+def saved_reply(folder: Path, name: str) -> Told | None:
+    """The reply that was saved under a name, if it is still what its file's name says; what is not is taken away."""
+    if not folder.is_dir():
+        return None  # nothing was ever saved
+    for path in [one.path for one in os.scandir(folder) if one.name.startswith(f"{name}.")]:
+        with open(path, "rb") as file:
+            reply = file.read()
+        sha256 = hashlib.sha256(reply).hexdigest()
+        if path.endswith(f"{name}.{sha256}"):
+            return told_in(reply, sha256, *decode(reply, copies=False))
+        os.unlink(path)  # left by a death in the midst of a save, or damaged by the disk
+    return None
+
+
+def forget_old(folder: Path, prefix: str) -> None:
+    """Keep the last replies only, to what is asked every round."""
+    if not folder.is_dir():
+        return
+    found = [one for one in os.scandir(folder) if one.name.startswith(prefix)]
+    if len(found) > REPLIES:
+        for old in sorted(found, key=lambda one: one.stat().st_mtime_ns)[:-REPLIES]:
+            os.unlink(old.path)
+
+
+def described(study: str, topic: str, number: Any, to: str, told: Told) -> dict[str, Any]:
     """A reply as the record tells it: how large, which arrays of which shapes, which further words; no value."""
-    header, answer = decode(reply)
     return {
         "study": study,
         "topic": topic,
         "round": number,
         "to": to,
-        "bytes": len(reply),
-        "sha256": hashlib.sha256(reply).hexdigest(),
-        "arrays": shapes_of(answer.arrays),
-        "words": sorted(set(header) - set(BOUND)),
+        "bytes": len(told.reply),
+        "sha256": told.sha256,
+        "arrays": told.shapes,
+        "words": told.words,
     }
 
 

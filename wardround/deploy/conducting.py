@@ -18,6 +18,7 @@ import jax
 from wardround.core.contracts import Algorithm, Message, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
+from wardround.deploy import noised
 from wardround.deploy.agreeing import Agreement, agreed, as_words, from_words
 from wardround.deploy.choosing_partners import refuse_partners, those_who_trained, told_partners, with_partners
 from wardround.deploy.crashing import point
@@ -31,7 +32,7 @@ from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.folder import RunFolder, digest, now
 from wardround.study.methods import own_method
-from wardround.study.run import stopping_of
+from wardround.study.run import meters_of, stopping_of
 
 Told = Callable[[str, Mapping[str, Any]], None]
 PAUSE = 0.5
@@ -54,6 +55,7 @@ def conduct(
     stopped: threading.Event | None = None,
     gone: Callable[[], Mapping[str, str]] = dict,
     certificates: Callable[[], Mapping[str, str]] = dict,
+    announce: Callable[[str, Mapping[str, bytes]], None] = lambda topic, bodies: None,
     sizes: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Offer the study, wait for approval, agree, train, and let every site judge; gives the result.
@@ -64,15 +66,9 @@ def conduct(
         registry.find("transform", one.name, where="[[transforms]]").build(where="[[transforms]]", **one.settings)
         for one in study.transforms
     )
-    for table, what in (("privacy", "noise is added"),):
-        if getattr(study, table) is not None:  # better no study than one that quietly does less than it says
-            raise Refusal(
-                f"{what} in simulation only, so far",
-                where=f"[{table}]",
-                remedy="take the table out, and name the chosen sites in [deploy] sites",
-            )
+    noised.refuse_early(study)
     refuse_partners(study, sorted(sites), sum_only=any(one.sum_only for one in transforms))
-    quorum = study.deploy.quorum or len(sites)
+    quorum = noised.quorum_of(study, len(sites))
     if quorum > len(sites):
         raise Refusal(
             f"{quorum} sites must answer each round, and {len(sites)} take part",
@@ -85,13 +81,14 @@ def conduct(
         task=Task((0,)),
         ask_site=ask,
         seed=study.study.seed,
-        patience=Patience(quorum, floor=study.deploy.deadline),
+        patience=Patience(quorum, floor=study.deploy.deadline, fewest=noised.fewest_of(study, len(sites))),
         transforms=transforms,
         present=present,
         told=told,
         stopped=stopped or threading.Event(),
         revoked=gone,
         certificates=certificates,
+        announce=announce,
         kept=folder.path / "sums",
     )
     resume = (folder.path / "manifest.json").exists()
@@ -99,9 +96,9 @@ def conduct(
     began = (folder.path / "agreement.json").exists()
     approved = offered(engine, study, submitter, wait=not began, sizes=sizes or {})
     point("coordinator.offer.approved")
-    agreement = settled(engine, study, folder.path, approved)
+    agreement, noisy = settled(engine, study, folder.path, approved)
     engine.introductions = introductions(engine, study, submitter, agreement)
-    algorithm, fitted = trained(engine, study, folder, agreement, told)
+    algorithm, fitted = trained(engine, noisy, folder, agreement, told)
     return finished(engine, study, folder, agreement, algorithm, fitted, manifest)
 
 
@@ -150,20 +147,23 @@ def beside(site: str, sites: Sequence[str], sizes: Mapping[str, int]) -> int | N
     return sum(sizes[one] for one in others) if all(one in sizes for one in others) else None
 
 
-def settled(engine: Deployment, study: Study, folder: Path, approved: set[str]) -> Agreement:
-    """The agreement of those who approved at first, made once and then read from the disk."""
+def settled(engine: Deployment, study: Study, folder: Path, approved: set[str]) -> tuple[Agreement, Study]:
+    """The agreement of those who approved at first, and the study with its noise: made once, then read from disk."""
     path = folder / "agreement.json"
     if path.exists():
-        agreement = from_words(json.loads(path.read_bytes()))
+        words = json.loads(path.read_bytes())
+        agreement, study = from_words(words), noised.with_words(study, words.get("privacy"))
     else:
         engine.members = approved
         agreement = agreed(study, engine)
+        study, _ = noised.settled(study, agreement.task, engine.sites, agreement.rows)
+        assemble.build(study, own_method(study), agreement.task, engine.sites)  # what noise cannot cover is refused
         point("coordinator.agreement.before_save")
-        write_whole(path, json.dumps(as_words(agreement)).encode())
+        write_whole(path, json.dumps({**as_words(agreement), "privacy": noised.as_words(study)}).encode())
         point("coordinator.agreement.saved")
     engine.members = set(agreement.rows)
     engine.task = agreement.task
-    return agreement
+    return agreement, study
 
 
 def introductions(
@@ -198,8 +198,10 @@ def trained(
     participation = assemble.participation_of(study, engine.sites, study.study.seed)
     checkpoint = folder.checkpoint(method.name, 0)
     folder = only_finished_rounds(folder, checkpoint)
+    accounts = noised.Accounts(study, agreement.task, engine.sites, folder.lines("rounds.jsonl"))
 
     def record(one: RoundRecord) -> None:
+        one = accounts.noted(one, {**agreement.rows, **engine.joined})
         folder.record(method.name, 0, one)
         with open(folder.path / "rounds.jsonl", "rb") as file:  # on the disk before the checkpoint that follows it
             os.fsync(file.fileno())
@@ -285,12 +287,16 @@ def finished(
                 "stopped_early": fitted.stopped_early,
                 "seconds": time.perf_counter() - started,
                 "compile_seconds": fitted.first_call_seconds,
-                "meters": {},
+                "meters": meters_of(folder, method, study),
                 "scores": combined_blocks(blocks) if blocks else {},
             }
         ],
         "comparison": [],
-        "notes": [*agreement.notes, *left_out(engine.sites, blocks)],
+        "notes": [
+            *agreement.notes,
+            *noised.spent_notes(folder.lines("rounds.jsonl")),
+            *left_out(engine.sites, blocks),
+        ],
     }
     point("coordinator.result.before_save")
     params = jax.device_get(algorithm.params(fitted.progress.server))

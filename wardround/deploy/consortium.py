@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -286,10 +286,17 @@ def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, An
                 "bytes_down": sum(int(one["bytes_down"]) for one in rounds),
                 "bytes_up": sum(int(one["bytes_up"]) for one in rounds),
                 "epsilon": epsilon_of(words),
+                "epsilon_so_far": spent_so_far(rounds),
                 "folder": str(path.parent / "run"),
             }
         )
     return found
+
+
+def spent_so_far(rounds: Sequence[Mapping[str, Any]]) -> float | None:
+    """The epsilon of the rounds up to now, at most; none where nothing is promised."""
+    told = [one["measures"]["privacy"].get("epsilon") for one in rounds if "privacy" in one.get("measures", {})]
+    return told[-1] if told else None
 
 
 def read_rounds(folder: Path) -> list[dict[str, Any]]:

@@ -129,6 +129,7 @@ class Coordinator:
             stopped=self.stopped,
             gone=self.left,
             certificates=self.certificates,
+            announce=self.announce,
             sizes=known_sizes(self.home),
         )
 
@@ -192,10 +193,21 @@ class Coordinator:
         return self.party.present - self.revoked()
 
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
+        """The answer of a site to what was announced before."""
         if site in self.revoked():
             raise Unanswered(site, "its certificate was revoked", gone=True)
-        self.log.append(sent({"topic": topic, "to": site, "bytes": len(body), "sha256": digest_of(body)}))
         return self.party.ask(site, topic, body, within=within)
+
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
+        """Write down what is about to be sent to whom; all of it is on the disk when this returns."""
+        hashes = {id(body): digest_of(body) for body in {id(body): body for body in bodies.values()}.values()}
+        self.log.append(
+            *(
+                sent({"topic": topic, "to": site, "bytes": len(body), "sha256": hashes[id(body)]})
+                for site, body in bodies.items()
+                if site not in self.revoked()
+            )
+        )
 
     def _seen(self, site: str, came: bool) -> None:
         self.tell("came" if came else "went", {"site": site})
@@ -225,7 +237,8 @@ class Coordinator:
             self.state["missing"] = dict.fromkeys(facts["for"], "it is not connected")
         elif word == "approval":
             self.state["missing"] = dict.fromkeys(facts["waiting"], "it has not approved the study yet")
-        self.write_status()
+        if word != "round" or facts["missing"]:  # else it is written at once, when the round is done
+            self.write_status()
         self.tell(word, facts)
 
     def write_status(self) -> None:

@@ -6,7 +6,7 @@ sites may know categories that this one lacks, so the real answer can be somewha
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,6 +15,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.data.load import load
 from wardround.data.table import Table
+from wardround.deploy.budgeting import charged
 from wardround.deploy.decisions import Offer, reasons_against, spent, study_of
 from wardround.deploy.homes import SiteHome
 from wardround.deploy.policy import Policy, components_of, epsilon_of, for_partners, read_policy
@@ -34,6 +35,11 @@ ARRAYS: Mapping[str, str] = {
     "class_shares": "the share of each outcome among its patients, times that number",
 }
 """What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
+NOT_COVERED = (
+    "Not covered: how rows were prepared (medians, scales), the numbers of rows, "
+    "and the figures on validation and test patients."
+)
+"""In the same words as in the report."""
 HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
 """As long as the header of an answer usually is."""
 
@@ -70,6 +76,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
     components = [*components_of(offer.study), *for_partners(offer.study)[0]]
     for_choice = leaves_for_partners(study, answer.parameters if answer else None)
     used, rounds = spent(home, beside=offer.id), study.study.rounds
+    paid = Paid(charged(home, policy, offer.id), charged(home, policy))
     facts = {
         "study": offer.id,
         "submitter": offer.submitter,
@@ -85,6 +92,8 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
         "arrays": answer.numbers if answer else None,
         "epsilon": epsilon_of(offer.study),
         "epsilon_spent": used,
+        "epsilon_charged": paid.all,
+        "epsilon_charged_by_this": paid.this,
         "epsilon_allowed": policy.epsilon,
         "expires": str(policy.expires) if policy.expires else None,
         "against": against,
@@ -96,7 +105,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
         ("What runs here", (f"Installed components only: {', '.join(components)}.",)),
         ("What leaves", (*leaves_before(study, policy), *leaves_a_round(study, answer, unknown), *leaves_after(study))),
         *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
-        ("What it costs in privacy", (privacy(epsilon_of(offer.study), used, policy.epsilon),)),
+        ("What it costs in privacy", costs(study, used, policy, paid)),
         ("Your share", (share(offer, seen.rows, study),)),
         ("For how long", (f"Until {policy.expires}, as the policy says, or until you withdraw.",)),
     )
@@ -156,9 +165,48 @@ def leaves_after(study: Study) -> tuple[str, ...]:
     )
 
 
+class Paid(NamedTuple):
+    """Epsilon in the site's ledger: of one study, and of all."""
+
+    this: float
+    all: float
+
+
+def costs(study: Study, used: float, policy: Policy, paid: Paid) -> tuple[str, ...]:
+    """What the study promises of privacy, what the ledger says, and what no noise covers."""
+    said = study.privacy
+    if said is None:
+        return (privacy(None, used, policy.epsilon),)
+    if said.epsilon is None:
+        first = (
+            f"Noise of {said.noise_multiplier:g} times the bound of {said.clip:g}, for {study.study.rounds} rounds; no"
+            " epsilon is promised: it follows from the number of your patients."
+        )
+    else:
+        first = privacy(said.epsilon, used, policy.epsilon)
+    whom = (
+        "each of your patients: whether one is among the rows can hardly be told from the model or from your answers"
+        if said.level == "sample"
+        else "your site as a whole: whether it took part can hardly be told from the model"
+    )
+    told = [first, f"It holds for {whom} (delta {said.delta:g})."]
+    if said.level == "site" and all(one.name != "secure_sum" for one in study.transforms):
+        told.append(
+            "The coordinator sees your single answers, and those under your own share of the noise only; the transform"
+            " secure_sum would hide them."
+        )
+    told.append(
+        f"Your ledger is charged before each answer: {paid.all:.3g} is spent so far by all studies, {paid.this:.3g} of"
+        f" it by this one (delta {policy.delta:g}). What is spent does not come back."
+    )
+    return (*told, NOT_COVERED)
+
+
 def privacy(epsilon: float | None, used: float, most: float | None) -> str:
     cap = (
-        f"{used:g} of {most:g} is spent by studies approved before" if most is not None else "your policy sets no limit"
+        f"{used:g} of {most:g} is promised to studies approved before"
+        if most is not None
+        else "your policy sets no limit"
     )
     if epsilon is None:
         return (
@@ -183,6 +231,14 @@ def share(offer: Offer, rows: int, study: Study) -> str:
     )
 
 
+def with_some_noise(study: Study) -> Study:
+    """How much there will be is not known before the study begins, and does not change what an answer holds."""
+    if study.privacy is None:
+        return study
+    noise = study.privacy.model_copy(update={"noise_multiplier": study.privacy.noise_multiplier or 1.0})
+    return study.model_copy(update={"privacy": noise})
+
+
 def answer_of(study: Study, table: Table) -> Answer:
     """What this site's answer would hold, found out by preparing its rows; nothing is trained."""
     data = study.data
@@ -197,7 +253,7 @@ def answer_of(study: Study, table: Table) -> Answer:
     )
     federation = loaded.federation
     sites = list(dict.fromkeys([*table.sites, *([study.study.user] if study.study.user else [])]))
-    algorithm = assemble.build(study, own_method(study), federation.task, sites)
+    algorithm = assemble.build(with_some_noise(study), own_method(study), federation.task, sites)
     transform = assemble.transform_of(study.transforms)
     params = assemble.model_of(study, federation.task).init(jax.random.key(0))
     server = algorithm.init(params, max(2, len(sites)))

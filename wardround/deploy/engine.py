@@ -5,11 +5,10 @@ out of the round and named with the reason; with fewer answers than the quorum t
 Asking twice costs nothing: a site gives the same bytes for the same request.
 """
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from wardround.deploy.at_work import chained
 from wardround.deploy.crashing import point
 from wardround.deploy.patience import Patience
 from wardround.deploy.secure_rounds import summed
-from wardround.deploy.wire import Malformed, decode, encode
+from wardround.deploy.wire import Malformed, decode, digest, encode, size
 from wardround.engine.halves import answer_shapes, begun, combined, concluding_program, sent_in
 from wardround.engine.refusing import refuse_few, refuse_unseen
 from wardround.privacy.fixed_point import from_ring
@@ -34,6 +33,8 @@ from wardround.privacy.fixed_point import from_ring
 PROTOCOL = 1
 PAUSE = 0.2
 """Seconds between two looks at who has come back."""
+MOST_AT_ONCE = 64
+"""Sites that are waited for at the same time."""
 LONGEST_PAUSE = 5.0
 """Seconds, at most, until sites that are there but cannot answer yet are asked again."""
 Ask = Callable[[str, str, bytes, float], bytes]
@@ -73,6 +74,8 @@ class Deployment:
     """What a newcomer is told before its first round: the offer, the schema, the preparation."""
     certificates: Callable[[], Mapping[str, str]] = dict
     """The sites' certificates in PEM: for a secure sum, in which sites check each other."""
+    announce: Callable[[str, Mapping[str, bytes]], None] = lambda topic, bodies: None
+    """Hears the topic, and what is about to be sent to whom, before it is."""
     kept: Path | None = None
     """Where a secure sum that is about to be opened is written down."""
     joined: dict[str, tuple[int, int, int]] = field(default_factory=dict)
@@ -81,6 +84,8 @@ class Deployment:
     """Further words of every request: which course it belongs to, while partners are chosen."""
     _begun: dict[Algorithm, set[str]] = field(default_factory=dict)
     _first: dict[Algorithm, Params] = field(default_factory=dict)
+    _shapes: dict[Any, Message] = field(default_factory=dict)
+    _asking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE))
 
     def __post_init__(self) -> None:
         """Refuse, before the study is even offered, transforms that cannot do what they promise."""
@@ -247,7 +252,7 @@ class Deployment:
             rows=0,
             seconds=time.perf_counter() - started,
             cpu_seconds=time.process_time() - cpu,
-            bytes_down=sum(len(encode({}, sent)) for _ in took),
+            bytes_down=size({}, sent) * len(took),
             bytes_up=sum(sizes.values()),
             measures={"absent": absent} if absent else {},
         )
@@ -282,8 +287,9 @@ class Deployment:
             self._wait_for(missing, quorum - len(answers))
             here = [site for site in missing if site in self.present()]
             unready = self._begin_at(algorithm, here)
-            got, refused = self._gather([site for site in here if site not in unready], topic, words, message, number)
-            bad |= {site: why for site, one in got.items() if (why := wrong(one)) is not None}
+            ready = [site for site in here if site not in unready]
+            got, refused = self._gather(ready, topic, words, message, number, wrong)
+            bad |= {site: one.wrong for site, one in got.items() if one.wrong is not None}
             answers.update({site: one for site, one in got.items() if site not in bad})
             away = {site: "it was not connected" for site in missing if site not in here}
             reasons = {**reasons, **away, **unready, **refused, **bad, **left, **self.gone}
@@ -299,9 +305,13 @@ class Deployment:
         return min(LONGEST_PAUSE, 2 * before) if before else PAUSE / 2
 
     def _answer_shapes(self, algorithm: Algorithm, progress: Progress, sent: Message) -> Message:
-        made = answer_shapes(algorithm, progress.server, algorithm.init_client(self._first[algorithm]), self.row)
-        key = jax.random.key(0)
-        return jax.eval_shape(lambda sent, made: self.transform.up(sent, made, key), sent, made)
+        leaves, structure = jax.tree.flatten(sent)
+        known = (algorithm, structure, tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves))
+        if known not in self._shapes:
+            made = answer_shapes(algorithm, progress.server, algorithm.init_client(self._first[algorithm]), self.row)
+            key = jax.random.key(0)
+            self._shapes[known] = jax.eval_shape(lambda sent, made: self.transform.up(sent, made, key), sent, made)
+        return self._shapes[known]
 
     def _wait_for(self, sites: Sequence[str], fewest: int) -> None:
         """Until so many of these are connected."""
@@ -327,20 +337,30 @@ class Deployment:
         words: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
         message: Message,
         number: int,
+        wrong: Callable[[Answer], str | None] = lambda answer: None,
     ) -> tuple[dict[str, Answer], dict[str, str]]:
         """The answers that came in time, and for every other site why there is none; `words` may differ by site."""
         if self.stopped.is_set():
             raise KeyboardInterrupt
-        same = None if callable(words) else self._body(words, message, number)
         answers: dict[str, Answer] = {}
         reasons: dict[str, str] = {}
+        if not sites:
+            return answers, reasons
+        if callable(words):
+            bodies = {site: self._body(words(site), message, number) for site in sites}
+        else:
+            bodies = dict.fromkeys(sites, self._body(words, message, number))
+        try:
+            self.announce(topic, {site: body for site, (_, body) in bodies.items()})
+        except Exception as error:  # what cannot be written down is not sent
+            return answers, dict.fromkeys(sites, str(error))
 
         def one(site: str) -> None:
             started = time.monotonic()
             try:
-                nonce, body = same or self._body(words(site) if callable(words) else words, message, number)
+                nonce, body = bodies[site]
                 content = self.ask_site(site, topic, body, self.patience.deadline)
-                told, answer = decode(content)
+                told, answer = decode(content, copies=False)
             except Malformed as error:
                 reasons[site] = f"its answer cannot be read: {error}"
                 return
@@ -353,7 +373,8 @@ class Deployment:
             if bound != (self.study, number, site, nonce) and told.get("status") != "refused":
                 reasons[site] = "its answer belongs to another request (a replay, or a copy)"
             elif told.get("status") in ("ok", "diverged"):
-                answers[site] = Answer(told, answer, len(content))
+                found = Answer(told, answer, len(content))
+                answers[site] = found._replace(wrong=wrong(found))
                 point("coordinator.round.one_answered")
             else:
                 reasons[site] = f"{told.get('status')}: {told.get('why', '')}"
@@ -362,9 +383,10 @@ class Deployment:
                 elif told.get("status") == "spent":
                     self.spent[site] = reasons[site]
 
-        if sites:
-            with ThreadPoolExecutor(max_workers=min(64, len(sites))) as pool:
-                list(pool.map(one, sites))
+        asked = [self._asking.submit(one, site) for site in sites]
+        wait(asked)
+        for each in asked:
+            each.result()
         return answers, reasons
 
     def _body(self, words: Mapping[str, Any], message: Message, number: int) -> tuple[str, bytes]:
@@ -384,4 +406,4 @@ def summed_up(algorithm: Algorithm, transform: Transform, progress: Progress, to
 
 def nonce_of(header: Mapping[str, Any], message: Message) -> str:
     """A nonce that is the same for the same question and different for any other."""
-    return hashlib.sha256(encode(header, message)).hexdigest()[:32]
+    return digest(header, message)[:32]

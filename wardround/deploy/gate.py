@@ -27,10 +27,16 @@ from nvflare.fuel.f3.cellnet.defs import (
 )
 from nvflare.fuel.f3.cellnet.utils import decode_payload, make_reply
 from nvflare.fuel.f3.comm_config import CommConfigurator
+from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.drivers import grpc_driver
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
-from nvflare.fuel.f3.drivers.grpc_driver import GRPC_DEFAULT_OPTIONS
+from nvflare.fuel.f3.drivers.grpc import streamer_pb2_grpc
+from nvflare.fuel.f3.drivers.grpc.qq import QueueClosed
 from nvflare.fuel.f3.sfm import conn_manager
 from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
+from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN
+from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
+from nvflare.fuel.f3.streaming import byte_streamer
 from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer, TxTask
 from nvflare.fuel.f3.streaming.stream_const import (
@@ -42,6 +48,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
 )
 from nvflare.fuel.f3.streaming.stream_types import StreamError
 
+from wardround.deploy.frames import Frame
 from wardround.deploy.wire import LARGEST_MESSAGE
 
 MEGABYTE = 1 << 20
@@ -71,7 +78,7 @@ SECOND_JOIN = 3.0
 """Seconds in which a connection must prove that it lives before a second one of the same name takes its place."""
 REMEMBERED = 2.0
 """Seconds for which CellNet remembers a finished answer; the gate knows by itself that nobody waits for it."""
-GRPC_DEFAULT_OPTIONS[:] = [
+grpc_driver.GRPC_DEFAULT_OPTIONS[:] = [
     ("grpc.max_send_message_length", LARGEST_CHUNK),
     ("grpc.max_receive_message_length", LARGEST_CHUNK),
     ("grpc.so_reuseport", 0),  # a second coordinator at the same address is a mistake, and must be told
@@ -297,6 +304,31 @@ def let_go(task: Any, removed: Any = TxTask.remove_task) -> None:
     task.buffer, task.direct_buf, task.stream = memoryview(b""), None, None
 
 
+def send_frame(connection: Any, prefix: Any, headers: Any, payload: Any) -> None:
+    """In place of SfmConnection.send_frame, which copies what it sends into a buffer, and that into another."""
+    told = connection.headers_to_bytes(headers) or b""
+    payload = payload or b""
+    prefix.length, prefix.header_len = PREFIX_LEN + len(told) + len(payload), len(told)
+    prefix.sequence = connection.next_sequence()
+    start = bytearray(PREFIX_LEN)
+    prefix.to_buffer(start, 0)
+    with connection.lock:
+        connection.conn.send_frame((start, told, payload))
+
+
+def queue_frame(connection: Any, pieces: Any) -> None:
+    """In place of StreamConnection.send_frame: gRPC puts the pieces together when their turn comes."""
+    grpc_driver.StreamConnection.seq_num += 1
+    try:
+        connection.oq.append(Frame(grpc_driver.StreamConnection.seq_num & 0x7FFFFFFF, pieces))
+    except QueueClosed:
+        raise CommError(CommError.CLOSED, "the connection is closed") from None
+
+
+grpc_driver.Frame = streamer_pb2_grpc.Frame = Frame
+SfmConnection.send_frame, grpc_driver.StreamConnection.send_frame = send_frame, queue_frame
+# What we send is never changed afterwards, so CellNet needs no copy of it in case it must be sent again.
+byte_streamer._snapshot_payload = lambda payload: payload
 cell_module.decode_payload = core_module.decode_payload = only_bytes
 RxTask._schedule_remove_task = removed_soon
 TxTask.remove_task = let_go

@@ -119,7 +119,7 @@ class Home:
         return read_json(path, "") if path.exists() else {}
 
     def write_status(self, words: Mapping[str, Any]) -> None:
-        write_json(self.path / "status.json", words)
+        write_json(self.path / "status.json", words, wait=False)  # told anew all the time
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,36 @@
 """A site's home as its clerk needs it: what is approved, what the policy allows, where the rows are, what left.
 
-Everything is read from the home anew for every request: a withdrawal or another policy counts at once.
+A withdrawal or another policy counts at once: what was concluded from the home's files holds only as long as none of
+them changes, which is looked at for every request.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography.x509 import Certificate
 
 from wardround.core.errors import Refusal
-from wardround.core.files import write_whole
+from wardround.core.files import stamp, write_whole
 from wardround.core.recipes import Recipe, hashable
 from wardround.data.table import Table
 from wardround.deploy import witnessing
-from wardround.deploy.audit import sent
+from wardround.deploy.audit import Sent, sent
 from wardround.deploy.budgeting import budget_of
-from wardround.deploy.decisions import checked_id, read_decision, read_offer, standing, store_offer, study_id, study_of
+from wardround.deploy.decisions import (
+    checked_id,
+    offer_path,
+    read_decision,
+    read_offer,
+    standing,
+    store_offer,
+    study_id,
+    study_of,
+)
 from wardround.deploy.homes import SiteHome
 from wardround.deploy.identity import Key, make_request, pem, read_certificate
 from wardround.deploy.joining import join
@@ -27,12 +40,19 @@ from wardround.deploy.registered import table_for
 from wardround.privacy.budget import Budget
 from wardround.study.file import Named, Study
 
+MOST_KNOWN = 1000
+MOMENT_NS = 50_000_000
+"""A file changed this short a time ago could be changed again without its stamp telling: clocks of disks are coarse."""
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class SiteOffice:
     """Fulfils `clerk.Office` over a home."""
 
     home: SiteHome
+    _known: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, compare=False)
+    _left: Sent = field(default_factory=Sent, compare=False)
 
     @property
     def name(self) -> str:
@@ -42,7 +62,7 @@ class SiteOffice:
         store_offer(self.home, study, content, submitter, others)
 
     def state(self, study: str) -> tuple[str, str]:
-        return standing(self.home, study)
+        return self._while_unchanged(study, "state", lambda: standing(self.home, study))
 
     def approved(self, study: str) -> Study:
         self._must_stand(study)
@@ -59,6 +79,9 @@ class SiteOffice:
 
     def allow(self, study: str, recipe: Recipe) -> None:
         """Raise a refusal for what the policy forbids, and for what the approved study does not say."""
+        self._while_unchanged(study, recipe, lambda: self._allow(study, recipe))
+
+    def _allow(self, study: str, recipe: Recipe) -> None:
         policy, words = read_policy(self.home.policy_path), self.approved(study)
         reasons = recipe_reasons(policy, [recipe]) + departures(words, recipe)
         if reasons:
@@ -94,13 +117,43 @@ class SiteOffice:
         self.home.log().append(sent(entry))
 
     def has_left(self, sha256: str) -> bool:
-        with open(self.home.audit_path, "rb") as lines:
-            return any(sha256.encode() in line for line in lines)
+        return self._left.holds(self.home.audit_path, sha256)
+
+    def _while_unchanged(self, study: str, what: Hashable, look: Callable[[], T]) -> T:
+        """What `look` finds, as long as no file changes that decides about this study, and the day is the same."""
+        seen, newest = self._stamps(study)
+        known = self._known.get((study, what))
+        if known is not None and known[0] == seen:
+            found: T = known[1]
+            return found
+        began = time.time_ns()
+        found = look()
+        if newest < began - MOMENT_NS and self._stamps(study)[0] == seen:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[study, what] = seen, found
+        return found
+
+    def _stamps(self, study: str) -> tuple[Hashable, int]:
+        """The stamps of the offer, the policy and all decisions (they count together), and the newest change."""
+        found = []
+        paths = [str(offer_path(self.home, study)), str(self.home.policy_path), *decision_paths(self.home)]
+        for path in paths:
+            try:
+                found.append((path, stamp(os.stat(path))))
+            except OSError:
+                found.append((path, (0, 0, 0, 0)))
+        return (datetime.now(UTC).date(), *found), max(max(one[:2]) for _, one in found)
 
     def _must_stand(self, study: str) -> None:
         state, why = standing(self.home, study)
         if state != "ok":
             raise Refusal(f"this study is not approved: {why}", where=study, remedy="ask the site's administrator")
+
+
+def decision_paths(home: SiteHome) -> list[str]:
+    folder = home.path / "decisions"
+    return sorted(one.path for one in os.scandir(folder)) if folder.is_dir() else []
 
 
 def departures(study: Study, recipe: Recipe) -> list[str]:

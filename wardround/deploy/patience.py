@@ -10,7 +10,7 @@ from wardround.core.errors import Refusal
 class Patience:
     """A site is given `floor` seconds, or `factor` times what the slowest of it took before, whichever is longer.
 
-    `quorum` sites must answer, or all that are left where these are fewer; with fewer than `fewest` left the study ends.
+    `quorum` sites must answer, or all that are left where they are fewer; with fewer than `fewest` left a study ends.
     """
 
     quorum: int

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wardround.core.contracts import Message
+from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe
+from wardround.data.at_site import AtSite
 from wardround.deploy.readable import size_in_words
 from wardround.deploy.wire import encode
 from wardround.engine import registry
@@ -91,6 +92,12 @@ def refuse_course(study: Study, header: Mapping[str, Any]) -> None:
             "a training beside the study's own was asked for, and the approved study has none",
             remedy="ask for what was approved",
         )
+
+
+def countable(own: AtSite) -> Site:
+    """What counts may look at: the training rows with their outcome, but no column that was set aside."""
+    columns = list(dict.fromkeys((*own.schema.kinds, own.target)))
+    return Site(own.name, own.frame[columns].iloc[own.parts[0]].reset_index(drop=True))
 
 
 def debit(folder: Path, study: Study, header: Mapping[str, Any], message: Message) -> None:

@@ -102,15 +102,15 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     return value
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    write_file(path, (json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n").encode())
+def write_json(path: Path, value: Mapping[str, Any], *, wait: bool = True) -> None:
+    write_file(path, (json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n").encode(), wait=wait)
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a file of a home as a whole, or refuse in words."""
+def write_file(path: Path, content: bytes, *, wait: bool = True) -> None:
+    """Replace a file of a home as a whole, or refuse in words; with `wait` until it is on the disk."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
+        write_whole(path, content, wait=wait)
     except OSError as error:
         raise Refusal(
             f"{path.name} cannot be written: {error.strerror}", where=str(path), remedy="make room, or check its rights"

@@ -3,11 +3,12 @@
 Nothing else is ever decoded: no code, no pickles. Sizes are checked against what is there before anything is allocated,
 so that an attacker's header cannot ask for memory. Every message is bound to its study, round, sender and a nonce by
 the header, over a channel that TLS keeps from being read or changed. Arrays are copied once when they are written and
-once when they are read.
+once when they are read, or not at all where a view of them will do.
 
 Layout: 4 bytes "WR1\\n", 4 bytes length of the header (little-endian), the header, then safetensors to the end.
 """
 
+import hashlib
 import json
 import math
 import re
@@ -26,6 +27,8 @@ DEEPEST = 16
 """Nesting of the arrays' structure; a model is one dictionary in another."""
 LARGEST_MESSAGE = 1 << 31
 MOST_AXES = 32
+ALIGNED = 16
+"""The arrays begin at a multiple of this, so that they can be read where they are."""
 TYPES = {
     "BOOL": np.dtype("?"),
     "I8": np.dtype("i1"),
@@ -52,6 +55,24 @@ class Malformed(Exception):
 
 def encode(header: Mapping[str, Any], message: Message | None = None) -> bytes:
     """The message as bytes; the header must be plain JSON."""
+    return b"".join(pieces(header, message))
+
+
+def digest(header: Mapping[str, Any], message: Message | None = None) -> str:
+    """The SHA-256 of the message as bytes, which need not be put together for it."""
+    found = hashlib.sha256()
+    for piece in pieces(header, message):
+        found.update(piece)
+    return found.hexdigest()
+
+
+def size(header: Mapping[str, Any], message: Message | None = None) -> int:
+    """How many bytes the message takes."""
+    return sum(len(piece) for piece in pieces(header, message))
+
+
+def pieces(header: Mapping[str, Any], message: Message | None = None) -> list[bytes | memoryview]:
+    """The message as bytes, in pieces: the large ones are views of its arrays."""
     leaves: list[Leaf] = []
     structure = _described(message.arrays, leaves) if message is not None else None
     words = {**header, "arrays": structure, "meta": [list(pair) for pair in message.meta] if message else []}
@@ -61,12 +82,18 @@ def encode(header: Mapping[str, Any], message: Message | None = None) -> bytes:
     index = _index(leaves) if leaves else b""
     if len(index) > LARGEST_HEADER:
         raise ValueError("a message holds too many arrays")
-    bodies = (leaf.reshape(-1).view(np.uint8).data for leaf in leaves)
-    return b"".join((MAGIC, struct.pack("<I", len(text)), text, index, *bodies))
+    text += b" " * (-(8 + len(text) + len(index)) % ALIGNED)
+    bodies = [leaf.reshape(-1).view(np.uint8).data for leaf in leaves]
+    return [MAGIC, struct.pack("<I", len(text)), text, index, *bodies]
 
 
-def decode(content: bytes | bytearray | memoryview, *, most: int = LARGEST_MESSAGE) -> tuple[dict[str, Any], Message]:
-    """Header and message; whatever is not exactly one raises Malformed, and nothing else."""
+def decode(
+    content: bytes | bytearray | memoryview, *, most: int = LARGEST_MESSAGE, copies: bool = True
+) -> tuple[dict[str, Any], Message]:
+    """Header and message; whatever is not exactly one raises Malformed, and nothing else.
+
+    Without `copies` the arrays are views of the content, only to be read.
+    """
     view = memoryview(content)
     if view.nbytes > most:
         raise Malformed(f"a message of {view.nbytes} bytes, and {most} are allowed")
@@ -77,7 +104,7 @@ def decode(content: bytes | bytearray | memoryview, *, most: int = LARGEST_MESSA
         raise Malformed("the header is longer than the message")
     header = _words(view[8 : 8 + length])
     structure, meta = header.pop("arrays", None), header.pop("meta", [])
-    leaves = _arrays(view[8 + length :])
+    leaves = _arrays(view[8 + length :].toreadonly(), copies=copies)
     used: set[int] = set()
     arrays = {} if structure is None else _rebuilt(structure, leaves, used, 0)
     if not isinstance(arrays, dict) or len(used) != len(leaves):
@@ -159,7 +186,7 @@ def _rebuilt(structure: Any, leaves: Mapping[int, Any], used: set[int], depth: i
     raise Malformed("the arrays do not fit the header")
 
 
-def _arrays(content: memoryview) -> dict[int, Leaf]:
+def _arrays(content: memoryview, *, copies: bool) -> dict[int, Leaf]:
     """The arrays by number: each begins where the one before ends, and the last ends with the message."""
     if not content:
         return {}
@@ -178,8 +205,9 @@ def _arrays(content: memoryview) -> dict[int, Leaf]:
         begin, end = end, end + count * dtype.itemsize
         if entry["data_offsets"] != [begin, end] or end > body.nbytes:
             raise Malformed("the arrays are not where they should be")
+        view = np.frombuffer(body[begin:end], dtype).reshape(shape)
         # A copy of its own: writable, aligned, and the message's memory is given back.
-        arrays[number] = np.frombuffer(body[begin:end], dtype).reshape(shape).copy()
+        arrays[number] = view.copy() if copies or not view.flags.aligned else view
         if dtype.kind == "b" and np.any(arrays[number].view(np.uint8) > 1):
             raise Malformed("a truth value is neither true nor false")
     if not arrays or end != body.nbytes:

@@ -26,14 +26,18 @@ class Dial(NamedTuple):
 
 
 _dials: "OrderedDict[Algorithm, Dial]" = OrderedDict()
-_firsts: "OrderedDict[Callable[[Any], Algorithm], Algorithm]" = OrderedDict()
+_firsts: "OrderedDict[Callable[[Any], Algorithm], Dial]" = OrderedDict()
 
 
 def turned(make: Callable[[Any], Algorithm], number: float) -> Algorithm:
     """`make(number)`, written down as one of those that `make` gives; everything but its client must be the same."""
     made = make(number)
-    first = _firsts.setdefault(make, made)
-    _dials[made] = Dial(make, first, number)
+    first = _firsts.setdefault(make, Dial(make, made, number))
+    # The first is written down anew each time, so that it is forgotten no sooner than those it stands for.
+    for own, dial in ((first.first, first), (made, Dial(make, first.first, number))):
+        _dials[own] = dial
+        _dials.move_to_end(own)
+    _firsts.move_to_end(make)
     for kept in (_dials, _firsts):
         while len(kept) > REMEMBERED:
             kept.popitem(last=False)
@@ -42,12 +46,14 @@ def turned(make: Callable[[Any], Algorithm], number: float) -> Algorithm:
 
 def first_of(algorithm: Algorithm) -> Algorithm:
     """The one that stands for all that differ from it in the number only."""
-    return _dials[algorithm].first if algorithm in _dials else algorithm
+    dial = _dials.get(algorithm)
+    return dial.first if dial is not None and dial.first in _dials else algorithm
 
 
 def number_of(algorithm: Algorithm) -> Any:
     """What a program that was compiled for `first_of(algorithm)` must be given to be this one; nothing for most."""
-    return np.float32(_dials[algorithm].number) if algorithm in _dials else ()
+    dial = _dials.get(algorithm)
+    return np.float32(dial.number) if dial is not None and dial.first in _dials else ()
 
 
 def at(first: Algorithm, number: Any) -> Algorithm:

@@ -178,7 +178,8 @@ def begun(algorithm: Algorithm, transform: Transform, params: Params, population
 def answer_shapes(algorithm: Algorithm, server: Tree, kept: Tree, row: Any) -> Message:
     """The shapes of an answer as the client function gives it, without training anything; found out once."""
     leaves, structure = jax.tree.flatten((server, kept, row))
-    return traced_answer(first_of(algorithm), structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+    shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+    return traced_answer(first_of(algorithm), structure, shapes)
 
 
 @lru_cache(maxsize=256)

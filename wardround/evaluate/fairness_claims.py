@@ -1,9 +1,11 @@
-"""What is said of privacy, uneven data and fairness, held against repeats: borne out, contradicted, or not shown.
+"""What is said of privacy, uneven data and fairness, held against repeats: borne out, contradicted, or neither.
 
 The claims are those of a study of federated learning with DP-SGD on census data. Figures come one set a
 repeat, for every way to deal the rows out and every privacy level; levels share the repeat's split. A trend is the
 least-squares slope over the levels of one repeat, from none to the strictest; slopes and differences are tested over
-repeats with the corrected t interval of Nadeau & Bengio 2003, and Holm's correction holds within a claim.
+repeats with the corrected t interval of Nadeau & Bengio 2003, and Holm's correction holds within a claim. A claim is
+borne out where at least half of its tests speak for it and none against it, contradicted where it is the other way
+round; else these data cannot tell.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,8 @@ from wardround.evaluate.comparison import Difference, corrected, paired_values
 Figures = Mapping[str, float | None]
 """Of one repeat, by name: "recall", "race/equal_odds_gap", "race/recall/White"."""
 Standing = Literal["for", "against", "open"]
+Verdict = Literal["borne out", "contradicted", "cannot be told from these data"]
+OF_PRIVACY = ("without privacy", "at the strictest level")
 EVEN = "iid"
 INDEX, LEFT_OVER = "generalized_entropy_index", "overfitting"
 SPREADS = ("equal_opportunity_gap", "equal_odds_gap")
@@ -62,9 +66,8 @@ class Trial(NamedTuple):
     partition: str
     found: Difference
     before: float | None = None
-    """The measure's mean with the loosest privacy, where the test is about one measure;"""
+    """The means of what is held against each other, as the claim's `ends` name them."""
     after: float | None = None
-    """and with the strictest."""
 
     @property
     def standing(self) -> Standing:
@@ -76,23 +79,41 @@ class Claim(NamedTuple):
     tested: str
     """How it was tested, in words."""
     tests: tuple[Trial, ...]
+    ends: tuple[str, str] = OF_PRIVACY
+    """What `before` and `after` are in its tests."""
+
+    def mean_ends(self, what: str) -> tuple[float | None, float | None]:
+        """Both ends of one measure, averaged over the partitions where it was tested and has both."""
+        pairs = [
+            (test.before, test.after)
+            for test in self.tests
+            if test.what == what and test.before is not None and test.after is not None
+        ]
+        if not pairs:
+            return None, None
+        before, after = np.array(pairs).mean(axis=0)
+        return float(before), float(after)
+
+    def count(self, standing: Standing) -> int:
+        return [test.standing for test in self.tests].count(standing)
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """What these data say of it."""
-        standings = [test.standing for test in self.tests]
-        good, bad, of = standings.count("for"), standings.count("against"), len(standings)
-        if not of:
-            return "not tested"
-        if good and bad:
-            return f"mixed: {good} of {of} tests speak for it, {bad} against it"
-        if good:
-            return "borne out" if good == of else f"borne out in part: {good} of {of} tests, the others show nothing"
-        if bad:
-            return (
-                "contradicted" if bad == of else f"contradicted in part: {bad} of {of} tests, the others show nothing"
-            )
-        return "not shown"
+        good, bad, enough = self.count("for"), self.count("against"), len(self.tests) / 2
+        if good and not bad and good >= enough:
+            return "borne out"
+        if bad and not good and bad >= enough:
+            return "contradicted"
+        return "cannot be told from these data"
+
+    @property
+    def counted(self) -> str:
+        """How many tests speak for it."""
+        if not self.tests:
+            return "nothing was tested"
+        good, bad = (self.count(standing) or "none" for standing in ("for", "against"))
+        return f"{good} of {len(self.tests)} tests for it, {bad} against it"
 
 
 def slope(values: Sequence[float | None]) -> float | None:
@@ -122,36 +143,53 @@ def judged(arms: Arms, *, test_share: Momentum = 0.0) -> list[Claim]:
     parts = [_unfairer, _fairer_again, _gaps, _weaker_groups, _uneven, _uneven_fades, _worse, _recall, _less_overfit]
     claims = []
     for part in parts:
-        words, tested, tests = part(arms)
-        found = {
-            index: paired_values(values, [0.0] * len(values), higher_is_better=True, test_share=test_share)
-            for index, (_, _, values, _) in enumerate(tests)
+        found = part(arms)
+        tested = {
+            index: paired_values(draft.values, [0.0] * len(draft.values), higher_is_better=True, test_share=test_share)
+            for index, draft in enumerate(found.drafts)
         }
-        settled = corrected(found)
-        claims.append(
-            Claim(
-                words,
-                tested,
-                tuple(
-                    Trial(what, partition, settled[index], *_ends(arms, partition, name))
-                    for index, (what, partition, _, name) in enumerate(tests)
-                ),
-            )
-        )
+        settled = corrected(tested)
+        tests = [Trial(one.what, one.partition, settled[index], *one.ends) for index, one in enumerate(found.drafts)]
+        claims.append(Claim(found.words, found.tested, tuple(tests), found.ends))
     return claims
 
 
-Draft = tuple[str, str, list[float | None], str]
-"""What, in which partition, the values expected above 0, and the measure whose ends are shown."""
-Part = tuple[str, str, list[Draft]]
+Ends = tuple[float | None, float | None]
 
 
-def _ends(arms: Arms, partition: str, name: str) -> tuple[float | None, float | None]:
-    return (arms.mean(partition, 0, name), arms.mean(partition, -1, name)) if name else (None, None)
+class Draft(NamedTuple):
+    """A test to be made: of which measure, in which partition, the values expected above 0, and what is shown of it."""
+
+    what: str
+    partition: str
+    values: list[float | None]
+    ends: Ends
 
 
-def _over(arms: Arms, names: Sequence[str], values: Callable[[str, str], list[float | None]]) -> list[Draft]:
-    return [(name, partition, values(partition, name), name) for partition in arms.figures for name in names]
+class Part(NamedTuple):
+    words: str
+    tested: str
+    drafts: list[Draft]
+    ends: tuple[str, str] = OF_PRIVACY
+
+
+def _over(
+    arms: Arms,
+    names: Sequence[str],
+    values: Callable[[str, str], list[float | None]],
+    ends: Callable[[str, str], Ends] | None = None,
+) -> list[Draft]:
+    """Every measure in every partition; beside it stand, if not said otherwise, the means at both ends of privacy."""
+
+    def of_privacy(partition: str, name: str) -> Ends:
+        return arms.mean(partition, 0, name), arms.mean(partition, -1, name)
+
+    show = ends or of_privacy
+    return [
+        Draft(name, partition, values(partition, name), show(partition, name))
+        for partition in arms.figures
+        for name in names
+    ]
 
 
 def _dataset_level(arms: Arms) -> list[str]:
@@ -163,7 +201,7 @@ def _group_level(arms: Arms) -> list[str]:
 
 
 def _unfairer(arms: Arms) -> Part:
-    return (
+    return Part(
         "Fairness over the whole data set drops with increasing privacy.",
         "The generalized entropy index and differential fairness (both: lower is fairer) rise from level to level.",
         _over(arms, _dataset_level(arms), arms.slopes),
@@ -174,15 +212,19 @@ def _fairer_again(arms: Arms) -> Part:
     def values(partition: str, name: str) -> list[float | None]:
         return less(arms.values(partition, -2, name), arms.values(partition, -1, name))
 
-    return (
+    def ends(partition: str, name: str) -> Ends:
+        return arms.mean(partition, -2, name), arms.mean(partition, -1, name)
+
+    return Part(
         "High privacy acts as a regularization: fairness over the whole data set gains again.",
         "At the strictest level the same measures are lower than at the one before.",
-        _over(arms, _dataset_level(arms), values),
+        _over(arms, _dataset_level(arms), values, ends),
+        ("at the level before", "at the strictest level"),
     )
 
 
 def _gaps(arms: Arms) -> Part:
-    return (
+    return Part(
         "Fairness between groups drops with increasing privacy.",
         "The gaps of equal opportunity and equal odds rise from level to level.",
         _over(arms, _group_level(arms), arms.slopes),
@@ -196,8 +238,9 @@ def _weaker_groups(arms: Arms) -> Part:
             own = arms.change(partition, f"{column}/recall/{largest}")
             for group in arms.groups(partition, column):
                 name = f"{column}/recall/{group}"
-                tests.append((name, partition, less(own, arms.change(partition, name)), name))
-    return (
+                ends = (arms.mean(partition, 0, name), arms.mean(partition, -1, name))
+                tests.append(Draft(name, partition, less(own, arms.change(partition, name)), ends))
+    return Part(
         "The impact of privacy is more prominent on underprivileged groups.",
         "From none to the strictest level, recall drops more in a group than in the largest group of its column.",
         tests,
@@ -208,10 +251,14 @@ def _uneven(arms: Arms) -> Part:
     def values(partition: str, name: str) -> list[float | None]:
         return less(arms.values(partition, 0, name), arms.values(EVEN, 0, name))
 
-    return (
+    def ends(partition: str, name: str) -> Ends:
+        return arms.mean(EVEN, 0, name), arms.mean(partition, 0, name)
+
+    return Part(
         "Uneven data have a negative impact on fairness between groups where privacy is low.",
         "Without privacy, the gaps of equal opportunity and equal odds are larger than with rows dealt out at random.",
-        _against_even(arms, values),
+        _against_even(arms, values, ends),
+        ("at random", "uneven"),
     )
 
 
@@ -220,22 +267,30 @@ def _uneven_fades(arms: Arms) -> Part:
         loose = less(arms.values(partition, 0, name), arms.values(EVEN, 0, name))
         return less(loose, less(arms.values(partition, -1, name), arms.values(EVEN, -1, name)))
 
-    return (
+    def ends(partition: str, name: str) -> Ends:
+        loosest, strictest = (
+            less([arms.mean(partition, level, name)], [arms.mean(EVEN, level, name)])[0] for level in (0, -1)
+        )
+        return loosest, strictest
+
+    return Part(
         "The impact of uneven data is less prominent with increasing privacy.",
         "That difference from rows dealt out at random is smaller at the strictest level than without privacy.",
-        _against_even(arms, values),
+        _against_even(arms, values, ends),
+        ("difference without privacy", "difference at the strictest level"),
     )
 
 
-def _against_even(arms: Arms, values: Callable[[str, str], list[float | None]]) -> list[Draft]:
+def _against_even(
+    arms: Arms, values: Callable[[str, str], list[float | None]], ends: Callable[[str, str], Ends]
+) -> list[Draft]:
     if EVEN not in arms.figures:
         return []
-    drafts = _over(arms, _group_level(arms), values)
-    return [draft for draft in drafts if draft[1] != EVEN]
+    return [draft for draft in _over(arms, _group_level(arms), values, ends) if draft.partition != EVEN]
 
 
 def _worse(arms: Arms) -> Part:
-    return (
+    return Part(
         "Performance drops with increasing privacy.",
         "F1 and ROC-AUC fall from level to level.",
         _over(arms, ["f1", "roc_auc"], lambda partition, name: minus(arms.slopes(partition, name))),
@@ -245,23 +300,23 @@ def _worse(arms: Arms) -> Part:
 def _recall(arms: Arms) -> Part:
     falls = _over(arms, ["recall"], lambda partition, name: minus(arms.slopes(partition, name)))
     more = [
-        (
-            "recall drops more than precision",
+        Draft(
+            "precision",
             partition,
             less(arms.change(partition, "precision"), arms.change(partition, "recall")),
-            "precision",
+            (arms.mean(partition, 0, "precision"), arms.mean(partition, -1, "precision")),
         )
         for partition in arms.figures
     ]
-    return (
+    return Part(
         "Recall drops significantly, while the difference in precision is negligible.",
-        "Recall falls from level to level; and from none to the strictest it drops more than precision does.",
+        "Recall falls from level to level; and from none to the strictest level precision drops less than recall does.",
         [*falls, *more],
     )
 
 
 def _less_overfit(arms: Arms) -> Part:
-    return (
+    return Part(
         "High privacy acts as a regularization: the model fits its own patients less closely.",
         "The loss on new patients less that on the training patients is smaller at the strictest level than without.",
         _over(arms, [LEFT_OVER], lambda partition, name: minus(arms.change(partition, name))),

@@ -13,6 +13,7 @@ from typing import Any
 
 from wardround.core.contracts import Meter, Report, RoundRecord
 from wardround.privacy.accountant import Step, added_up, epsilon, renyi_epsilon
+from wardround.privacy.distributed_noise import converted
 
 MOST_TIGHT = 12
 """Different sums of steps accounted for tightly; with more, the rest by the quicker and larger bound."""
@@ -36,14 +37,16 @@ def privacy() -> Meter:
                 before = ledger.get(site, [])
                 ledger[site] = [list(step) for step in added_up(Step(*one) for one in [*before, *steps])]
         words = {key: told[key] for key in ("level", "delta", "noise_multiplier", "clip")}
-        overflow = state["overflow"] + told.get("overflow", 0.0)
-        return {**state, **ledgers, **words, "overflow": overflow, "rounds": state["rounds"] + 1}
+        words["overflow"] = state["overflow"] + told.get("overflow", 0.0)
+        words["concentrated"] = state["concentrated"] or told.get("concentrated", False)
+        return {**state, **ledgers, **words, "rounds": state["rounds"] + 1}
 
     return Meter(
         lambda: {
             "rounds": 0,
             "open_rounds": 0,
             "overflow": 0.0,
+            "concentrated": False,
             "level": None,
             "patients": {},
             "whole_sites": {},
@@ -61,7 +64,7 @@ def reported(state: Report) -> Report:
     delta = state["delta"]
     within = delta - state["overflow"]
     patients, whole, alone = (
-        {} if state["open_rounds"] else epsilons(state[kind], within)
+        {} if state["open_rounds"] else epsilons(state[kind], within, discrete=state["concentrated"])
         for kind in ("patients", "whole_sites", "coordinator")
     )
     sample, site, coordinator = (largest(one) for one in (patients, whole, alone))
@@ -92,10 +95,17 @@ def largest(spent: Mapping[str, float | None]) -> float | None:
     return None if not values or None in values else max(value for value in values if value is not None)
 
 
-def epsilons(ledger: Mapping[str, Any], delta: float) -> dict[str, float | None]:
-    """Every site's epsilon; sites that did the same share one computation."""
+def epsilons(ledger: Mapping[str, Any], delta: float, *, discrete: bool = False) -> dict[str, float | None]:
+    """Every site's epsilon; sites that did the same share one computation.
+
+    `discrete` noise, in whole numbers, is known by its concentrated privacy, 1 / (2 z²) a step, and by no more.
+    """
     if delta <= 0:
         return dict.fromkeys(ledger)
+    if discrete:
+        rhos = {site: sum(times / (2 * noise**2) for _, noise, times in steps) for site, steps in ledger.items()}
+        costs = {rho: converted(rho, delta) for rho in set(rhos.values())}
+        return {site: costs[rho] for site, rho in rhos.items()}
     plans = {json.dumps(steps): [Step(*one) for one in steps] for steps in ledger.values()}
     rough = {name: renyi_epsilon(steps, delta) for name, steps in plans.items()}
     dearest = sorted(rough, key=lambda name: -rough[name])[:MOST_TIGHT]

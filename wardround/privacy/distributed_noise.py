@@ -18,13 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 
-from wardround.core import trees
-from wardround.core.contracts import Key, Message
 from wardround.core.errors import Refusal
 from wardround.privacy.masks import Ring, stream
 
@@ -103,7 +98,11 @@ class NoisePlan:
     @property
     def rho(self) -> float:
         """Concentrated privacy of one round (rho-zCDP): 1 / (2 z²) but for the closeness."""
-        ratio, tau, entries = 1 / self.noise_multiplier, self.closeness, self.entries
+        return self.rho_of(1.0)
+
+    def rho_of(self, moves: float) -> float:
+        """The same for something that moves the sum by so many times what a whole site does by being there."""
+        ratio, tau, entries = moves / self.noise_multiplier, self.closeness, self.entries
         return min(ratio**2 + tau * entries / 2, (ratio + tau * math.sqrt(entries)) ** 2) / 2
 
 
@@ -115,6 +114,7 @@ def epsilon_of(plan: NoisePlan, rounds: int, delta: float) -> float:
 
 def converted(rho: float, delta: float) -> float:
     """Epsilon of a concentrated privacy, by way of Rényi privacy (Canonne et al. 2020, proposition 12)."""
+    from scipy.optimize import minimize_scalar  # takes a moment to load
 
     def at(log_order: float) -> float:
         more = math.exp(log_order)  # the order minus 1
@@ -141,6 +141,7 @@ def plan_for(
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise Refusal(f"an epsilon of {epsilon:g}", where="distributed noise", remedy="choose a number above 0")
     refuse_delta(delta)
+    from scipy.optimize import brentq
 
     def beyond(log_multiplier: float) -> float:
         return converted(rounds / (2 * math.exp(2 * log_multiplier)), delta) - epsilon
@@ -218,20 +219,3 @@ def next_words(words: Iterator[np.ndarray[Any, Any]], count: int) -> np.ndarray[
 def next_uniform(words: Iterator[np.ndarray[Any, Any]], count: int) -> np.ndarray[Any, Any]:
     """Between 0 and 1, neither included."""
     return (next_words(words, count).astype(np.float64) + 0.5) * 2.0**-64 * (1 - 2.0**-53)
-
-
-# ---- in a compiled simulation ----
-
-
-def simulated(answer: Message, plan: NoisePlan, key: Key) -> Message:
-    """The same noise for a simulated study, before its answer becomes whole numbers: shows what it costs in accuracy.
-
-    Drawn from a seeded generator and as floats, so it protects nobody. The answer's weight is left alone.
-    """
-    deviation = plan.site_deviation * 2.0**-plan.fraction_bits
-    arrays = {name: tree for name, tree in answer.arrays.items() if name != "weight"}
-    leaves, structure = jax.tree.flatten(arrays)
-    keys = jax.random.split(key, len(leaves))
-    noise = [jax.random.normal(own, jnp.shape(leaf)) * deviation for own, leaf in zip(keys, leaves, strict=True)]
-    noisy: dict[str, Any] = trees.add(arrays, jax.tree.unflatten(structure, noise))
-    return Message({**noisy, "weight": answer.arrays["weight"]}, answer.meta)

@@ -18,9 +18,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from wardround.core import trees
-from wardround.core.contracts import Algorithm, Array, Key, Message, Params, Shard, Tree
+from wardround.core.chain import without
+from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Params, Shard, Tree
 from wardround.core.errors import Refusal
 from wardround.privacy.noise import noise_like, secret_words
+from wardround.privacy.whole_noise import TOGETHER, owing
 
 SLOWS = 0.9
 CLIP, BELOW = "privacy/clip", "privacy/below"
@@ -57,8 +59,12 @@ def site_level(
     sites: int,
     seeded: bool,
     adapting: Adapting | None = None,
+    whole: bool = False,
 ) -> Algorithm:
-    """The algorithm whose sites answer in bounded length and under noise; all must count the same (weight 1)."""
+    """The algorithm whose sites answer in bounded length and under noise; all must count the same (weight 1).
+
+    Where answers become `whole` numbers, the noise is left to whoever makes them so: it is noted in the answer.
+    """
     if not algorithm.aggregator.secure:
         raise Refusal(
             "the noise of site-level privacy is that of a sum, and this aggregator must see single answers",
@@ -76,7 +82,12 @@ def site_level(
         if adapting is not None:
             # Half less, so that one site changes the sum by a half at most.
             said[BELOW] = (length <= bound).astype(jnp.float32) - 0.5
-        if noise_multiplier:
+        if noise_multiplier and whole:
+            owed: Tree = {"words": secret_words(key, seeded=seeded), TOGETHER: owing(bound, update_noise / sites**0.5)}
+            if adapting is not None:
+                owed[BELOW] = owing(0.5, count_noise / sites**0.5)
+            said[OWED] = owed
+        elif noise_multiplier:
             noise = noise_like(said, secret_words(key, seeded=seeded), jnp.zeros(3, jnp.uint32))
             scales = dict.fromkeys(said, update_noise * bound / sites**0.5)
             if adapting is not None:
@@ -124,7 +135,3 @@ def site_level(
         personal=personal,
         tells=tells,
     )
-
-
-def without(message: Message, name: str) -> Message:
-    return Message({key: value for key, value in message.arrays.items() if key != name}, message.meta)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from wardround.core.files import write_whole
 from wardround.report import fairness_poster, quantities
+from wardround.report.cases_budgets import budget_tables, budget_words
 from wardround.report.cases_figures import courses_of, dots_of
 from wardround.report.document import document, drawn, facts, moment
 from wardround.report.markup import Html, bullets, folded, joined, paragraph, plain, safe, section, table
@@ -82,6 +83,11 @@ class Cases:
     in_turn: bool = False
     """Whether every hospital was the asking one once."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether there is one way to train only."""
+        return len(self.labels) < 2
+
     def label(self, method: str) -> str:
         return self.labels.get(method, method)
 
@@ -138,19 +144,36 @@ def cases_page(folder: Path) -> Html:
     subtitle = [Html("Many settings compared")]
     if manifest.get(when):
         subtitle.append(Html(f"{when} {safe(moment(manifest[when]))}"))
+    poster = fairness_poster.told(folder, result)
+    short = paragraph(joined([summary(told), safe(fairness_poster.in_short(folder, result))], " "), "summary")
+    cannot = [*limits(told), *fairness_poster.limits(folder, result), *(safe(note) for note in told.notes)]
     content = joined(
         [
-            section("summary", "In short", paragraph(summary(told), "summary"), figures_first(told)),
-            section("limits", "What this cannot tell", bullets([*limits(told), *(safe(note) for note in told.notes)])),
-            section("table", "All settings, all ways to train", table_words(told), score_table(told)),
-            section("fairness", "Privacy, uneven data and fairness", fairness_poster.told(folder, result)),
-            section("plots", "Each setting", drawn("plots", [dots_of(told.labels, case) for case in told.cases])),
-            section("courses", "Round by round", course_words(), *(course_part(folder, told, c) for c in told.cases)),
-            section("budgets", "At equal cost", budget_words(), *budget_tables(told)),
+            section("summary", "In short", short, figures_first(told)),
+            section("fairness", "Privacy, uneven data and fairness", poster),
+            section("limits", "What this cannot tell", bullets(cannot)),
+            # With a single way to train the tables above say all, and there is nothing to compare it with.
+            Html("") if told.alone and poster else table_section(told),
+            Html("") if told.alone else compared_sections(folder, told),
             section("reports", "The report of each setting", links(told)),
         ]
     )
     return document(told.name, joined(subtitle, " · "), content, manifest)
+
+
+def table_section(told: Cases) -> Html:
+    return section("table", "All settings, all ways to train", table_words(told), score_table(told))
+
+
+def compared_sections(folder: Path, told: Cases) -> Html:
+    """Ways to train side by side: setting by setting, round by round, and at equal cost."""
+    return joined(
+        [
+            section("plots", "Each setting", drawn("plots", [dots_of(told.labels, case) for case in told.cases])),
+            section("courses", "Round by round", course_words(), *(course_part(folder, told, c) for c in told.cases)),
+            section("budgets", "At equal cost", budget_words(), *budget_tables(told)),
+        ]
+    )
 
 
 def times(count: int, of: int) -> str:
@@ -168,6 +191,10 @@ def summary(told: Cases) -> Html:
         return Html("No setting is finished yet.")
     count, reference = len(told.cases), told.label(told.against)
     turns = ", each hospital asking in turn" if told.in_turn else ""
+    if told.alone:
+        return safe(
+            f"“{plain(reference)}” was trained in {count} settings and tried on patients whom it had not seen{turns}."
+        )
     personal = [name for name in told.labels if name not in (told.against, *BASELINES)]
     together = [case for case in told.cases if any(case.won(name) for name in personal)]
     words = [
@@ -209,6 +236,11 @@ def figures_first(told: Cases) -> Html:
 
 def limits(told: Cases) -> list[Html]:
     expected = 0.05 * len(told.cases)
+    made = Html(
+        "Hospitals that a partition made out of one pool are not hospitals: they show a kind of difference, alone."
+    )
+    if told.alone:
+        return [made]
     return [
         Html(
             f"Where no difference exists at all, about {expected:.1g} of {len(told.cases)} settings would still show "
@@ -216,9 +248,7 @@ def limits(told: Cases) -> list[Html]:
         ),
         Html("No difference shown does not prove that there is none: settings with few patients can hardly show any."),
         Html("Only differences from the reference were tested; two other methods may differ or not."),
-        Html(
-            "Hospitals that a partition made out of one pool are not hospitals: they show a kind of difference, alone."
-        ),
+        made,
         Html("The tables at equal cost rest on validation patients, by which rates were chosen; they give no verdict."),
     ]
 
@@ -272,55 +302,6 @@ def course_part(folder: Path, told: Cases, case: Case) -> Html:
     records, _ = read_rounds(folder / "cases" / case.name / ROUNDS)
     chart = courses_of(told.labels, told.against, case.title, records)
     return folded(case.title, drawn(f"courses-{case.name.replace('.', '-')}", [chart])) if chart else Html("")
-
-
-def budget_words() -> Html:
-    return paragraph(
-        Html(
-            "The error on the asking hospital's validation patients (lower is better), when every method may spend the "
-            "same: as many steps at the asking hospital as the method with the fewest takes in all; or as much traffic "
-            "for the model it uses as the thriftiest method that sends anything. What a method spends on choosing "
-            "partners counts. Then methods in groups, by how many hospitals' patients the model has learned from."
-        )
-    )
-
-
-def budget_tables(told: Cases) -> list[Html]:
-    columns = [Html("Setting"), *(safe(label) for label in told.labels.values())]
-    parts = []
-    for key, title in (("steps", "After the same number of steps"), ("traffic", "After the same traffic")):
-        rows = []
-        for case in told.cases:
-            entries = mapping(mapping(case.budgets.get(key)).get("methods"))
-            rows.append([safe(case.title), *(spent_cell(mapping(entries.get(name))) for name in told.labels)])
-        parts.append(table(title, columns, rows))
-    rows = [[safe(case.title), *scope_cells(told, case)] for case in told.cases]
-    heads = [Html(head) for head in ("Setting", "Alone", "With some", "With all")]
-    return [*parts, table("Among as many hospitals", heads, rows)]
-
-
-def spent_cell(entry: Json) -> Html:
-    loss, at = number(entry.get("loss")), number(entry.get("round"))
-    if loss is None:
-        return Html(f'<span class="undefined">{safe(entry.get("undefined") or "not known")}</span>')
-    small = "spends nothing" if entry.get("spends") is False else f"round {at:.3g}" if at is not None else ""
-    return joined([safe(quantities.score(loss)), Html(f'<span class="interval">{safe(small)}</span>')], " ")
-
-
-def scope_cells(told: Cases, case: Case) -> list[Html]:
-    """Methods by the number of hospitals behind their models: one, more than one, all."""
-    scope = mapping(case.budgets.get("scope"))
-    everyone = number(scope.get("sites")) or case.sites
-    groups: list[list[Html]] = [[], [], []]
-    for name, label in told.labels.items():
-        entry = mapping(mapping(scope.get("methods")).get(name))
-        group, loss, size = (number(entry.get(key)) for key in ("group", "loss", "scope"))
-        if group is None or loss is None or size is None:
-            continue
-        place = 0 if group <= 1 else 2 if group >= everyone else 1
-        words = f"{plain(label)}: {quantities.score(loss)}" + (f" ({size:.2g} hospitals)" if place == 1 else "")
-        groups[place].append(safe(words))
-    return [joined(group, "<br>") for group in groups]
 
 
 def links(told: Cases) -> Html:

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from wardround.evaluate.comparison import paired_values
-from wardround.evaluate.fairness_claims import Arms, Claim, Trial, judged
+from wardround.evaluate.fairness_claims import Arms, Claim, judged
 from wardround.report import quantities
 from wardround.report.charts import Chart, Spec, layout, span
 from wardround.report.document import drawn
-from wardround.report.fairness import BETWEEN, INDEX
+from wardround.report.fairness import INDEX
+from wardround.report.fairness_verdicts import MEANINGS as MEASURES
+from wardround.report.fairness_verdicts import claim_answers, claim_tests, label, title_of
 from wardround.report.markup import Html, bullets, chart_label, folded, joined, paragraph, plain, safe, table
-from wardround.report.measures import label_of
+from wardround.report.measures import direction
 from wardround.report.palette import colour, mark
 from wardround.report.reading import MANIFEST, RESULT, read_object
 from wardround.report.run import Json, Measure, items, mapping, number
@@ -28,6 +30,13 @@ PARTITIONS = {
     "by_feature": "feature imbalance",
     "by_quantity": "node imbalance",
 }
+MEANINGS = {
+    "iid": "every site has the same mix of patients",
+    "by_class": "the outcome is frequent at some sites and rare at others",
+    "by_feature": "sites differ in {column}",
+    "by_quantity": "some sites have far more patients than others",
+}
+FAIR = "0 is fair"
 UTILITY = ("f1", "precision", "recall", "roc_auc", "accuracy")
 CROSSED = " and "
 NONE = "none"
@@ -46,6 +55,8 @@ class Cell:
     """Column, group, patients."""
     test_share: float
     spent: float | None
+    column: str = ""
+    """By which sites differ, where the partition says so."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,7 @@ def read_cell(result: Json, study: Json, against: str) -> Cell | None:
     spent = number(mapping(mapping(method.get("meters")).get("privacy")).get("sample_epsilon"))
     epsilon = number(mapping(study.get("privacy")).get("epsilon"))
     share = parts["test"] / (sum(parts.values()) or 1.0)
-    return Cell(name, title, epsilon, repeats, sizes, share, spent)
+    return Cell(name, title, epsilon, repeats, sizes, share, spent, str(partition.get("column") or ""))
 
 
 def told(folder: Path, result: Json) -> Html:
@@ -133,54 +144,97 @@ def told(folder: Path, result: Json) -> Html:
     grid = read_grid(folder, result)
     if len(grid.levels) < 2 or not grid.columns:
         return Html("")
-    arms = grid.arms()
-    claims = judged(arms, test_share=grid.cells[0].test_share) if arms else []
+    claims = claims_of(grid)
+    utility = [name for name in measure_names(grid) if name in UTILITY]
+    fairness = [name for name in measure_names(grid) if name not in UTILITY]
     return joined(
         [
             paragraph(words(grid)),
-            claim_list(claims) if claims else paragraph(Html("Not every setting is finished: no claim is tested yet.")),
+            bullets(meanings(grid)),
+            claim_answers(claims)
+            if claims
+            else paragraph(Html("Not every setting is finished: no claim is tested yet.")),
+            folded("What the measures mean", bullets(safe(words) for words in MEASURES)),
             drawn("fairness", charts(grid)),
-            figure_table(grid),
-            folded("How every claim was tested", *(claim_table(claim, grid) for claim in claims))
+            figure_table(grid, "How well patients are told apart, in all settings: means over repeats", utility),
+            figure_table(
+                grid, "How fair it is, in all settings: means over repeats; for all of these 0 is fair", fairness
+            ),
+            folded("How every claim was tested", *(claim_tests(claim, grid.partitions) for claim in claims))
             if claims
             else Html(""),
         ]
     )
 
 
-def words(grid: Grid) -> Html:
-    repeats = max(len(cell.repeats) for cell in grid.cells)
-    columns = ", ".join(plain(name) for name in grid.columns)
-    return safe(
-        f"Each way to deal the rows out was run at {len(grid.levels)} levels of privacy (epsilon "
-        f"{', '.join(map(level_name, grid.levels))}; smaller is stricter) with {repeats} repeats on new splits. Groups "
-        f"are by {columns}. Bars and ± are 95 % intervals over repeats, widened because splits share patients."
+def claims_of(grid: Grid) -> list[Claim]:
+    """Every claim with its tests; none unless all settings are there."""
+    arms = grid.arms()
+    return judged(arms, test_share=grid.cells[0].test_share) if arms else []
+
+
+def in_short(folder: Path, result: Json) -> str:
+    """A few sentences for the top of the page; empty where there is no such section."""
+    grid = read_grid(folder, result)
+    claims = claims_of(grid) if len(grid.levels) > 1 and grid.columns else []
+    if not claims:
+        return ""
+    verdicts = [claim.verdict for claim in claims]
+    first = next((claim for claim in claims if {"f1", "roc_auc"} <= {test.what for test in claim.tests}), None)
+    costs = [
+        f"{label(name)} went from {quantities.score(before)} to {quantities.score(after)}"
+        for name in ("f1", "roc_auc")
+        if first is not None and None not in (ends := first.mean_ends(name))
+        for before, after in [(ends[0] or 0.0, ends[1] or 0.0)]
+    ]
+    spoken = f" From none to the strictest level {' and '.join(costs)}, on average." if costs else ""
+    return (
+        f"Of {len(claims)} claims about privacy, uneven data and fairness these data bear out "
+        f"{verdicts.count('borne out') or 'none'} and contradict {verdicts.count('contradicted') or 'none'}; about "
+        f"{verdicts.count('cannot be told from these data') or 'none'} they cannot tell.{spoken}"
     )
 
 
-def claim_list(claims: Sequence[Claim]) -> Html:
-    head = Html("<h3>Claims, and what these data say</h3>")
-    entries = [Html(f"{safe(claim.words)} <strong>{safe(claim.verdict.capitalize())}.</strong>") for claim in claims]
-    return joined([head, bullets(entries)])
+def limits(folder: Path, result: Json) -> list[Html]:
+    """What a reader must not take from the section; nothing where there is none."""
+    if not in_short(folder, result):
+        return []
+    return [
+        Html("“Cannot be told” is not “wrong”: with so few repeats of one data set only large differences show."),
+        Html(
+            "Privacy by DP-SGD cuts every patient's gradient and adds noise. Without privacy neither is done, so the "
+            "first step, from none to the loosest level, shows both; the others show the noise."
+        ),
+        Html("One model with one learning rate served all settings; tuned to a setting, it might do better there."),
+        Html("Epsilon does not cover how rows were prepared, nor the figures on this page."),
+    ]
 
 
-def measure_names(grid: Grid) -> dict[str, str]:
-    """What is plotted and tabled, with its label."""
-    names = {name: label_of(name) for name in UTILITY} | {INDEX: "Generalized entropy index"}
-    for column in grid.columns:
-        for key in ("differential_fairness", "equal_opportunity_gap", "equal_odds_gap"):
-            names[f"{column}/{key}"] = f"{plain(column)}: {BETWEEN[key].partition(':')[0]}"
-    return names
+def words(grid: Grid) -> Html:
+    repeats = max(len(cell.repeats) for cell in grid.cells)
+    columns = " and ".join(plain(name) for name in grid.columns)
+    return safe(
+        f"Epsilon limits what the model can tell about any one patient: the smaller, the stricter; “{NONE}” is no "
+        f"limit. Each way to deal the patients out to sites was run at {len(grid.levels)} levels (epsilon "
+        f"{', '.join(map(level_name, grid.levels))}), {repeats} times each on new splits. Groups are by {columns}. "
+        "Bars and ± are 95 % intervals over repeats, widened because splits share patients."
+    )
 
 
-def label(name: str) -> str:
-    """A figure's name in words: "race/recall/White" is the recall of a group."""
-    column, _, rest = name.partition("/")
-    if rest.startswith("recall/"):
-        return f"Recall of {plain(rest.removeprefix('recall/'))} ({plain(column)})"
-    if rest:
-        return f"{plain(column)}: {BETWEEN.get(rest, rest).partition(':')[0]}"
-    return {INDEX: "Generalized entropy index", "overfitting": "Overfitting"}.get(name, label_of(name))
+def meanings(grid: Grid) -> list[Html]:
+    """What the ways to deal patients out are; the number in brackets is their degree."""
+    found = {cell.partition: cell for cell in grid.cells}
+    return [
+        safe(f"{cell.title}: {MEANINGS[name].format(column=plain(cell.column or 'one column'))}")
+        for name, cell in found.items()
+        if name in MEANINGS
+    ]
+
+
+def measure_names(grid: Grid) -> list[str]:
+    """What is plotted and tabled."""
+    keys = ("differential_fairness", "equal_opportunity_gap", "equal_odds_gap")
+    return [*UTILITY, INDEX, *(f"{column}/{key}" for column in grid.columns for key in keys)]
 
 
 def over_repeats(cell: Cell | None, name: str) -> Measure:
@@ -196,12 +250,13 @@ def over_repeats(cell: Cell | None, name: str) -> Measure:
 
 
 def charts(grid: Grid) -> list[Chart]:
-    lines = [chart(grid, name, title) for name, title in measure_names(grid).items()]
+    lines = [chart(grid, name) for name in measure_names(grid)]
     return [*lines, *(group_chart(grid, column) for column in grid.columns)]
 
 
-def chart(grid: Grid, name: str, title: str) -> Chart:
+def chart(grid: Grid, name: str) -> Chart:
     """One measure by privacy level, a line a partition."""
+    title = f"{label(name)} ({direction(name) or FAIR})"
     rows = [
         (words, [over_repeats(grid.at(partition, epsilon), name) for epsilon in grid.levels])
         for partition, words in grid.partitions.items()
@@ -216,7 +271,7 @@ def group_chart(grid: Grid, column: str) -> Chart:
         (group, [over_repeats(grid.at(partition, e), f"{column}/recall/{group}") for e in grid.levels])
         for group in grid.cells[0].sizes[column]
     ]
-    title = f"Recall by {plain(column)}, {plain(words)}"
+    title = f"Recall by {title_of(column).lower()}, {plain(words)}"
     return lines_of(grid, title, f"{title}: by privacy level, a line for each group.", rows)
 
 
@@ -257,8 +312,7 @@ def line(name: str, index: int, measures: Sequence[Measure], shift: float) -> Sp
     }
 
 
-def figure_table(grid: Grid) -> Html:
-    names = measure_names(grid)
+def figure_table(grid: Grid, caption: str, names: Sequence[str]) -> Html:
     rows = []
     for partition, title in grid.partitions.items():
         for epsilon in grid.levels:
@@ -266,7 +320,7 @@ def figure_table(grid: Grid) -> Html:
             spent = "" if cell is None or cell.spent is None else f" (spent {cell.spent:.3g})"
             head = safe(f"{title}, epsilon {level_name(epsilon)}{spent}")
             rows.append([head, *(figure_cell(over_repeats(cell, name)) for name in names)])
-    return table("All settings: means over repeats", [Html("Setting"), *map(safe, names.values())], rows)
+    return table(caption, [Html("Setting"), *(safe(label(name)) for name in names)], rows)
 
 
 def figure_cell(measure: Measure) -> Html:
@@ -275,29 +329,3 @@ def figure_cell(measure: Measure) -> Html:
     reach = "" if measure.high is None else f"± {quantities.score(measure.high - measure.value)}"
     small = "; ".join(filter(None, [reach, measure.note]))
     return joined([safe(quantities.score(measure.value)), Html(f'<span class="interval">{safe(small)}</span>')], " ")
-
-
-def claim_table(claim: Claim, grid: Grid) -> Html:
-    heads = ("Measure, setting", "Without privacy", "Strictest", "What was tested (expected above 0)", "p", "Says")
-    rows = [
-        [
-            safe(f"{label(test.what)}, {grid.partitions.get(test.partition, test.partition)}"),
-            *(safe("" if value is None else quantities.score(value)) for value in (test.before, test.after)),
-            tested_cell(test),
-            safe("" if test.found.p_value is None else f"{test.found.p_value:.2g}"),
-            safe({"for": "for it", "against": "against it", "open": "nothing shown"}[test.standing]),
-        ]
-        for test in claim.tests
-    ]
-    title = f"{claim.words} {claim.verdict.capitalize()}."
-    return joined(
-        [paragraph(safe(f"{claim.words} {claim.tested}")), table(title, [Html(head) for head in heads], rows)]
-    )
-
-
-def tested_cell(test: Trial) -> Html:
-    found = test.found
-    if found.value is None:
-        return Html(f'<span class="undefined">{safe(found.reason or "not defined")}</span>')
-    reach = quantities.interval(Measure(found.value, found.low, found.high)) or found.reason
-    return joined([safe(quantities.signed(found.value)), Html(f'<span class="interval">{safe(reach)}</span>')], " ")

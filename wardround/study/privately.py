@@ -23,10 +23,12 @@ from wardround.engine.dials import turned
 from wardround.engine.participation import Participation
 from wardround.privacy.accountant import Step, added_up
 from wardround.privacy.calibration import noise_for
+from wardround.privacy.distributed_noise import NoisePlan
 from wardround.privacy.dp_sgd import private_model, sample_level
 from wardround.privacy.dry_run import DryRun
 from wardround.privacy.sampling import OVERFLOW, Expected
 from wardround.privacy.site_level import Adapting, site_level
+from wardround.study import whole_numbers
 from wardround.study.file import PrivacySection, Study
 
 Frozen = tuple[tuple[str, Any], ...]
@@ -52,6 +54,8 @@ class Protection:
     """Whether the coordinator sees sums only."""
     silent: bool = False
     """Nothing leaves a site at all."""
+    plan: NoisePlan | None = None
+    """Of noise in whole numbers, inside a secure sum."""
 
 
 def protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
@@ -87,6 +91,7 @@ def _protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
             sites=privacy.answers or 1,
             seeded=privacy.seeded,
             adapting=adapting_of(privacy),
+            whole=privacy.whole_numbers,
         )
     try:
         said = privacy.model_dump(exclude_none=True, exclude={"epsilon"})  # the noise tells what is done
@@ -183,6 +188,11 @@ def settled(
         # Who has no patients adds no noise, and may yet be among those who answer.
         surely = len(sites) if quorum is None else max(1, quorum - int((rows == 0).sum()))
         answers = privacy.answers or min(surely, *taking_part.answering)
+        if secure:
+            entries = whole_numbers.entries_of(plain, words[-1], patients.row, len(patients.sites))
+            plan = whole_numbers.planned(study, entries, answers, int(taking_part.times.max()))
+            found = _with(study, privacy, noise=plan.noise_multiplier, answers=answers, whole=True)
+            return found, Protection(found.privacy or privacy, empty=empty, secure=True, plan=plan)
         noise = privacy.noise_multiplier or noise_for(
             [(Step(1.0, 0.0, int(taking_part.times.max())),)], privacy.epsilon or 0.0, privacy.delta
         )
@@ -204,8 +214,10 @@ def settled(
     return found, Protection(found.privacy, {**each, ANY: largest}, empty, secure)
 
 
-def _with(study: Study, privacy: PrivacySection, *, noise: float, answers: int | None = None) -> Study:
-    update = {"noise_multiplier": noise, "answers": answers}
+def _with(
+    study: Study, privacy: PrivacySection, *, noise: float, answers: int | None = None, whole: bool = False
+) -> Study:
+    update = {"noise_multiplier": noise, "answers": answers, "whole_numbers": whole}
     return study.model_copy(update={"privacy": privacy.model_copy(update=update)})
 
 
@@ -331,8 +343,14 @@ def spent_by_sites(record: RoundRecord, protection: Protection) -> dict[str, Any
     if protection.silent:
         nothing: dict[str, Any] = {name: [] for name in names}
         return {"whole_sites": nothing, "patients": nothing}
+    if not record.count:
+        return {"whole_sites": {}, "patients": {}}  # a sum that was never opened told nothing
     noise, answers = protection.privacy.noise_multiplier or 0.0, protection.privacy.answers or 1
     answered = len(names) if record.sites else record.count
+    if protection.plan is not None:
+        each = whole_numbers.multipliers(protection.plan, answered)
+        spent = {kind: {name: [[1.0, multiplier, 1]] for name in names} for kind, multiplier in each.items()}
+        return {**spent, "concentrated": True}
     whole = noise * (answered / answers) ** 0.5
     told = {"whole_sites": whole, "patients": whole / 2}
     if not protection.secure:

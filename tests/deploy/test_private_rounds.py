@@ -1,0 +1,433 @@
+"""[privacy] over sites' real homes: the noise is enough for each, the ledger is debited first, and nothing is free."""
+
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.deploy.budgeting import budget_of, charged
+from wardround.deploy.conducting import study_id
+from wardround.deploy.consortium import spent_so_far
+from wardround.deploy.crashing import CHARGED
+from wardround.deploy.decisions import approve, read_offer
+from wardround.deploy.described import NOT_COVERED, describe
+from wardround.deploy.policy import Policy, decide, read_policy, set_policy
+from wardround.deploy.wire import decode, encode
+from wardround.meters import privacy as meter
+from wardround.privacy.accountant import Step, epsilon
+from wardround.privacy.sampling import OVERFLOW
+from wardround.study.file import Study
+
+_spec = importlib.util.spec_from_file_location("clerks", Path(__file__).parents[1] / "faults" / "clerks.py")
+assert _spec is not None
+assert _spec.loader is not None
+clerks = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(clerks)
+NAMES = clerks.NAMES
+ROUNDS, BATCH, DELTA, EPSILON = 3, 32, 1e-3, 2.0
+PROMISE = {"epsilon": EPSILON, "delta": DELTA}
+
+
+def study_of(name: str, privacy: dict[str, Any] | None = None, **tables: Any) -> Study:
+    promise = {"privacy": PROMISE if privacy is None else privacy}
+    study: Study = clerks.study_of(name, tables.pop("rounds", ROUNDS), **promise, **tables)
+    return study
+
+
+@pytest.fixture(scope="module")
+def consortium(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return clerks.Consortium(tmp_path_factory.mktemp("private"))
+
+
+@pytest.fixture(autouse=True)
+def nobody_disturbs(consortium: Any) -> Iterator[None]:
+    ask = consortium.ask
+    consortium.change = lambda site, topic, header, reply: reply
+    yield
+    consortium.ask = ask
+    for home in consortium.homes.values():
+        set_policy(home.policy_path, "epsilon", "none")
+        set_policy(home.policy_path, "delta", "1e-5")
+
+
+Listen = Callable[[str, str, bytes], bytes | None]
+
+
+def listening(consortium: Any, hear: Listen) -> None:
+    """Let every request pass `hear`, which may answer in the site's place or give another request."""
+    ask = consortium.ask
+
+    def asked(site: str, topic: str, body: bytes, within: float) -> bytes:
+        reply: bytes = ask(site, topic, hear(site, topic, body) or body, within)
+        return reply
+
+    consortium.ask = asked
+
+
+def entries(consortium: Any, site: str, study: Study) -> list[Any]:
+    return [one for one in budget_of(consortium.homes[site]).entries() if one.study == study_id(study)]
+
+
+def agreement(consortium: Any, study: Study) -> dict[str, Any]:
+    words: dict[str, Any] = json.loads((consortium.run(study) / "agreement.json").read_bytes())
+    return words
+
+
+class Ended:
+    """A private study that was conducted to its end, what it was asked and what it answered."""
+
+    def __init__(self, consortium: Any) -> None:
+        self.study = study_of("private")
+        self.requests: dict[tuple[str, str, int], bytes] = {}
+        self.replies: dict[tuple[str, str, int], bytes] = {}
+        ask = consortium.ask
+
+        def asked(site: str, topic: str, body: bytes, within: float) -> bytes:
+            key = (site, topic, decode(body)[0]["round"])
+            reply: bytes = ask(site, topic, body, within)
+            self.requests[key], self.replies[key] = body, reply
+            return reply
+
+        consortium.ask = asked
+        self.result = consortium.conduct(self.study)
+        consortium.ask = ask
+        told = agreement(consortium, self.study)
+        self.noise = told["privacy"]["noise_multiplier"]
+        self.rows = {site: counts[0] for site, counts in told["rows"].items()}
+
+    def steps(self, site: str, rounds: int = 1) -> Step:
+        """By hand: a pass over n rows in batches of 32 is ceil(n / 32) sums, each row in each with probability 32/n."""
+        rows = self.rows[site]
+        return Step(BATCH / rows, self.noise, rounds * ceil(rows / BATCH))
+
+
+@pytest.fixture(scope="module")
+def ended(consortium: Any) -> Ended:
+    return Ended(consortium)
+
+
+def test_the_ledger_of_every_site_holds_what_its_rounds_did(consortium: Any, ended: Ended) -> None:
+    assert len(set(ended.rows.values())) == 3
+    assert min(ended.rows.values()) > BATCH
+    for site in NAMES:
+        ledger = entries(consortium, site, ended.study)
+        assert [(one.level, one.round) for one in ledger] == [("sample", 1), ("sample", 2), ("sample", 3)]
+        for one in ledger:
+            (step,) = one.steps
+            rate, noise, times = ended.steps(site)
+            assert (step.noise_multiplier, step.times) == (noise, times)
+            assert step.rate == pytest.approx(rate, rel=1e-6)
+
+
+def test_epsilon_is_the_accountants_kept_and_told_everywhere(consortium: Any, ended: Ended) -> None:
+    told = ended.result["methods"][0]["meters"]["privacy"]
+    within = DELTA - ROUNDS * OVERFLOW * max(ended.steps(site).times for site in NAMES)
+    for site in NAMES:
+        expected = epsilon([ended.steps(site, ROUNDS)], within)
+        assert told["sample_epsilon_by_site"][site] == pytest.approx(expected, abs=1e-4)
+    # The noise is the least that keeps the promise of the dearest site, to a thousandth.
+    assert 0.99 * EPSILON < told["sample_epsilon"] <= EPSILON
+    assert told["sample_epsilon"] == max(told["sample_epsilon_by_site"].values())
+    assert told["site_epsilon"] is None
+    assert told["words"].endswith(meter.NOT_COVERED)
+    records = consortium.rounds(ended.study)
+    assert [one["rows"] for one in records] == [sum(ended.rows.values())] * ROUNDS
+    so_far = [one["measures"]["privacy"]["epsilon"] for one in records]
+    assert so_far == sorted(so_far)
+    assert 0 < so_far[0] < so_far[-1] <= EPSILON
+    assert spent_so_far(records) == so_far[-1]
+    assert ended.result["methods"][0]["meters"]["traffic"]["bytes_up"] == sum(one["bytes_up"] for one in records)
+
+
+def test_the_same_request_costs_nothing_and_gives_the_same_bytes(consortium: Any, ended: Ended) -> None:
+    consortium.restart("bo")
+    before = len(entries(consortium, "bo", ended.study))
+    for number in (1, ROUNDS):
+        key = ("bo", "round", number)
+        assert consortium.clerks["bo"].answer("round", "server", ended.requests[key]) == ended.replies[key]
+    assert len(entries(consortium, "bo", ended.study)) == before
+
+
+def test_another_question_in_a_round_that_was_charged_gets_no_answer(consortium: Any, ended: Ended) -> None:
+    """Else the coordinator would average the noise away by asking the same in other words."""
+    header, message = decode(ended.requests["bo", "round", ROUNDS])
+    for change in ({"nonce": "ab"}, {"more": 1}):
+        told, answer = decode(consortium.clerks["bo"].answer("round", "server", encode({**header, **change}, message)))
+        assert (told["status"], answer.arrays) == ("refused", {})
+        assert "charged for another request" in told["why"]
+
+
+def test_an_answer_that_may_have_left_is_never_made_anew(consortium: Any, ended: Ended) -> None:
+    """Old answers are deleted after some rounds. That of the last round is there, unless a crash came before it was."""
+    replies = consortium.homes["freetown"].folder(study_id(ended.study)) / "replies"
+    for path in replies.glob("round-*"):
+        path.unlink()
+    consortium.restart("freetown")
+    clerk = consortium.clerks["freetown"]
+    told, answer = decode(clerk.answer("round", "server", ended.requests["freetown", "round", 1]))
+    assert (told["status"], answer.arrays) == ("refused", {})
+    assert "kept no more" in told["why"]
+    told, answer = decode(clerk.answer("round", "server", ended.requests["freetown", "round", ROUNDS]))
+    assert (told["status"], set(answer.arrays)) == ("ok", {"update", "weight"})
+    assert len(entries(consortium, "freetown", ended.study)) == ROUNDS
+
+
+@pytest.mark.parametrize("point", [*CHARGED, "site.reply.before_save", "coordinator.round.recorded"])
+def test_a_death_costs_no_privacy(consortium: Any, ended: Ended, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between debit and save the answer is lost; another is made for the same debit, and only that one leaves."""
+    study = study_of(point)
+    before = len(consortium.deaths)
+    with monkeypatch.context() as armed:
+        clerks.die_at(armed, point, 2)
+        consortium.until_done(study)
+    assert len(consortium.deaths) == before + 1
+    assert agreement(consortium, study)["privacy"]["noise_multiplier"] == ended.noise
+    for site in NAMES:
+        assert [one.round for one in entries(consortium, site, study)] == [1, 2, 3]
+        left = [one for one in consortium.left(site, study) if one["topic"] == "round"]
+        assert [one["round"] for one in left] == [1, 2, 3]
+    assert [one["round"] for one in consortium.rounds(study)] == [1, 2, 3]
+    assert len(consortium.rounds(study)[-1]["measures"]["privacy"]["patients"]) == 3
+
+
+def settings(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda recipe: {**recipe, "settings": {**recipe["settings"], **changes}}
+
+
+TAMPERED: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
+    "a longer clip": (settings(clip=10.0), "says clip 1.0 under [privacy], and the coordinator 10.0"),
+    "a larger delta": (settings(delta=0.004), "says delta 0.001"),
+    "other batches": (settings(batch=8), "says batch None"),
+    "noise from the seed": (settings(seeded=True), "follow from the study's seed"),
+    "an unknown word": (settings(less=True), "names no private algorithm"),
+    "the level of sites": (lambda recipe: {**recipe, "name": "site"}, "names no private algorithm"),
+    "no noise at all": (lambda recipe: recipe["parts"][0], "an algorithm without any was asked for"),
+    "another algorithm": (
+        lambda recipe: {**recipe, "parts": [{**recipe["parts"][0], "settings": {"learning_rate": 9.0}}]},
+        "does not say algorithm fed_avg with these settings",
+    ),
+}
+
+
+def test_less_than_was_approved_is_refused_and_nothing_leaves(consortium: Any, ended: Ended) -> None:
+    """A coordinator that names less noise, or any other thing than was approved, gets no answer and no debit."""
+    study, refused = study_of("tampered"), {}
+
+    def hear(site: str, topic: str, body: bytes) -> None:
+        header, message = decode(body)
+        if (site, topic, header["round"]) != ("bo", "round", 1):
+            return
+        clerk = consortium.clerks["bo"]
+        weak = settings(noise_multiplier=0.98 * ended.noise)
+        for name, (change, _) in {**TAMPERED, "less noise": (weak, "")}.items():
+            changed = {**header, "algorithm": change(header["algorithm"])}
+            first = Message({"first": message.arrays["params"]})
+            clerk.answer("begin", "server", encode({**changed, "round": 0}, first))
+            told, answer = decode(clerk.answer("round", "server", encode(changed, message)))
+            refused[name] = (told["status"], told["why"], answer.arrays)
+        assert entries(consortium, "bo", study) == []
+
+    # The dearest site is that for which the noise was found: there a fiftieth less is too little.
+    dearest = ended.result["methods"][0]["meters"]["privacy"]["sample_epsilon_by_site"]
+    assert max(dearest, key=lambda site: dearest[site]) == "bo"
+    listening(consortium, hear)
+    consortium.conduct(study)
+    assert {arrays == {} for _, _, arrays in refused.values()} == {True}
+    for name, (_, why) in TAMPERED.items():
+        assert (refused[name][0], why in refused[name][1]) == ("refused", True), refused[name]
+    assert refused["less noise"][0] == "spent"
+    assert "3 rounds would spend an epsilon of 2.0" in refused["less noise"][1]
+    assert "and 2 was approved" in refused["less noise"][1]
+    assert [one.round for one in entries(consortium, "bo", study)] == [1, 2, 3]
+
+
+def test_more_rounds_than_approved_are_not_answered(consortium: Any, ended: Ended) -> None:
+    """The promise is for three rounds of this noise; a fourth would break it."""
+    header, message = decode(ended.requests["kenema", "round", ROUNDS])
+    site = max(NAMES, key=lambda one: ended.result["methods"][0]["meters"]["privacy"]["sample_epsilon_by_site"][one])
+    told, answer = decode(consortium.clerks[site].answer("round", "server", encode({**header, "round": 4}, message)))
+    assert (told["status"], answer.arrays) == ("spent", {})
+    assert "4 rounds would spend" in told["why"]
+
+
+def short_of_budget(consortium: Any, ended: Ended, site: str) -> None:
+    """Let another study have spent so much that one round of ours fits under the cap, and two do not."""
+    home = consortium.homes[site]
+    set_policy(home.policy_path, "delta", str(DELTA))
+    before = [step for one in budget_of(home).entries() for step in one.steps]
+    one, two = (epsilon([*before, ended.steps(site, rounds)], DELTA) for rounds in (1, 2))
+    set_policy(home.policy_path, "epsilon", str((one + two) / 2))
+
+
+def test_a_site_whose_budget_is_spent_is_left_out_and_named(consortium: Any, ended: Ended) -> None:
+    short_of_budget(consortium, ended, "kenema")
+    study = study_of("spent", deploy={"quorum": 2})
+    result = consortium.conduct(study)
+    records = consortium.rounds(study)
+    assert [one["sites"] for one in records] == [list(NAMES), ["bo", "freetown"], ["bo", "freetown"]]
+    for one in records[1:]:
+        assert one["measures"]["absent"]["kenema"].startswith("spent: The privacy budget does not allow another round")
+    assert [one.round for one in entries(consortium, "kenema", study)] == [1]
+    (note,) = [one for one in result["notes"] if "kenema" in one]
+    assert note.startswith("kenema was left out from round 2 on: The privacy budget does not allow")
+    spent = result["methods"][0]["meters"]["privacy"]["sample_epsilon_by_site"]
+    assert spent["kenema"] == pytest.approx(epsilon([ended.steps("kenema")], DELTA), abs=1e-4)
+    # It has paid for a part of the model, so it gets the model.
+    assert (consortium.homes["kenema"].folder(study_id(study)) / "model.safetensors").exists()
+
+
+def test_with_fewer_left_than_the_quorum_the_study_stops_and_says_why(consortium: Any, ended: Ended) -> None:
+    short_of_budget(consortium, ended, "kenema")
+    with pytest.raises(
+        Refusal, match=r"2 of the 3 sites that a round needs.*kenema: spent: .*budget.*\[deploy\] quorum"
+    ):
+        consortium.conduct(study_of("stops", deploy={"quorum": 3}))
+
+
+def test_a_cap_of_nothing_lets_nothing_leave(consortium: Any) -> None:
+    study = study_of("capped", deploy={"quorum": 2})
+
+    def hear(site: str, topic: str, body: bytes) -> None:
+        if (topic, decode(body)[0]["round"]) == ("round", 2):
+            set_policy(consortium.homes["bo"].policy_path, "epsilon", "0")
+
+    listening(consortium, hear)
+    consortium.conduct(study)
+    assert {one["round"] for one in consortium.left("bo", study)} <= {0, 1, 2**30}
+    assert [one["topic"] for one in consortium.left("bo", study)][-1] == "judge"
+    assert [one.round for one in entries(consortium, "bo", study)] == [1]
+    assert "no longer allows it" in consortium.rounds(study)[1]["measures"]["absent"]["bo"]
+    offer = read_offer(consortium.homes["bo"], study_id(study))
+    policy = read_policy(consortium.homes["bo"].policy_path)
+    assert decide(policy, offer.study)[0].startswith("it would spend an epsilon of 2; 0 of 0")
+
+
+def numbers(consortium: Any, study: Study) -> np.ndarray[Any, Any]:
+    model = consortium.model(study)
+    return np.concatenate([np.frombuffer(model[name], np.float32) for name in sorted(model)])
+
+
+def test_hardly_any_noise_and_no_cut_is_the_plain_study(consortium: Any) -> None:
+    """Batches of all rows, so that every one is drawn; gradients of rows are far shorter than 100; noise of 1e-6 * 100
+    on sums over a hundred rows moves the model by 1e-6 a step."""
+    whole = {"name": "fed_avg", "learning_rate": 0.1, "batch_size": 256}
+    plain: Study = clerks.study_of("plain", ROUNDS, algorithm=whole)
+    consortium.conduct(plain)
+    study = study_of("hardly", {"noise_multiplier": 1e-6, "clip": 100.0, "delta": DELTA}, algorithm=whole)
+    result = consortium.conduct(study)
+    assert np.abs(numbers(consortium, plain)).max() > 0.05
+    assert np.abs(numbers(consortium, study) - numbers(consortium, plain)).max() < 1e-4
+    assert result["methods"][0]["meters"]["privacy"]["sample_epsilon"] is None or (
+        result["methods"][0]["meters"]["privacy"]["sample_epsilon"] > 1000
+    )
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_whole_sites(consortium: Any, secure: bool) -> None:
+    """Three sums of noise z are one of z / sqrt(3); each of three sites adds z / sqrt(3), which is seen of one."""
+    adapting = {"quantile": 0.5} if secure else {}
+    table = {"level": "site", "epsilon": 4.0, "delta": DELTA, **adapting}
+    more = {"transforms": [{"name": "secure_sum"}]} if secure else {}
+    study = study_of(f"sites-{secure}", table, **more)
+    result = consortium.conduct(study)
+    told = result["methods"][0]["meters"]["privacy"]
+    settled = agreement(consortium, study)["privacy"]
+    noise = settled["noise_multiplier"]
+    assert settled["answers"] == 3
+    for site in NAMES:
+        assert [(one.level, one.round, one.steps) for one in entries(consortium, site, study)] == [
+            ("site", number, (Step(1.0, noise, 1),)) for number in (1, 2, 3)
+        ]
+    assert told["site_epsilon"] == pytest.approx(epsilon([Step(1.0, noise / 3**0.5, 1)], DELTA), abs=2e-3)
+    assert 3.98 < told["site_epsilon"] <= 4.0
+    if secure:
+        assert told["site_epsilon_towards_coordinator"] is None
+        assert "clip" in consortium.rounds(study)[-1]["measures"]["told"]
+    else:
+        alone = epsilon([Step(1.0, noise / 3**0.5, ROUNDS)], DELTA)
+        assert told["site_epsilon_towards_coordinator"] == pytest.approx(alone, abs=1e-4)
+
+
+def test_no_site_believes_that_more_share_the_noise_than_there_are(consortium: Any) -> None:
+    study, refused = study_of("shared", {"level": "site", "epsilon": 4.0, "delta": DELTA}, rounds=1), []
+
+    def hear(site: str, topic: str, body: bytes) -> None:
+        header, message = decode(body)
+        if (site, topic) == ("bo", "round"):
+            changed = {**header, "algorithm": settings(answers=1000)(header["algorithm"])}
+            refused.append(decode(consortium.clerks["bo"].answer("round", "server", encode(changed, message)))[0])
+
+    listening(consortium, hear)
+    consortium.conduct(study)
+    (told,) = refused
+    assert (told["status"], "1000 sites are said to share the noise" in told["why"]) == ("refused", True)
+
+
+REFUSED = {
+    "maml": ({"algorithm": {"name": "meta", "kind": "maml"}}, {}, "differentiates gradients"),
+    "contexts": ({"algorithm": {"name": "context_features", "shape": [11]}}, {}, "looks at the losses"),
+    "delta": ({}, {"epsilon": 1.0, "delta": 0.05}, r"delta of 0\.05 is above one in the \d+ patients"),
+    "median": ({"aggregator": {"name": "median"}}, {"level": "site", "epsilon": 1.0}, "must see single answers"),
+    "seeded": ({}, {"epsilon": 1.0, "seeded": True}, "follow from the study's seed"),
+    "answers": ({}, {"level": "site", "epsilon": 1.0, "answers": 4}, "shared by 4 sites"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_noise_cannot_cover_is_refused_before_the_first_round(consortium: Any, name: str) -> None:
+    tables, privacy, why = REFUSED[name]
+    study = study_of(name, privacy or None, **tables)
+    if name == "contexts":
+        features = len(json.loads((consortium.run(study_of("private")) / "agreement.json").read_bytes())["preparation"])
+        assert features
+    with pytest.raises(Refusal, match=why):
+        consortium.conduct(study)
+    assert not any(one["topic"] in ("round", "judge") for site in NAMES for one in consortium.left(site, study))
+    assert not (consortium.run(study) / "agreement.json").exists()
+
+
+def test_an_epsilon_of_nothing_is_no_study() -> None:
+    for wrong in (0.0, -1.0):
+        with pytest.raises(Refusal, match="greater than 0"):
+            study_of("nothing", {"epsilon": wrong})
+
+
+def test_the_policy_forbids_noise_that_hides_nothing(consortium: Any) -> None:
+    policy = Policy(purposes=["*"], components=["*"], columns=["*"], smallest_cell=1, epsilon=3.0)
+    seeded = study_of("a", {**PROMISE, "delta": 1e-6, "seeded": True}).model_dump(mode="json")
+    assert any("follow from the study's seed" in one for one in decide(policy, seeded))
+    wide = study_of("b").model_dump(mode="json")
+    assert any("meant at a delta of 0.001, and the policy's at 1e-05" in one for one in decide(policy, wide))
+
+
+def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_covered(
+    consortium: Any, ended: Ended
+) -> None:
+    home = consortium.homes["bo"]
+    policy = read_policy(home.policy_path)
+    shown = describe(home, read_offer(home, study_id(ended.study)))
+    text = " ".join(dict(shown.parts)["What it costs in privacy"])
+    spent = charged(home, policy, study_id(ended.study))
+    assert spent == pytest.approx(epsilon([ended.steps("bo", ROUNDS)], policy.delta), abs=1e-4)
+    assert "Epsilon 2; your policy sets no limit" in text
+    assert "It holds for each of your patients" in text
+    assert f"{spent:.3g} of it by this one" in text
+    assert text.endswith(NOT_COVERED)
+    assert NOT_COVERED == meter.NOT_COVERED
+    assert shown.facts["epsilon_charged"] == pytest.approx(charged(home, policy))
+    assert shown.facts["bytes_a_round"] > 0
+    other = study_of("told", {"level": "site", "epsilon": 1.0, "delta": DELTA})
+    consortium.clerks["bo"].office.offered(study_id(other), other.model_dump(mode="json"), "researcher")
+    text = " ".join(dict(describe(home, read_offer(home, study_id(other))).parts)["What it costs in privacy"])
+    assert "your site as a whole" in text
+    assert "under your own share of the noise only" in text
+    set_policy(home.policy_path, "epsilon", "3")
+    with pytest.raises(Refusal, match=r"meant at a delta of 0\.001"):
+        approve(home, study_id(other), by="ben")

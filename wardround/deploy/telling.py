@@ -1,0 +1,94 @@
+"""What a site tells of its patients: in cells of its own, and how well a model does so coarsely that no patient shows.
+
+A statistic is told in the policy's cells, or where the study asks for larger ones in a doubling of them: the same count
+told in cells of 10, 11, 12 and so on would soon be known. Shares and other figures are told on a grid on which one
+patient makes at most half a step (see `data.cells`). Figures of an outcome that fewer patients than a cell have, or are
+predicted to have, are withheld: a recall of two thirds is three patients. With a smallest cell of 1 all of it is exact.
+"""
+
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wardround.core.contracts import Report, Scores, Task
+from wardround.core.recipes import Recipe
+from wardround.data.cells import coarse_share, in_cells
+from wardround.engine.registry import queries
+from wardround.evaluate.losses import loss_of
+
+Numbers = np.ndarray[Any, Any]
+OVER_ALL = ("accuracy", "brier", "calibration", "log_loss")
+"""Figures over all patients alike; the others look at outcomes one by one."""
+FEW = "told only where every outcome has enough patients, and is predicted for as many"
+
+
+def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
+    """A query that tells of no fewer patients than the site allows, whatever it was asked."""
+    factory = queries().get(recipe.name)
+    if cell <= 1 or factory is None or "smallest_cell" not in inspect.signature(factory).parameters:
+        return recipe
+    said, own = dict(recipe.settings), cell
+    while isinstance(said.get("smallest_cell"), int) and own < said["smallest_cell"]:
+        own *= 2
+    return recipe._replace(settings=tuple(sorted({**said, "smallest_cell": own}.items())))
+
+
+def told_losses(scores: Scores, task: Task, cell: int) -> dict[str, Any]:
+    """How many patients, the sum of their losses, how many are predicted rightly; zeros where they are few."""
+    rows = len(scores.actual)
+    if rows < cell or not rows:
+        return {"rows": np.int64(0), "loss": np.float64(0), "right": np.int64(0)}
+    share = 0.0 if task.regression else float((scores.predicted.argmax(axis=1) == scores.actual).mean())
+    told = in_cells(rows, cell)
+    share = coarse_share(share, rows) if cell > 1 else share
+    loss = loss_of(scores, task).weighted * told
+    return {"rows": np.int64(told), "loss": np.float64(loss), "right": np.int64(round(share * told))}
+
+
+def told_figures(block: Report, scores: Scores, task: Task, cell: int) -> Report:
+    """The figures of one site (see `result_block`) as they may leave it."""
+    plain: Report = json.loads(json.dumps(block))
+    if cell <= 1:
+        return plain
+    patients, few = smallest_outcome(scores, task)
+    rows = len(scores.actual)
+
+    def figure(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
+        over_all = task.regression or name in OVER_ALL
+        if not over_all and few < cell:
+            return {"value": None, "undefined": FEW}
+        number = rows if over_all else patients
+        return {key: coarse(one, number, relative=task.regression) for key, one in told.items()}
+
+    # Means over sites and percentiles are of one site here: its figures once more.
+    return {
+        "sites": {
+            site: {name: figure(name, one) for name, one in told.items()} for site, told in plain["sites"].items()
+        },
+        "rows": {site: in_cells(number, cell) for site, number in plain["rows"].items()},
+        **{part: plain[part] for part in ("intervals",) if part in plain},
+    }
+
+
+def smallest_outcome(scores: Scores, task: Task) -> tuple[int, int]:
+    """Patients of the rarest outcome, and of the rarest outcome or prediction, of those that occur."""
+    if task.regression:
+        return len(scores.actual), len(scores.actual)
+    held = np.bincount(scores.actual, minlength=task.outputs)
+    guessed = np.bincount(scores.predicted.argmax(axis=1), minlength=task.outputs)
+    rarest = int(held[held > 0].min(initial=len(scores.actual)))
+    return rarest, min(rarest, int(guessed[guessed > 0].min(initial=len(scores.actual))))
+
+
+def coarse(told: Any, patients: int, *, relative: bool) -> Any:
+    """Numbers on their grid; a reason in words without the numbers it may hold."""
+    if isinstance(told, str):
+        return "not defined for the patients of this site"
+    if not isinstance(told, float) or not np.isfinite(told):
+        return told
+    # An error in years or days has no grid of its own: it is rounded in parts of itself.
+    size = 2.0 ** np.floor(np.log2(abs(told))) if relative and told else 1.0
+    return float(coarse_share(told / size, patients) * size)
