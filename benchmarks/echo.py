@@ -3,9 +3,13 @@
     python -m benchmarks.echo [4k 26m] [--rounds 10]
 
 For every size, in turn: `bare`, FLARE's own cell that sends the bytes to each site and gets them back; `party`, the
-same through our network (gate, deadlines, checks); `round`, a whole round of a study whose model has that size, with
-the site's training, its audit log and its saved answer. `training` is what one site's half takes by itself, in this
-process. The figure to reach is (round - training) / bare <= 1.2; medians.
+same through our network (gate, deadlines, checks); `round`, a whole round of a study whose model has that size: from
+the server's state to the server's next state, with what both sides write down and wait for, and the site's training.
+`pace` is from one round to the next: it has the coordinator's checkpoint and record, too, but no evaluation.
+
+`training` is what the site's half takes when three processes do it at the same time, as in a round (the slowest of
+them, since a round waits for it), without any network or file; `alone` is the same with one process. Where every site
+has a machine of its own the two are the same. The figure to reach is (round - training) / bare <= 1.2; medians.
 """
 
 import argparse
@@ -18,6 +22,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -171,8 +177,8 @@ def study_of(size: str, rounds: int) -> Any:
     return parse_study(words, where="the benchmark's study")
 
 
-def rounds_of(size: str, folder: Path, rounds: int) -> list[dict[str, Any]]:
-    """The records of a study over real processes."""
+def rounds_of(size: str, folder: Path, rounds: int) -> tuple[list[dict[str, Any]], list[float]]:
+    """The records of a study over real processes, and the seconds from the beginning of a round to the next one's."""
     import numpy as np
     import pandas as pd
 
@@ -194,11 +200,15 @@ def rounds_of(size: str, folder: Path, rounds: int) -> list[dict[str, Any]]:
     with processes(commands, folder / "logs") as running:
         watch(home, homes, study, running, lambda word, facts: None)
     text = (home.folder(study) / "run" / "rounds.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    entries = [json.loads(line)["entry"] for line in home.audit_path.read_text(encoding="utf-8").splitlines()]
+    begun = [one["time"] for one in entries if one.get("topic") == "round" and one["to"] == SITES[0]]
+    times = [datetime.fromisoformat(one).timestamp() for one in begun]
+    paces = [after - before for before, after in pairwise(times)]
+    return [json.loads(line) for line in text.splitlines()], paces
 
 
-def training(size: str, times: int = 5) -> float:
-    """One site's half of a round of that study, without any network."""
+def train(size: str) -> None:
+    """A process that does one site's half of a round of that study for every line that it is given."""
     import jax
     import numpy as np
 
@@ -214,12 +224,32 @@ def training(size: str, times: int = 5) -> float:
     sent: Message = jax.device_get(algorithm.broadcast(algorithm.init(params, len(SITES))))
     rows = int(0.6 * ROWS)
     own = Own(np.zeros((rows, 10), np.float32), np.arange(rows, dtype=np.int32) % 2, 0)
-    kept, seconds = algorithm.init_client(params), []
-    for number in range(1, times + 2):
+    kept = algorithm.init_client(params)
+    for line in sys.stdin:
         started = time.perf_counter()
-        answer, _, _ = site_round(algorithm, identity(), sent, kept, own, seed=1, number=number)
+        answer, _, _ = site_round(algorithm, identity(), sent, kept, own, seed=1, number=int(line))
         jax.block_until_ready(answer.arrays)
-        seconds.append(time.perf_counter() - started)
+        print(time.perf_counter() - started, flush=True)
+
+
+def training(size: str, processes: int, times: int) -> float:
+    """The slowest of so many processes that train at the same time."""
+    me = [sys.executable, "-m", "benchmarks.echo", "--train", size]
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}  # as `spawned` has it
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": environment}
+    running = [subprocess.Popen(me, text=True, **pipes) for _ in range(processes)]
+    seconds = []
+    try:
+        for number in range(1, times + 2):
+            for one in running:
+                assert one.stdin is not None
+                one.stdin.write(f"{number}\n")
+                one.stdin.flush()
+            seconds.append(max(float(one.stdout.readline()) for one in running if one.stdout is not None))
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
     return median(seconds[1:])
 
 
@@ -233,8 +263,9 @@ def measure(size: str, rounds: int) -> dict[str, Any]:
             for _ in range(rounds):  # in turn, so that a busy machine meets both alike
                 for kind, measured in (("bare", first), ("party", second)):
                     times[kind] += measured(SIZES[size], 1)
-        records = [one for one in rounds_of(size, folder, rounds + 1) if one["round"] > 1]
-        alone = training(size)
+        records, paces = rounds_of(size, folder, rounds + 1)
+        records, paces = records[1:], paces[1:]
+    alone, together = training(size, 1, rounds), training(size, len(SITES), rounds)
     echo, own = median(times["bare"][1:]), median(one["seconds"] for one in records)
     return {
         "size": size,
@@ -242,15 +273,20 @@ def measure(size: str, rounds: int) -> dict[str, Any]:
         "bare": round(echo, 4),
         "party": round(median(times["party"][1:]), 4),
         "round": round(own, 4),
-        "training": round(alone, 4),
+        "pace": round(median(paces), 4),
+        "training": round(together, 4),
+        "alone": round(alone, 4),
         "party / bare": round(median(times["party"][1:]) / echo, 2),
-        "(round - training) / bare": round((own - alone) / echo, 2),
+        "(round - training) / bare": round((own - together) / echo, 2),
+        "(round - alone) / bare": round((own - alone) / echo, 2),
     }
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--site"]:
         return serve(sys.argv[2], sys.argv[3], int(sys.argv[4]), Path(sys.argv[5]))
+    if sys.argv[1:2] == ["--train"]:
+        return train(sys.argv[2])
     if sys.argv[1:2] == ["--hub"]:
         return hub(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
     parser = argparse.ArgumentParser(description=__doc__)

@@ -16,6 +16,7 @@ from wardround.aggregators.geometric_median import geometric_median
 from wardround.aggregators.krum import krum
 from wardround.aggregators.median import median
 from wardround.aggregators.multi_krum import multi_krum
+from wardround.aggregators.nearest_mixing import nearest_mixing
 from wardround.aggregators.stacks import BLOCK
 from wardround.aggregators.trimmed_mean import trimmed_mean
 from wardround.aggregators.weighted_mean import weighted_mean
@@ -30,6 +31,7 @@ AGGREGATORS = {
     "multi_krum": multi_krum(bad=1),
     "geometric_median": geometric_median(),
     "centered_clipping": centered_clipping(radius=100.0),
+    "nearest_mixing": nearest_mixing(bad=1),
 }
 REDUCE = {name: jax.jit(aggregator.reduce) for name, aggregator in AGGREGATORS.items()}
 COLUMNS = 10
@@ -190,6 +192,7 @@ def test_hospitals_keep_their_direction_when_two_of_twelve_sites_turn_theirs_rou
         **AGGREGATORS,
         "krum": krum(bad=2),
         "multi_krum": multi_krum(bad=2),
+        "nearest_mixing": nearest_mixing(bad=2),
         "centered_clipping": centered_clipping(radius=0.3, iterations=3),
     }
     stack = stacked(values, weights)

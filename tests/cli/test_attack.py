@@ -82,7 +82,13 @@ def test_a_wide_network_betrays_some_of_few_patients_even_in_a_sum(told):
     one = told["variants"][1]["one_patient"]
     assert not one["single_updates_seen"]
     assert one["rows"]["rebuilt"] > 0
-    assert "From the sum of very few patients" in told["notes"][1]
+    few = told["variants"][1]["few_patients"]
+    assert f"with one patient a site {one['rows']['rebuilt']} of 4 could be rebuilt" in told["notes"][1]
+    # More patients hide each other, until nobody can be rebuilt: from then on it is not tried any further.
+    assert [step["patients"] for step in few] == [2, 4, 8, 16, 32][: len(few)]
+    assert all(step["rebuilt"] for step in few[:-1])
+    assert few[-1]["rebuilt"] == 0
+    assert f"with {few[-1]['patients']} a site nobody was" in told["notes"][1]
     # With all patients of the study nobody can be told from the sum.
     assert told["variants"][1]["updates"]["rows"]["rebuilt"] == 0
 

@@ -89,9 +89,11 @@ def test_the_model_and_the_figures_are_those_of_the_simulation(consortium, algor
     assert all(np.abs(ours[name] - theirs[name]).max() <= 1e-5 for name in theirs)
     for site in NAMES:
         found, expected = (one["methods"][0]["scores"]["sites"][site] for one in (deployed, simulation))
-        assert {metric: told["value"] for metric, told in found.items()} == pytest.approx(
-            {metric: told["value"] for metric, told in expected.items()}
-        )
+        told = {metric: one["value"] for metric, one in found.items() if one["value"] is not None}
+        assert "accuracy" in told
+        # A site tells its figures on a grid of powers of two, on which a patient makes at most half a step.
+        assert all((value * 64).is_integer() for value in told.values())
+        assert told == pytest.approx({metric: expected[metric]["value"] for metric in told}, abs=1 / 16)
 
 
 def test_nothing_is_computed_or_leaves_twice(consortium):
@@ -228,4 +230,6 @@ def test_sizes_are_those_that_the_sites_told_last(consortium):
     assert sorted(told) == sorted(NAMES)
     rows = {name: len(pd.read_csv(path)) for name, path in consortium.tables.items()}
     share = words().data.shares[0]
-    assert all(told[name] == pytest.approx(rows[name] * share, abs=2) for name in NAMES)
+    # Rounded down to whole cells.
+    assert all(told[name] % 10 == 0 for name in NAMES)
+    assert all(-2 <= rows[name] * share - told[name] <= 11 for name in NAMES)

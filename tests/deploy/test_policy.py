@@ -131,7 +131,9 @@ def test_recipes_are_judged_by_names_columns_and_cells():
     assert recipe_reasons(policy, [recipe_of(moments(("age", "name"), smallest_cell=10))]) == [
         "column 'name' is not allowed"
     ]
-    assert recipe_reasons(policy, [recipe_of(cards("age", smallest_cell=10))]) == ["the component query/cards is not allowed"]
+    assert recipe_reasons(policy, [recipe_of(cards("age", smallest_cell=10))]) == [
+        "the component query/cards is not allowed"
+    ]
     inner = Recipe("algorithm", "fed_avg", (), (Recipe("model", "from_torch"), Recipe("task", "task")))
     assert recipe_reasons(policy, [inner]) == ["the component model/from_torch is not allowed"]
 

@@ -14,6 +14,7 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.deploy.crashing import SUMMED
 from wardround.deploy.wire import decode, encode
 from wardround.privacy import secure_sum_site
+from wardround.privacy.distributed_noise import converted, plan_for
 from wardround.privacy.fixed_point import ring_vector
 from wardround.privacy.letters import STEPS
 
@@ -244,3 +245,35 @@ def test_the_vector_takes_the_bytes_that_the_simulation_counts(consortium: Any) 
     consortium.conduct(study)
     # 8 bytes for every parameter, and for the count of patients.
     assert sizes == {8 * (len(numbers(consortium, study)) + 1)}
+
+
+def test_what_is_about_to_be_masked_holds_the_sites_share_of_the_noise(
+    consortium: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers are cut to a length of 0.001, which is some 1049 units; the noise of each site is many times that."""
+    vectors: list[np.ndarray] = []
+
+    def watching(answer: Message) -> Any:
+        vector = ring_vector(answer)
+        vectors.append(vector.view(np.int64))
+        return vector
+
+    table = {"level": "site", "epsilon": 0.5, "delta": 0.01, "clip": 0.001}
+    study = clerks.study_of("noised", 4, transforms=SUM, privacy=table, deploy={"quorum": 3})
+    with monkeypatch.context() as patched:
+        patched.setattr(clerks.secure_sites, "ring_vector", watching)
+        result = consortium.conduct(study)
+    settled = json.loads((consortium.run(study) / "agreement.json").read_bytes())["privacy"]
+    # Three of four must answer, so each adds a third of the variance, one lost or none.
+    entries = len(vectors[0]) - 1
+    plan = plan_for(0.5, 0.01, 4, clip=0.001, entries=entries, fraction_bits=20, sites=3)
+    assert settled == {"noise_multiplier": pytest.approx(plan.noise_multiplier), "answers": 3, "whole_numbers": True}
+    assert len(vectors) == 16
+    assert all(vector[-1] == 2**20 for vector in vectors), "every site counts the same"
+    noise = np.concatenate([vector[:-1] for vector in vectors]).astype(float)
+    assert plan.site_deviation > 4 * 1049
+    assert np.std(noise) == pytest.approx(plan.site_deviation, rel=5 / np.sqrt(2 * len(noise)))
+    # Four answered in every round: a third more variance than was promised.
+    cost = converted(4 * plan.rho * 3 / 4, 0.01)
+    assert result["methods"][0]["meters"]["privacy"]["site_epsilon"] == pytest.approx(cost, rel=1e-6)
+    assert cost < 0.5

@@ -68,4 +68,4 @@ def krum(*, bad: BadSites = 1) -> Aggregator:
         best = (ranks(stack, bad) == 0).astype(jnp.float32)
         return close_stack(answers, stack, combine(stack, best), fewest), state
 
-    return Aggregator(init=lambda template: (), reduce=reduce, linear=False, fewest=fewest)
+    return Aggregator(init=lambda template: (), reduce=reduce, linear=False, fewest=fewest, products=True)

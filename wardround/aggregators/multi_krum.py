@@ -25,4 +25,4 @@ def multi_krum(*, bad: BadSites = 1, keep: CountOrAll = 0) -> Aggregator:
         chosen = (ranks(stack, bad) < number) / number.astype(jnp.float32)
         return close_stack(answers, stack, combine(stack, chosen), fewest), state
 
-    return Aggregator(init=lambda template: (), reduce=reduce, linear=False, fewest=fewest)
+    return Aggregator(init=lambda template: (), reduce=reduce, linear=False, fewest=fewest, products=True)

@@ -7,7 +7,7 @@ weighted mean. g_i is the gradient of one batch of b rows, or what local trainin
 rounds the site really took part in. A site with fewer rows than b is charged for b, as printed. With batch_size 0, and
 with local training, b is what the site goes through in a round: all its rows, in local training `local_epochs` times.
 
-Needs the answers one by one, so no secure sum, and a stack of them in the server's memory; the traffic is FedSGD's. The
+Needs the answers one by one, so no secure sum (two servers can do it), and a stack of them in the server's memory; the traffic is FedSGD's. The
 own distance of the asking site is 0, so its weight stays 1. A round in which it is absent, or in which its gradient is
 0, has nothing to compare with: it is skipped, as though it had not been (no erosion, no step, no round counted). A
 newcomer, not there in the first round that counted, starts at the mean or median weight of the known sites present.
@@ -53,7 +53,8 @@ def weight_erosion(
 ) -> Algorithm:
     """A model for the asking site: partners lose weight while their gradients differ from its own (0: all rows)."""
     optimizer = local_optimizer(learning_rate, 0.0)
-    aggregator = side_by_side()
+    # Distances, angles and one weighted sum are all that is looked at.
+    aggregator = side_by_side()._replace(products=True)
 
     def init(params: Params, sites: int) -> Tree:
         if not 0 <= user < sites:

@@ -79,6 +79,7 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         at_site=in_turn([link.at_site or link.up for link in links]) if really else None,
         bytes_up=last.bytes_up,
         limit=" and ".join(link.limit for link in links if link.limit),
+        words=" ".join(link.words for link in links if link.words),
     )
 
 

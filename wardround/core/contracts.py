@@ -214,6 +214,8 @@ class Transform(NamedTuple):
     """Bytes of an answer on the wire, where they are not those of its arrays."""
     limit: str = ""
     """What an answer must keep to lest it becomes NaN, in words."""
+    words: str = ""
+    """Who sees what of the answers, a sentence for reports and for whoever approves the study."""
 
     @property
     def must_be_last(self) -> bool:

@@ -22,6 +22,7 @@ from wardround.deploy.engine import Deployment
 from wardround.deploy.probed import asks_of
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.participation import Participation, among
+from wardround.engine.refusing import refuse_few
 from wardround.partners.question import Evidence, selected
 from wardround.study.choosing import Chosen, Known, choose, question_about, user_of, withdrawn_of
 from wardround.study.file import Study
@@ -68,6 +69,7 @@ def with_partners(
     chosen = read_chosen(folder)
     if chosen is None:
         chosen = newly_chosen(study, method, engine, folder, agreement, algorithm, params, participation)
+    refuse_few(engine.transform, 1 + len(chosen.partners), "[partners]")
     return among(participation, [chosen.user, *chosen.partners]), chosen.record
 
 

@@ -11,15 +11,13 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-import jax
 from cryptography.x509 import Certificate
 
 from wardround import __version__
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe
 from wardround.data.table import Table
 from wardround.deploy import witnessing
@@ -28,8 +26,9 @@ from wardround.deploy.audit import NoRoom
 from wardround.deploy.crashing import point
 from wardround.deploy.identity import Key
 from wardround.deploy.promised import Promise
+from wardround.deploy.replies import REPEATABLE, Replies, described, told_in
 from wardround.deploy.secure_sites import SecureSite
-from wardround.deploy.wire import Malformed, decode, encode
+from wardround.deploy.wire import Malformed, decode, encode, start
 from wardround.privacy.budget import Budget, Spent
 from wardround.study.file import Study
 
@@ -38,15 +37,6 @@ TOPICS = ("query", "settle", "prepare", "begin", "round", "secure", "judge", "fi
 ITSELF = ("hello", "renewal", "certificate", *witnessing.TOPICS)
 """Questions about the site itself and no study."""
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
-REPLIES = 8
-"""Replies kept on disk of what is asked every round, so that a coordinator that lost the last can ask again."""
-REPEATABLE = ("round", "judge")
-"""Answers that come out the same, bit for bit, if they are made again, unless noise is in them: from the request, the
-rows and what is kept, which is on the disk. The last one stays in memory only; for a process that was started again
-it is made anew, and recognised by its hash in the audit log as one that has left already. All others are saved."""
-EVERY_ROUND = ("round", "secure", "judge")
-"""Replies to all other questions are kept until the study is deleted: they are few."""
-BOUND = ("study", "round", "nonce", "site", "status")
 
 
 class Office(Protocol):
@@ -117,8 +107,7 @@ class Clerk:
         self.office, self.coordinator, self.told = office, coordinator, told
         self._lock = threading.Lock()
         self._at_work: dict[str, AtWork] = {}
-        self._last: dict[tuple[str, str], tuple[str, Told]] = {}
-        """The last repeatable answer by study and topic, and the hash of its request."""
+        self._replies = Replies()
 
     def answering(self, topic: str) -> Callable[[str, bytes], bytes]:
         """The handler of one topic."""
@@ -179,31 +168,28 @@ class Clerk:
     def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
         if topic == "offer":
             self.office.offered(study, header["content"], str(header.get("submitter", "")), header.get("others"))
+        folder = self.office.folder(study) / "replies"
         state, why = self.office.state(study)
         if topic == "offer" or state != "ok":
             if state != "ok":
                 self._at_work.pop(study, None)
-                for one in [one for one in self._last if one[0] == study]:
-                    del self._last[one]
+                self._replies.forget(folder)
             return self._said(header, state, why)
         if topic not in TOPICS:
             return self._said(header, "refused", f"there is no question called '{topic}'")
-        request = hashlib.sha256(content).hexdigest()
-        folder = self.office.folder(study) / "replies"
-        last, told = self._last.get((study, topic), ("", None))
-        if last != request:
-            told = saved_reply(folder, f"{topic}-{request}")
+        if study not in self._at_work:
+            self._at_work[study] = self._start(study)
+        again = topic in REPEATABLE and self._at_work[study].study.privacy is None
+        # The nonce in the header stands for the arrays: a coordinator that lied with it would get an old answer again.
+        request = hashlib.sha256(start(content) if again else content).hexdigest()
+        told = self._replies.find(folder, topic, request, again=again)
         if told is None:
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
             words, answer = self._made(topic, study, {**header, "request": request}, message)
             reply = self._reply(header, words, answer)
             told = told_in(reply, hashlib.sha256(reply).hexdigest(), words, answer)
             point("site.reply.before_save")
-            if topic in REPEATABLE and self._at_work[study].study.privacy is None:
-                self._last[study, topic] = request, told
-            else:
-                folder.mkdir(parents=True, exist_ok=True)
-                write_whole(folder / f"{topic}-{request}.{told.sha256}", reply)
+            self._replies.keep(folder, topic, request, told, again=again)
         point("site.reply.saved")
         if not self.office.has_left(told.sha256):
             try:
@@ -211,16 +197,12 @@ class Clerk:
             except NoRoom as refusal:  # what is not written down does not leave
                 return self._said(header, "waiting", for_others(refusal))
         point("site.audit.written")
-        if topic in EVERY_ROUND:
-            forget_old(folder, f"{topic}-")
         point("site.reply.ready")
         return told.reply
 
     def _made(
         self, topic: str, study: str, header: dict[str, Any], message: Message
     ) -> tuple[Mapping[str, Any], Message]:
-        if study not in self._at_work:
-            self._at_work[study] = self._start(study)
         words, answer = getattr(self._at_work[study], topic)(header, message)
         return {"status": "ok", **words}, answer
 
@@ -255,60 +237,3 @@ def for_others(refusal: Refusal) -> str:
     if os.sep not in refusal.where:
         return str(refusal)
     return str(Refusal(refusal.what, where="a file of the site", remedy=refusal.remedy))
-
-
-class Told(NamedTuple):
-    """A reply as bytes, their hash, and what the record tells of it: names and shapes of arrays, which words."""
-
-    reply: bytes
-    sha256: str
-    shapes: dict[str, list[int]]
-    words: list[str]
-
-
-def told_in(reply: bytes, sha256: str, words: Mapping[str, Any], answer: Message) -> Told:
-    return Told(reply, sha256, shapes_of(answer.arrays), sorted(set(words) - set(BOUND)))
-
-
-def saved_reply(folder: Path, name: str) -> Told | None:
-    """The reply that was saved under a name, if it is still what its file's name says; what is not is taken away."""
-    if not folder.is_dir():
-        return None  # nothing was ever saved
-    for path in [one.path for one in os.scandir(folder) if one.name.startswith(f"{name}.")]:
-        with open(path, "rb") as file:
-            reply = file.read()
-        sha256 = hashlib.sha256(reply).hexdigest()
-        if path.endswith(f"{name}.{sha256}"):
-            return told_in(reply, sha256, *decode(reply, copies=False))
-        os.unlink(path)  # left by a death in the midst of a save, or damaged by the disk
-    return None
-
-
-def forget_old(folder: Path, prefix: str) -> None:
-    """Keep the last replies only, to what is asked every round."""
-    if not folder.is_dir():
-        return
-    found = [one for one in os.scandir(folder) if one.name.startswith(prefix)]
-    if len(found) > REPLIES:
-        for old in sorted(found, key=lambda one: one.stat().st_mtime_ns)[:-REPLIES]:
-            os.unlink(old.path)
-
-
-def described(study: str, topic: str, number: Any, to: str, told: Told) -> dict[str, Any]:
-    """A reply as the record tells it: how large, which arrays of which shapes, which further words; no value."""
-    return {
-        "study": study,
-        "topic": topic,
-        "round": number,
-        "to": to,
-        "bytes": len(told.reply),
-        "sha256": told.sha256,
-        "arrays": told.shapes,
-        "words": told.words,
-    }
-
-
-def shapes_of(arrays: Any) -> dict[str, list[int]]:
-    """Names and shapes of what leaves, for the record; never values."""
-    paths = jax.tree_util.tree_leaves_with_path(arrays)
-    return {jax.tree_util.keystr(path): list(getattr(leaf, "shape", ())) for path, leaf in paths}

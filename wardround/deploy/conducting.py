@@ -20,9 +20,10 @@ from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy import noised
 from wardround.deploy.agreeing import Agreement, agreed, as_words, from_words
+from wardround.deploy.arrivals import Judged
 from wardround.deploy.choosing_partners import refuse_partners, those_who_trained, told_partners, with_partners
 from wardround.deploy.crashing import point
-from wardround.deploy.engine import Ask, Deployment, Judged
+from wardround.deploy.engine import Ask, Deployment
 from wardround.deploy.patience import Patience
 from wardround.engine import registry
 from wardround.engine.checkpoint import read_header

@@ -137,9 +137,19 @@ def leaves_before(study: Study, policy: Policy) -> tuple[str, ...]:
         f" {policy.smallest_cell} patients."
     ]
     if ways.impute == "median" or ways.scale == "minmax":
+        cell = policy.smallest_cell
         told.append(
-            "Also the smallest and largest value of each number, which are values of single patients"
+            (
+                "Also the smallest and largest value of each number, which are values of single patients"
+                if cell == 1
+                else f"Also between which values each number lies, rounded, with at least {cell} patients at either end"
+            )
             + (", and counts between edges around the median." if ways.impute == "median" else ".")
+        )
+    if policy.smallest_cell > 1:
+        told.append(
+            f"Counts leave rounded down to multiples of {policy.smallest_cell}, means and figures on a coarse grid:"
+            " a patient more or less changes nothing, or one number by a whole step."
         )
     return tuple(told)
 
@@ -153,7 +163,8 @@ def leaves_a_round(study: Study, answer: Answer | None, unknown: str) -> tuple[s
         for name, count in answer.numbers.items()
     )
     size = f"about {size_in_words(answer.bytes)} a round, {size_in_words(answer.bytes * rounds)} in all {rounds} rounds"
-    return (f"In each round: {arrays}; {size}. No row, no label and no prediction leaves.",)
+    seen = filter(None, [assemble.transform_of(study.transforms).words])
+    return (f"In each round: {arrays}; {size}. No row, no label and no prediction leaves.", *seen)
 
 
 def leaves_after(study: Study) -> tuple[str, ...]:
@@ -266,9 +277,12 @@ def answer_of(study: Study, table: Table) -> Answer:
         return transform.up(sent, made, key)
 
     left = jax.eval_shape(way, made)
+    hidden = transform.bytes_up is not None  # what leaves cannot be read: told is what it hides
     numbers = {
-        name: sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(part)) for name, part in left.arrays.items()
+        name: sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(part))
+        for name, part in (made if hidden else left).arrays.items()
     }
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), left)
     parameters = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))
-    return Answer(numbers, len(encode(HEADER, empty)), parameters)
+    size = len(encode(HEADER, Message({}))) + transform.bytes_up(left) if transform.bytes_up else None
+    return Answer(numbers, size or len(encode(HEADER, empty)), parameters)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ from wardround import __version__
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.recipes import recipe_of, to_json
-from wardround.deploy.arrivals import Answer, misfit, spoilt
+from wardround.deploy.arrivals import Answer, Judged, misfit, spoilt
 from wardround.deploy.at_work import chained
 from wardround.deploy.crashing import point
 from wardround.deploy.patience import Patience
@@ -39,14 +39,6 @@ LONGEST_PAUSE = 5.0
 """Seconds, at most, until sites that are there but cannot answer yet are asked again."""
 Ask = Callable[[str, str, bytes, float], bytes]
 """(site, topic, request, seconds) to the answer; raises an exception with the reason when there is none."""
-
-
-class Judged(NamedTuple):
-    """Sums of losses over the patients of the sites that told them."""
-
-    loss: dict[str, float]
-    rows: dict[str, int]
-    right: dict[str, int]
 
 
 @dataclass
@@ -374,7 +366,7 @@ class Deployment:
                 reasons[site] = "its answer belongs to another request (a replay, or a copy)"
             elif told.get("status") in ("ok", "diverged"):
                 found = Answer(told, answer, len(content))
-                answers[site] = found._replace(wrong=wrong(found))
+                answers[site] = found._replace(wrong=wrong(found))  # here, while others are still on their way
                 point("coordinator.round.one_answered")
             else:
                 reasons[site] = f"{told.get('status')}: {told.get('why', '')}"
@@ -393,8 +385,8 @@ class Deployment:
         """A request as bytes, and its nonce."""
         own = {"protocol": PROTOCOL, "wardround": __version__, "study": self.study, "round": number}
         header = {**own, **self.more, **words}
-        # The nonce is a function of what is asked: asked again after a crash, a site must recognise the request.
-        nonce = nonce_of(header, message)
+        # The nonce is the same for the same question and for no other: asked again, a site must recognise it.
+        nonce = digest(header, message)[:32]
         return nonce, encode({**header, "nonce": nonce}, message)
 
 
@@ -402,8 +394,3 @@ def summed_up(algorithm: Algorithm, transform: Transform, progress: Progress, to
     """The server's step from a sum of which nobody knows the parts."""
     after: Progress = concluding_program(algorithm, transform)(replace(progress, clients=()), total)
     return replace(after, clients=progress.clients)
-
-
-def nonce_of(header: Mapping[str, Any], message: Message) -> str:
-    """A nonce that is the same for the same question and different for any other."""
-    return digest(header, message)[:32]

@@ -23,9 +23,8 @@ from nvflare.fuel.f3.cellnet.defs import (
     Encoding,
     MessageHeaderKey,
     MessageType,
-    ReturnCode,
 )
-from nvflare.fuel.f3.cellnet.utils import decode_payload, make_reply
+from nvflare.fuel.f3.cellnet.utils import decode_payload
 from nvflare.fuel.f3.comm_config import CommConfigurator
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.drivers import grpc_driver
@@ -49,14 +48,16 @@ from nvflare.fuel.f3.streaming.stream_const import (
 from nvflare.fuel.f3.streaming.stream_types import StreamError
 
 from wardround.deploy.frames import Frame
+from wardround.deploy.pieces import CHANNEL, NO_SUCH, SMALL, Pieces
 from wardround.deploy.wire import LARGEST_MESSAGE
 
 MEGABYTE = 1 << 20
 SETTINGS = {
     "STREAMING_MAX_BLOB_SIZE": LARGEST_MESSAGE,
-    # A slow line must see an acknowledgement before patience ends: every 2 MB, with 16 MB on their way.
-    "STREAMING_ACK_INTERVAL": 2 * MEGABYTE,
-    "STREAMING_WINDOW_SIZE": 16 * MEGABYTE,
+    # A slow line must see an acknowledgement before patience ends: with every part; 32 MB may be on their way.
+    "STREAMING_CHUNK_SIZE": 3 * MEGABYTE,
+    "STREAMING_ACK_INTERVAL": 3 * MEGABYTE,
+    "STREAMING_WINDOW_SIZE": 32 * MEGABYTE,
     # TCP repeats what is lost, and a lost connection ends the request: repeating ourselves only clogs a slow line.
     "STREAMING_RETRY_WAIT": 600,
     "STREAMING_RETRY_TIMEOUT": 3600,
@@ -64,12 +65,9 @@ SETTINGS = {
     "USE_AIO_GRPC": "false",
 }
 os.environ.update({f"NVFLARE_{key}": str(value) for key, value in SETTINGS.items()})
-CHANNEL = "wardround"
 SERVER = "server"
 """CellNet's name for the party that listens."""
 LARGEST_CHUNK = 4 * MEGABYTE
-SMALL = MEGABYTE
-"""Bytes of a question or an answer that travels in one piece; CellNet's cutting and reporting takes longer than it."""
 PREALLOCATED = 64 * MEGABYTE
 """A message that announces more is collected as it comes, not given its memory at once."""
 KEEPALIVE = 10_000
@@ -81,6 +79,7 @@ REMEMBERED = 2.0
 grpc_driver.GRPC_DEFAULT_OPTIONS[:] = [
     ("grpc.max_send_message_length", LARGEST_CHUNK),
     ("grpc.max_receive_message_length", LARGEST_CHUNK),
+    ("grpc.http2.max_frame_size", MEGABYTE // 4),  # not 16 kB: fewer and larger steps for a model
     ("grpc.so_reuseport", 0),  # a second coordinator at the same address is a mistake, and must be told
     ("grpc.keepalive_time_ms", KEEPALIVE),
     ("grpc.keepalive_timeout_ms", 15_000),
@@ -104,7 +103,6 @@ NOT_OURS = (
 )
 STRANGE = "it is neither a question nor an answer of ours"
 LATE = "it answers no question, or too late"
-NO_SUCH = "there is no such question"
 logger = logging.getLogger("wardround")
 
 
@@ -117,6 +115,7 @@ class Gate:
         self.asked: set[str] = set()
         self.refused: dict[tuple[str, str], int] = {}
         core, self.manager = cell.core_cell, cell.core_cell.communicator.conn_manager
+        self.pieces = Pieces(self.manager, own)
         self._process, core.process_message = core.process_message, self.process
         self._admit, self.manager.update_endpoint = self.manager.update_endpoint, self.admit
         self._leave, self.manager.close_connection = self.manager.close_connection, self.leave
@@ -132,6 +131,8 @@ class Gate:
             why = "its headers make no sense"
         if why:
             self.note(str(endpoint.name), why)
+        elif message.headers[MessageHeaderKey.CHANNEL] == CHANNEL:
+            self.pieces.take(endpoint.name, message)
         else:
             self._process(endpoint, connection, app_id, message)
 
@@ -199,20 +200,15 @@ class Gate:
 
     def against_piece(self, name: str, topic: Any, kind: Any, message: Any) -> str:
         """The same for a question or an answer that is small enough to travel in one piece."""
-        core, req_id = self.cell.core_cell, message.headers.get(MessageHeaderKey.REQ_ID)
-        if not isinstance(req_id, str) or len(message.payload or b"") > SMALL:
+        number = message.headers.get(MessageHeaderKey.REQ_ID)
+        if not isinstance(number, str) or len(message.payload or b"") > SMALL:
             return STRANGE
         if kind == MessageType.REPLY:
-            waiter = core.waiters.get(req_id)
-            known = waiter is not None and waiter.targets == [name] and f"{CHANNEL}:{topic}" in self.asked
-            return "" if known and not waiter.received_replies else LATE
-        if kind != MessageType.REQ or not message.headers.get(MessageHeaderKey.REPLY_EXPECTED):
-            return STRANGE
-        if topic in self.answered:
+            return "" if self.pieces.awaited(name, topic, number) else LATE
+        if kind == MessageType.REQ and topic in self.answered:
             return ""
-        refusal = make_reply(ReturnCode.INVALID_REQUEST, error=NO_SUCH)
-        refusal.add_headers({MessageHeaderKey.CHANNEL: CHANNEL, MessageHeaderKey.TOPIC: topic})
-        core.send_reply(refusal, name, req_id)
+        if kind == MessageType.REQ:
+            self.pieces.refuse(name, topic, number)
         return STRANGE
 
     def expected(self, connection: Any) -> str:

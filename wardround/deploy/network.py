@@ -3,7 +3,7 @@
 Sites connect out to the coordinator over mutual TLS; the coordinator asks, sites answer. Only bytes travel, which
 `deploy/wire.py` alone decodes, and `gate.py` looks at every message before CellNet does. A request always has a
 deadline and is given up at once when its site goes away; a connection that says nothing is noticed within 30 seconds.
-Only this module and the gate import CellNet.
+Only this module, the gate and the pieces import CellNet.
 """
 
 import ctypes
@@ -28,12 +28,15 @@ from nvflare.fuel.f3.endpoint import EndpointState
 from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
 from wardround.core.errors import Refusal
-from wardround.deploy.gate import CHANNEL, SERVER, SMALL, Gate, abandon, forget, words
+from wardround.deploy.gate import SERVER, Gate, abandon, forget, words
 from wardround.deploy.identity import check_issued, read_certificate, read_key
+from wardround.deploy.pieces import CHANNEL, SMALL
 from wardround.deploy.reaching import check_free, reach, wait_until_listening
 
-ARENA_MAX = -8
-"""glibc's number for how many heaps it may have; by default each of CellNet's threads gets its own."""
+MEMORY = {-8: 4, -3: 32 << 20, -1: 256 << 20}
+"""glibc's numbers for how many heaps it may have (by default each of CellNet's threads gets its own), from which size
+on it asks the system for memory each time, and how much it may keep: giving it back and getting it takes longer than
+the copying."""
 logger = logging.getLogger("wardround")
 KEPT_OUT = (
     "the coordinator answers and accepts the certificate, but does not let this site in; another process or machine "
@@ -187,6 +190,7 @@ class Party:
                 return make_reply(ReturnCode.MSG_TOO_BIG, error=TOO_LARGE)
             return make_reply(ReturnCode.OK, body=body)
 
+        self._gate.pieces.responders[topic] = respond
         self._gate.answered.add(topic)
         self._cell.register_request_cb(channel=CHANNEL, topic=topic, cb=respond)
 
@@ -220,7 +224,7 @@ class Party:
         """CellNet's reply: in one piece where question and answer are small, which takes it a third of the time."""
         words = {"channel": CHANNEL, "topic": topic, "target": target, "timeout": within}
         if len(body) <= SMALL and (target, topic) not in self._large:
-            reply = self._cell.core_cell.send_request(request=new_cell_message({}, body), **words)
+            reply = self._gate.pieces.ask(target, topic, body, within)
             if reply.get_header(MessageHeaderKey.RETURN_CODE) != ReturnCode.MSG_TOO_BIG:
                 return reply
             self._large.add((target, topic))  # the same question gets the same answer, so asking again is harmless
@@ -241,9 +245,7 @@ class Party:
         with self._lock:
             for patience in self._waiting.get(name, ()):
                 patience.cancelled = True
-        for waiter in list(self._cell.core_cell.waiters.values()):
-            if name in waiter.targets:
-                waiter.set()
+        self._gate.pieces.release(name)
         abandon(name)
 
     def _tell(self) -> None:
@@ -269,7 +271,8 @@ class Party:
 def steady_memory() -> None:
     """Let messages use the same memory one after the other; glibc would keep a little more each round."""
     with suppress(OSError, AttributeError):  # another C library has its own ways
-        ctypes.CDLL(None).mallopt(ARENA_MAX, 2)
+        for number, value in MEMORY.items():
+            ctypes.CDLL(None).mallopt(number, value)
 
 
 def quiet() -> None:

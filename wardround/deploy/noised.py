@@ -100,7 +100,8 @@ def refuse_answers(study: Study, quorum: int) -> None:
 def as_words(study: Study) -> dict[str, Any] | None:
     """What was settled, for the coordinator's disk: a restart must not find other noise."""
     privacy = study.privacy
-    return None if privacy is None else {"noise_multiplier": privacy.noise_multiplier, "answers": privacy.answers}
+    keys = {"noise_multiplier", "answers", "whole_numbers"}
+    return None if privacy is None else privacy.model_dump(include=keys)
 
 
 def with_words(study: Study, words: Mapping[str, Any] | None) -> Study:

@@ -23,7 +23,6 @@ from wardround.deploy.audit import Sent, sent
 from wardround.deploy.budgeting import budget_of
 from wardround.deploy.decisions import (
     checked_id,
-    offer_path,
     read_decision,
     read_offer,
     standing,
@@ -136,14 +135,17 @@ class SiteOffice:
 
     def _stamps(self, study: str) -> tuple[Hashable, int]:
         """The stamps of the offer, the policy and all decisions (they count together), and the newest change."""
-        found = []
-        paths = [str(offer_path(self.home, study)), str(self.home.policy_path), *decision_paths(self.home)]
-        for path in paths:
+        found, home = [], str(self.home.path)
+        for path in (
+            f"{home}/offers/{checked_id(study)}.json",
+            str(self.home.policy_path),
+            *files_in(f"{home}/decisions"),
+        ):
             try:
-                found.append((path, stamp(os.stat(path))))
+                found.append((path, *stamp(os.stat(path))))
             except OSError:
-                found.append((path, (0, 0, 0, 0)))
-        return (datetime.now(UTC).date(), *found), max(max(one[:2]) for _, one in found)
+                found.append((path, 0, 0, 0, 0))
+        return (datetime.now(UTC).date(), *found), max(max(one[1], one[2]) for one in found)
 
     def _must_stand(self, study: str) -> None:
         state, why = standing(self.home, study)
@@ -151,9 +153,12 @@ class SiteOffice:
             raise Refusal(f"this study is not approved: {why}", where=study, remedy="ask the site's administrator")
 
 
-def decision_paths(home: SiteHome) -> list[str]:
-    folder = home.path / "decisions"
-    return sorted(one.path for one in os.scandir(folder)) if folder.is_dir() else []
+def files_in(folder: str) -> list[str]:
+    """Their paths, none where there is no such folder yet."""
+    try:
+        return sorted(f"{folder}/{name}" for name in os.listdir(folder))
+    except FileNotFoundError:
+        return []
 
 
 def departures(study: Study, recipe: Recipe) -> list[str]:

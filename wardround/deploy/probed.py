@@ -18,15 +18,15 @@ from wardround.data.at_site import AtSite
 from wardround.deploy.readable import size_in_words
 from wardround.deploy.wire import encode
 from wardround.engine import registry
-from wardround.partners.distribution import unpacked
+from wardround.partners.distribution import ZOOMS, unpacked
 from wardround.partners.probes.scatter import WIDEST
 from wardround.partners.question import Asks, Choice, Counts, Probe
 from wardround.study.file import PartnersSection, Study
 
 ASSUMED = 10
 """Sites that are reckoned with where the study does not name them."""
-COUNTING = ("kinds_of", "names_of", "cells_of")
-"""The questions of `partners.distribution`: kinds of columns, names of categories, counts of patients."""
+COUNTING: Mapping[str, int] = {"kinds_of": 1, "names_of": 1, "cells_of": ZOOMS + 2}
+"""The questions of `partners.distribution` (kinds of columns, names, counts of patients), and how often each comes."""
 
 
 def choice_of(said: PartnersSection) -> Choice:
@@ -101,23 +101,25 @@ def countable(own: AtSite) -> Site:
 
 
 def debit(folder: Path, study: Study, header: Mapping[str, Any], message: Message) -> None:
-    """Charge a question about counts with the noise it spends, before it is answered; refuse what was not approved.
+    """Charge a question about counts before it is answered; refuse more noise or more questions than were approved.
 
     The same request, asked again since its answer was lost before it left, is charged once. Any other is charged, even
-    if only a word of it differs: its answer has noise of its own, and many such would take the noise away.
+    if only a word of it differs: its answer has noise of its own, and many such would take the noise away; without
+    noise, counts between ever other edges would tell single patients apart.
     """
-    recipe = header["query"]
-    counts, cost = asks_of(study).counts, float(dict(recipe["settings"]).get("epsilon", 0.0))
-    if recipe["name"] not in COUNTING or counts is None or not cost:
+    name, settings = header["query"]["name"], header["query"]["settings"]
+    counts = asks_of(study).counts
+    if name not in COUNTING or counts is None:
         return
-    cost *= len(unpacked(message.arrays["columns"]))
+    cost = 0.0 if name == "kinds_of" else float(settings["epsilon"]) * len(unpacked(message.arrays["columns"]))
     path = folder / "counted.json"
-    charged: dict[str, float] = json.loads(path.read_bytes()) if path.exists() else {}
-    charged[hashlib.sha256(encode(dict(header), message)).hexdigest()] = cost
-    if sum(charged.values()) > counts.epsilon * (1 + 1e-6):
+    charged: dict[str, tuple[str, float]] = json.loads(path.read_bytes()) if path.exists() else {}
+    charged[hashlib.sha256(encode(dict(header), message)).hexdigest()] = (name, cost)
+    spent = sum(paid for _, paid in charged.values())
+    if spent > counts.epsilon * (1 + 1e-6) or sum(one == name for one, _ in charged.values()) > COUNTING[name]:
         raise Refusal(
-            f"counts of patients were asked for that would spend more than the epsilon of {counts.epsilon:g} "
-            "which was approved for them",
+            "counts of patients were asked for once more, or with less noise, than choosing partners takes "
+            f"(at most {COUNTING[name]} times {name}, an epsilon of {counts.epsilon:g} in all)",
             remedy="ask for what was approved",
         )
     write_whole(path, json.dumps(charged).encode())

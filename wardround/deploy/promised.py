@@ -22,8 +22,11 @@ from wardround.study import assemble, privately
 from wardround.study.file import PrivacySection, Study
 from wardround.study.privately import KIND, Steps
 
-SETTLED = frozenset({"epsilon", "noise_multiplier", "answers"})
-"""Words of [privacy] that the coordinator settles; all others must come as they were approved."""
+SETTLED = frozenset({"epsilon", "noise_multiplier", "answers", "whole_numbers"})
+"""Words of [privacy] that the coordinator settles; all others must come as they were approved.
+
+Noise in whole numbers is as much as other noise, and without a secure sum that adds it no answer leaves.
+"""
 SLACK = 1e-6
 """Of epsilon, for sums of floats."""
 

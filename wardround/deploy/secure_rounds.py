@@ -268,7 +268,7 @@ def summed(
         one.reasons = {
             **{site: "it was not connected" for site in staying if site not in here},
             **unready,
-            **{site: f"its answer is not finite or goes past {one.limit}" for site in one.bad},
+            **dict.fromkeys(one.bad, f"its answer is not finite or goes past {one.limit}"),
             **left,
         }
         roster = [site for site in here if site not in unready]

@@ -87,6 +87,12 @@ def pieces(header: Mapping[str, Any], message: Message | None = None) -> list[by
     return [MAGIC, struct.pack("<I", len(text)), text, index, *bodies]
 
 
+def start(content: bytes | memoryview) -> memoryview:
+    """All of a message that was decoded before up to its arrays: the header, with the nonce in it."""
+    view = memoryview(content)
+    return view[: 8 + struct.unpack("<I", view[4:8])[0]]
+
+
 def decode(
     content: bytes | bytearray | memoryview, *, most: int = LARGEST_MESSAGE, copies: bool = True
 ) -> tuple[dict[str, Any], Message]:
@@ -122,7 +128,7 @@ def _described(tree: Any, leaves: list[Leaf]) -> Any:
         return {"d": {str(key): _described(value, leaves) for key, value in tree.items()}}
     if isinstance(tree, list | tuple):
         return {"t": [_described(value, leaves) for value in tree]}
-    array = np.asarray(jax.device_get(tree))
+    array = tree if isinstance(tree, np.ndarray) else np.asarray(jax.device_get(tree))
     dtype = array.dtype.newbyteorder("<")
     if dtype not in WORDS:
         raise TypeError(f"an array of {array.dtype} cannot travel")

@@ -57,12 +57,18 @@ def client_program(algorithm: Algorithm, transform: Transform) -> Any:
     return program
 
 
+@jax.jit
+def site_key(seed: Array, number: Array, site: Array) -> Array:
+    """A site's random key of a round; compiled, since step by step it takes longer than a small site's training."""
+    return jax.random.fold_in(round_key(seed, number), site)
+
+
 def site_round(
     algorithm: Algorithm, transform: Transform, sent: Message, kept: Tree, own: Own, *, seed: int, number: int
 ) -> tuple[Message, Tree, bool]:
     """The site's answer as it leaves, what the site keeps, and whether all of it is finite."""
     shard = shard_of(algorithm, own, seed, number, algorithm.passes)
-    key = jax.random.fold_in(round_key(seed, number), own.site)
+    key = site_key(np.uint32(seed), np.int32(number), np.int32(own.site))
     answer, keeps, finite = client_program(algorithm, transform)(sent, kept, shard, key)
     return answer, keeps, bool(finite)
 

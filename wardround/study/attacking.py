@@ -25,6 +25,8 @@ MOST_ROWS = 2000
 """Of a site's rows that candidates are compared with."""
 MOST_MATCHED = 3
 """Sites whose patient is searched for by optimisation, which takes seconds each."""
+FEW = (2, 4, 8, 16, 32)
+"""Patients a site whose sum is attacked until nobody is rebuilt from it."""
 Say = Callable[[str], None]
 
 
@@ -57,6 +59,8 @@ def attacked(variant: Variant, setting: Setting, shadows: int, say: Say) -> dict
     told: dict[str, Any] = {"name": variant.name, "protections": list(variant.protections)}
     told["updates"] = tried(lambda: from_updates(study, setting, federation))
     told["one_patient"] = tried(lambda: from_updates(study, setting, single))
+    if not told["one_patient"].get("single_updates_seen", True) and told["one_patient"]["rows"].get("rebuilt"):
+        told["few_patients"] = rebuilt_from_few(study, setting)
     say(f"{variant.name}: training {shadows + 1} models")
     told["membership"] = tried(lambda: from_model(study, setting, shadows))
     if study.algorithm.name == "weight_erosion":
@@ -80,13 +84,39 @@ def notes(study: Study, found: list[dict[str, Any]]) -> list[str]:
         said.append("The study has no protection: add the transform secure_sum, a [privacy] table, or both.")
     if any(one.name == "secure_sum" for one in study.transforms) and study.privacy is None:
         said.append("A secure sum hides each site's update, not what the common model tells: for that add [privacy].")
-    last = found[-1]["one_patient"]
-    if not last.get("single_updates_seen", True) and last["rows"].get("rebuilt"):
+    if "few_patients" in found[-1]:
+        one, few = found[-1]["one_patient"]["rows"], found[-1]["few_patients"]
         said.append(
-            "From the sum of very few patients some can still be rebuilt, though not whose they are: "
-            "let sites take part only with many patients, or add [privacy]."
+            "The secure sum of very few patients protects little: with one patient a site "
+            f"{one['rebuilt']} of {one['rows']} could be rebuilt from the sum, though not whose they are; "
+            f"{words_of_few(few)}. Let sites take part only with many patients, or add [privacy]."
         )
     return said
+
+
+def words_of_few(few: list[dict[str, int]]) -> str:
+    if few and not few[-1]["rebuilt"]:
+        return f"with {few[-1]['patients']} a site nobody was"
+    return (
+        f"with {few[-1]['patients']} a site still {few[-1]['rebuilt']} of {few[-1]['rows']}"
+        if few
+        else "not more were tried"
+    )
+
+
+def rebuilt_from_few(study: Study, setting: Setting) -> list[dict[str, int]]:
+    """How many patients a site it takes until nobody is rebuilt from the sum of all sites."""
+    told: list[dict[str, int]] = []
+    largest = int(setting.federation.part("train")[1].max(initial=0))
+    for patients in (number for number in FEW if number <= largest):
+        few = alone(setting.federation, study.study.seed, patients)
+        rows = tried(lambda few=few: from_updates(study, setting, few)).get("rows", {})
+        if "rebuilt" not in rows:
+            break
+        told.append({"patients": patients, "rows": rows["rows"], "rebuilt": rows["rebuilt"]})
+        if not rows["rebuilt"]:
+            break
+    return told
 
 
 def tried(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:

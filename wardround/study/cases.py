@@ -186,9 +186,9 @@ def seeds_of(study: Study) -> range:
 
 def fresh(place: Path) -> RunFolder:
     """A new folder, also where a crash fell between making one and writing its manifest."""
-    if place.is_dir() and not any(one.is_file() for one in place.rglob("*")):
+    if place.is_dir() and all(one.is_dir() or one.suffix == ".partial" for one in place.rglob("*")):
         for inner in sorted(place.rglob("*"), reverse=True):
-            inner.rmdir()
+            inner.rmdir() if inner.is_dir() else inner.unlink()
         place.rmdir()
     return RunFolder.create(place, resume=False)
 

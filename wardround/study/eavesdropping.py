@@ -9,7 +9,8 @@ import numpy as np
 
 from wardround.core import trees
 from wardround.core.answers import side_by_side
-from wardround.core.contracts import Aggregator, Algorithm, Message, Params, Transform, Tree
+from wardround.core.chain import without
+from wardround.core.contracts import OWED, Aggregator, Algorithm, Message, Params, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine.halves import answer_shapes
@@ -39,8 +40,15 @@ def heard_in_first_round(
             where="attack",
             remedy=f"attack a study of at most {MOST_SITES} sites",
         )
+    if transform.products_only:
+        raise Refusal(
+            "neither of two servers sees an update: only distances between them, and the sum of those that are chosen",
+            where="[[transforms]] two_servers",
+            remedy="leave the transform out to see what it hides",
+        )
     row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
     shapes = answer_shapes(algorithm, algorithm.init(trees.copy(params), sites), algorithm.init_client(params), row)
+    shapes = without(shapes, OWED)  # no such note ever leaves a site
     if "update" not in shapes.arrays:
         raise Refusal(
             "this algorithm sends no updates, and the attacks here know nothing else",
@@ -94,12 +102,12 @@ def with_ear(algorithm: Algorithm, shapes: Message, transform: Transform, sites:
     )
 
 
-def alone(federation: Federation, seed: int) -> Federation:
-    """The same sites with one patient each, drawn once: the worst case for whoever sends an update."""
+def alone(federation: Federation, seed: int, patients: int = 1) -> Federation:
+    """The same sites with one patient each (or so many neighbours), drawn once: the worst case for their updates."""
     first, rows = federation.part("train")
     counts = np.zeros_like(federation.counts)
-    counts[:, 0] = np.minimum(rows, 1)
-    chosen = np.random.default_rng((seed, 0xA10E)).integers(0, np.maximum(rows, 1))
+    counts[:, 0] = np.minimum(rows, patients)
+    chosen = np.random.default_rng((seed, 0xA10E)).integers(0, np.maximum(rows - patients, 0) + 1)
     return replace(federation, first=first + chosen, counts=counts)
 
 

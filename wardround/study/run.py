@@ -99,7 +99,7 @@ def run(
             for method in methods
         ],
         "comparison": comparison_of(study, settings, trained, methods, identity["metric"]),
-        "notes": [*settings[0].notes, *notes],
+        "notes": [*settings[0].notes, *notes, *filter(None, [assemble.transform_of(study.transforms).words])],
     }
     folder.write("result.json", result)
     folder.write("manifest.json", {**manifest, "finished": now()})

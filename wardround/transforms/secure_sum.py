@@ -45,4 +45,5 @@ def secure_sum(*, fraction_bits: FractionBits = 20, bound: Positive = 2.0**22) -
         at_site=at_site,
         bytes_up=ring_bytes,
         limit=f"{bound:g}, the largest number that the secure sum takes",
+        words="The coordinator sees the sum of the sites' answers, and no single one.",
     )
