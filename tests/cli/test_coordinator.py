@@ -159,6 +159,10 @@ def test_places_of_the_coordinators_rows_are_not_told_to_sites(tmp_path: Path) -
 def test_sites_are_asked_for_groups_of_ten_unless_the_study_says_otherwise() -> None:
     words: dict[str, Any] = {"study": {"name": "s"}, "data": {"source": "csv", "target": "y"}}
     assert for_sites(parse_study(words, where="here")).data.preparation.smallest_cell == 10
+    for name, cell in (("evidence", 10), ("ndoye", None)):
+        asked = for_sites(parse_study({**words, "partners": {"name": name}}, where="here")).partners
+        assert asked is not None
+        assert asked.settings.get("smallest_cell") == cell
     words["data"]["preparation"] = {"smallest_cell": 3}
     assert for_sites(parse_study(words, where="here")).data.preparation.smallest_cell == 3
 

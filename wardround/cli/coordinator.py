@@ -199,12 +199,16 @@ def for_sites(study: "Study") -> "Study":
     """The study as sites get it: without the places of the coordinator's own rows (an address might even tell a
     password), and telling of no smaller groups than sites usually allow, unless it says so itself."""
     from wardround.deploy.policy import SMALLEST_CELL
+    from wardround.engine import registry
     from wardround.study.file import parse_study
 
     content = study.model_dump(mode="json")
     content["data"] = {key: value for key, value in content["data"].items() if key not in PLACES}
     if "smallest_cell" not in study.data.preparation.model_fields_set:
         content["data"]["preparation"]["smallest_cell"] = SMALLEST_CELL
+    choice = study.partners and registry.find("choice", study.partners.name, where="[partners]")
+    if choice and any(one.name == "smallest_cell" for one in choice.parameters):
+        content["partners"].setdefault("smallest_cell", SMALLEST_CELL)
     return parse_study(content, where="the study for the sites")
 
 

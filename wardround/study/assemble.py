@@ -73,10 +73,13 @@ def load_setting(study: Study, seed: int) -> Setting:
 
 
 def training_tables(loaded: Loaded) -> tuple[Site, ...]:
-    """What queries may look at: the raw training rows, so that no question ever touches a held-out patient."""
-    counts = loaded.federation.counts[:, 0]
+    """What queries may look at: the raw training rows, so that no question ever touches a held-out patient.
+
+    Columns that are set aside (a patient's number) are no features, and nobody is asked about them.
+    """
+    counts, aside = loaded.federation.counts[:, 0], list(loaded.table.aside)
     return tuple(
-        Site(name, frame.iloc[order[:count]].reset_index(drop=True))
+        Site(name, frame.iloc[order[:count]].drop(columns=aside, errors="ignore").reset_index(drop=True))
         for (name, frame), order, count in zip(loaded.table.sites.items(), loaded.order, counts, strict=True)
     )
 
