@@ -6,7 +6,8 @@ the ten digits from a Dirichlet of 0.1 (Hsu et al. 2019), which leaves most site
 against the weighted mean with everybody honest, on test images that no site has; a mean over the seeds. "absent": the
 bad sites do nothing at all, so what is lost is their patients. "fooled": how many test images with the trigger are
 taken for the digit that the backdoor wants. "undecidable": test images of digits of which the bad sites hold at least
-as many images as the honest ones; where those are relabelled, no rule that treats sites alike can tell who is right.
+as many images as the honest ones, so that counting who says what of a digit does not tell who is right. It shows how
+hard a split is and is no bound: a rule that uses more than counts can lose less.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from wardround.aggregators.nearest_mixing import nearest_mixing
 from wardround.aggregators.trimmed_mean import trimmed_mean
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
-from wardround.core.contracts import Aggregator, Message, Shard, Task
+from wardround.core.contracts import Aggregator, Array, Message, Shard, Task
 from wardround.models.logistic import logistic
 from wardround.privacy.attacks.bad_sites import (
     Attack,
@@ -42,6 +43,8 @@ from wardround.privacy.attacks.bad_sites import (
 
 Rows = np.ndarray[Any, Any]
 CLASSES, TEST, WANTED = 10, 600, 0
+FIRST_SEED = 100
+"""Aggregators were designed on other splits (seeds from 0): figures of those would flatter what was chosen by them."""
 MODEL = logistic(Task((64,), tuple("0123456789")))
 
 
@@ -72,6 +75,7 @@ def aggregators(bad: int) -> dict[str, Aggregator]:
         "centered_clipping": centered_clipping(radius=0.3),
         "nearest_mixing": nearest_mixing(bad=bad),
         "majority_mean": majority_mean(),
+        "majority_mean, 30": majority_mean(deviations=30.0),
     }
 
 
@@ -114,9 +118,9 @@ def undecidable(data: Split, bad: int) -> float:
 def switched(kind: jax.Array) -> Attack:
     """The attack of this number, told only when the program runs: one program for all of them."""
 
-    def rows(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def rows(x: Array, y: Array) -> tuple[Array, Array]:
         ways = [one.rows or (lambda x, y: (x, y)) for one in ATTACKS.values()]
-        found: tuple[jax.Array, jax.Array] = jax.lax.switch(kind, ways, x, y)
+        found: tuple[Array, Array] = jax.lax.switch(kind, ways, x, y)
         return found
 
     def answers(seen: Seen) -> Any:
@@ -172,7 +176,11 @@ def table(names: list[str], dirichlet: float | None, sites: int, seeds: int, rou
     bad = 3 * sites // 10
     found = {
         (name, attack): np.mean(
-            [measured(name, attack, split(dirichlet, sites, seed), bad, rounds) for seed in range(seeds)], axis=0
+            [
+                measured(name, attack, split(dirichlet, sites, seed), bad, rounds)
+                for seed in range(FIRST_SEED, FIRST_SEED + seeds)
+            ],
+            axis=0,
         )
         for name in dict.fromkeys(["weighted_mean", *names])
         for attack in ATTACKS
@@ -182,7 +190,12 @@ def table(names: list[str], dirichlet: float | None, sites: int, seeds: int, rou
         "split": "IID" if dirichlet is None else f"Dirichlet {dirichlet:g}",
         "accuracy": round(float(honest), 2),
         "undecidable": round(
-            float(np.mean([undecidable(split(dirichlet, sites, seed), bad) for seed in range(seeds)])), 1
+            float(
+                np.mean(
+                    [undecidable(split(dirichlet, sites, seed), bad) for seed in range(FIRST_SEED, FIRST_SEED + seeds)]
+                )
+            ),
+            1,
         ),
         "lost": {
             name: {attack: round(float(honest - found[name, attack][0]), 2) for attack in ATTACKS} for name in names

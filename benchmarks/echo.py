@@ -2,9 +2,10 @@
 
     python -m benchmarks.echo [4k 26m] [--rounds 10]
 
-For every size, in turn: `bare`, FLARE's own cell that sends the bytes to each site and gets them back; `party`, the
-same through our network (gate, deadlines, checks); `round`, a whole round of a study whose model has that size: from
-the server's state to the server's next state, with what both sides write down and wait for, and the site's training.
+For every size: `bare`, FLARE's own cell that sends the bytes to each site and gets them back; `party`, the same
+through our network (gate, deadlines, checks); `round`, a whole round of a study whose model has that size: from the
+server's state to the server's next state, with what both sides write down and wait for, and the site's training. The
+first two are measured before and after the third, half of the times each.
 `pace` is from one round to the next: it has the coordinator's checkpoint and record, too, but no evaluation.
 
 `training` is what the site's half takes when three processes do it at the same time, as in a round (the slowest of
@@ -260,23 +261,28 @@ def measure(size: str, rounds: int) -> dict[str, Any]:
         consortium(folder / "keys")
         times: dict[str, list[float]] = {"bare": [], "party": []}
         with echoing("bare", folder / "keys") as first, echoing("party", folder / "keys") as second:
-            for _ in range(rounds):  # in turn, so that a busy machine meets both alike
-                for kind, measured in (("bare", first), ("party", second)):
-                    times[kind] += measured(SIZES[size], 1)
-        records, paces = rounds_of(size, folder, rounds + 1)
-        records, paces = records[1:], paces[1:]
+
+            def echoes() -> None:
+                for number in range(rounds // 2 + 1):  # in turn, so that a busy machine meets both alike
+                    for kind, measured in (("bare", first), ("party", second)):
+                        times[kind] += measured(SIZES[size], 1)[:number]  # the first is to get warm
+
+            echoes()
+            records, paces = rounds_of(size, folder, rounds + 1)
+            records, paces = records[1:], paces[1:]
+            echoes()
     alone, together = training(size, 1, rounds), training(size, len(SITES), rounds)
-    echo, own = median(times["bare"][1:]), median(one["seconds"] for one in records)
+    echo, own = median(times["bare"]), median(one["seconds"] for one in records)
     return {
         "size": size,
         "bytes": records[-1]["bytes_down"] // len(SITES),
         "bare": round(echo, 4),
-        "party": round(median(times["party"][1:]), 4),
+        "party": round(median(times["party"]), 4),
         "round": round(own, 4),
         "pace": round(median(paces), 4),
         "training": round(together, 4),
         "alone": round(alone, 4),
-        "party / bare": round(median(times["party"][1:]) / echo, 2),
+        "party / bare": round(median(times["party"]) / echo, 2),
         "(round - training) / bare": round((own - together) / echo, 2),
         "(round - alone) / bare": round((own - alone) / echo, 2),
     }

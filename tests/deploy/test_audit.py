@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
-from wardround.deploy.audit import Log, examine, noted, sent, verify
+from wardround.deploy.audit import Log, Sent, examine, noted, sent, verify
 from wardround.deploy.heads import countersign, head_path, sign_head
 
 KEY, OTHER = (ec.derive_private_key(number, ec.SECP256R1()) for number in (1234567, 7654321))
@@ -305,3 +305,53 @@ def test_heads_are_of_one_log_only():
     head = sign_head(3, "ab" * 32, "freetown", KEY)
     moved = type(head)(head.entries, head.hash, "kenema", head.signature)
     assert moved.message != head.message
+
+
+def test_several_entries_together_are_a_chain_and_one_wait(log, monkeypatch):
+    waits = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (waits.append(file), fsync(file)))
+    log.append(*(sent(leaving(number)) for number in (10, 11, 12)))
+    assert len(waits) == 1
+    examined = examine(log.path, KEYS)
+    assert examined.findings == []
+    assert [entry["round"] for entry in examined.entries][-3:] == [10, 11, 12]
+    head = log.append()  # nothing to write down
+    assert (head.entries, len(waits)) == (7, 1)
+
+
+def test_together_cut_short_in_the_second_it_goes_on_after_the_first(log):
+    whole = log.path.stat().st_size
+    before = head_path(log.path).read_bytes()
+    log.append(sent(leaving(10)), sent(leaving(11)))
+    first = lines(log)[4]
+    with open(log.path, "r+b") as file:
+        file.truncate(whole + len(first) + 1 + 20)
+    head_path(log.path).write_bytes(before)
+    log.append(sent(leaving(12)))
+    examined = examine(log.path, KEYS)
+    assert examined.findings == []
+    assert [entry.get("round", entry["kind"]) for entry in examined.entries] == [0, 1, 2, 3, 10, "mended", 12]
+
+
+def test_what_others_did_to_the_files_in_between_is_seen(log):
+    """An append trusts its own last look only as long as nobody touched the files."""
+    Log(log.path, "freetown", KEY).append(noted("decided"))
+    content = log.path.read_bytes()
+    log.path.write_bytes(content[: content[:-1].rindex(b"\n") + 1])
+    with pytest.raises(Refusal, match="does not end as its signed head says"):
+        log.append(noted("decided"))
+
+
+def test_what_was_sent_is_known_as_soon_as_it_is_in_the_log(tmp_path):
+    log, known = Log(tmp_path / "audit.jsonl", "freetown", KEY), Sent()
+    assert not known.holds(log.path, "01" * 32)
+    log.append(sent({**leaving(1), "sha256": "01" * 32}))
+    assert known.holds(log.path, "01" * 32)
+    assert not known.holds(log.path, "02" * 32)
+    log.append(sent({**leaving(2), "sha256": "02" * 32}))
+    assert known.holds(log.path, "02" * 32)
+    log.path.unlink()  # put away: another log begins
+    head_path(log.path).unlink()
+    log.append(sent({**leaving(3), "sha256": "03" * 32}))
+    assert [known.holds(log.path, one * 32) for one in ("01", "02", "03")] == [False, False, True]

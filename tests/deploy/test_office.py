@@ -2,6 +2,8 @@
 
 import hashlib
 import importlib.util
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,24 @@ def test_another_policy_counts_at_once(home):
     assert (office.name, office.smallest_cell(study)) == ("freetown", 1)
     set_policy(home.policy_path, "components", "algorithm/local")
     assert office.state(study)[0] == "denied"
+
+
+def test_what_was_concluded_holds_until_a_file_changes(home, monkeypatch):
+    """Looked at twice, read once; then a policy is edited in place, keeping its length and its time."""
+    offer = small.offered(home)
+    decisions.approve(home, offer.id, by="berta")
+    office, reads = SiteOffice(home), []
+    standing = decisions.standing
+    monkeypatch.setattr("wardround.deploy.office.standing", lambda *words: (reads.append(words), standing(*words))[1])
+    time.sleep(0.1)  # what has just changed is never trusted
+    assert [office.state(offer.id)[0] for _ in range(3)] == ["ok"] * 3
+    assert len(reads) == 1
+    before, text = os.stat(home.policy_path), home.policy_path.read_text()
+    assert "triage research" in text
+    home.policy_path.write_text(text.replace("triage research", "triage-research"))
+    os.utime(home.policy_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert office.state(offer.id)[0] == "denied"
+    home.policy_path.write_text(text)
+    assert office.state(offer.id)[0] == "ok"
+    decisions.withdraw(home, offer.id, by="berta")
+    assert office.state(offer.id)[0] == "withdrawn"

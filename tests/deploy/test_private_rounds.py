@@ -3,6 +3,7 @@
 import importlib.util
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from wardround.cli.coordinator import status_lines
-from wardround.core.contracts import Message
+from wardround.core.contracts import Message, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.deploy.budgeting import budget_of, charged, ledger_path, spending_words, total_words
 from wardround.deploy.conducting import study_id
@@ -19,10 +20,11 @@ from wardround.deploy.consortium import spent_so_far
 from wardround.deploy.crashing import CHARGED
 from wardround.deploy.decisions import approve, read_offer
 from wardround.deploy.described import NOT_COVERED, describe
+from wardround.deploy.noised import Accounts
 from wardround.deploy.policy import Policy, decide, read_policy, set_policy
 from wardround.deploy.wire import decode, encode
 from wardround.meters import privacy as meter
-from wardround.privacy.accountant import Step, epsilon
+from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
 from wardround.privacy.budget import Budget
 from wardround.privacy.distributed_noise import converted
 from wardround.privacy.sampling import OVERFLOW
@@ -327,12 +329,12 @@ def numbers(consortium: Any, study: Study) -> np.ndarray[Any, Any]:
 def test_hardly_any_noise_and_no_cut_is_the_plain_study(consortium: Any) -> None:
     """Batches of all rows, so that every one is drawn; gradients of rows are far shorter than 100; noise of 1e-6 * 100
     on sums over a hundred rows moves the model by 1e-6 a step."""
-    whole = {"name": "fed_avg", "learning_rate": 0.1, "batch_size": 256}
-    plain: Study = clerks.study_of("plain", ROUNDS, algorithm=whole)
+    whole = {"name": "fed_avg", "learning_rate": 0.1, "batch_size": 150}
+    plain: Study = clerks.study_of("plain", 1, algorithm=whole)
     consortium.conduct(plain)
-    study = study_of("hardly", {"noise_multiplier": 1e-6, "clip": 100.0, "delta": DELTA}, algorithm=whole)
+    study = study_of("hardly", {"noise_multiplier": 1e-6, "clip": 100.0, "delta": DELTA}, algorithm=whole, rounds=1)
     result = consortium.conduct(study)
-    assert np.abs(numbers(consortium, plain)).max() > 0.01
+    assert np.abs(numbers(consortium, plain)).max() > 0.005
     assert np.abs(numbers(consortium, study) - numbers(consortium, plain)).max() < 1e-4
     assert result["methods"][0]["meters"]["privacy"]["sample_epsilon"] is None or (
         result["methods"][0]["meters"]["privacy"]["sample_epsilon"] > 1000
@@ -454,3 +456,25 @@ def test_site_and_coordinator_tell_promised_spent_and_left() -> None:
     sums = {"bytes_down": 10, "bytes_up": 10, "epsilon": 1.0, "epsilon_so_far": 0.75}
     facts = {"listen": "x:1", "running": True, "consortium": "c", "sites": [], "studies": [{**study, **sums}]}
     assert "; epsilon 1; at most an epsilon of 0.75 so far" in "\n".join(status_lines(facts))
+
+
+def test_few_patients_are_taken_to_be_as_many_as_cost_most_and_newcomers_are_counted() -> None:
+    """A site with fewer than ten training rows tells 0. In batches of 32 it takes one step a pass, with every row."""
+    study = study_of("few", {"noise_multiplier": 2.0, "delta": DELTA})
+    task, sites = Task((4,), ("no", "yes"), "ebola"), ("bo", "freetown", "kenema")
+    accounts = Accounts(study, task, sites, [])
+    record = RoundRecord(1, ("bo", "freetown"), 2, 0, 0.0, 0.0, 0, 0, {})
+    rows = {"bo": (0, 0, 0), "freetown": (100, 10, 10)}
+    first = accounts.noted(record, rows)
+    told = first.measures["privacy"]["patients"]
+    assert first.rows == 100
+    assert told == {"bo": [[1.0, 2.0, 1]], "freetown": [[pytest.approx(0.32), 2.0, 4]]}
+    assert first.measures["privacy"]["epsilon"] == pytest.approx(renyi_epsilon([Step(1.0, 2.0, 1)], DELTA))
+    # The third site joined later, with 64 rows: two steps of half of them.
+    later = replace(record, round=2, sites=sites, count=3)
+    told = accounts.noted(later, {**rows, "kenema": (64, 8, 8)}).measures["privacy"]
+    assert told["patients"]["kenema"] == [[0.5, 2.0, 2]]
+    assert told["epsilon"] == pytest.approx(renyi_epsilon([Step(1.0, 2.0, 2)], DELTA))
+    # A sum that could not be opened tells nothing and costs nothing.
+    lost = accounts.noted(replace(record, round=3, sites=(), count=0), rows).measures["privacy"]
+    assert (lost["patients"], lost["epsilon"]) == ({"every site, at most": []}, told["epsilon"])

@@ -342,7 +342,7 @@ def become(words: Mapping[str, Any], line: socket.socket) -> None:
         from wardround.deploy import crashing
 
         # Stand still at a point instead of dying there, so that a test can look at all that the process holds.
-        stop = lambda code: os.kill(os.getpid(), signal.SIGSTOP)  # noqa: E731, ARG005
+        stop = lambda code: os.kill(os.getpid(), signal.SIGSTOP)  # noqa: E731
         crashing.os = SimpleNamespace(environ=os.environ, _exit=stop)  # type: ignore[attr-defined]
 
     def obey() -> None:

@@ -6,8 +6,9 @@ not harm those for whom it is made (inner products, Xie et al., "Fall of Empires
 `deviations` robust standard deviations (median and MAD) above the median length, but none below 1.25 and all above 2
 times the median; one below a tenth of it is no answer. If the mean of the rest points away from more than half of them,
 the mean of those it would harm is taken instead. Unlike rules that look for the middle of the answers it leaves nobody
-out for being different, so it costs all but nothing when all are honest. It does not hold against lies of ordinary
-length and direction, such as wrong labels at a minority of very different sites. Every site has one vote; fewer than
+out for the direction of its answer, only for its length, which costs little among like sites and some points among very
+different ones (more `deviations`: less). It does not hold against lies of ordinary length among very different sites,
+such as wrong labels or the honest mean turned round. Every site has one vote; fewer than
 half may be bad. Needs all answers at once, and a product of the stack with itself.
 """
 

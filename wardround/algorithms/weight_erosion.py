@@ -7,10 +7,11 @@ weighted mean. g_i is the gradient of one batch of b rows, or what local trainin
 rounds the site really took part in. A site with fewer rows than b is charged for b, as printed. With batch_size 0, and
 with local training, b is what the site goes through in a round: all its rows, in local training `local_epochs` times.
 
-Needs the answers one by one, so no secure sum (two servers can do it), and a stack of them in the server's memory; the traffic is FedSGD's. The
-own distance of the asking site is 0, so its weight stays 1. A round in which it is absent, or in which its gradient is
-0, has nothing to compare with: it is skipped, as though it had not been (no erosion, no step, no round counted). A
-newcomer, not there in the first round that counted, starts at the mean or median weight of the known sites present.
+Needs the answers one by one, so no secure sum (two servers can do it), and a stack of them in the server's memory; the
+traffic is FedSGD's. The own distance of the asking site is 0, so its weight stays 1. A round in which it is absent, or
+in which its gradient is 0, has nothing to compare with: it is skipped, as though it had not been (no erosion, no step,
+no round counted). A newcomer, not there in the first round that counted, starts at the mean or median weight of the
+known sites present.
 
 The local model of the asking site is an attractor: close to it g_0 vanishes and every partner seems far away.
 stop = "cone" therefore freezes model and weights for good once the gradients no longer fit into a cone: before the

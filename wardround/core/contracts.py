@@ -143,7 +143,7 @@ class Aggregator(NamedTuple):
     """
 
     products: bool = False
-    """Looks at nothing but inner products of answers and one weighted sum, which two servers find without seeing any."""
+    """Looks at nothing but inner products of answers and one weighted sum, which two servers find unseen."""
 
     @property
     def secure(self) -> bool:

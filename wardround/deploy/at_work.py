@@ -213,10 +213,11 @@ class AtWork:
                 remedy="ask for what was approved",
             )
         refuse_course(self.study, header)
-        if self.promise is not None:
-            self.promise.check(from_json(header["algorithm"]), len(self.sites))
         links = [self._made(one) for one in header["transforms"]]
-        return self._made(header["algorithm"]), chained(tuple(links))
+        algorithm: Algorithm = self._made(header["algorithm"])
+        if self.promise is not None:
+            self.promise.check(from_json(header["algorithm"]), len(self.sites), silent=algorithm.silent)
+        return algorithm, chained(tuple(links))
 
     def _own(self, part: str) -> Own:
         if part not in self.parts:

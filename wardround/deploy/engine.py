@@ -27,7 +27,7 @@ from wardround.deploy.patience import Patience
 from wardround.deploy.secure_rounds import summed
 from wardround.deploy.wire import Malformed, decode, digest, encode, size
 from wardround.engine.halves import answer_shapes, begun, combined, concluding_program, sent_in
-from wardround.engine.refusing import refuse_few, refuse_unseen
+from wardround.engine.refusing import refuse_over_network, refuse_unseen
 from wardround.privacy.fixed_point import from_ring
 
 PROTOCOL = 1
@@ -80,15 +80,7 @@ class Deployment:
     _asking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE))
 
     def __post_init__(self) -> None:
-        """Refuse, before the study is even offered, transforms that cannot do what they promise."""
-        if self.transform.products_only:
-            raise Refusal(
-                "two servers that do not trust each other are needed, and over real sites there is one coordinator",
-                where="[[transforms]] two_servers",
-                remedy="simulate the study, take secure_sum with weighted_mean, or leave the transform out",
-            )
-        if self.sites:
-            refuse_few(self.transform, len(self.sites), "[[transforms]]")
+        refuse_over_network(self.transform, len(self.sites))
 
     @property
     def transform(self) -> Transform:
@@ -234,6 +226,7 @@ class Deployment:
             sizes = {site: one.size for site, one in answers.items()}
             given = {places[site]: one.message for site, one in answers.items()}
             after = combined(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
+        jax.block_until_ready(after)  # else its time would be counted to whoever looks at it first
         point("coordinator.round.concluded")
         took = sorted(sizes, key=lambda site: places[site])
         absent = {site: reasons[site] for site in cohort if site not in sizes}

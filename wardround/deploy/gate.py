@@ -31,6 +31,7 @@ from nvflare.fuel.f3.drivers import grpc_driver
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.drivers.grpc import streamer_pb2_grpc
 from nvflare.fuel.f3.drivers.grpc.qq import QueueClosed
+from nvflare.fuel.f3.drivers.grpc_driver import GRPC_DEFAULT_OPTIONS
 from nvflare.fuel.f3.sfm import conn_manager
 from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
 from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN
@@ -76,7 +77,7 @@ SECOND_JOIN = 3.0
 """Seconds in which a connection must prove that it lives before a second one of the same name takes its place."""
 REMEMBERED = 2.0
 """Seconds for which CellNet remembers a finished answer; the gate knows by itself that nobody waits for it."""
-grpc_driver.GRPC_DEFAULT_OPTIONS[:] = [
+GRPC_DEFAULT_OPTIONS[:] = [
     ("grpc.max_send_message_length", LARGEST_CHUNK),
     ("grpc.max_receive_message_length", LARGEST_CHUNK),
     ("grpc.http2.max_frame_size", MEGABYTE // 4),  # not 16 kB: fewer and larger steps for a model

@@ -15,7 +15,6 @@ import numpy as np
 
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe
-from wardround.engine.registry import made_from
 from wardround.privacy.accountant import Step, epsilon
 from wardround.privacy.budget import Budget, Spent
 from wardround.study import assemble, privately
@@ -50,15 +49,15 @@ class Promise:
     study: Study
     budget: Callable[[], Budget]
 
-    def check(self, recipe: Recipe, sites: int) -> None:
-        """Refuse an algorithm that is not protected as the approved study says."""
+    def check(self, recipe: Recipe, sites: int, *, silent: bool) -> None:
+        """Refuse an algorithm that is not protected as the approved study says; a silent one sends nothing."""
         said = self.study.privacy
         if said is None:
             if recipe.kind == KIND:
                 raise self._refusal("the approved study says nothing of privacy, and a private algorithm came")
             return
         if recipe.kind != KIND:
-            if not made_from(recipe).silent:
+            if not silent:
                 raise self._refusal("the approved study adds noise, and an algorithm without any was asked for")
             return
         given, _ = privately.words_in(recipe)

@@ -35,6 +35,18 @@ def refuse_few(transform: Transform, sites: int, where: str) -> None:
         )
 
 
+def refuse_over_network(transform: Transform, sites: int) -> None:
+    """Refuse, before a study is even offered, transforms that cannot do what they promise over real sites."""
+    if transform.products_only:
+        raise Refusal(
+            "two servers that do not trust each other are needed, and over real sites there is one coordinator",
+            where="[[transforms]] two_servers",
+            remedy="simulate the study, take secure_sum with weighted_mean, or leave the transform out",
+        )
+    if sites:
+        refuse_few(transform, sites, "[[transforms]]")
+
+
 def diverged(number: int, names: Sequence[str], limit: str = "") -> Diverged:
     """Whose answers cannot be used; `limit` is what the study's transforms ask of an answer."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -1,6 +1,7 @@
 """What a curious coordinator could learn from a study, with its protections and without them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -110,7 +111,7 @@ def rebuilt_from_few(study: Study, setting: Setting) -> list[dict[str, int]]:
     largest = int(setting.federation.part("train")[1].max(initial=0))
     for patients in (number for number in FEW if number <= largest):
         few = alone(setting.federation, study.study.seed, patients)
-        rows = tried(lambda few=few: from_updates(study, setting, few)).get("rows", {})
+        rows = tried(partial(from_updates, study, setting, few)).get("rows", {})
         if "rebuilt" not in rows:
             break
         told.append({"patients": patients, "rows": rows["rows"], "rebuilt": rows["rebuilt"]})

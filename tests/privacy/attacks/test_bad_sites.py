@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.centered_clipping import centered_clipping
+from wardround.aggregators.majority_mean import majority_mean
 from wardround.aggregators.multi_krum import multi_krum
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
@@ -36,6 +37,7 @@ AGGREGATORS = {
     "mean": weighted_mean(),
     "multi_krum": multi_krum(bad=len(BAD)),
     "centered_clipping": centered_clipping(radius=0.3),
+    "majority_mean": majority_mean(),
 }
 
 
@@ -51,6 +53,7 @@ ATTACKS: dict[str, Attack] = {
     "label flip": label_flip(CLASSES),
     "backdoor": backdoor(trigger, 0),
     "free rider": free_rider(),
+    "large IPM": ipm(factor=3.0),
 }
 
 
@@ -140,7 +143,7 @@ def lost(aggregator: str, attack: str | None, dirichlet: float | None = None) ->
     return points("mean", None, dirichlet)[0] - points(aggregator, attack, dirichlet)[0]
 
 
-@pytest.mark.parametrize(("attack", "least"), [("sign flip", 40), ("label flip", 5)])
+@pytest.mark.parametrize(("attack", "least"), [("sign flip", 40), ("label flip", 5), ("large IPM", 40)])
 def test_a_plain_mean_is_spoilt(attack, least):
     assert lost("mean", attack) > least
 
@@ -159,9 +162,14 @@ def test_robustness_costs_nothing_without_an_attacker():
     assert lost("centered_clipping", None, 0.1) <= 0.5
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", [name for name in ATTACKS if name != "large IPM"])
 def test_with_sites_alike_multi_krum_loses_two_points_at_most(attack):
     assert lost("multi_krum", attack) <= 2
+
+
+@pytest.mark.parametrize("attack", [None, *ATTACKS])
+def test_with_sites_alike_the_majority_mean_loses_two_points_at_most_to_each_and_half_a_point_to_none(attack):
+    assert lost("majority_mean", attack) <= (0.5 if attack is None else 2)
 
 
 @pytest.mark.parametrize(
