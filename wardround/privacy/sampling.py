@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
     rate: Array
     """The probability with which a row enters."""
     variance: Array
-    """Of the noise that this batch adds, as a multiple of the model's own: less for one of several chunks of all rows."""
+    """Of this batch's noise, as a multiple of the model's own: less for one of several chunks of all rows."""
     key: Array
     nonce: Array
     """Of the noise, beginning at block `first`."""
