@@ -16,6 +16,7 @@ from wardround.deploy.decisions import approve, deny, read_offer, withdraw
 from wardround.deploy.demonstrating import demo_study, make_coordinator, make_site, patients
 from wardround.deploy.homes import CoordinatorHome
 from wardround.deploy.office import SiteOffice
+from wardround.deploy.own_figures import own_figures
 from wardround.deploy.wire import decode, encode
 from wardround.study.file import parse_study
 from wardround.study.folder import RunFolder
@@ -94,6 +95,10 @@ def test_the_model_and_the_figures_are_those_of_the_simulation(consortium, algor
         # A site tells its figures on a grid of powers of two, on which a patient makes at most half a step.
         assert all((value * 64).is_integer() for value in told.values())
         assert told == pytest.approx({metric: expected[metric]["value"] for metric in told}, abs=1 / 16)
+        # The site itself knows exactly.
+        own = own_figures(consortium.homes[site].folder(study_id(study)))
+        exact = {metric: one["value"] for metric, one in own["figures"].items()}
+        assert exact == pytest.approx({metric: one["value"] for metric, one in expected.items()})
 
 
 def test_nothing_is_computed_or_leaves_twice(consortium):

@@ -177,3 +177,14 @@ def test_one_patient_moves_a_figure_by_a_step_or_not_at_all():
         for name, step in (("accuracy", 1 / 32), ("recall", 1 / 16)):
             assert before[name]["value"] - after[name]["value"] in (0.0, step)
     assert json.loads(json.dumps(before)) == before
+
+
+def test_ranks_and_probabilities_are_told_more_finely_and_not_of_rare_outcomes():
+    # Of 30 sick and 27 well, 10 sick are taken for well: pairs ranked rightly 20 x 27, ties 10 x 27, so
+    # (540 + 135) / 810 = 0.8333, in steps of 1/64 the 53rd.
+    assert figures(scores(30, 27, 10), CELL)["roc_auc"]["value"] == 53 / 64
+    assert figures(scores(9, 90, 2), CELL)["roc_auc"]["value"] is None
+    # Nobody is taken for sick: what is known of ranks may be told, a share of those alarmed may not.
+    timid = scores(30, 60, 28)
+    assert figures(timid, CELL)["precision"]["value"] is None
+    assert figures(timid, CELL)["roc_auc"]["value"] is not None

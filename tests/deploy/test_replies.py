@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
 from wardround.deploy.replies import REPLIES, Replies, Told, described, told_in
 from wardround.deploy.wire import encode
 
@@ -45,6 +46,18 @@ def test_a_damaged_reply_is_taken_away(tmp_path: Path, damage) -> None:
     path.write_bytes(damage(path.read_bytes()))
     assert replies.find(tmp_path, "query", "ab" * 32, again=False) is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_reply_that_has_left_is_not_followed_by_another(tmp_path: Path) -> None:
+    """Under noise from the operating system another answer would tell more than was charged."""
+    replies = Replies()
+    replies.keep(tmp_path, "round", "ab" * 32, told(1.0), again=False)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(b"torn")
+    with pytest.raises(Refusal, match="another must not be made"):
+        replies.find(tmp_path, "round", "ab" * 32, again=False, once=lambda sha256: sha256 == told(1.0).sha256)
+    assert list(tmp_path.iterdir()) == [path], "there is still something to restore"
+    assert replies.find(tmp_path, "round", "ab" * 32, again=False, once=lambda sha256: False) is None
 
 
 def test_only_the_last_are_kept_of_what_is_asked_every_round(tmp_path: Path) -> None:

@@ -259,12 +259,17 @@ def studies(
     from wardround.deploy.budgeting import charged, spending_words, total_words
     from wardround.deploy.decisions import offers, resolve, standing
     from wardround.deploy.decisions import spent as promised_in
+    from wardround.deploy.own_figures import figure_words, own_figures
     from wardround.deploy.policy import epsilon_of, read_policy
 
     there = opened(home)
     if study is not None:
-        shown = described(there, resolve(there, study), data)
-        say(shown.facts, told(shown), as_json)
+        offer = resolve(there, study)
+        shown, own = described(there, offer, data), own_figures(there.folder(offer.id))
+        lines = (
+            [*told(shown), "", "How the model does", *(f"  {one}" for one in figure_words(own))] if own else told(shown)
+        )
+        say({**shown.facts, "figures": own}, lines, as_json)
         return
     policy = read_policy(there.policy_path)
     rows = [(offer, *standing(there, offer.id)) for offer in offers(there)]

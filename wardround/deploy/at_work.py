@@ -29,6 +29,7 @@ from wardround.data.schema import Schema
 from wardround.data.table import Table
 from wardround.deploy.crashing import point
 from wardround.deploy.noised import row_of
+from wardround.deploy.own_figures import keep_figures
 from wardround.deploy.probed import COUNTING, countable, debit, refuse_course
 from wardround.deploy.promised import Known, Promise, request_of
 from wardround.deploy.secure_sites import SecureSite, precision_of
@@ -176,9 +177,9 @@ class AtWork:
         return {}, Message(told_losses(scores, task, self.smallest_cell))
 
     def figures(self, header: Header, message: Message) -> tuple[Header, Message]:
-        """How well the site's model does on its own test patients: figures with intervals, none when they are few."""
+        """How well the site's model does on its own test patients: exact for the site, coarse or none for others."""
         scores, task = self._scores(header, message, header["part"])
-        if len(scores.actual) < self.smallest_cell:
+        if not len(scores.actual):
             return {"figures": None}, Message({})
         block = result_block(
             scores,
@@ -188,6 +189,9 @@ class AtWork:
             resamples=self.study.evaluation.resamples,
             seed=self.study.study.seed,
         )
+        keep_figures(self.folder, self.site, block)
+        if len(scores.actual) < self.smallest_cell:
+            return {"figures": None}, Message({})
         return {"figures": told_figures(block, scores, task, self.smallest_cell)}, Message({})
 
     def finish(self, header: Header, message: Message) -> tuple[Header, Message]:

@@ -26,7 +26,7 @@ from wardround.deploy.audit import NoRoom
 from wardround.deploy.crashing import point
 from wardround.deploy.identity import Key
 from wardround.deploy.promised import Promise
-from wardround.deploy.replies import REPEATABLE, Replies, described, told_in
+from wardround.deploy.replies import EVERY_ROUND, REPEATABLE, Replies, described, told_in
 from wardround.deploy.secure_sites import SecureSite
 from wardround.deploy.wire import Malformed, decode, encode, start
 from wardround.privacy.budget import Budget, Spent
@@ -179,10 +179,13 @@ class Clerk:
             return self._said(header, "refused", f"there is no question called '{topic}'")
         if study not in self._at_work:
             self._at_work[study] = self._start(study)
-        again = topic in REPEATABLE and self._at_work[study].study.privacy is None
+        private = self._at_work[study].study.privacy is not None
+        again = topic in REPEATABLE and not private
         # The nonce in the header stands for the arrays: a coordinator that lied with it would get an old answer again.
         request = hashlib.sha256(start(content) if again else content).hexdigest()
-        told = self._replies.find(folder, topic, request, again=again)
+        noised = private and topic in EVERY_ROUND
+        once = self.office.has_left if noised else lambda sha256: False
+        told = self._replies.find(folder, topic, request, again=again, once=once)
         if told is None:
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
             words, answer = self._made(topic, study, {**header, "request": request}, message)
@@ -203,7 +206,9 @@ class Clerk:
     def _made(
         self, topic: str, study: str, header: dict[str, Any], message: Message
     ) -> tuple[Mapping[str, Any], Message]:
-        words, answer = getattr(self._at_work[study], topic)(header, message)
+        at_work = self._at_work[study]
+        at_work.smallest_cell = self.office.smallest_cell(study)  # as the policy says now
+        words, answer = getattr(at_work, topic)(header, message)
         return {"status": "ok", **words}, answer
 
     def _start(self, study: str) -> AtWork:

@@ -6,13 +6,14 @@ out the same if it is made again stays in memory only, the last one of each topi
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
 from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.wire import decode
 
@@ -46,9 +47,13 @@ class Replies:
     def __init__(self) -> None:
         self._last: dict[tuple[Path, str], tuple[str, Told]] = {}
 
-    def find(self, folder: Path, topic: str, request: str, *, again: bool) -> Told | None:
+    def find(
+        self, folder: Path, topic: str, request: str, *, again: bool, once: Callable[[str], bool] = lambda sha256: False
+    ) -> Told | None:
+        """What was said to this request before; `once` tells of a hash that has left and must not be followed by
+        another answer."""
         if not again:
-            return saved_reply(folder, f"{topic}-{request}")
+            return saved_reply(folder, f"{topic}-{request}", once)
         last, told = self._last.get((folder, topic), ("", None))
         return told if last == request else None
 
@@ -68,8 +73,11 @@ class Replies:
             del self._last[one]
 
 
-def saved_reply(folder: Path, name: str) -> Told | None:
-    """The reply that was saved under a name, if it is still what its file's name says; what is not is taken away."""
+def saved_reply(folder: Path, name: str, once: Callable[[str], bool]) -> Told | None:
+    """The reply that was saved under a name; one that is not what its file's name says is taken away.
+
+    Unless that one has left and holds noise: whoever asks must not get a second answer to the same question.
+    """
     if not folder.is_dir():
         return None  # nothing was ever saved
     for path in [one.path for one in os.scandir(folder) if one.name.startswith(f"{name}.")]:
@@ -78,7 +86,13 @@ def saved_reply(folder: Path, name: str) -> Told | None:
         sha256 = hashlib.sha256(reply).hexdigest()
         if path.endswith(f"{name}.{sha256}"):
             return told_in(reply, sha256, *decode(reply, copies=False))
-        os.unlink(path)  # left by a death in the midst of a save, or damaged by the disk
+        if once(path.rpartition(".")[2]):
+            raise Refusal(
+                "the answer to this request has left and is damaged on the disk, and another must not be made",
+                where=path,
+                remedy="restore the file from a copy; or begin the study anew",
+            )
+        os.unlink(path)  # left by a death in the midst of a save
     return None
 
 

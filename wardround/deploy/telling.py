@@ -1,8 +1,9 @@
 """What a site tells of its patients: in cells of its own, and how well a model does so coarsely that no patient shows.
 
 A statistic is told in the policy's cells, or where the study asks for larger ones in a doubling of them: the same count
-told in cells of 10, 11, 12 and so on would soon be known. Shares and other figures are told on a grid on which one
-patient makes at most half a step (see `data.cells`). Figures of an outcome that fewer patients than a cell have, or are
+told in cells of 10, 11, 12 and so on would soon be known. Shares of patients are told on a grid on which one patient
+makes at most half a step (see `data.cells`); from figures of ranks and probabilities no number of patients can be told,
+so these are told in steps of 1/64. Figures of an outcome that fewer patients than a cell have, or, for shares, are
 predicted to have, are withheld: a recall of two thirds is three patients. With a smallest cell of 1 all of it is exact.
 """
 
@@ -22,7 +23,11 @@ from wardround.evaluate.losses import loss_of
 Numbers = np.ndarray[Any, Any]
 OVER_ALL = ("accuracy", "brier", "calibration", "log_loss")
 """Figures over all patients alike; the others look at outcomes one by one."""
-FEW = "told only where every outcome has enough patients, and is predicted for as many"
+SMOOTH = ("roc_auc", "pr_auc", "brier", "calibration", "log_loss")
+"""Figures of ranks and probabilities."""
+FINE = 128
+"""Patients for whose shares the grid has steps of 1/64."""
+FEW = "told only where every outcome has enough patients, and for shares is predicted for as many"
 
 
 def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
@@ -58,9 +63,9 @@ def told_figures(block: Report, scores: Scores, task: Task, cell: int) -> Report
 
     def figure(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
         over_all = task.regression or name in OVER_ALL
-        if not over_all and few < cell:
+        if not over_all and (patients if name in SMOOTH else few) < cell:
             return {"value": None, "undefined": FEW}
-        number = rows if over_all else patients
+        number = FINE if name in SMOOTH else rows if over_all else patients
         return {key: coarse(one, number, relative=task.regression) for key, one in told.items()}
 
     # Means over sites and percentiles are of one site here: its figures once more.
