@@ -149,22 +149,6 @@ def test_interrupted_it_goes_on_with_the_cases_that_are_not_finished(tmp_path: P
     assert table[0] == table[1]
 
 
-@pytest.mark.parametrize("left", [[], ["manifest.json.17-4711.partial"]])
-def test_a_case_struck_before_its_manifest_was_written_begins_anew(tmp_path: Path, left: list[str]) -> None:
-    """The folder is there, empty or with a file that was not finished, and nothing says what it is."""
-    place = tmp_path / "cases" / "natural"
-    (place / "checkpoints").mkdir(parents=True)
-    for name in left:
-        (place / name).write_text("{", encoding="utf-8")
-    assert cases.fresh(place).path == place
-    assert [path.name for path in place.iterdir()] == ["checkpoints"]
-    # Anything else is somebody's: it is never written into.
-    (place / "notes.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(Refusal, match="not empty"):
-        cases.fresh(place)
-    assert (place / "notes.txt").read_text(encoding="utf-8") == "mine"
-
-
 def test_a_wrong_case_stops_all_before_anything_is_trained(tmp_path: Path, capsys: Capture) -> None:
     wrong = {"name": "by_colour", "data": {"partition": {"name": "by_column", "column": "colour"}}}
     said = tiny.call(capsys, "compare", write(tmp_path, NATURAL, wrong), "--out", tmp_path / "out")

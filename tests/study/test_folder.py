@@ -122,3 +122,25 @@ def test_the_model_is_stored_with_names_and_header(tmp_path: Path) -> None:
         assert json.loads(file.metadata()["wardround"]) == {"study": "t"}
         assert list(file.metadata()) == ["wardround"]
         assert file.get_tensor("dense/kernel").tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+@pytest.mark.parametrize("left", [["checkpoints/"], ["checkpoints/", "manifest.json.17-4711.partial"]])
+def test_a_run_struck_before_its_manifest_was_written_begins_anew(tmp_path: Path, left: list[str]) -> None:
+    place = tmp_path / "run"
+    place.mkdir()
+    for name in left:
+        (place / name).mkdir() if name.endswith("/") else (place / name).write_bytes(b"{")
+    with pytest.raises(Refusal, match="no run to resume"):
+        RunFolder.create(place, resume=True)
+    assert RunFolder.create(place, resume=False).path == place
+    assert [one.name for one in place.iterdir()] == ["checkpoints"]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "photos/", "checkpoints/a.safetensors"])
+def test_what_somebody_else_put_there_is_left_alone(tmp_path: Path, name: str) -> None:
+    place = tmp_path / name
+    place.parent.mkdir(exist_ok=True)
+    place.mkdir() if name.endswith("/") else place.write_bytes(b"x")
+    with pytest.raises(Refusal, match="not empty"):
+        RunFolder.create(tmp_path, resume=False)
+    assert place.exists()

@@ -5,7 +5,6 @@ site is revoked in `revoked.json`, the state is in `status.json`. Started anew i
 """
 
 import hashlib
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -120,7 +119,7 @@ class Coordinator:
         self.write_status()
         return conduct(
             study,
-            run_folder(folder),
+            RunFolder.taken_up(folder / "run"),
             self._taking_part(study, folder),
             self.ask,
             present=self.present,
@@ -276,15 +275,6 @@ def heedless(tell: Tell) -> Tell:
             tell(word, facts)
 
     return told
-
-
-def run_folder(folder: Path) -> RunFolder:
-    """The study's run folder, made or taken up again."""
-    path = folder / "run"
-    began = (path / "manifest.json").exists()
-    if path.exists() and not began:  # a crash before the first word was written
-        shutil.rmtree(path)
-    return RunFolder.create(path, resume=began)
 
 
 def finished(folder: Path) -> bool:

@@ -99,7 +99,7 @@ class StudyController(Controller):  # type: ignore[misc]
             try:
                 conduct(
                     study,
-                    run_folder(folder / "run"),
+                    RunFolder.taken_up(folder / "run"),
                     sites,
                     partial(self._ask, log, name),
                     present=self._present,
@@ -233,14 +233,6 @@ def only_job(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(file)
-
-
-def run_folder(path: Path) -> RunFolder:
-    """The study's run folder, made or taken up again."""
-    began = (path / "manifest.json").exists()
-    if path.exists() and not began:  # a crash before the first word was written
-        shutil.rmtree(path)
-    return RunFolder.create(path, resume=began)
 
 
 def ended(folder: Path, log: Log, study: str, state: str, why: str) -> None:

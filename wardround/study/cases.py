@@ -157,7 +157,7 @@ def compare_cases(
         found = finished(place, case) if resume else None
         if found is None:
             begun = resume and (place / "manifest.json").exists()
-            own = RunFolder.create(place, resume=begun) if begun else fresh(place)
+            own = RunFolder.create(place, resume=begun)
             with naming(case.name):
                 found = compare_rated(
                     case.study, own, case.methods, case.setting, resume=begun, watch=watch, load=shelf.take
@@ -182,15 +182,6 @@ def seeds_of(study: Study) -> range:
     """By which the repeats split the data; the first was read already when the case was checked."""
     assert study.compare is not None
     return range(study.study.seed, study.study.seed + study.compare.repeats)
-
-
-def fresh(place: Path) -> RunFolder:
-    """A new folder, also where a crash fell between making one and writing its manifest."""
-    if place.is_dir() and all(one.is_dir() or one.suffix == ".partial" for one in place.rglob("*")):
-        for inner in sorted(place.rglob("*"), reverse=True):
-            inner.rmdir() if inner.is_dir() else inner.unlink()
-        place.rmdir()
-    return RunFolder.create(place, resume=False)
 
 
 def finished(place: Path, case: Case) -> dict[str, Any] | None:

@@ -44,6 +44,16 @@ def digest(value: Any) -> str:
     return sha256(as_json(value).encode()).hexdigest()
 
 
+def clear_unbegun(path: Path) -> None:
+    """Take away what a crash left that fell between making a run's folder and writing its manifest."""
+    checkpoints = path / "checkpoints"
+    found = list(path.iterdir()) if path.is_dir() else []
+    ours = all(one.suffix == ".partial" or one == checkpoints for one in found)
+    if found and ours and (not checkpoints.is_dir() or not any(checkpoints.iterdir())):
+        for one in found:
+            one.rmdir() if one.is_dir() else one.unlink()
+
+
 class RunFolder:
     """The folder of one run. `rounds.jsonl` holds every reported round exactly once, also across a resume."""
 
@@ -54,6 +64,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, *, resume: bool) -> "RunFolder":
         """Make the folder; one with something else in it is never written into."""
+        clear_unbegun(path)
         if resume:
             if not (path / "manifest.json").exists():
                 raise Refusal("there is no run to resume here", where=str(path), remedy="leave --resume out")
@@ -73,6 +84,11 @@ class RunFolder:
                 (one["method"], one["repeat"], one["round"], one.get("user")) for one in folder.lines("rounds.jsonl")
             }
         return folder
+
+    @classmethod
+    def taken_up(cls, path: Path) -> "RunFolder":
+        """Make the folder, or go on with it where a run was begun in it."""
+        return cls.create(path, resume=(path / "manifest.json").exists())
 
     @staticmethod
     def free_name(parent: Path, name: str) -> Path:
