@@ -14,12 +14,14 @@ import resource
 import struct
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from wardround.core.contracts import Message
+from wardround.deploy.packing import PACKED, unpacked
 from wardround.deploy.wire import MAGIC, Malformed, decode, encode
 
 ROOM = 512 << 20
@@ -161,6 +163,14 @@ def odd_text(content: bytes, chance: random.Random) -> bytes:
     return joined(chance.choice((text, head.replace(b"triage", word), head.decode().encode("utf-16"))), index, body)
 
 
+def wrapped(content: bytes, chance: random.Random) -> bytes:
+    """A packed message whose length may lie, or which was damaged after packing, or is a bomb."""
+    inner = chance.choice((content, content * 50, bytes(chance.choice((10, 10**4, 10**6)))))
+    size = chance.choice((len(inner), len(inner), len(inner) + 1, *NUMBERS[:13]))
+    whole = PACKED + struct.pack("<Q", max(0, size)) + zlib.compress(inner, 1)
+    return flipped(whole, chance) if chance.random() < 0.5 else whole
+
+
 WAYS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
     flipped,
     cut,
@@ -171,6 +181,7 @@ WAYS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
     huge_shapes,
     deep,
     odd_text,
+    wrapped,
 )
 
 
@@ -186,7 +197,7 @@ def fuzz(count: int, seed: int = 0) -> dict[str, int]:
         if chance.random() < 0.2:
             content = flipped(content, chance)
         try:
-            header, message = decode(content)
+            header, message = decode(unpacked(content))
         except Malformed:
             tally["refused"] += 1
             continue

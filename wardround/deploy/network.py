@@ -30,8 +30,10 @@ from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 from wardround.core.errors import Refusal
 from wardround.deploy.gate import SERVER, Gate, abandon, forget, words
 from wardround.deploy.identity import check_issued, read_certificate, read_key
+from wardround.deploy.packing import Content, packed, unpacked
 from wardround.deploy.pieces import CHANNEL, SMALL
 from wardround.deploy.reaching import check_free, reach, wait_until_listening
+from wardround.deploy.wire import Malformed
 
 MEMORY = {-8: 4, -3: 32 << 20, -1: 256 << 20}
 """glibc's numbers for how many heaps it may have (by default each of CellNet's threads gets its own), from which size
@@ -182,7 +184,9 @@ class Party:
         def respond(request: Any) -> Any:
             origin = str(request.get_header(MessageHeaderKey.ORIGIN))
             try:
-                body = handler(origin, request.payload or b"")
+                body = packed(handler(origin, cast(bytes, unpacked(request.payload or b""))))
+            except Malformed as error:
+                return make_reply(ReturnCode.INVALID_REQUEST, error=str(error))
             except Exception:
                 logger.exception("a request of %s could not be answered", origin)
                 return make_reply(ReturnCode.PROCESS_EXCEPTION, error="the request could not be answered")
@@ -195,7 +199,10 @@ class Party:
         self._cell.register_request_cb(channel=CHANNEL, topic=topic, cb=respond)
 
     def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:
-        """The answer; raises Unanswered after `within` seconds, or at once when the other side goes away."""
+        """The answer; raises Unanswered after `within` seconds, or at once when the other side goes away.
+
+        What shrinks much is packed on its way; one that cannot be unpacked raises Malformed.
+        """
         patience = Patience(within)
         with self._lock:
             if target not in self._present:
@@ -203,7 +210,7 @@ class Party:
             self._waiting.setdefault(target, set()).add(patience)
         self._gate.asked.add(f"{CHANNEL}:{topic}")
         try:
-            reply = self._exchanged(target, topic, body, within, patience)
+            reply = self._exchanged(target, topic, packed(body), within, patience)
         except Exception as error:  # of the network's many kinds; none of them is the caller's mistake
             raise Unanswered(target, f"the line broke ({words(error)})") from None
         finally:
@@ -213,14 +220,14 @@ class Party:
         code = reply.get_header(MessageHeaderKey.RETURN_CODE)
         answer: Any = b"" if reply.payload is None else reply.payload
         if code == ReturnCode.OK and isinstance(answer, bytes | bytearray | memoryview):
-            return cast(bytes, answer)  # or a view of them: a model is not copied once more
+            return cast(bytes, unpacked(answer))  # or a view of them: a model is not copied once more
         if patience.cancelled or target not in self.present:
             raise Unanswered(target, "it went away before it answered", gone=True)
         if patience.triggered:
             raise Unanswered(target, f"it did not answer within {within:.0f} s")
         raise Unanswered(target, words(reply.get_header(MessageHeaderKey.ERROR) or code))
 
-    def _exchanged(self, target: str, topic: str, body: bytes, within: float, patience: Patience) -> Any:
+    def _exchanged(self, target: str, topic: str, body: Content, within: float, patience: Patience) -> Any:
         """CellNet's reply: in one piece where question and answer are small, which takes it a third of the time."""
         words = {"channel": CHANNEL, "topic": topic, "target": target, "timeout": within}
         if len(body) <= SMALL and (target, topic) not in self._large:

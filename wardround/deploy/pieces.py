@@ -37,7 +37,7 @@ class Pieces:
         self.responders: dict[str, Callable[[Any], Any]] = {}
         self._waiting: dict[str, Waiting] = {}
 
-    def ask(self, target: str, topic: str, body: bytes, within: float) -> Any:
+    def ask(self, target: str, topic: str, body: Any, within: float) -> Any:
         """CellNet's message with the reply; one that says so when there was none in time."""
         number, waiting = str(uuid.uuid4()), Waiting(target, topic)
         self._waiting[number] = waiting
