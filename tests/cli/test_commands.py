@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from scipy.stats import norm
 
 from wardround import __version__
 from wardround.engine import registry
@@ -154,3 +156,22 @@ def test_names_with_brackets_are_printed_as_they_are(tmp_path: Path, capsys: Cap
     study = tiny.write_study(tmp_path, frame)
     assert "[red]bo[/red]" in tiny.call(capsys, "check", study).out
     assert "[red]bo[/red]" in tiny.call(capsys, "run", study, "--out", tmp_path / "out").out
+
+
+def test_check_tells_the_noise_that_a_promise_needs(tmp_path: Path, capsys: Capture) -> None:
+    """Each site takes one step over all its 18 patients in each of 2 rounds: two Gaussian sums, whose exact formula is
+
+    delta = Phi(mu / 2 - eps / mu) - e^eps Phi(-mu / 2 - eps / mu), mu = sqrt(2) / noise (Balle and Wang 2018).
+    """
+    privacy = {"epsilon": 1.0, "delta": 1e-3, "clip": 0.5, "batch": 18}
+    study = tiny.write_study(tmp_path, study={"rounds": 2}, privacy=privacy, participation={"cohort": 4})
+    told = one_object(tiny.call(capsys, "check", study, "--json").out)
+    (noise,) = told["noise"].values()
+
+    def delta(noise: float) -> float:
+        mu = 2**0.5 / noise
+        return float(norm.cdf(mu / 2 - 1 / mu) - np.exp(1) * norm.cdf(-mu / 2 - 1 / mu))
+
+    assert delta(noise) <= 1e-3 < delta(noise / 1.01)
+    words = tiny.call(capsys, "check", study).out
+    assert "epsilon 1 at delta 0.001 for each patient" in " ".join(words.split())

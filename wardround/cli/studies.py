@@ -192,9 +192,20 @@ def check_command(study: Study, *, as_json: bool) -> None:
         markup=False,
     )
     OUTPUT.print(f"Memory: about {words['memory_bytes'] / 1e6:.1f} MB. Each message: {words['message_bytes']} bytes.")
+    for label, noise in words["noise"].items():
+        OUTPUT.print(privacy_words(study, label, noise), markup=False)
     for note in setting.notes:
         OUTPUT.print(f"Note: {note}", style="dim", markup=False)
     OUTPUT.print("Nothing is wrong with this study.")
+
+
+def privacy_words(study: Study, label: str, noise: float) -> str:
+    """What [privacy] promises, and the noise it takes."""
+    said = study.privacy
+    assert said is not None
+    whom = "each patient" if said.level == "sample" else "each site"
+    promise = f"epsilon {said.epsilon:g} at delta {said.delta:g} for {whom}: " if said.epsilon is not None else ""
+    return f"Privacy, {label}: {promise}noise of {noise:.3g} times the bound of {said.clip:g}."
 
 
 def describe_study(study: Study, setting: assemble.Setting, methods: list[Method]) -> dict[str, Any]:
@@ -209,11 +220,14 @@ def describe_study(study: Study, setting: assemble.Setting, methods: list[Method
     participation = assemble.participation_of(study, federation.sites, study.study.seed)
     params = assemble.model_of(study, federation.task).init(jax.random.key(study.study.seed))
     memory, sent = 0, 0
+    noise: dict[str, float] = {}
     transform = assemble.transform_of(study.transforms)
     with Simulation(federation, transform=transform, largest_cohort=participation.largest) as engine:
         for method in methods:
-            asked = askings(study, setting, method)[0]
+            asked, _ = assemble.with_noise(askings(study, setting, method)[0], method, federation, participation)
             algorithm = assemble.build(asked, method, federation.task, federation.sites)
+            if asked.privacy is not None:
+                noise.setdefault(method.label, asked.privacy.noise_multiplier or 0.0)
             progress = engine.begin(algorithm, params)
             shape = engine.shape(algorithm, params)
             parts = estimate(algorithm, params, algorithm.init_client(params), federation, shape)
@@ -235,6 +249,7 @@ def describe_study(study: Study, setting: assemble.Setting, methods: list[Method
         "parameters": trees.nbytes(params) // 4,
         "memory_bytes": memory,
         "message_bytes": sent,
+        "noise": noise,
         "notes": list(setting.notes),
     }
 

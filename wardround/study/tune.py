@@ -104,6 +104,8 @@ def space_of(study: Study, setting: Setting) -> dict[str, BaseDistribution]:
     for key, one in space.items():
         for value in one.choices if isinstance(one, CategoricalDistribution) else (one.low, one.high):
             tried = with_settings(study, {key: value})
+            participation = assemble.participation_of(tried, setting.federation.sites, tried.study.seed)
+            tried, _ = assemble.with_noise(tried, own_method(tried), setting.federation, participation)
             assemble.build(tried, own_method(tried), setting.federation.task, setting.federation.sites)
             assemble.transform_of(tried.transforms)
     return space
