@@ -34,12 +34,12 @@ Consortium, COORDINATOR, until, study_of = (
 KEPT = {"name": "scaffold", "learning_rate": 0.1}
 """An algorithm of which both sides keep something between rounds."""
 OFTEN = {
-    "site.request.received": 20,
-    "site.reply.before_save": 18,
-    "site.reply.saved": 18,
-    "site.audit.written": 18,
-    "site.reply.ready": 18,
-    "site.reply.partial": 18,
+    "site.request.received": 16,
+    "site.reply.before_save": 16,
+    "site.reply.saved": 16,
+    "site.audit.written": 16,
+    "site.reply.ready": 16,
+    "site.reply.partial": 10,
     "coordinator.round.one_answered": 50,
     "site.kept.before_save": 3,
     "site.kept.saved": 3,
