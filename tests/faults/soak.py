@@ -40,7 +40,7 @@ OFTEN = {
     "site.audit.written": 16,
     "site.reply.ready": 16,
     "site.reply.partial": 10,
-    "coordinator.round.one_answered": 50,
+    "coordinator.round.one_answered": 48,
     "site.kept.before_save": 3,
     "site.kept.saved": 3,
     "site.kept.partial": 3,

@@ -17,6 +17,9 @@ from wardround.deploy.readable import size_in_words
 from wardround.partners.ledger import Ledger
 from wardround.report.markup import plain
 
+BETWEEN = 2**30
+"""From here on a round's number only says: about the model as it stood between two rounds."""
+
 
 def verify_command(path: Path, keys: Path | None, *, witnesses: Sequence[Path] = (), as_json: bool) -> None:
     """`audit verify`: exit code 2 where something is wrong."""
@@ -181,7 +184,8 @@ def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
     ]
     more = len(shapes) - len(shown) + int(entry.get("more_arrays", 0))
     arrays_told = f" with {', '.join(shown)}{f' and {more} more arrays' if more else ''}" if shown else ""
-    number = f" of round {words['round']}" if "round" in words else ""
+    said = entry.get("round")
+    number = f" of round {said}" if isinstance(said, int) and said < BETWEEN else ""
     left = size_in_words(int(entry.get("bytes", 0)))
     about_what = f"{words.get('topic', '?')}{number} of {words.get('study', '?')}"
     return f"{left} left for {words.get('to', '?')}: the answer to {about_what}{arrays_told}."

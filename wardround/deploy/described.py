@@ -148,8 +148,8 @@ def leaves_before(study: Study, policy: Policy) -> tuple[str, ...]:
         )
     if policy.smallest_cell > 1:
         told.append(
-            f"Counts leave rounded down to multiples of {policy.smallest_cell}, means and figures on a coarse grid:"
-            " a patient more or less changes nothing, or one number by a whole step."
+            f"Counts leave rounded down to multiples of {policy.smallest_cell}, means and figures in steps: a patient"
+            " more or less mostly changes nothing."
         )
     return tuple(told)
 
