@@ -28,11 +28,10 @@ from wardround.deploy.identity import Key
 from wardround.deploy.promised import Promise
 from wardround.deploy.replies import EVERY_ROUND, REPEATABLE, Replies, described, told_in
 from wardround.deploy.secure_sites import SecureSite
-from wardround.deploy.wire import Malformed, decode, encode, start
+from wardround.deploy.wire import PROTOCOL, Malformed, decode, encode, start
 from wardround.privacy.budget import Budget, Spent
 from wardround.study.file import Study
 
-PROTOCOL = 1
 TOPICS = ("query", "settle", "prepare", "begin", "round", "secure", "judge", "figures", "finish")
 ITSELF = ("hello", "renewal", "certificate", *witnessing.TOPICS)
 """Questions about the site itself and no study."""

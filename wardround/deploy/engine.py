@@ -25,12 +25,11 @@ from wardround.deploy.at_work import chained
 from wardround.deploy.crashing import point
 from wardround.deploy.patience import Patience
 from wardround.deploy.secure_rounds import summed
-from wardround.deploy.wire import Malformed, decode, digest, encode, size
+from wardround.deploy.wire import PROTOCOL, Malformed, decode, digest, encode, size
 from wardround.engine.halves import answer_shapes, begun, combined, concluding_program, sent_in
 from wardround.engine.refusing import refuse_over_network, refuse_unseen
 from wardround.privacy.fixed_point import from_ring
 
-PROTOCOL = 1
 PAUSE = 0.2
 """Seconds between two looks at who has come back."""
 MOST_AT_ONCE = 64

@@ -6,6 +6,7 @@ are the program's. A file that is missing or broken is told in one paragraph, ne
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,7 +67,7 @@ class CoordinatorWords(Words):
 
 
 @dataclass(frozen=True)
-class Home:
+class Home(ABC):
     """What both kinds of home have."""
 
     path: Path
@@ -98,13 +99,13 @@ class Home:
             keys.setdefault(name, []).extend(found)
         return keys
 
+    @abstractmethod
     def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
         """The keys of those whom this party deals with."""
-        raise NotImplementedError
 
     @property
-    def own_name(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def own_name(self) -> str: ...
 
     def log(self) -> Log:
         """The audit log, signed with the own key."""

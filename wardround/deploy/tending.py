@@ -13,12 +13,11 @@ from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy import witnessing
 from wardround.deploy.audit import noted
-from wardround.deploy.engine import PROTOCOL
 from wardround.deploy.homes import CoordinatorHome
 from wardround.deploy.identity import due, make_request, pem, read_certificate, read_request, sign
 from wardround.deploy.network import Party, Unanswered
 from wardround.deploy.readable import write_file
-from wardround.deploy.wire import Malformed, decode, encode
+from wardround.deploy.wire import PROTOCOL, Malformed, decode, encode
 
 PATIENCE = 20.0
 """Seconds that a site has to answer."""

@@ -22,6 +22,8 @@ import numpy as np
 from wardround.core.contracts import Message
 
 MAGIC = b"WR1\n"
+PROTOCOL = 1
+"""What requests and answers mean; both sides must speak the same."""
 LARGEST_HEADER = 1 << 22
 DEEPEST = 16
 """Nesting of the arrays' structure; a model is one dictionary in another."""
