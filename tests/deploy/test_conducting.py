@@ -1,5 +1,6 @@
 """A study over sites' real homes gives the model that its simulation gives; who leaves, lies or lags is dealt with."""
 
+import json
 import threading
 
 import numpy as np
@@ -88,6 +89,9 @@ def test_the_model_and_the_figures_are_those_of_the_simulation(consortium, algor
     deployed, simulation = consortium.conduct(study), simulated(consortium, study)
     ours, theirs = consortium.model(), consortium.model("simulated")
     assert all(np.abs(ours[name] - theirs[name]).max() <= 1e-5 for name in theirs)
+    # What training took is what its rounds took, not what came after them.
+    rounds = [json.loads(line) for line in (consortium.folder / "run" / "rounds.jsonl").read_text().splitlines()]
+    assert deployed["methods"][0]["seconds"] == pytest.approx(sum(one["seconds"] for one in rounds))
     for site in NAMES:
         found, expected = (one["methods"][0]["scores"]["sites"][site] for one in (deployed, simulation))
         told = {metric: one["value"] for metric, one in found.items() if one["value"] is not None}

@@ -10,15 +10,12 @@ import typer
 
 from wardround.core.chained import LONGEST, Finding
 from wardround.core.errors import Refusal
-from wardround.deploy.audit import Entry, Examined, examine
+from wardround.deploy.audit import BETWEEN, Entry, Examined, examine
 from wardround.deploy.heads import HEAD_BYTES, Keys, head_path, read_witness
 from wardround.deploy.homes import CoordinatorHome, Home, SiteHome, keys_in
 from wardround.deploy.readable import size_in_words
 from wardround.partners.ledger import Ledger
 from wardround.report.markup import plain
-
-BETWEEN = 2**30
-"""From here on a round's number only says: about the model as it stood between two rounds."""
 
 
 def verify_command(path: Path, keys: Path | None, *, witnesses: Sequence[Path] = (), as_json: bool) -> None:
@@ -185,7 +182,7 @@ def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
     more = len(shapes) - len(shown) + int(entry.get("more_arrays", 0))
     arrays_told = f" with {', '.join(shown)}{f' and {more} more arrays' if more else ''}" if shown else ""
     said = entry.get("round")
-    number = f" of round {said}" if isinstance(said, int) and said < BETWEEN else ""
+    number = f" of round {said}" if isinstance(said, int) and said != BETWEEN else ""
     left = size_in_words(int(entry.get("bytes", 0)))
     about_what = f"{words.get('topic', '?')}{number} of {words.get('study', '?')}"
     return f"{left} left for {words.get('to', '?')}: the answer to {about_what}{arrays_told}."

@@ -215,7 +215,7 @@ def for_sites(study: "Study") -> "Study":
 def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     """What can be known to be wrong before any site hears of the study."""
     from wardround.deploy.agreeing import words_of
-    from wardround.deploy.conducting import study_id
+    from wardround.deploy.decisions import study_id
     from wardround.deploy.readable import read_json
     from wardround.engine.registry import nearest
 

@@ -52,6 +52,8 @@ Entry = dict[str, Any]
 FORMS = {"hash": DIGEST, "previous": DIGEST}
 LINE = {"entry": dict, "hash": str, "number": int, "previous": str}
 MOST_ARRAYS = 1000
+BETWEEN = 2**30
+"""In place of a round's number: about the model as it stood between two rounds."""
 SENT = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 

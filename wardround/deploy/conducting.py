@@ -23,6 +23,7 @@ from wardround.deploy.agreeing import Agreement, agreed, as_words, from_words
 from wardround.deploy.arrivals import Judged
 from wardround.deploy.choosing_partners import refuse_partners, those_who_trained, told_partners, with_partners
 from wardround.deploy.crashing import point
+from wardround.deploy.decisions import study_id
 from wardround.deploy.engine import Ask, Deployment
 from wardround.deploy.patience import Patience
 from wardround.engine import registry
@@ -37,11 +38,6 @@ from wardround.study.run import meters_of, stopping_of
 
 Told = Callable[[str, Mapping[str, Any]], None]
 PAUSE = 0.5
-
-
-def study_id(study: Study) -> str:
-    """Name and hash: sites approve exactly these words and no others."""
-    return f"{study.study.name}-{digest(study.model_dump(mode='json'))[:12]}"
 
 
 def conduct(
@@ -63,10 +59,7 @@ def conduct(
 
     `sizes` are the sites' training rows in studies before, for the share that each is told of.
     """
-    transforms = tuple(
-        registry.find("transform", one.name, where="[[transforms]]").build(where="[[transforms]]", **one.settings)
-        for one in study.transforms
-    )
+    transforms = transforms_of(study)
     noised.refuse_early(study)
     refuse_partners(study, sorted(sites), sum_only=any(one.sum_only for one in transforms))
     quorum = noised.quorum_of(study, len(sites))
@@ -252,7 +245,6 @@ def finished(
     manifest: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Every site judges the model on its own test patients and keeps it; the figures become the result."""
-    started = time.perf_counter()
     told = engine.about_model("figures", algorithm, fitted.progress, number=fitted.rounds)
     those_who_trained(engine, folder.path).about_model("finish", algorithm, fitted.progress, number=fitted.rounds)
     method, task = own_method(study), agreement.task
@@ -286,7 +278,7 @@ def finished(
                 **told_partners(study, folder.path),
                 "best_round": fitted.best_round,
                 "stopped_early": fitted.stopped_early,
-                "seconds": time.perf_counter() - started,
+                "seconds": sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
                 "compile_seconds": fitted.first_call_seconds,
                 "meters": meters_of(folder, method, study),
                 "scores": combined_blocks(blocks) if blocks else {},
@@ -316,4 +308,7 @@ def left_out(sites: Sequence[str], blocks: Mapping[str, Any]) -> list[str]:
 
 
 def transforms_of(study: Study) -> tuple[Transform, ...]:
-    return tuple(registry.find("transform", one.name).build(**one.settings) for one in study.transforms)
+    return tuple(
+        registry.find("transform", one.name, where="[[transforms]]").build(where="[[transforms]]", **one.settings)
+        for one in study.transforms
+    )

@@ -15,8 +15,9 @@ from typing import Any
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.audit import noted, sent
-from wardround.deploy.conducting import conduct, study_id
+from wardround.deploy.conducting import conduct
 from wardround.deploy.crashing import arm, point
+from wardround.deploy.decisions import study_id
 from wardround.deploy.homes import CoordinatorHome
 from wardround.deploy.network import Credentials, Party, Unanswered
 from wardround.deploy.readable import read_json, write_json

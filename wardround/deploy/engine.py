@@ -22,6 +22,7 @@ from wardround.core.errors import Refusal
 from wardround.core.recipes import recipe_of, to_json
 from wardround.deploy.arrivals import Answer, Judged, misfit, spoilt
 from wardround.deploy.at_work import chained
+from wardround.deploy.audit import BETWEEN
 from wardround.deploy.crashing import point
 from wardround.deploy.patience import Patience
 from wardround.deploy.secure_rounds import summed
@@ -165,7 +166,7 @@ class Deployment:
             "params": jax.device_get(algorithm.params(progress.server)),
         }
         words = {**self.method(algorithm), "part": part}
-        asked = 2**30 if number is None else number
+        asked = BETWEEN if number is None else number
         return self._quorum(algorithm, self.sites, topic, words, Message(arrays), asked)[0]
 
     def method(self, algorithm: Algorithm) -> dict[str, Any]:

@@ -33,7 +33,8 @@ from nvflare.apis.workspace import Workspace
 from wardround.core.errors import Refusal
 from wardround.deploy.audit import Log, noted, sent
 from wardround.deploy.clerk import TOPICS, Clerk
-from wardround.deploy.conducting import conduct, study_id
+from wardround.deploy.conducting import conduct
+from wardround.deploy.decisions import study_id
 from wardround.deploy.flare_folder import HOME_FILE, TASK, read_job
 from wardround.deploy.homes import CoordinatorHome, SiteHome
 from wardround.deploy.office import SiteOffice
