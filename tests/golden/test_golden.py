@@ -1,4 +1,4 @@
-"""What people and peers see stays as it is, unless somebody changes it on purpose: WARDROUND_GOLDEN=write makes it anew.
+"""What people and peers see stays as it is, unless changed on purpose: WARDROUND_GOLDEN=write makes the files anew.
 
 Figures may differ a little between machines: JSON is compared with a tolerance, and numbers in text are masked.
 """
@@ -114,9 +114,10 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     command, tables = STUDIES[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     study = tiny.write_study(folder, tiny.patients(40), **tables)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["wardround", command, "study.toml"])  # the manifest tells the command
-        main([command, str(study), "--out", str(folder / "run"), "--json"])
+        with pytest.raises(SystemExit) as left:
+            main([command, str(study), "--out", str(folder / "run"), "--json"])
     assert not left.value.code
     return request.param, folder / "run"
 
@@ -126,7 +127,7 @@ def test_results_and_pages(finished: tuple[str, Path]) -> None:
     for path in sorted(folder.glob("*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
         if path.name == "manifest.json":
-            content = {key: "there" for key in content}
+            content = dict.fromkeys(content, "there")
         if path.name == "model_card.json":
             content = json.loads(re.sub(r"[0-9a-f]{64}", "HASH", json.dumps(content)))
             content["versions"] = sorted(content.get("versions", {}))
