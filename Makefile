@@ -24,7 +24,7 @@ unit: $(VENV)/.developing browser database
 
 # Real processes over mutual TLS: killed at every named point, at random for 200 rounds, timed, and 1,000 rounds long.
 soak: $(VENV)/.developing
-	for trial in sweep chaos recovery memory; do $(BIN)/python tests/faults/soak.py $$trial || exit 1; done
+	for trial in sweep chaos recovery memory; do $(BIN)/python -m tests.faults.soak $$trial || exit 1; done
 
 docs: $(VENV)/.developing
 	$(BIN)/python docs/make_reference.py

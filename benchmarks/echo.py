@@ -29,8 +29,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from wardround.deploy.demonstrating import free_port
-from wardround.deploy.identity import make_authority, make_request, new_key, pem, sign
+from wardround.deploy.demo import free_port
+from wardround.deploy.trust.certificates import make_authority, make_request, new_key, pem, sign
 
 SITES = ("a", "b", "c")
 SIZES = {"4k": 4_096, "26m": 26_000_000}
@@ -71,7 +71,7 @@ def bare(name: str, port: int, folder: Path) -> Any:
 
 
 def party(name: str, port: int, folder: Path) -> Any:
-    from wardround.deploy.network import Credentials, Party
+    from wardround.deploy.transport.cellnet import Credentials, Party
 
     files = Credentials(folder / "authority.pem", folder / f"{name}.pem", folder / f"{name}.key")
     made = Party(name, f"127.0.0.1:{port}", files, server_name="" if name == "hub" else "hub")
@@ -164,7 +164,7 @@ def echoing(kind: str, folder: Path) -> Iterator[Callable[[int, int], list[float
 
 
 def study_of(size: str, rounds: int) -> Any:
-    from wardround.deploy.demonstrating import PURPOSE
+    from wardround.deploy.demo import PURPOSE
     from wardround.study.file import parse_study
 
     words = {
@@ -183,8 +183,8 @@ def rounds_of(size: str, folder: Path, rounds: int) -> tuple[list[dict[str, Any]
     import numpy as np
     import pandas as pd
 
-    from wardround.deploy.coordinating import queued
-    from wardround.deploy.demonstrating import make_coordinator, make_site, processes, watch
+    from wardround.deploy.coordinator.service import queued
+    from wardround.deploy.demo import make_coordinator, make_site, processes, watch
 
     home = make_coordinator(folder / "hub", free_port())
     homes = {}
@@ -215,7 +215,7 @@ def train(size: str) -> None:
 
     from wardround.core.chain import identity
     from wardround.core.contracts import Message, Task
-    from wardround.engine.halves import Own, site_round
+    from wardround.engine.split_round import Own, site_round
     from wardround.study import assemble
     from wardround.study.methods import own_method
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from wardround.core.contracts import Message
-from wardround.deploy.packing import PACKED, unpacked
-from wardround.deploy.wire import MAGIC, Malformed, decode, encode
+from wardround.deploy.protocol.compression import PACKED, unpacked
+from wardround.deploy.protocol.wire import MAGIC, Malformed, decode, encode
 
 ROOM = 512 << 20
 """Address space beside what the process has when the fuzzing begins."""

@@ -26,10 +26,10 @@ from wardround.data.datasets.triage import triage
 from wardround.data.load import load
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
-from wardround.partners.agreement import agreement
+from wardround.partners.choice import Evidence, Question
 from wardround.partners.choices.influence import influence_at
 from wardround.partners.choices.leave_one_out import leave_one_out
-from wardround.partners.question import Evidence, Question
+from wardround.partners.similarity.rank_agreement import agreement
 
 SEEDS = 10
 HOSPITALS = 20

@@ -31,11 +31,11 @@ from wardround.data.partitions.by_feature import by_feature
 from wardround.data.partitions.shift_labels import shift_labels
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
+from wardround.partners.choice import Choice, Question
 from wardround.partners.choices.distribution_distance import distribution_distance
 from wardround.partners.choices.evidence import evidence
 from wardround.partners.choices.gradient_distance import gradient_distance
 from wardround.partners.choices.ndoye import ndoye
-from wardround.partners.question import Choice, Question
 
 ROUNDS = 30
 MEASURES: Mapping[str, Callable[[], Choice]] = {

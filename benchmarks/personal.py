@@ -14,15 +14,15 @@ from dataclasses import replace
 import numpy as np
 
 from wardround.core.federation import Federation, assemble
-from wardround.data.at_site import coded
 from wardround.data.columns import as_text
 from wardround.data.datasets.triage import triage
 from wardround.data.load import load
+from wardround.data.site_rows import coded
 from wardround.evaluate.metrics import measure_sites
 from wardround.study.assemble import Setting, training_tables
 from wardround.study.file import Study, parse_study
 from wardround.study.methods import choosing, method_of
-from wardround.study.run import train
+from wardround.workflows.run import train
 
 SETTINGS = {"learning_rate": 0.2, "local_epochs": 1, "batch_size": 32}
 FRESH = 4000
@@ -91,7 +91,7 @@ def points(seed: int, hospitals: int, clusters: int, rounds: int) -> list[dict[s
 
 
 def choosing_rule(by_hand: list[str] | None = None):  # type: ignore[no-untyped-def]
-    from wardround.partners.question import Rule
+    from wardround.partners.choice import Rule
 
     return Rule(by_hand=None if by_hand is None else tuple(by_hand))
 

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from wardround.report.fairness_poster import claims_of, read_grid
-from wardround.report.fairness_verdicts import label
+from wardround.report.fairness.poster import claims_of, read_grid
+from wardround.report.fairness.verdicts import label
 
 STUDY = Path(__file__).resolve().parents[1] / "examples" / "adult_poster.toml"
 CALL = "from wardround.cli.app import main; main()"

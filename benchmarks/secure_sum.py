@@ -23,12 +23,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from wardround.core.contracts import Message
-from wardround.privacy import secure_sum_server as coordinator
-from wardround.privacy import secure_sum_site as sites
-from wardround.privacy.fixed_point import fixed, from_ring, loose, ring_vector
-from wardround.privacy.letters import STEPS, Letter, from_json, to_json
-from wardround.privacy.masks import CHUNK, Ring
-from wardround.privacy.session import Session
+from wardround.privacy.secure_sum import server as coordinator
+from wardround.privacy.secure_sum import site as sites
+from wardround.privacy.secure_sum.fixed_point import fixed, from_ring, loose, ring_vector
+from wardround.privacy.secure_sum.masks import CHUNK, Ring
+from wardround.privacy.secure_sum.messages import STEPS, Letter, from_json, to_json
+from wardround.privacy.secure_sum.session import Session
 
 FRACTION_BITS, BOUND = 20, 2.0**22
 MOST_WORK, MOST_BYTES = 5.0, 2.2

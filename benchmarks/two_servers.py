@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from wardround.privacy.gram import Gram, believable, multi_krum_weights, squared_distances
-from wardround.privacy.two_servers import Meeting
-from wardround.privacy.two_servers_together import conducted
+from wardround.privacy.two_servers.gram import Gram, believable, multi_krum_weights, squared_distances
+from wardround.privacy.two_servers.in_process import conducted
+from wardround.privacy.two_servers.protocol import Meeting
 
 MOST_BYTES, MOST_ERROR = 0.35e9, 1e-5
 """The bars: bytes between the servers, and the relative error of a distance."""

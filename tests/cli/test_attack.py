@@ -1,20 +1,16 @@
 """`wardround attack`: the attacks succeed on a study without protection, and the command tells what protection does."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support import tiny_study as tiny
 from wardround.study import assemble
-from wardround.study.attacking import from_updates, variants
-from wardround.study.eavesdropping import alone
 from wardround.study.file import read_study
-
-_spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).parents[1] / "study" / "tiny_study.py")
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
+from wardround.workflows.attack.attack import from_updates, variants
+from wardround.workflows.attack.first_round import alone
 
 
 def by_heart(folder: Path, **tables) -> Path:

@@ -1,6 +1,5 @@
 """Every mistake a user can make is told in one paragraph, with exit code 2, and leaves nothing half-written."""
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +9,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.support import tiny_study as tiny
 from wardround.core.chain import identity
 from wardround.engine import registry
 from wardround.engine.checkpoint import read_header
-
-_spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).parents[1] / "study" / "tiny_study.py")
-assert _spec is not None
-assert _spec.loader is not None
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 
 Capture = pytest.CaptureFixture[str]
 

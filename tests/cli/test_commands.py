@@ -1,6 +1,5 @@
 """The commands do what they say: folder, table, one JSON object on standard output, progress elsewhere."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -11,14 +10,9 @@ import pytest
 from safetensors.numpy import load_file
 from scipy.stats import norm
 
+from tests.support import tiny_study as tiny
 from wardround import __version__
 from wardround.engine import registry
-
-_spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).parents[1] / "study" / "tiny_study.py")
-assert _spec is not None
-assert _spec.loader is not None
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 
 Capture = pytest.CaptureFixture[str]
 FILES = {

@@ -16,18 +16,13 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-from wardround.cli.conducting import told, written
+from tests.support import tiny_study as tiny
 from wardround.cli.coordinator import for_sites, status_lines
-from wardround.deploy.coordinating import in_queue
-from wardround.deploy.decisions import approve, offers
-from wardround.deploy.homes import CoordinatorHome, SiteHome
+from wardround.cli.study_progress import told, written
+from wardround.deploy.coordinator.service import in_queue
+from wardround.deploy.home import CoordinatorHome, SiteHome
+from wardround.deploy.site.approvals import approve, offers
 from wardround.study.file import parse_study, read_study
-
-_spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).parents[1] / "study" / "tiny_study.py")
-assert _spec is not None
-assert _spec.loader is not None
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 
 Capture = pytest.CaptureFixture[str]
 PURPOSE = "triage research"
@@ -168,7 +163,7 @@ def test_sites_are_asked_for_groups_of_ten_unless_the_study_says_otherwise() -> 
 
 
 def test_what_sites_say_is_shown_as_plain_text(capsys: Capture) -> None:
-    from wardround.cli.conducting import announcer
+    from wardround.cli.study_progress import announcer
 
     announce = announcer()
     for _ in range(2):
@@ -315,7 +310,7 @@ def test_start_stops_when_told_and_resume_queues_again(tmp_path: Path, capsys: C
     failed = tiny.call(capsys, "coordinator", "status", "--home", hub).out
     assert "failed, round 0 of 2" in failed
     assert "bo withdrew" in failed
-    from wardround.deploy.consortium import only_one
+    from wardround.deploy.coordinator.consortium import only_one
 
     with only_one(home):  # so that resume leaves it to this one
         resumed = tiny.call(capsys, "coordinator", "resume", "tiny", "--home", hub, "--json").json

@@ -1,17 +1,11 @@
 """Help is quick, since it loads nothing heavy, and complete."""
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).parents[1] / "study" / "tiny_study.py")
-assert _spec is not None
-assert _spec.loader is not None
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
+from tests.support import tiny_study as tiny
 
 COMMANDS = ("demo", "run", "compare", "tune", "check", "list", "report", "bench")
 HEAVY = ("jax", "pandas", "numpy", "optuna", "plotly", "sklearn", "scipy", "torch", "safetensors")

@@ -1,6 +1,5 @@
 """`rewards` and `ledger` on a real run: money to the cent, entries that verify, and every change by hand found."""
 
-import importlib.util
 import json
 import shutil
 import stat
@@ -11,13 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import tiny_study as tiny
 from wardround.cli.app import main
-
-_spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).parents[1] / "study" / "tiny_study.py")
-assert _spec is not None
-assert _spec.loader is not None
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 
 Capture = pytest.CaptureFixture[str]
 PARTNERS = ("bo", "kenema", "makeni")

@@ -1,33 +1,22 @@
 """`wardround site` from an empty folder to a withdrawal, and every mistake in one paragraph with exit code 2."""
 
-import importlib.util
 import json
 import os
 import pty
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from wardround.deploy import decisions
-from wardround.deploy.audit import sent
-from wardround.deploy.heads import countersign
-from wardround.deploy.homes import SiteHome
-from wardround.deploy.identity import make_authority, new_key, pem, read_request, sign
+from tests.support import small_site as small
+from tests.support import tiny_study as tiny
+from wardround.deploy.home import SiteHome
+from wardround.deploy.site import approvals
+from wardround.deploy.trust.audit_log import sent
+from wardround.deploy.trust.certificates import make_authority, new_key, pem, read_request, sign
+from wardround.deploy.trust.log_heads import countersign
 
-
-def loaded(name: str, folder: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / folder / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-small, tiny = loaded("small_site", "deploy"), loaded("tiny_study", "study")
 INIT = ("site", "init", "freetown", "--coordinator", "hub.example.org:8002", "--server-name", "hub")
 
 
@@ -161,7 +150,7 @@ def test_a_mistake_is_one_paragraph_and_code_2(home, tmp_path, monkeypatch, caps
         assert len(said.err.strip().splitlines()) == 1
         if more:
             assert what.lower() in json.loads(said.out)["error"].lower()
-    assert decisions.decisions(home) == {}
+    assert approvals.decisions(home) == {}
 
 
 def test_a_policy_that_forbids_is_shown_and_refuses(home, capsys):
@@ -212,7 +201,7 @@ def test_on_a_terminal_a_person_is_asked(home, monkeypatch, capsys, answer, stat
         said = tiny.call(capsys, "site", "approve", "triage", "--by", "ben")
     os.close(ours)
     assert "Approve this study as ben?" in said.out + said.err
-    decision = decisions.read_decision(home, study)
+    decision = approvals.read_decision(home, study)
     assert (decision.state if decision else None) == state
     assert said.code == (0 if state else 1)
     assert ("Nothing was decided." in said.out) == (state is None)

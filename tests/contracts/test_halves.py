@@ -6,8 +6,8 @@ import pytest
 
 from wardround.core.contracts import Progress
 from wardround.engine import registry
-from wardround.engine.halves import Own, begun, combined, own_params, predicted, sent_in, site_round
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import Own, begun, combined, own_params, predicted, sent_in, site_round
 
 ALGORITHMS = sorted(set(registry.components("algorithm")) - {"centralized"})
 AGGREGATORS = sorted(registry.components("aggregator"))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from wardround.core.contracts import Message, Site
-from wardround.data.asking import unpack
 from wardround.data.cells import coarse_ends, coarse_moments, coarse_share, fences, in_cells, step_above
+from wardround.data.query import unpack
 from wardround.data.schema import describe
 from wardround.data.statistics import category_counts, extremes, histogram, moments
 

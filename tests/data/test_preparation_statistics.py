@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.contracts import Message, Site
-from wardround.data.asking import ask_all, unpack
+from wardround.data.query import ask_all, unpack
 from wardround.data.statistics import category_counts, extremes, histogram, moments
 
 A = Site("A", pd.DataFrame({"v": [1.0, 3.0, np.nan], "t": ["x", "x", "y"]}))

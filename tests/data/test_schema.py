@@ -6,7 +6,7 @@ import pytest
 
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
-from wardround.data.asking import ask_all
+from wardround.data.query import ask_all
 from wardround.data.schema import Schema, agree, cards, cards_of, describe
 from wardround.data.sources.frame import frame
 

@@ -5,7 +5,7 @@ import pytest
 
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
-from wardround.data.asking import ask_all
+from wardround.data.query import ask_all
 from wardround.data.schema import agree, cards, cards_of
 from wardround.data.sources.csv import csv
 from wardround.data.table import Table

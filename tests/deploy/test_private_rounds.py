@@ -1,28 +1,27 @@
 """[privacy] over sites' real homes: the noise is enough for each, the ledger is debited first, and nothing is free."""
 
-import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.support import clerks
 from wardround.cli.coordinator import status_lines
 from wardround.core.contracts import Message, RoundRecord, Task
 from wardround.core.errors import Refusal
-from wardround.deploy.budgeting import budget_of, charged, ledger_path, spending_words, total_words
-from wardround.deploy.conducting import study_id
-from wardround.deploy.consortium import spent_so_far
-from wardround.deploy.crashing import CHARGED
-from wardround.deploy.decisions import approve, read_offer
-from wardround.deploy.described import NOT_COVERED, describe
-from wardround.deploy.noised import Accounts
-from wardround.deploy.policy import Policy, decide, read_policy, set_policy
-from wardround.deploy.wire import decode, encode
+from wardround.deploy.coordinator.consortium import spent_so_far
+from wardround.deploy.coordinator.privacy_plan import Accounts
+from wardround.deploy.coordinator.run_study import study_id
+from wardround.deploy.fault_points import CHARGED
+from wardround.deploy.protocol.wire import decode, encode
+from wardround.deploy.site.approvals import approve, read_offer
+from wardround.deploy.site.policy import Policy, decide, read_policy, set_policy
+from wardround.deploy.site.privacy_budget import budget_of, charged, ledger_path, spending_words, total_words
+from wardround.deploy.site.study_summary import NOT_COVERED, describe
 from wardround.meters import privacy as meter
 from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
 from wardround.privacy.budget import Budget
@@ -30,11 +29,6 @@ from wardround.privacy.distributed_noise import converted
 from wardround.privacy.sampling import OVERFLOW
 from wardround.study.file import Study, parse_study
 
-_spec = importlib.util.spec_from_file_location("clerks", Path(__file__).parents[1] / "faults" / "clerks.py")
-assert _spec is not None
-assert _spec.loader is not None
-clerks = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(clerks)
 NAMES = clerks.NAMES
 ROUNDS, BATCH, DELTA, EPSILON = 3, 32, 1e-3, 0.5
 PROMISE = {"epsilon": EPSILON, "delta": DELTA}

@@ -8,7 +8,6 @@
 Whatever goes wrong ends the trial with an AssertionError; figures are printed.
 """
 
-import importlib.util
 import json
 import os
 import random
@@ -20,11 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_spec = importlib.util.spec_from_file_location("parties", Path(__file__).parent / "parties.py")
-assert _spec is not None
-assert _spec.loader is not None
-parties = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(parties)
+from tests.support import parties
+
 Consortium, COORDINATOR, until, study_of = (
     parties.Consortium,
     parties.COORDINATOR,
@@ -67,7 +63,7 @@ def undisturbed(consortium: Any, name: str, rounds: int = 3, **tables: Any) -> s
 
 def same_as(consortium: Any, study: str, reference: str) -> None:
     """The same bits, every round once, nothing left a site twice, and the logs are whole."""
-    from wardround.deploy.audit import verify
+    from wardround.deploy.trust.audit_log import verify
 
     assert consortium.state(study)["state"] == "finished", consortium.state(study)
     assert consortium.model(study) == consortium.model(reference), "other bits"
@@ -107,7 +103,7 @@ def die_at(consortium: Any, point: str, study: Any, reference: str, who: str) ->
 
 def sweep(consortium: Any, turn: int, reference: str) -> list[str]:
     """Every point once; gives those that were not passed as often as asked for."""
-    from wardround.deploy.crashing import POINTS
+    from wardround.deploy.fault_points import POINTS
 
     missed = []
     for number, point in enumerate(POINTS):

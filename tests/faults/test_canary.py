@@ -4,7 +4,6 @@ Real processes over mutual TLS. The coordinator is made to stand still in the mo
 its memory is searched; then everything it wrote, logs included.
 """
 
-import importlib.util
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wardround.privacy.fixed_point import digits_of
+from tests.support import parties
+from wardround.privacy.secure_sum.fixed_point import digits_of
 from wardround.study.file import Named
 
 pytest.importorskip("nvflare")
-_spec = importlib.util.spec_from_file_location("parties", Path(__file__).parent / "parties.py")
-parties = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(parties)
 COORDINATOR, SEED = parties.COORDINATOR, 5
 PIECE = 1 << 20
 MASKED = ("coordinator.sum.saved", "coordinator.sum.opened")

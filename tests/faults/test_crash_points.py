@@ -3,18 +3,14 @@
 The same with real processes over mutual TLS is `soak.py sweep`, of which test_real_processes.py does a part.
 """
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wardround.deploy.audit import verify
-from wardround.deploy.crashing import CHARGED, PARTIAL, PASSED, POINTS, SUMMED
-
-_spec = importlib.util.spec_from_file_location("clerks", Path(__file__).parent / "clerks.py")
-clerks = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(clerks)
+from tests.support import clerks
+from wardround.deploy.fault_points import CHARGED, PARTIAL, PASSED, POINTS, SUMMED
+from wardround.deploy.trust.audit_log import verify
 
 ONLY_REAL = {"coordinator.study.ended", "coordinator.state.partial"}
 """In the coordinator's process, around what is conducted here."""
@@ -76,7 +72,7 @@ def test_a_death_costs_nothing(
 def test_every_point_of_the_code_is_listed_and_every_listed_one_is_in_the_code() -> None:
     """Else the sweep would miss one, or wait for one that nobody passes."""
     room = Path(__file__).resolve().parents[2] / "wardround" / "deploy"
-    text = "".join(path.read_text() for path in room.glob("*.py") if path.name != "crashing.py")
+    text = "".join(path.read_text() for path in room.rglob("*.py") if path.name != "fault_points.py")
     found = {piece.split('"')[0] for piece in text.split('point("')[1:]}
     assert found == {*PASSED, *SUMMED, *CHARGED}
     assert not set(PASSED) & set(PARTIAL)
@@ -94,7 +90,7 @@ def test_deaths_of_both_sides_in_one_run(consortium: Any, reference: Any, monkey
                 raise clerks.Died
 
     with monkeypatch.context() as armed:
-        for module in (clerks.at_work, clerks.clerk, clerks.conducting, clerks.engine):
+        for module in (clerks.study_worker, clerks.request_handler, clerks.run_study, clerks.engine):
             armed.setattr(module, "point", point)
         consortium.until_done(study)
     assert consortium.deaths.count("coordinator") >= 3

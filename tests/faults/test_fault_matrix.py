@@ -4,7 +4,6 @@ Faults that need a network or a process (a site killed, silent, cut off, joining
 test_real_processes.py; those of TLS in test_tls.py.
 """
 
-import importlib.util
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -15,17 +14,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.support import clerks
 from wardround import __version__
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.deploy import clerk as clerk_module
-from wardround.deploy.identity import LASTS, check_issued, due, make_authority, make_request, new_key, sign
-from wardround.deploy.wire import decode, encode
+from wardround.deploy.protocol.wire import decode, encode
+from wardround.deploy.site import request_handler as clerk_module
+from wardround.deploy.trust.certificates import LASTS, check_issued, due, make_authority, make_request, new_key, sign
 from wardround.engine.checkpoint import read_header
 
-_spec = importlib.util.spec_from_file_location("clerks", Path(__file__).parent / "clerks.py")
-clerks = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(clerks)
 QUORUM = {"quorum": 2, "deadline": 0.3}
 
 

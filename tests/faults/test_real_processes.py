@@ -3,7 +3,6 @@
 One consortium for all of these tests, since starting it is what takes the time; longer trials are `make soak`.
 """
 
-import importlib.util
 import os
 import random
 import shutil
@@ -16,12 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.faults import soak
 from wardround import __version__
 
 pytest.importorskip("nvflare")
-_spec = importlib.util.spec_from_file_location("soak", Path(__file__).parent / "soak.py")
-soak = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(soak)
 COORDINATOR, until, study_of, KEPT = soak.COORDINATOR, soak.until, soak.study_of, soak.KEPT
 
 

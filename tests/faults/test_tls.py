@@ -5,7 +5,6 @@ member of the consortium that turned bad. Where an attack could fail for a reaso
 works against FLARE's own cell, or that the same connection works untouched.
 """
 
-import importlib.util
 import socket
 import ssl
 import struct
@@ -19,14 +18,9 @@ from typing import Any
 
 import pytest
 
-from wardround.deploy.homes import CoordinatorHome
-from wardround.deploy.reaching import PREFACE, reach
-
-_spec = importlib.util.spec_from_file_location("stage", Path(__file__).parents[1] / "deploy" / "stage.py")
-assert _spec is not None
-assert _spec.loader is not None
-acting = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(acting)
+from tests.support import stage as acting
+from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.transport.connectivity import PREFACE, reach
 
 pytest.importorskip("nvflare", reason="the network needs wardround[deploy]")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stage forks")

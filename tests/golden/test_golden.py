@@ -5,7 +5,6 @@ Figures may differ a little between machines: JSON is compared with a tolerance,
 
 import hashlib
 import html
-import importlib.util
 import json
 import math
 import os
@@ -17,15 +16,10 @@ import numpy as np
 import pytest
 import typer.main
 
+from tests.support import tiny_study as tiny
 from wardround.cli.app import app
 from wardround.core.contracts import Message
-from wardround.deploy.wire import encode
-
-_spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).parents[1] / "study" / "tiny_study.py")
-assert _spec is not None
-assert _spec.loader is not None
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
+from wardround.deploy.protocol.wire import encode
 
 FILES = Path(__file__).parent / "files"
 VOLATILE = {

@@ -15,8 +15,8 @@ from wardround.algorithms.fine_tune import fine_tune
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Batch, Message, Model, Shard, Task, one_site
 from wardround.core.errors import Refusal
-from wardround.engine.halves import Own, begun, combined, sent_in, site_round
 from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import Own, begun, combined, sent_in, site_round
 from wardround.models.from_flax import cross_entropy, from_flax
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp

@@ -1,6 +1,5 @@
 """From the words of a study to data, models and methods: the same words give the same things."""
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import tiny_study as tiny
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
@@ -18,12 +18,6 @@ from wardround.data.table import Partition
 from wardround.study import assemble
 from wardround.study.file import Study, parse_study, read_study
 from wardround.study.methods import compared_methods, own_method
-
-_spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).with_name("tiny_study.py"))
-assert _spec is not None
-assert _spec.loader is not None
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 
 LEAST: dict[str, Any] = {"study": {"name": "t", "rounds": 5}, "data": {"source": "triage"}}
 

@@ -1,20 +1,14 @@
 """What a study file may say, and how a wrong one is told."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import tiny_study as tiny
 from wardround.core.errors import Refusal
-from wardround.study.demonstration import demo_study
+from wardround.study.demo import demo_study
 from wardround.study.file import known_keys, parse_study, read_study
-
-_spec = importlib.util.spec_from_file_location("tiny_study", Path(__file__).with_name("tiny_study.py"))
-assert _spec is not None
-assert _spec.loader is not None
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 
 LEAST: dict[str, Any] = {"study": {"name": "t"}, "data": {"source": "triage"}}
 

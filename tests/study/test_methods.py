@@ -3,7 +3,7 @@
 import pytest
 
 from wardround.core.errors import Refusal
-from wardround.partners.question import Rule
+from wardround.partners.choice import Rule
 from wardround.study.file import parse_study
 from wardround.study.methods import compared_methods, own_method
 

@@ -15,7 +15,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Diverged, Refusal
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
-from wardround.privacy.fixed_point import from_ring, ring_vector
+from wardround.privacy.secure_sum.fixed_point import from_ring, ring_vector
 from wardround.transforms.clip import clip
 from wardround.transforms.secure_sum import secure_sum
 

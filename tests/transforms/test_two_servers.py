@@ -1,8 +1,6 @@
 """A simulated study with two servers: chooses and learns what the protocol chooses and opens, on the same updates."""
 
-import importlib.util
 import json
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support import tiny_study as tiny
 from wardround.aggregators.krum import krum
 from wardround.aggregators.median import median
 from wardround.aggregators.multi_krum import multi_krum
@@ -22,7 +21,7 @@ from wardround.core.chain import chain
 from wardround.core.contracts import Batch, Message
 from wardround.core.errors import Diverged, Refusal
 from wardround.engine.simulate import Simulation
-from wardround.privacy.gram import (
+from wardround.privacy.two_servers.gram import (
     believable,
     erosion_distances,
     krum_weights,
@@ -30,14 +29,11 @@ from wardround.privacy.gram import (
     squared_distances,
     whole_weights,
 )
-from wardround.privacy.two_servers import Meeting
-from wardround.privacy.two_servers_together import conducted, drawer
+from wardround.privacy.two_servers.in_process import conducted, drawer
+from wardround.privacy.two_servers.protocol import Meeting
 from wardround.transforms.clip import clip
 from wardround.transforms.two_servers import two_servers
 
-_spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parents[1] / "study" / "tiny_study.py")
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 KEY = jax.random.key(0)
 NOTHING = Message({})
 BOUND = 2.0

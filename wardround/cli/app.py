@@ -95,12 +95,12 @@ def demo(
 ) -> None:
     """Four hospitals train a triage model together; each sees its own, the common and a personal model compared."""
     if sites:
-        from wardround.cli.serving import demo_sites
+        from wardround.cli.services import demo_sites
 
         demo_sites(sites, out, as_json=as_json)
         return
     from wardround.cli.studies import run_command
-    from wardround.study.demonstration import demo_study
+    from wardround.study.demo import demo_study
 
     run_command(demo_study(), kind="demo", out=out, resume=False, as_json=as_json)
 
@@ -174,7 +174,7 @@ def retrain(
     as_json: AsJson = False,
 ) -> None:
     """The exact model without a site that withdrew: trained again as if it had never taken part."""
-    from wardround.cli.retraining import retrain_command
+    from wardround.cli.retrain import retrain_command
 
     retrain_command(folder, without, out=out, by=by, as_json=as_json)
 
@@ -207,7 +207,7 @@ def attack(
     as_json: AsJson = False,
 ) -> None:
     """What a curious coordinator could learn from the study, with its protections and without them."""
-    from wardround.cli.attacking import attack_command
+    from wardround.cli.attack import attack_command
     from wardround.study.file import read_study
 
     with named(study):
@@ -220,7 +220,7 @@ def list_components(
     as_json: AsJson = False,
 ) -> None:
     """What a study file can name: every component, what it does, and its settings with their defaults."""
-    from wardround.cli.listing import list_command
+    from wardround.cli.components import list_command
 
     list_command(kind, as_json=as_json)
 
@@ -230,7 +230,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")], as_json: AsJson = False
 ) -> None:
     """Write report.html for a finished (or interrupted) run."""
-    from wardround.report.page import write_report
+    from wardround.report.run.page import write_report
 
     if not (folder / "manifest.json").exists():
         raise Refusal("this is not a run folder", where=str(folder), remedy="name a folder that `run` wrote")
@@ -335,7 +335,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Find any edit, deletion or reordering in a ledger or audit log; exit code 2 when there is one."""
-    from wardround.cli.auditing import verify_command
+    from wardround.cli.audit import verify_command
 
     verify_command(path, keys, witnesses=heads or (), as_json=as_json)
 
@@ -343,7 +343,7 @@ def verify(
 @audit.command(name="show")
 def show_log(path: AuditFile, keys: AuditKeys = None, as_json: AsJson = False) -> None:
     """Read a ledger or audit log like a diary; exit code 2 when it was changed."""
-    from wardround.cli.auditing import show_command
+    from wardround.cli.audit import show_command
 
     show_command(path, keys, as_json=as_json)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wardround.cli.conducting import conducted, leave, listening
 from wardround.cli.site import person, say
+from wardround.cli.study_progress import conducted, leave, listening
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
-    from wardround.deploy.homes import CoordinatorHome
+    from wardround.deploy.home import CoordinatorHome
     from wardround.study.file import Study
 
 coordinator_app = typer.Typer(
@@ -34,7 +34,7 @@ PLACES = ("path", "url", "query")
 
 def opened(home: Path | None) -> "CoordinatorHome":
     """The home, if there is a coordinator in it."""
-    from wardround.deploy.homes import CoordinatorHome, home_path
+    from wardround.deploy.home import CoordinatorHome, home_path
 
     found = CoordinatorHome(home_path(home, "wardround-coordinator"))
     _ = found.words  # refuses here, with the folder's name, where there is none
@@ -55,8 +55,8 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Make the consortium's authority and the coordinator's key and certificate."""
-    from wardround.deploy.consortium import begin_consortium, coordinator_words
-    from wardround.deploy.homes import home_path
+    from wardround.deploy.coordinator.consortium import begin_consortium, coordinator_words
+    from wardround.deploy.home import home_path
 
     words = coordinator_words(consortium, name, listen, list(hosts or ()))
     made = begin_consortium(home_path(home, "wardround-coordinator"), words)
@@ -88,7 +88,7 @@ def sign(
     as_json: AsJson = False,
 ) -> None:
     """Admit a site: sign its request. Compare the fingerprint by phone before you send the certificate."""
-    from wardround.deploy.consortium import admit
+    from wardround.deploy.coordinator.consortium import admit
 
     there = opened(home)
     made = admit(there, request)
@@ -119,8 +119,8 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Shut a site out for good, at once, also from a study that is running."""
-    from wardround.deploy.consortium import revoke as shut_out
-    from wardround.deploy.consortium import running
+    from wardround.deploy.coordinator.consortium import revoke as shut_out
+    from wardround.deploy.coordinator.consortium import running
 
     there = opened(home)
     shut_out(there, site, by=person(by), why=why)
@@ -144,7 +144,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Queue a study for the sites; with no coordinator running, be it until the study has ended."""
-    from wardround.deploy.coordinating import queued
+    from wardround.deploy.coordinator.service import queued
     from wardround.study.file import read_study
 
     there, who = opened(home), person(by)
@@ -163,9 +163,9 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with a study that failed or was interrupted, in the round it was in."""
-    from wardround.deploy.consortium import studies
-    from wardround.deploy.coordinating import queued
-    from wardround.deploy.readable import read_json
+    from wardround.deploy.coordinator.consortium import studies
+    from wardround.deploy.coordinator.service import queued
+    from wardround.deploy.settings_files import read_json
     from wardround.study.file import parse_study
 
     there = opened(home)
@@ -186,7 +186,7 @@ def resume(
 @coordinator_app.command()
 def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Who is there, who is late and why, and how far every study is."""
-    from wardround.deploy.consortium import standing
+    from wardround.deploy.coordinator.consortium import standing
 
     facts = standing(opened(home))
     say(facts, status_lines(facts), as_json)
@@ -198,7 +198,7 @@ def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
 def for_sites(study: "Study") -> "Study":
     """The study as sites get it: without the places of the coordinator's own rows (an address might even tell a
     password), and telling of no smaller groups than sites usually allow, unless it says so itself."""
-    from wardround.deploy.policy import SMALLEST_CELL
+    from wardround.deploy.site.policy import SMALLEST_CELL
     from wardround.engine import registry
     from wardround.study.file import parse_study
 
@@ -214,9 +214,9 @@ def for_sites(study: "Study") -> "Study":
 
 def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     """What can be known to be wrong before any site hears of the study."""
-    from wardround.deploy.agreeing import words_of
-    from wardround.deploy.decisions import study_id
-    from wardround.deploy.readable import read_json
+    from wardround.deploy.coordinator.schema_agreement import words_of
+    from wardround.deploy.settings_files import read_json
+    from wardround.deploy.site.approvals import study_id
     from wardround.engine.registry import nearest
 
     try:
@@ -244,7 +244,7 @@ def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
 
 
 def status_lines(facts: Mapping[str, Any]) -> list[str]:
-    from wardround.deploy.readable import size_in_words
+    from wardround.deploy.settings_files import size_in_words
 
     runs = f"listens at {facts['listen']}" if facts["running"] else "is not running (wardround coordinator start)"
     lines = [f"The coordinator of {facts['consortium']} {runs}.", "", "Sites"]

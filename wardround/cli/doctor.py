@@ -6,9 +6,9 @@ from pathlib import Path
 
 import typer
 
-from wardround.deploy.doctoring import examined
-from wardround.deploy.homes import HOME, home_path
-from wardround.report.markup import plain
+from wardround.deploy.doctor import examined
+from wardround.deploy.home import HOME, home_path
+from wardround.report.html.markup import plain
 
 HOMES = ("wardround-site", "wardround-coordinator")
 """Where a home is looked for when none is named."""

@@ -29,10 +29,10 @@ def export(
 ) -> None:
     """Write a study as a FLARE job: JSON only, no code. Submit it, and again if it was lost: it goes on."""
     from wardround.cli.coordinator import for_sites
-    from wardround.deploy.agreeing import words_of
-    from wardround.deploy.decisions import study_id
-    from wardround.deploy.flare_folder import export as write_job
-    from wardround.deploy.flare_folder import sites_of
+    from wardround.deploy.coordinator.schema_agreement import words_of
+    from wardround.deploy.site.approvals import study_id
+    from wardround.deploy.transport.flare_export import export as write_job
+    from wardround.deploy.transport.flare_export import sites_of
     from wardround.study.file import read_study
 
     words = for_sites(read_study(study))
@@ -61,7 +61,7 @@ def connect(
     as_json: AsJson = False,
 ) -> None:
     """Let FLARE jobs use wardround at this party, with the home that only this party names."""
-    from wardround.deploy.flare_folder import connect as allow
+    from wardround.deploy.transport.flare_export import connect as allow
 
     made = allow(kit, home, only=only)
     lines = [

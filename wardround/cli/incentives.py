@@ -15,12 +15,12 @@ from rich.text import Text
 
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.partners.entries import Entry, Head, Kind
-from wardround.partners.keys import make_key, public_key, read_key
-from wardround.partners.ledger import Finding, Ledger
-from wardround.partners.rewards import RULES, cents, money
-from wardround.report.markup import plain
-from wardround.study.incentives import Facts, Score, number, read_facts, read_object, statement, tables
+from wardround.incentives.ledger import Finding, Ledger
+from wardround.incentives.ledger_entries import Entry, Head, Kind
+from wardround.incentives.ledger_keys import make_key, public_key, read_key
+from wardround.incentives.rewards import RULES, cents, money
+from wardround.incentives.statement import Facts, Score, number, read_facts, read_object, statement, tables
+from wardround.report.html.markup import plain
 
 SEEN = ("row_share", "weight_share", "limit")
 """What a site saw of its share before training."""

@@ -15,9 +15,9 @@ import typer
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
-    from wardround.deploy.decisions import Offer
-    from wardround.deploy.described import Described
-    from wardround.deploy.homes import SiteHome
+    from wardround.deploy.home import SiteHome
+    from wardround.deploy.site.approvals import Offer
+    from wardround.deploy.site.study_summary import Described
 
 site_app = typer.Typer(help="A hospital's side: its data, its policy, its decisions, its log.", no_args_is_help=True)
 data_app = typer.Typer(help="Data that studies may read; the rows stay where they are.", no_args_is_help=True)
@@ -37,7 +37,7 @@ DataName = Annotated[str, typer.Argument(metavar="NAME", help="The name under wh
 
 def opened(home: Path | None) -> "SiteHome":
     """The home, if there is a site in it."""
-    from wardround.deploy.homes import SiteHome, home_path
+    from wardround.deploy.home import SiteHome, home_path
 
     found = SiteHome(home_path(home))
     _ = found.words  # refuses here, with the folder's name, where there is none
@@ -45,7 +45,7 @@ def opened(home: Path | None) -> "SiteHome":
 
 
 def say(words: dict[str, Any], lines: Sequence[str], as_json: bool) -> None:
-    from wardround.report.markup import plain
+    from wardround.report.html.markup import plain
 
     if as_json:
         typer.echo(json.dumps(words, default=str))
@@ -82,9 +82,9 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Make this site's folder, its key (which never leaves) and the request that the coordinator signs."""
-    from wardround.deploy.consortium import fingerprint
-    from wardround.deploy.homes import home_path
-    from wardround.deploy.joining import begin_site, site_words
+    from wardround.deploy.coordinator.consortium import fingerprint
+    from wardround.deploy.home import home_path
+    from wardround.deploy.site.enrolment import begin_site, site_words
 
     made = begin_site(home_path(home), site_words(name, coordinator, server_name), purposes or [])
     print_of = fingerprint(made.key.public_key())
@@ -113,7 +113,7 @@ def join(
     as_json: AsJson = False,
 ) -> None:
     """Take in the signed certificate, after checking that it belongs to this key and this name."""
-    from wardround.deploy.joining import join as joined
+    from wardround.deploy.site.enrolment import join as joined
 
     issued = joined(opened(home), certificate, authority)
     until = f"{issued.until:%Y-%m-%d}"
@@ -141,18 +141,18 @@ def add(
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when all is well.")] = False,
 ) -> None:
     """Register data: they are read once to see that they can be, and never copied."""
-    from wardround.deploy import registered
-    from wardround.deploy.policy import column_allowed, read_policy, set_policy
+    from wardround.deploy.site import datasets
+    from wardround.deploy.site.policy import column_allowed, read_policy, set_policy
 
     there = opened(home)
     given = {"path": path, "url": url, "query": query}
     settings = {key: value for key, value in given.items() if value is not None}
-    seen = registered.add(there, name, source, {**settings, **spoken(setting or [])}, target=target)
+    seen = datasets.add(there, name, source, {**settings, **spoken(setting or [])}, target=target)
     harmless = [column for column in seen.kinds if column not in seen.identifying]
     wanted = harmless if allow == ["all"] else allow or []
     unknown = [column for column in wanted if column not in seen.kinds]
     if unknown:
-        registered.remove(there, name)
+        datasets.remove(there, name)
         raise Refusal(f"--allow names '{unknown[0]}', which is no column", remedy=f"there are {', '.join(seen.kinds)}")
     if wanted:
         merged = dict.fromkeys([*read_policy(there.policy_path).columns, *wanted])
@@ -201,7 +201,7 @@ def spoken(settings: Sequence[str]) -> dict[str, Any]:
 @data_app.command(name="list")
 def list_data(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """What is registered, and where it lies (passwords are not shown)."""
-    from wardround.deploy.registered import registered
+    from wardround.deploy.site.datasets import registered
 
     known = {name: entry.shown for name, entry in registered(opened(home)).items()}
     say({"data": known}, [f"{name}: {shown}" for name, shown in known.items()] or ["No data yet."], as_json)
@@ -210,7 +210,7 @@ def list_data(home: HomeFolder = None, as_json: AsJson = False) -> None:
 @data_app.command()
 def remove(name: DataName, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Take data off the list; the rows are not touched."""
-    from wardround.deploy.registered import remove as taken_off
+    from wardround.deploy.site.datasets import remove as taken_off
 
     taken_off(opened(home), name)
     say({"removed": name}, [f"{name} is no longer registered; the rows lie where they lay."], as_json)
@@ -221,7 +221,7 @@ def show_policy(context: typer.Context, home: HomeFolder = None, as_json: AsJson
     """What studies may do here; shown when nothing else is asked."""
     if context.invoked_subcommand is not None:
         return
-    from wardround.deploy.policy import read_policy
+    from wardround.deploy.site.policy import read_policy
 
     there = opened(home)
     policy = read_policy(there.policy_path)
@@ -239,8 +239,8 @@ def change_policy(
     as_json: AsJson = False,
 ) -> None:
     """Change one key of the policy; it counts at once, also for studies that are running."""
-    from wardround.deploy.audit import noted
-    from wardround.deploy.policy import set_policy
+    from wardround.deploy.site.policy import set_policy
+    from wardround.deploy.trust.audit_log import noted
 
     there = opened(home)
     new = set_policy(there.policy_path, key, value).model_dump(mode="json")[key]
@@ -256,11 +256,11 @@ def studies(
     as_json: AsJson = False,
 ) -> None:
     """Studies that were offered to this site, and what became of them; or one of them in plain words."""
-    from wardround.deploy.budgeting import charged, spending_words, total_words
-    from wardround.deploy.decisions import offers, resolve, standing
-    from wardround.deploy.decisions import spent as promised_in
-    from wardround.deploy.own_figures import figure_words, own_figures
-    from wardround.deploy.policy import epsilon_of, read_policy
+    from wardround.deploy.site.approvals import offers, resolve, standing
+    from wardround.deploy.site.approvals import spent as promised_in
+    from wardround.deploy.site.own_figures import figure_words, own_figures
+    from wardround.deploy.site.policy import epsilon_of, read_policy
+    from wardround.deploy.site.privacy_budget import charged, spending_words, total_words
 
     there = opened(home)
     if study is not None:
@@ -300,7 +300,7 @@ def studies(
 
 
 def described(home: "SiteHome", offer: "Offer", data: str | None) -> "Described":
-    from wardround.deploy.described import describe
+    from wardround.deploy.site.study_summary import describe
 
     return describe(home, offer, data)
 
@@ -325,10 +325,10 @@ def approve(
     as_json: AsJson = False,
 ) -> None:
     """Show in plain words what a study reads, sends and costs, and let it run here if you agree."""
-    from wardround.deploy import decisions
+    from wardround.deploy.site import approvals
 
     there = opened(home)
-    offer, who = decisions.resolve(there, study), person(by)
+    offer, who = approvals.resolve(there, study), person(by)
     last = day(until) if until else None
     shown = described(there, offer, data)
     if not as_json:
@@ -339,7 +339,7 @@ def approve(
         if not typer.confirm(f"\nApprove this study as {who}?", default=False):
             typer.echo("Nothing was decided.")
             raise typer.Exit(1)
-    decision = decisions.approve(there, offer.id, by=who, data=data, until=last)
+    decision = approvals.approve(there, offer.id, by=who, data=data, until=last)
     lines = [
         "",
         f"{who} approved {offer.id} until {decision.until}. To take it back: wardround site withdraw {offer.id}",
@@ -357,20 +357,20 @@ def day(word: str) -> date:
 @site_app.command()
 def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Refuse a study; the coordinator is told so, with the reason."""
-    from wardround.deploy import decisions
+    from wardround.deploy.site import approvals
 
     there = opened(home)
-    decision = decisions.deny(there, decisions.resolve(there, study).id, by=person(by), why=why)
+    decision = approvals.deny(there, approvals.resolve(there, study).id, by=person(by), why=why)
     say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
 
 
 @site_app.command()
 def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Take an approval back, at once and for good, also while the study runs."""
-    from wardround.deploy import decisions
+    from wardround.deploy.site import approvals
 
     there = opened(home)
-    decision = decisions.withdraw(there, decisions.resolve(there, study).id, by=person(by), why=why)
+    decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person(by), why=why)
     lines = [f"{decision.by} withdrew from {decision.id}: from now on it gets no answer. What left before has left."]
     say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)
 
@@ -382,7 +382,7 @@ def log(
     as_json: AsJson = False,
 ) -> None:
     """Everything that ever left this site, and every decision, like a diary; exit code 2 when it was changed."""
-    from wardround.cli.auditing import show_command
+    from wardround.cli.audit import show_command
 
     show_command(opened(home).audit_path, None, study=study, as_json=as_json)
 
@@ -390,6 +390,6 @@ def log(
 @site_app.command()
 def start(home: HomeFolder = None) -> None:
     """Connect to the coordinator and answer what approved studies ask, until stopped (Ctrl-C)."""
-    from wardround.cli.serving import start_site
+    from wardround.cli.services import start_site
 
     start_site(opened(home).path)

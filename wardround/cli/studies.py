@@ -15,17 +15,17 @@ from rich.table import Table
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
-from wardround.deploy.card import write_card
 from wardround.engine.hosts import leads
 from wardround.engine.memory import estimate
-from wardround.report.page import write_report
+from wardround.report.model_card.facts import write_card
+from wardround.report.run.page import write_report
 from wardround.report.terminal import summary_table
+from wardround.runs.folder import RunFolder
+from wardround.runs.folder import as_json as to_json
 from wardround.study import assemble
 from wardround.study.file import Study
-from wardround.study.folder import RunFolder
-from wardround.study.folder import as_json as to_json
 from wardround.study.methods import Method, compared_methods, own_method
-from wardround.study.run import OnRound, askings, refuse_early, run
+from wardround.workflows.run import OnRound, askings, refuse_early, run
 
 ERRORS = Console(stderr=True)
 OUTPUT = Console()
@@ -106,8 +106,8 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
     """`compare` of a study with rates to choose from, or with cases: each is a comparison in a folder of its own."""
     import jax
 
-    from wardround.report.cases import cases_table, write_cases_report
-    from wardround.study.cases import Watch, checked, compare_cases, compare_rated, read_cases
+    from wardround.report.cases.page import cases_table, write_cases_report
+    from wardround.workflows.compare_cases import Watch, checked, compare_cases, compare_rated, read_cases
 
     assert study.compare is not None
     if jax.process_count() > 1:
@@ -168,7 +168,7 @@ def follow(study: Study, methods: list[Method], *, kind: str, repeats: int, out:
 def check_command(study: Study, *, as_json: bool) -> None:
     """`check`: everything but the training."""
     if study.compare is not None and study.compare.cases:
-        from wardround.study.cases import read_cases
+        from wardround.workflows.compare_cases import read_cases
 
         read_cases(study)
     setting = assemble.load_setting(study, study.study.seed)
@@ -256,7 +256,7 @@ def describe_study(study: Study, setting: assemble.Setting, methods: list[Method
 
 def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
     """`tune`: search, and say what to write into the study file."""
-    from wardround.study.tune import space_of, tune
+    from wardround.workflows.tune import space_of, tune
 
     if study.tune is None:
         raise Refusal(
@@ -284,9 +284,9 @@ def partners_command(
 ) -> None:
     """`partners`: judge, write the folder and the page, print the answer."""
     from wardround.report.terminal import partners_table
-    from wardround.study.choosing import refuse_user
     from wardround.study.file import PartnersSection
-    from wardround.study.partnering import partners, refuse_without_validation
+    from wardround.workflows.partners.choose import refuse_user
+    from wardround.workflows.partners.recommend import partners, refuse_without_validation
 
     said = study.partners or PartnersSection()
     said = said.model_copy(update={"withdrawn": [*said.withdrawn, *withdrawn]})

@@ -17,13 +17,13 @@ from wardround.core.bounds import Count
 from wardround.core.contracts import Message, Query, Report, Site, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
-from wardround.data.asking import Ask, ask_all
-from wardround.data.at_site import at_site, known_rows, settled_frame
 from wardround.data.columns import as_numbers, as_text, kind_of, nearest
-from wardround.data.fitting import Impute, Scale, check_choice, fit_preparation
 from wardround.data.preparation import Preparation
+from wardround.data.preparation_fit import Impute, Scale, check_choice, fit_preparation
+from wardround.data.query import Ask, ask_all
+from wardround.data.row_split import check_shares, generator
 from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree, cards, cards_of
-from wardround.data.splitting import check_shares, generator
+from wardround.data.site_rows import at_site, known_rows, settled_frame
 from wardround.data.table import Partition, Table
 
 Rows = np.ndarray[Any, Any]

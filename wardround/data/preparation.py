@@ -1,7 +1,7 @@
 """How a site's raw columns become the numbers a model sees: fill, one-hot, scale. Fitted once, applied at every site.
 
 A `Preparation` is frozen and plain: its JSON holds fills, centers, scales and names of categories, so that a real site
-applies exactly what was fitted. It is fitted in `wardround.data.fitting`.
+applies exactly what was fitted. It is fitted in `wardround.data.preparation_fit`.
 """
 
 import json

@@ -15,9 +15,9 @@ import pandas as pd
 from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
 from wardround.core.recipes import recorded
-from wardround.data.asking import pack, unpack
 from wardround.data.cells import in_cells
 from wardround.data.columns import as_numbers, as_text, kind_of, nearest, some
+from wardround.data.query import pack, unpack
 from wardround.data.table import Kind, Table
 
 MOST_TOLD = 20

@@ -18,9 +18,9 @@ import pandas as pd
 from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
 from wardround.core.recipes import recorded
-from wardround.data.asking import pack, unpack
 from wardround.data.cells import Ends, coarse_ends, coarse_moments, in_cells
 from wardround.data.columns import as_numbers, as_text, is_measured
+from wardround.data.query import pack, unpack
 
 Matrix = np.ndarray[Any, Any]
 

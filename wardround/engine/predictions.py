@@ -9,9 +9,9 @@ import numpy as np
 
 from wardround.core.contracts import Algorithm, Array, Message, Progress, Scores, Shard, Tree, intensities
 from wardround.core.federation import Federation
-from wardround.engine.dials import first_of
 from wardround.engine.layout import Seating, Shape, capacity_for, power_of_two, seats, templates
 from wardround.engine.program import Data, over_lanes, round_key
+from wardround.engine.shared_programs import first_of
 
 CHUNK = 256
 """Rows predicted at a time: keeps the patches of a convolution small."""

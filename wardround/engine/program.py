@@ -20,9 +20,9 @@ from wardround.core import trees
 from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Progress, Shard, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.engine.devices import AXIS, mesh
-from wardround.engine.dials import at, first_of
+from wardround.engine.flatten import Form, form_of, pack, unpack
 from wardround.engine.layout import Seating, Shape
-from wardround.engine.packing import Form, form_of, pack, unpack
+from wardround.engine.shared_programs import at, first_of
 
 PARALLEL = PartitionSpec(AXIS)
 WHOLE = PartitionSpec()

@@ -35,7 +35,7 @@ ROOMS: Mapping[str, str] = {
 QUERIES = (
     "wardround.data.statistics",
     "wardround.data.schema",
-    "wardround.partners.distribution",
+    "wardround.partners.similarity.histograms",
     "wardround.partners.probes.feature_gains",
 )
 """Modules with questions to sites (factories recorded as "query"); only these can be asked of a real site."""

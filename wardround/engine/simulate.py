@@ -27,14 +27,14 @@ from wardround.core.contracts import (
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine import devices, predictions
-from wardround.engine.dials import number_of
+from wardround.engine.checks import diverged, refuse_few, refuse_unseen
 from wardround.engine.feed import PIECES_UNDER_WAY, Feed, by_device, everywhere, on_host, spread_out
-from wardround.engine.halves import answer_shapes
+from wardround.engine.flatten import Form, form_of
 from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
 from wardround.engine.memory import refuse_if_too_large
-from wardround.engine.packing import Form, form_of
 from wardround.engine.program import arrived, in_one_call, in_pieces, outgoing
-from wardround.engine.refusing import diverged, refuse_few, refuse_unseen
+from wardround.engine.shared_programs import number_of
+from wardround.engine.split_round import answer_shapes
 
 Cohort = np.ndarray[Any, Any]
 NAMED = 100

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wardround.core.chained import DIGEST, ROOT, canonical, hash_after, locked, numbered_lines, parsed
 from wardround.core.errors import Refusal
 from wardround.core.files import append_line, sync_folder
+from wardround.core.journal import DIGEST, ROOT, canonical, hash_after, locked, numbered_lines, parsed
 from wardround.privacy.accountant import Step, added_up, epsilon, renyi_epsilon
 
 LEVELS = ("sample", "site")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from wardround.core.errors import Refusal
-from wardround.privacy.masks import Ring, stream
+from wardround.privacy.secure_sum.masks import Ring, stream
 
 WORDS = 1 << 16
 """Random words asked for at a time, at least."""

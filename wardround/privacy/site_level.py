@@ -21,8 +21,8 @@ from wardround.core import trees
 from wardround.core.chain import without
 from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Params, Shard, Tree
 from wardround.core.errors import Refusal
+from wardround.privacy.integer_noise import TOGETHER, owing
 from wardround.privacy.noise import noise_like, secret_words
-from wardround.privacy.whole_noise import TOGETHER, owing
 
 SLOWS = 0.9
 CLIP, BELOW = "privacy/clip", "privacy/below"

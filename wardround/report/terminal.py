@@ -3,15 +3,15 @@
 from rich.table import Table
 from rich.text import Text
 
-from wardround.report import partners_words as words
-from wardround.report import quantities
-from wardround.report.markup import plain
-from wardround.report.measures import direction, label_of
-from wardround.report.partners_figures import with_error
-from wardround.report.partners_reading import read_partnership
-from wardround.report.reading import read_result
-from wardround.report.run import Json, Measure, Method, Run
-from wardround.report.standing import best_at, best_overall
+from wardround.report import numbers
+from wardround.report.html.markup import plain
+from wardround.report.metric_names import direction, label_of
+from wardround.report.partners import text as words
+from wardround.report.partners.charts import with_error
+from wardround.report.run.ranking import best_at, best_overall
+from wardround.runs.partners_read import read_partnership
+from wardround.runs.read import read_result
+from wardround.runs.result import Json, Measure, Method, Run
 
 ROWS = 20
 """Hospitals up to which each has a row; of more, only the totals and percentiles are shown."""
@@ -36,7 +36,7 @@ def summary_table(result: Json) -> Table:
         for percentile, name in (("10", "10th percentile"), ("50", "median"), ("90", "90th percentile")):
             values = [m.percentiles.get(run.metric, {}).get(percentile) for m in run.methods]
             if any(value is not None for value in values):
-                cells = [Text("unknown" if value is None else quantities.score(value)) for value in values]
+                cells = [Text("unknown" if value is None else numbers.score(value)) for value in values]
                 shown.add_row(Text(f"{name} over hospitals"), *cells)
     if len(run.hospitals) != 1 and any(run.metric in method.weighted for method in run.methods):
         leaders = best_overall(run, run.metric)
@@ -50,8 +50,8 @@ def written(measure: Measure, method: Method, leaders: tuple[Method, ...], run: 
     if measure.value is None:
         return Text(f"not defined: {plain(measure.reason)}", style="italic")
     winner = method in leaders and len(run.methods) > 1
-    text = Text(quantities.score(measure.value), style="bold" if winner else "")
-    span = quantities.interval(measure)
+    text = Text(numbers.score(measure.value), style="bold" if winner else "")
+    span = numbers.interval(measure)
     return text.append(f" ({span})", style="not bold dim") if span else text
 
 

@@ -16,13 +16,13 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.core.recipes import Recipe
 from wardround.data.load import Loaded, load
-from wardround.data.splitting import check_shares
+from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
 from wardround.engine.participation import Participation, drawn, everyone, fraction, pattern
-from wardround.study import privately
+from wardround.runs.folder import digest
+from wardround.study import privacy as privately
 from wardround.study.file import DataSection, Named, Settings, Study
-from wardround.study.folder import digest
 from wardround.study.methods import Method, asking_site
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from wardround.core.errors import Refusal
 from wardround.engine.registry import nearest
-from wardround.partners.question import Rule
+from wardround.partners.choice import Rule
 
 Settings = dict[str, Any]
 

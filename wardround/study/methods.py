@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from wardround.core.errors import Refusal
 from wardround.engine import registry
-from wardround.partners.question import Rule
+from wardround.partners.choice import Rule
 from wardround.study.file import Settings, Study
 
 

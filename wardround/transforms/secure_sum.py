@@ -2,7 +2,7 @@
 
 Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; above 30 sites with
 the fewer masks of Bell et al., CCS 2020. Between real sites every answer, sample count included, is turned into whole
-numbers modulo 2^64 and hidden under masks that cancel in the sum (`wardround.privacy.secure_sum_site` and
+numbers modulo 2^64 and hidden under masks that cancel in the sum (`wardround.privacy.secure_sum.site` and
 `secure_sum_server`). In simulation the masks are left out: they cancel exactly, so they would change no bit of the sum;
 the rounding to whole numbers is done and shows.
 
@@ -17,9 +17,9 @@ from typing import Annotated
 from wardround.core.bounds import Bound, Positive
 from wardround.core.chain import identity
 from wardround.core.contracts import Key, Message, Transform, Tree
-from wardround.privacy.fixed_point import loose, refuse_too_wide, ring_bytes
-from wardround.privacy.session import FEWEST
-from wardround.privacy.whole_noise import at_real_site, in_simulation, paid
+from wardround.privacy.integer_noise import at_real_site, in_simulation, paid
+from wardround.privacy.secure_sum.fixed_point import loose, refuse_too_wide, ring_bytes
+from wardround.privacy.secure_sum.session import FEWEST
 
 FractionBits = Annotated[int, Bound(low=0, high=40)]
 

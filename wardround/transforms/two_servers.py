@@ -2,9 +2,9 @@
 
 After He, Karimireddy and Jaggi, "Secure Byzantine-Robust Machine Learning", 2020. Every update is split into two halves
 that are noise, one for each of two servers. They open the inner products of all updates (hence all distances), choose
-with krum, multi_krum or weight_erosion, and open one sum, with the chosen weights. `wardround.privacy.two_servers` is
-that protocol. In simulation the halves are left out: they cancel exactly, so they would change no bit; the rounding to
-whole numbers is done and shows.
+with krum, multi_krum or weight_erosion, and open one sum, with the chosen weights.
+`wardround.privacy.two_servers.protocol` is that protocol. In simulation the halves are left out: they cancel exactly,
+so they would change no bit; the rounding to whole numbers is done and shows.
 
 What is told: to both servers lengths, angles and distances of the updates, how many patients each site has, who was
 chosen; to who reads the result the chosen sum (with krum that is ONE site's update: prefer multi_krum). The servers
@@ -24,9 +24,9 @@ from wardround.core import trees
 from wardround.core.bounds import Count, Positive
 from wardround.core.chain import identity
 from wardround.core.contracts import Key, Message, Transform
-from wardround.privacy.gram import LENGTH_BITS
-from wardround.privacy.masks import KEY_BYTES
-from wardround.privacy.two_servers import FEWEST, SLACK
+from wardround.privacy.secure_sum.masks import KEY_BYTES
+from wardround.privacy.two_servers.gram import LENGTH_BITS
+from wardround.privacy.two_servers.protocol import FEWEST, SLACK
 
 
 def two_servers(*, bound: Positive = 16.0, side: Count = 1) -> Transform:

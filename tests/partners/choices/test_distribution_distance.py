@@ -13,9 +13,9 @@ from wardround.data.datasets.triage import triage
 from wardround.data.load import load
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
+from wardround.partners.choice import Question, Rule, selected
 from wardround.partners.choices.distribution_distance import distribution_distance
-from wardround.partners.distribution import differences, histograms
-from wardround.partners.question import Question, Rule, selected
+from wardround.partners.similarity.histograms import differences, histograms
 
 
 def question_of(

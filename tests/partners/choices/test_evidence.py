@@ -19,6 +19,7 @@ from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
+from wardround.partners.choice import Evidence, Question, Rule, selected
 from wardround.partners.choices.evidence import (
     Posterior,
     evidence,
@@ -29,8 +30,7 @@ from wardround.partners.choices.evidence import (
     uncertainty,
     whitened,
 )
-from wardround.partners.distribution import Column, Histograms, histograms
-from wardround.partners.question import Evidence, Question, Rule, selected
+from wardround.partners.similarity.histograms import Column, Histograms, histograms
 
 POOL = triage(hospitals=1, clusters=1, patients=1600, degree=0.0, seed=0)
 MODELS: dict[Task, tuple[Model, object]] = {}

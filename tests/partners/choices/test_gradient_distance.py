@@ -13,8 +13,8 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
+from wardround.partners.choice import Question, Rule, selected
 from wardround.partners.choices.gradient_distance import distance_matrix, gradient_distance
-from wardround.partners.question import Question, Rule, selected
 
 LINE = Task((1,), (), "value")
 SLOPES = (1.0, 1.2, -1.0, 2.0, 1.0, 1.0)

@@ -18,10 +18,10 @@ from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
-from wardround.partners.agreement import agreement
+from wardround.partners.choice import Evidence, Question
 from wardround.partners.choices.influence import influence, influence_at
 from wardround.partners.choices.leave_one_out import leave_one_out
-from wardround.partners.question import Evidence, Question
+from wardround.partners.similarity.rank_agreement import agreement
 
 NUMBER = Task((3,), (), "days")
 MODELS = {l2: linear(NUMBER, l2=l2) for l2 in (0.0, 0.5)}

@@ -8,8 +8,8 @@ from wardround.core.contracts import Task
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
+from wardround.partners.choice import Question
 from wardround.partners.choices.leave_one_out import leave_one_out
-from wardround.partners.question import Question
 
 TASK = Task((3,), (), "days")
 SLOPES = ((1.0, 0.0, -1.0), (1.0, 0.2, -1.0), (-1.0, 2.0, 0.5), (1.1, 0.0, -0.9))

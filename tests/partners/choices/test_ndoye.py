@@ -17,9 +17,9 @@ from wardround.data.load import load
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
+from wardround.partners.choice import Question, Rule, selected
 from wardround.partners.choices.ndoye import ndoye
-from wardround.partners.question import Question, Rule, selected
-from wardround.partners.transfer import transfer_matrix
+from wardround.partners.similarity.transfer import transfer_matrix
 
 FLIPPED = 4
 

@@ -10,8 +10,8 @@ from wardround.core.contracts import Task
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
+from wardround.partners.choice import Question
 from wardround.partners.choices.shapley import shapley
-from wardround.partners.question import Question
 
 TASK = Task((2,), (), "days")
 SLOPES = ((1.0, -1.0), (1.0, -0.8), (1.0, -0.8), (-1.0, 2.0), (0.0, 0.0), (0.9, -1.1))

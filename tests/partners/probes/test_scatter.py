@@ -9,8 +9,8 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.contracts import Batch, Model, Params
 from wardround.core.federation import Federation
 from wardround.engine.simulate import Simulation
+from wardround.partners.choice import Question
 from wardround.partners.probes.scatter import scatter, sketched
-from wardround.partners.question import Question
 
 
 def bare_question(federation: Federation, model: Model, user: int = 0) -> Question:

@@ -1,11 +1,11 @@
 """Partners by their patients: who sees patients like those of the asking site, column by column.
 
-Each site tells a histogram a column, noised
-if `epsilon` says so (see `wardround.partners.distribution`); no model is trained. The score is minus the mean distance
-over the columns (0 alike, 1 nothing in common), less what chance adds to it. The cut is where the true difference is as
-large as the chance of two such samples: up to there the bias that another site's patients bring is smaller than the
-sampling error they take away (Mallows' rule), beyond it larger. It says nothing about what findings mean: sites with
-like patients may still need different models, and a model may serve unlike patients well.
+Each site tells a histogram a column, noised if `epsilon` says so (see `wardround.partners.similarity.histograms`); no
+model is trained. The score is minus the mean distance over the columns (0 alike, 1 nothing in common), less what chance
+adds to it. The cut is where the true difference is as large as the chance of two such samples: up to there the bias
+that another site's patients bring is smaller than the sampling error they take away (Mallows' rule), beyond it larger.
+It says nothing about what findings mean: sites with like patients may still need different models, and a model may
+serve unlike patients well.
 """
 
 from typing import Any
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from wardround.core.bounds import Count, NotNegative
-from wardround.partners.distribution import Differences, Histograms, differences, histograms
-from wardround.partners.placing import map_of
-from wardround.partners.question import Asks, Choice, Counts, Evidence, Question
-from wardround.partners.words import holm, sentences
+from wardround.partners.choice import Asks, Choice, Counts, Evidence, Question
+from wardround.partners.similarity.histograms import Differences, Histograms, differences, histograms
+from wardround.partners.similarity.site_map import map_of
+from wardround.report.partners.differences import holm, sentences
 
 LABEL = "Partners by their patients"
 

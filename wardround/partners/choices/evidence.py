@@ -28,11 +28,11 @@ from scipy.stats import ncx2
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.contracts import Tree
 from wardround.core.errors import Refusal
-from wardround.partners.distribution import Histograms, differences, histograms
-from wardround.partners.placing import map_of
+from wardround.partners.choice import Asks, Choice, Counts, Evidence, Question, probe
 from wardround.partners.probes.scatter import scatter
-from wardround.partners.question import Asks, Choice, Counts, Evidence, Question, probe
-from wardround.partners.words import sentences
+from wardround.partners.similarity.histograms import Histograms, differences, histograms
+from wardround.partners.similarity.site_map import map_of
+from wardround.report.partners.differences import sentences
 
 LABEL = "Partners by all evidence"
 

@@ -25,9 +25,9 @@ import numpy as np
 from wardround.core.bounds import Bound
 from wardround.core.contracts import Algorithm, Model, Params, Tree
 from wardround.core.errors import Refusal
+from wardround.partners.choice import Asks, Choice, Evidence, Numbers, Question, probe
 from wardround.partners.probes.losses import difference_errors, losses
 from wardround.partners.probes.slopes import slopes
-from wardround.partners.question import Asks, Choice, Evidence, Numbers, Question, probe
 
 LABEL = "Gradient distance"
 Rounds = Annotated[int, Bound(low=0)]

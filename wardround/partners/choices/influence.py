@@ -20,10 +20,10 @@ from wardround.core.answers import Weights
 from wardround.core.bounds import Count, NotNegative, Positive
 from wardround.core.contracts import Params, Report, Tree
 from wardround.core.errors import Diverged, Refusal
-from wardround.partners.judging import HeldOut, rises
+from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
 from wardround.partners.probes.curvature import NOBODY, curvature
 from wardround.partners.probes.slopes import slopes
-from wardround.partners.question import Asks, Choice, Evidence, Question, probe
+from wardround.partners.similarity.held_out import HeldOut, rises
 
 LABEL = "Influence functions"
 

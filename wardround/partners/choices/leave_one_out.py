@@ -10,8 +10,8 @@ candidate and one more, and the models travel to the asking site once.
 import jax
 import numpy as np
 
-from wardround.partners.judging import HeldOut, put_together, rises
-from wardround.partners.question import Asks, Choice, Evidence, Question, probe
+from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
+from wardround.partners.similarity.held_out import HeldOut, put_together, rises
 
 LABEL = "Leave-one-out"
 

@@ -14,7 +14,7 @@ The cut allows for the asking site's own sampling error: a partner may lose up t
 asking site's own cross-validated loss. On the data set triage (2 groups, 4 and 8 hospitals of 200 patients) that keeps
 75 and 79 % of the right partners and 29 and 38 % of the wrong ones (tolerance 2: 80 and 91, 42 and 53), and 3 of 4
 where all hospitals are alike. Right partners rank above wrong ones in 79 and 81 % of pairs; by the loss on the asking
-site's rows alone they do in 83 and 91 % (`gap` in `wardround.partners.transfer`).
+site's rows alone they do in 83 and 91 % (`gap` in `wardround.partners.similarity.transfer`).
 """
 
 import numpy as np
@@ -22,9 +22,9 @@ import numpy as np
 from wardround.core.bounds import Count, CountOrAll, Momentum, NotNegative, Positive
 from wardround.core.contracts import Report, Tree
 from wardround.core.errors import Refusal
+from wardround.partners.choice import Asks, Choice, Evidence, Numbers, Question, probe
 from wardround.partners.probes.own_models import USUAL, Folds, Recipe
-from wardround.partners.question import Asks, Choice, Evidence, Numbers, Question, probe
-from wardround.partners.transfer import judged, own_models_of
+from wardround.partners.similarity.transfer import judged, own_models_of
 
 LABEL = "Transfer loss (adapted Ndoye factor)"
 

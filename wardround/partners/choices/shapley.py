@@ -19,8 +19,8 @@ import numpy as np
 
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.contracts import Params
-from wardround.partners.judging import HeldOut, Verdict, judged, put_together
-from wardround.partners.question import Asks, Choice, Evidence, Question, probe
+from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
+from wardround.partners.similarity.held_out import HeldOut, Verdict, judged, put_together
 
 LABEL = "Shapley values"
 

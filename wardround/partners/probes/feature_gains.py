@@ -36,9 +36,9 @@ from wardround.core.contracts import (
 from wardround.core.descent import CHUNK, batches
 from wardround.core.errors import Refusal
 from wardround.core.recipes import recorded
+from wardround.partners.choice import Numbers
 from wardround.partners.probes.losses import standard_error
 from wardround.partners.probes.own_models import USUAL, Folds, Recipe, fold_models, held_out_losses
-from wardround.partners.question import Numbers
 
 
 @recorded("probe")

@@ -1,0 +1,76 @@
+"""What the ledger and the audit log share: one way to write, one hash, and where a file ends."""
+
+import hashlib
+import os
+import re
+
+import pytest
+
+from wardround.core.journal import DIGEST, ROOT, Finding, canonical, hash_after, numbered_lines, parsed, tail
+
+
+def test_the_hash_is_that_of_the_bytes_as_written_by_hand():
+    assert canonical({"b": 1, "a": "é"}) == b'{"a":"\\u00e9","b":1}'
+    assert hash_after("11" * 32, {"a": 1}) == hashlib.sha256(b"\x11" * 32 + b'{"a":1}').hexdigest()
+    assert hash_after(ROOT, []) == hashlib.sha256(bytes(32) + b"[]").hexdigest()
+
+
+@pytest.mark.parametrize("length", [10, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 50_000, (1 << 20) - 2])
+@pytest.mark.parametrize("torn", [b"", b"x", b"y" * 20_000])
+def test_the_last_whole_line_is_found_however_long_it_is(tmp_path, length, torn):
+    (tmp_path / "file").write_bytes(b"first\n" + b"a" * length + b"\n" + torn)
+    file = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        assert tail(file) == (b"a" * length, len(torn))
+    finally:
+        os.close(file)
+
+
+@pytest.mark.parametrize(("content", "expected"), [(b"", (None, 0)), (b"torn", (None, 4)), (b"one\n", (b"one", 0))])
+def test_a_file_without_a_line_before(tmp_path, content, expected):
+    (tmp_path / "file").write_bytes(content)
+    file = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        assert tail(file) == expected
+    finally:
+        os.close(file)
+
+
+def test_an_endless_line_is_not_taken_for_an_empty_file(tmp_path):
+    (tmp_path / "file").write_bytes(b"first\n" + b"a" * (3 << 20))
+    file = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        assert tail(file)[0] == b""
+    finally:
+        os.close(file)
+
+
+def test_lines_are_numbered_and_nothing_is_read_past_one_that_does_not_end(tmp_path):
+    (tmp_path / "file").write_bytes(b"a\n\nb")
+    with open(tmp_path / "file", "rb") as file:
+        assert list(numbered_lines(file)) == [
+            (1, b"a"),
+            (2, b""),
+            (3, Finding(3, "the line is torn: it has no end; nothing was read from here on")),
+        ]
+    (tmp_path / "file").write_bytes(b"a" * (1 << 20) + b"\nb\n")
+    with open(tmp_path / "file", "rb") as file:
+        ((number, found),) = numbered_lines(file)
+    assert number == 1
+    assert "longer than any entry" in str(found)
+
+
+def test_only_the_very_fields_in_their_very_form():
+    fields, forms = {"hash": str, "number": int}, {"hash": DIGEST}
+    good = canonical({"hash": "ab" * 32, "number": 3})
+    assert parsed(good, fields, forms) == {"hash": "ab" * 32, "number": 3}
+    for bad in (
+        good + b" ",
+        good.replace(b":3", b":3.0"),
+        good.replace(b":3", b":true"),
+        good.replace(b"ab", b"AB"),
+        canonical({"hash": "ab" * 32}),
+        canonical({"hash": "ab" * 32, "number": 3, "more": 1}),
+    ):
+        with pytest.raises(ValueError, match=re.compile("it is not|malformed")):
+            parsed(bad, fields, forms)

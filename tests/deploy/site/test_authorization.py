@@ -1,0 +1,168 @@
+"""The clerk over a real home: nothing before approval, nothing that was not approved, everything in the log first."""
+
+import hashlib
+import os
+import time
+from typing import Any
+
+import pytest
+
+from tests.support import small_site as small
+from wardround import __version__
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.core.recipes import Recipe, recipe_of, to_json
+from wardround.data.schema import cards, cards_of
+from wardround.deploy.protocol.wire import decode, encode
+from wardround.deploy.site import approvals
+from wardround.deploy.site.authorization import SiteOffice, departures
+from wardround.deploy.site.policy import set_policy
+from wardround.deploy.site.request_handler import Clerk
+from wardround.deploy.trust.audit_log import examine
+from wardround.study import assemble
+from wardround.study.methods import own_method
+
+
+@pytest.fixture
+def home(tmp_path):
+    return small.make(tmp_path)
+
+
+def request(study: str, **words) -> bytes:
+    header = {"protocol": 1, "wardround": __version__, "study": study, "nonce": "ab", "round": None, **words}
+    return encode(header, Message({}))
+
+
+def card(study: str) -> bytes:
+    return request(study, query=to_json(recipe_of(cards("outcome", None))), on="raw")
+
+
+def leavings(home) -> list[dict]:
+    examined = examine(home.audit_path, home.public_keys())
+    assert examined.findings == []
+    return [entry for entry in examined.entries if entry["kind"] == "sent"]
+
+
+def test_from_offer_to_withdrawal(home):
+    clerk, asked = Clerk(SiteOffice(home)), small.study()
+    study = approvals.study_id(asked)
+
+    def state(topic: str, content: bytes) -> str:
+        return decode(clerk.answer(topic, "server", content))[0]["status"]
+
+    assert state("query", card(study)) == "waiting"
+    words = {"content": asked.model_dump(mode="json"), "submitter": "anna"}
+    assert state("offer", request(study, **words)) == "waiting"
+    assert state("query", card(study)) == "waiting"
+    assert leavings(home) == []
+    approvals.approve(home, study, by="ben")
+    assert state("offer", request(study, **words)) == "ok"
+    reply = clerk.answer("query", "server", card(study))
+    (told,) = cards_of({"cards": [small_card(reply)]})
+    assert (told.site, told.rows, set(told.kinds)) == ("freetown", 100, {"age", "pulse", "sex", "outcome"})
+    # The log has what left, before and only once, also when the same is asked again.
+    assert clerk.answer("query", "server", card(study)) == reply
+    (entry,) = leavings(home)
+    assert (entry["bytes"], entry["sha256"]) == (len(reply), hashlib.sha256(reply).hexdigest())
+    assert (entry["study"], entry["topic"], entry["to"]) == (study, "query", "server")
+    approvals.withdraw(home, study, by="ben")
+    assert state("query", card(study)) == "withdrawn"
+    assert len(leavings(home)) == 1
+
+
+def small_card(reply: bytes) -> dict:
+    from wardround.data.query import unpack
+
+    return unpack(decode(reply)[1].arrays["card"])
+
+
+def test_nothing_leaves_when_the_log_cannot_be_written(home):
+    study = small.offered(home).id
+    approvals.approve(home, study, by="ben")
+    home.audit_path.with_name("audit.jsonl.head").unlink()
+    answer = decode(Clerk(SiteOffice(home)).answer("query", "server", card(study)))
+    assert answer[0]["status"] == "refused"
+    assert "nothing may leave" in answer[0]["why"]
+    assert answer[1].arrays == {}
+
+
+def recipe_for(study) -> Recipe:
+    from wardround.core.contracts import Task
+
+    return recipe_of(assemble.build(study, own_method(study), Task((4,), ("0", "1"), "outcome")))
+
+
+def test_what_is_asked_must_be_what_was_approved(home):
+    asked = small.study(algorithm={"name": "fed_avg", "learning_rate": 0.5}, transforms=[{"name": "clip", "norm": 1.0}])
+    offer = small.offered(home, asked)
+    approvals.approve(home, offer.id, by="ben")
+    office = SiteOffice(home)
+    office.allow(offer.id, recipe_for(asked))
+    office.allow(offer.id, recipe_of(assemble.transform_of(asked.transforms)))
+    for changed, what in (
+        ({"algorithm": {"name": "fed_sgd"}}, "algorithm fed_sgd"),
+        ({"algorithm": {"name": "fed_avg", "learning_rate": 50.0}}, "algorithm fed_avg"),
+        ({"algorithm": {"name": "fed_avg", "learning_rate": 0.5}, "model": {"name": "mlp"}}, "model mlp"),
+        (
+            {"algorithm": {"name": "fed_avg", "learning_rate": 0.5}, "aggregator": {"name": "median"}},
+            "aggregator median",
+        ),
+    ):
+        with pytest.raises(Refusal, match=f"the study does not say {what}"):
+            office.allow(offer.id, recipe_for(small.study(**changed)))
+    looser = recipe_of(assemble.transform_of(small.study(transforms=[{"name": "clip", "norm": 9.0}]).transforms))
+    with pytest.raises(Refusal, match="does not say transform clip"):
+        office.allow(offer.id, looser)
+    with pytest.raises(Refusal, match="the component model/from_torch is not allowed"):
+        office.allow(offer.id, Recipe("model", "from_torch"))
+    assert departures(asked, Recipe("query", "cards")) == []
+
+
+def test_an_unapproved_study_gets_neither_words_nor_rows(home):
+    offer = small.offered(home)
+    office = SiteOffice(home)
+    for act in (
+        lambda: office.approved(offer.id),
+        lambda: office.table(small.study()),
+        lambda: office.allow(offer.id, recipe_of(cards("outcome", None))),
+    ):
+        with pytest.raises(Refusal, match="not approved"):
+            act()
+    with pytest.raises(Refusal, match="names no study"):
+        office.folder("../x")
+
+
+def test_another_policy_counts_at_once(home):
+    study = small.offered(home).id
+    approvals.approve(home, study, by="ben")
+    office = SiteOffice(home)
+    assert office.state(study) == ("ok", "")
+    assert (office.name, office.smallest_cell(study)) == ("freetown", 1)
+    set_policy(home.policy_path, "components", "algorithm/local")
+    assert office.state(study)[0] == "denied"
+
+
+def test_what_was_concluded_holds_until_a_file_changes(home, monkeypatch):
+    """Looked at twice, read once; then a policy is edited in place, keeping its length and its time."""
+    offer = small.offered(home)
+    approvals.approve(home, offer.id, by="berta")
+    office, reads = SiteOffice(home), []
+    standing = approvals.standing
+
+    def read(*words: Any) -> Any:
+        reads.append(words)
+        return standing(*words)
+
+    monkeypatch.setattr("wardround.deploy.site.authorization.standing", read)
+    time.sleep(0.1)  # what has just changed is never trusted
+    assert [office.state(offer.id)[0] for _ in range(3)] == ["ok"] * 3
+    assert len(reads) == 1
+    before, text = os.stat(home.policy_path), home.policy_path.read_text()
+    assert "triage research" in text
+    home.policy_path.write_text(text.replace("triage research", "triage-research"))
+    os.utime(home.policy_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert office.state(offer.id)[0] == "denied"
+    home.policy_path.write_text(text)
+    assert office.state(offer.id)[0] == "ok"
+    approvals.withdraw(home, offer.id, by="berta")
+    assert office.state(offer.id)[0] == "withdrawn"

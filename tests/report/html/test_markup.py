@@ -1,0 +1,58 @@
+"""Text made safe for HTML, for the labels of charts, and for JSON inside a page."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wardround.report.html.markup import chart_label, embedded, plain, safe
+
+
+@given(st.recursive(st.text() | st.floats(allow_nan=False, allow_infinity=False), st.lists))
+def test_embedded_json_says_the_same_and_cannot_end_its_script(value: object) -> None:
+    text = embedded(value)
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == value
+
+
+def test_embedded_json_of_a_closing_tag_by_hand() -> None:
+    assert embedded("</script>&") == '"\\u003c/script\\u003e\\u0026"'
+    with pytest.raises(ValueError, match="JSON compliant"):
+        embedded(float("nan"))
+
+
+class Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.attribute: str | None = ""
+        self.text = ""
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attribute = dict(attrs).get("title")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@given(st.text() | st.text(alphabet="<>&\"'=/ ;#x27lt"))
+def test_safe_text_is_read_back_as_it_was_in_both_places(text: str) -> None:
+    reader = Reader()
+    reader.feed(f'<p title="{safe(text)}">{safe(text)}</p>')
+    reader.close()
+    assert reader.tags == ["p"]
+    assert reader.text == reader.attribute == plain(text)
+
+
+def test_names_cannot_turn_the_text_around_them_or_break_the_file() -> None:
+    assert plain("a\u202e0.9\u2066\x00\x1b[31m\n b\ud800") == "a0.9[31m b"
+    assert plain(" \n") == "(no name)"
+    assert plain("Côte d'Ivoire 医院") == "Côte d'Ivoire 医院"
+
+
+def test_chart_labels_are_cut_before_they_are_escaped() -> None:
+    assert chart_label("<b>Bo</b> & Co") == "&lt;b&gt;Bo&lt;/b&gt; &amp; Co"
+    assert chart_label("&&&&", 3) == "&amp;&amp;…"

@@ -1,0 +1,1 @@
+"""What several test files share: small studies, sites, consortia, and the processes of a real one."""

@@ -1,0 +1,159 @@
+"""A consortium whose sites have real homes and clerks but no network: requests are handed over by a call.
+
+Points at which a party dies raise `Died` here; the party is then made anew from what is on its disk.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import load_file
+
+from wardround.deploy import fault_points
+from wardround.deploy.coordinator import engine, run_study
+from wardround.deploy.coordinator import secure_round as coordinator_sum
+from wardround.deploy.demo import demo_study, make_coordinator, make_site, patients
+from wardround.deploy.protocol.wire import decode
+from wardround.deploy.site import request_handler, study_worker
+from wardround.deploy.site import secure_round as site_sum
+from wardround.deploy.site.approvals import approve
+from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.request_handler import Clerk
+from wardround.runs.folder import RunFolder
+from wardround.study.file import Study, parse_study
+
+NAMES = ("bo", "freetown", "kenema")
+KEPT = {"name": "scaffold", "learning_rate": 0.1}
+"""An algorithm of which both sides keep something between rounds."""
+
+
+class Died(BaseException):
+    """A process ended without a farewell; no `except Exception` may hear of it."""
+
+
+class Gone(Exception):
+    """What the network says of a site that died."""
+
+
+def study_of(name: str, rounds: int = 3, **tables: Any) -> Study:
+    words = demo_study(rounds).model_dump(mode="json", exclude_none=True)
+    words["evaluation"] = {**words["evaluation"], "resamples": 20}
+    words["study"]["name"] = name
+    for table, values in tables.items():
+        words[table] = values if isinstance(values, list) else {**(words.get(table) or {}), **values}
+    return parse_study(words, where="test")
+
+
+class Consortium:
+    """Three sites; `change` may spoil a reply on its way, `away` says who is not connected."""
+
+    def __init__(self, folder: Path, names: Sequence[str] = NAMES) -> None:
+        self.folder, self.names = folder, tuple(names)
+        coordinator = make_coordinator(folder / "coordinator", 1)
+        self.tables = patients(folder, names)
+        self.homes = {name: make_site(folder / name, name, coordinator, self.tables[name]) for name in names}
+        self.clerks = {name: Clerk(SiteOffice(home)) for name, home in self.homes.items()}
+        self.away: set[str] = set()
+        self.asked: list[tuple[str, str, int]] = []
+        self.deaths: list[str] = []
+        self.change: Callable[[str, str, dict[str, Any], bytes], bytes] = lambda site, topic, header, reply: reply
+
+    def restart(self, name: str) -> None:
+        self.clerks[name] = Clerk(SiteOffice(self.homes[name]))
+
+    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:  # noqa: ARG002 - the network's form
+        header, _ = decode(body)
+        self.asked.append((site, topic, header["round"]))
+        try:
+            reply = self.clerks[site].answer(topic, "server", body)
+            if topic == "offer" and decode(reply)[0]["status"] == "waiting":
+                approve(self.homes[site], header["study"], by=f"admin-{site}")
+                reply = self.clerks[site].answer(topic, "server", body)
+        except Died:
+            self.deaths.append(site)
+            self.restart(site)
+            raise Gone("it went away before it answered") from None
+        return self.change(site, topic, header, reply)
+
+    def conduct(self, study: Study, **more: Any) -> dict[str, Any]:
+        """One process of the coordinator: until the end, or until it dies."""
+        path = self.run(study)
+        folder = RunFolder.create(path, resume=(path / "manifest.json").exists())
+        present = more.pop("present", lambda: frozenset(self.names) - self.away)
+        certificates = {name: home.certificate_path.read_text() for name, home in self.homes.items()}
+        return run_study.conduct(
+            study,
+            folder,
+            self.names,
+            self.ask,
+            present=present,
+            submitter="researcher",
+            certificates=lambda: certificates,
+            **more,
+        )
+
+    def until_done(self, study: Study, **more: Any) -> dict[str, Any]:
+        """The coordinator is started again whenever it died."""
+        while True:
+            try:
+                return self.conduct(study, **more)
+            except Died:
+                self.deaths.append("coordinator")
+
+    def run(self, study: Study) -> Path:
+        return self.folder / "runs" / study.study.name
+
+    def rounds(self, study: Study) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.run(study) / "rounds.jsonl").read_text().splitlines()]
+
+    def model(self, study: Study) -> dict[str, bytes]:
+        arrays = load_file(self.run(study) / "model.safetensors")
+        return {f"{name} {array.dtype} {array.shape}": array.tobytes() for name, array in arrays.items()}
+
+    def left(self, name: str, study: Study) -> list[dict[str, Any]]:
+        entries = [json.loads(line)["entry"] for line in self.homes[name].audit_path.read_bytes().splitlines()]
+        return [one for one in entries if one["kind"] == "sent" and one["study"] == run_study.study_id(study)]
+
+
+def die_at(monkeypatch: Any, name: str, count: int = 1) -> None:
+    """Let whoever passes a point for the `count`-th time die there."""
+    passed = [0]
+
+    def point(here: str) -> None:
+        if here == name:
+            passed[0] += 1
+            if passed[0] == count:
+                raise Died
+
+    for module in (study_worker, request_handler, run_study, engine, coordinator_sum, site_sum):
+        monkeypatch.setattr(module, "point", point)
+    if name in fault_points.PARTIAL:
+        replace = os.replace
+
+        def replaced(source: Any, target: Any) -> None:
+            if str(source).endswith(".partial") and fault_points.PARTIAL[name] in str(target):
+                ours = "/studies/" in str(target)  # a site's; the coordinator's runs lie elsewhere here
+                if ours == name.startswith("site."):
+                    point(name)
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", replaced)
+
+
+def full_disk(monkeypatch: Any, under: Path, times: int) -> list[str]:
+    """Let the next writes below a folder fail as on a full disk; gives the list of what could not be written."""
+    failed: list[str] = []
+    fsync = os.fsync
+
+    def synced(file: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{file}")
+        if path.startswith(str(under)) and len(failed) < times and not os.path.isdir(path):
+            failed.append(path)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    return failed

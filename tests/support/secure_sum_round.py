@@ -1,0 +1,108 @@
+"""A whole secure sum in one process: the tests move the letters, as JSON and bytes, and choose who is lost when."""
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from wardround.privacy.secure_sum.messages import Letter, from_json, to_json
+from wardround.privacy.secure_sum.server import Server, advance, open_sum, opened, take
+from wardround.privacy.secure_sum.session import Session
+from wardround.privacy.secure_sum.site import Site, advertise, agree, mask, reveal, share
+
+STEPS = ("advertise", "share", "mask", "agree", "reveal")
+
+
+@cache
+def long_term(name: str):
+    """Certificates hold ECDSA keys, the ledger Ed25519 ones: every third site here has the former."""
+    if int(name[5:]) % 3 == 0:
+        return ec.generate_private_key(ec.SECP256R1())
+    return Ed25519PrivateKey.generate()
+
+
+def session_of(count: int, entries: int, **changes) -> Session:
+    roster = tuple(f"site-{i:03d}" for i in range(count))
+    words = {
+        "study": "triage-0123456789ab",
+        "round": 7,
+        "model": "ab" * 32,
+        "nonce": "00" * 16,
+        "roster": roster,
+        "entries": entries,
+        "fraction_bits": 20,
+        "bound": 2.0**22,
+    }
+    return Session(**{**words, **changes})
+
+
+def carried(letter: Letter) -> Letter:
+    """Over the wire and back: the words as JSON text, the vector as bytes."""
+    vector = None if letter.vector is None else np.frombuffer(letter.vector.astype("<u8").tobytes(), "<u8")
+    return from_json(json.loads(json.dumps(to_json(letter))), vector)
+
+
+@dataclass
+class Round:
+    """Goes through the steps; `said` keeps all that the coordinator ever got, `asked` all that it sent."""
+
+    session: Session
+    vectors: dict
+    sites: dict[str, Site] = field(default_factory=dict)
+    server: Server | None = None
+    said: list[Letter] = field(default_factory=list)
+    asked: dict[str, Letter] = field(default_factory=dict)
+
+    @property
+    def public(self):
+        return {name: long_term(name).public_key() for name in self.session.roster}
+
+    def answers(self, step: str, silent=()) -> dict[str, Letter]:
+        """What the sites say in this step, those lost left out."""
+        letters = {}
+        if step == "advertise":
+            self.server = open_sum(self.session, self.public)
+            for name in set(self.session.roster) - set(silent):
+                self.sites[name], letters[name] = advertise(self.session, name, long_term(name), self.public)
+        else:
+            self.server, self.asked = advance(self.server)
+            for name in set(self.asked) - set(silent):
+                site, request = self.sites[name], carried(self.asked[name])
+                if step == "mask":
+                    self.sites[name], letters[name] = mask(site, request, self.vectors[name])
+                else:
+                    act = {"share": share, "agree": agree, "reveal": reveal}[step]
+                    self.sites[name], letters[name] = act(site, request)
+        return {name: carried(letters[name]) for name in sorted(letters)}
+
+    def take(self, letters: dict[str, Letter]) -> None:
+        for letter in letters.values():
+            self.server = take(self.server, letter)
+            self.said.append(letter)
+
+    def until(self, last: str, silent=None) -> "Round":
+        for step in STEPS[: STEPS.index(last) + 1]:
+            self.take(self.answers(step, (silent or {}).get(step, ())))
+        return self
+
+    def total(self, silent=None):
+        return opened(self.until("reveal", silent).server)
+
+
+def vectors_of(session: Session, seed: int = 0) -> dict:
+    """Any ring elements at all: the sum must be exact whatever they are."""
+    generator = np.random.default_rng(seed)
+    return {name: generator.integers(0, 2**64, session.entries, np.uint64) for name in session.roster}
+
+
+def begun(count: int, entries: int = 5, seed: int = 0, **changes) -> Round:
+    session = session_of(count, entries, **changes)
+    return Round(session, vectors_of(session, seed))
+
+
+def in_python(vectors, names) -> list[int]:
+    """The sum modulo 2^64, with Python's own integers."""
+    return [sum(int(vectors[name][i]) for name in names) % 2**64 for i in range(len(next(iter(vectors.values()))))]

@@ -1,0 +1,100 @@
+"""`wardround attack`: what a curious coordinator could learn, as a table and in words, or as JSON."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.privacy.attacks.membership import FEWEST_SHADOWS
+from wardround.runs.folder import as_json as to_json
+from wardround.study import assemble
+from wardround.study.file import Study
+from wardround.study.methods import own_method
+from wardround.workflows.attack.attack import attack
+from wardround.workflows.run import refuse_early
+
+ERRORS = Console(stderr=True)
+OUTPUT = Console()
+
+
+def attack_command(study: Study, *, shadows: int, out: Path | None, as_json: bool) -> None:
+    """Attack, print, and keep what was found where a folder was named."""
+    if shadows < FEWEST_SHADOWS:
+        raise Refusal(
+            f"{shadows} shadow models are too few", where="--shadows", remedy=f"train at least {FEWEST_SHADOWS}"
+        )
+    refuse_early(study, assemble.load_setting(study, study.study.seed), [own_method(study)])
+    if out is not None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise Refusal("the folder is not empty", where=str(out), remedy="name another with --out")
+        out.mkdir(parents=True, exist_ok=True)
+    with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=ERRORS, transient=True) as bars:
+        bar = bars.add_task("attacking", total=None)
+        found = attack(study, shadows=shadows, say=lambda words: bars.update(bar, description=words))
+    if out is not None:
+        write_whole(out / "attack.json", (to_json(found) + "\n").encode())
+    if as_json:
+        print(to_json(found))
+        return
+    OUTPUT.print(f"What an honest but curious coordinator could learn from {study.study.name}:", markup=False)
+    OUTPUT.print(table_of(found))
+    for note in found["notes"]:
+        OUTPUT.print(f"Note: {note}", style="dim", markup=False)
+
+
+def table_of(found: dict[str, Any]) -> Table:
+    """One line an attack, one column a variant."""
+    table = Table()
+    table.add_column("attack")
+    for variant in found["variants"]:
+        table.add_column(
+            ": ".join([variant["name"], *([", ".join(variant["protections"])] * bool(variant["protections"]))])
+        )
+    lines: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
+        ("patients rebuilt from an update", lambda one: rows_words(one["updates"])),
+        ("outcomes of a site from its update", lambda one: labels_words(one["updates"])),
+        ("the same, if a site had one patient only", lambda one: rows_words(one["one_patient"])),
+        ("its outcome", lambda one: labels_words(one["one_patient"])),
+        ("who was learned from, by the loss", lambda one: member_words(one["membership"], "yeom")),
+        ("who was learned from, by shadow models", lambda one: member_words(one["membership"], "lira")),
+    ]
+    if any("weights" in one for one in found["variants"]):
+        lines.append(("prevalence at the partners, from their weights", lambda one: weight_words(one["weights"])))
+    for name, words in lines:
+        table.add_row(name, *(words(one) for one in found["variants"]))
+    return table
+
+
+def rows_words(told: dict[str, Any]) -> str:
+    rows = told if "not_tried" in told else told["rows"]
+    if "not_tried" in rows:
+        return f"not tried: {rows['not_tried']}"
+    return f"{rows['rebuilt']} of {rows['rows']} (typically missed by {rows['typical']:.0%} of a blind guess)"
+
+
+def labels_words(told: dict[str, Any]) -> str:
+    labels = told if "not_tried" in told else told["labels"]
+    if "not_tried" in labels:
+        return f"not tried: {labels['not_tried']}"
+    if "right" in labels:
+        return f"{labels['right']:.0%} right (a guess: {labels['guess_right']:.0%})"
+    return f"off by {labels['error']:.1%} (a guess: {labels['guess_error']:.1%})"
+
+
+def member_words(told: dict[str, Any], which: str) -> str:
+    if "not_tried" in told:
+        return f"not tried: {told['not_tried']}"
+    one = told[which]
+    words = f"advantage {one['advantage']:.0%} ± {2 * one['error']:.0%}, AUC {one['auc']:.2f}"
+    return f"{words} (at most {told['bound']:.0%} by epsilon {told['epsilon']:.2g})" if "bound" in told else words
+
+
+def weight_words(told: dict[str, Any]) -> str:
+    if "not_tried" in told:
+        return f"not tried: {told['not_tried']}"
+    return f"rank correlation {told['correlation']:.2f} (by chance: p = {told['p_value']:.2g})"

@@ -1,0 +1,188 @@
+"""`wardround audit`: a ledger or an audit log read like a diary, and whether it is as it was written."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from wardround.core.errors import Refusal
+from wardround.core.journal import LONGEST, Finding
+from wardround.deploy.home import CoordinatorHome, Home, SiteHome, keys_in
+from wardround.deploy.settings_files import size_in_words
+from wardround.deploy.trust.audit_log import BETWEEN, Entry, Examined, examine
+from wardround.deploy.trust.log_heads import HEAD_BYTES, Keys, head_path, read_witness
+from wardround.incentives.ledger import Ledger
+from wardround.report.html.markup import plain
+
+
+def verify_command(path: Path, keys: Path | None, *, witnesses: Sequence[Path] = (), as_json: bool) -> None:
+    """`audit verify`: exit code 2 where something is wrong."""
+    if is_ledger(path):
+        findings, name, whole = ledger_findings(path, keys), "ledger", "every entry is as its site signed it"
+        whole = f"{whole}, and none is missing."
+    else:
+        examined, whole = examined_log(path, keys, witnesses)
+        findings, name = examined.findings, "log"
+    if as_json:
+        typer.echo(json.dumps({name: str(path), "findings": [finding._asdict() for finding in findings]}))
+    elif not findings:
+        typer.echo(f"{path}: {whole}")
+    else:
+        for finding in findings:
+            typer.echo(f"{path}: {finding}")
+    if findings:
+        raise typer.Exit(2)
+
+
+def is_ledger(path: Path) -> bool:
+    """A ledger signs each line, an audit log its end; where no line is left, the length of the head tells."""
+    if not path.is_file():
+        raise Refusal("there is no such ledger or audit log", where=str(path), remedy="check the path")
+    with open(path, "rb") as file:
+        for raw in iter(lambda: file.readline(LONGEST), b""):
+            try:
+                line = json.loads(raw)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(line, dict):
+                return "signature" in line
+    head = head_path(path)
+    return head.is_file() and head.stat().st_size != HEAD_BYTES
+
+
+def ledger_findings(path: Path, keys: Path | None) -> list[Finding]:
+    public = {key.stem: key.read_text(encoding="utf-8") for key in sorted(keys.glob("*.pem"))} if keys else {}
+    if not public:
+        raise Refusal(
+            "there are no public keys",
+            where=str(keys) if keys else "--keys",
+            remedy="put SITE.pem of every site into this folder"
+            if keys
+            else "name the folder with SITE.pem of every site",
+        )
+    return Ledger(path).verify(public)
+
+
+def examined_log(path: Path, keys: Path | None, witnesses: Sequence[Path]) -> tuple[Examined, str]:
+    """What a look at an audit log finds, and how far it can be trusted where nothing is wrong."""
+    known = keys_of(path, keys)
+    examined = examine(path, known, witnesses=[read_witness(one) for one in witnesses])
+    whole = f"{len(examined.entries)} entries, none changed, moved or missing"
+    whole += "; signed by its owner." if known is not None else "; the signatures were not checked (--keys)."
+    if examined.unchecked:
+        names = ", ".join(plain(name) for name in examined.unchecked)
+        whole += f" Countersigned by {names}, which was not checked: give the certificate in the folder --keys."
+    return examined, whole
+
+
+def keys_of(path: Path, folder: Path | None) -> Keys | None:
+    """The keys in a folder of certificates, and in the home in which the log lies."""
+    keys: dict[str, list[Any]] = {}
+    for file, sort in (("site.toml", SiteHome), ("coordinator.toml", CoordinatorHome)):
+        if path.name == "audit.jsonl" and (path.parent / file).exists():
+            home: Home = sort(path.parent)
+            keys |= {name: list(found) for name, found in home.public_keys().items()}
+    if folder is not None:
+        found = keys_in(folder)
+        if not found:
+            raise Refusal(
+                "there are no public keys", where=str(folder), remedy="put NAME.pem of every party into this folder"
+            )
+        for name, more in found.items():
+            keys.setdefault(name, []).extend(more)
+    return keys or None
+
+
+def show_command(path: Path, keys: Path | None, *, study: str | None = None, as_json: bool) -> None:
+    """`audit show`: the diary of a log, or of a ledger; exit code 2 where it was changed."""
+    if is_ledger(path):
+        from wardround.cli.incentives import show_command as show_ledger
+
+        show_ledger(path, keys, as_json=as_json)
+        return
+    examined, whole = examined_log(path, keys, ())
+    entries = [entry for entry in examined.entries if study is None or about(entry, study)]
+    if as_json:
+        wrong = [finding._asdict() for finding in examined.findings]
+        typer.echo(json.dumps({"log": str(path), "entries": entries, "findings": wrong}))
+    else:
+        for line in diary(entries, examined.findings, whole):
+            typer.echo(line)
+    if examined.findings:
+        raise typer.Exit(2)
+
+
+def about(entry: Mapping[str, Any], study: str) -> bool:
+    """Whether an entry is about a study, named by its identifier or its name."""
+    named = str(entry.get("study", ""))
+    return study in (named, named.rpartition("-")[0])
+
+
+def diary(entries: Sequence[Entry], findings: Sequence[Finding], whole: str) -> list[str]:
+    """A heading a day, one line an entry, and at the end what left in all and how far it can be trusted."""
+    lines, before = list[str](), ""
+    for entry in entries:
+        day, hour = clock(entry.get("time"))
+        if day != before:
+            lines += [*([""] if lines else []), day]
+            before = day
+        lines.append(f"  {hour}  {sentence(entry)}")
+    left = [int(entry.get("bytes", 0)) for entry in entries if entry.get("kind") == "sent"]
+    told = f"{len(left)} {'message' if len(left) == 1 else 'messages'} left, {size_in_words(sum(left))} in all."
+    lines += ["", told if left else "Nothing has left."]
+    lines += [f"WRONG: {finding}" for finding in findings]
+    return [*lines, "This log is not as it was written: do not rely on it." if findings else f"The log: {whole}"]
+
+
+def clock(time: object) -> tuple[str, str]:
+    try:
+        when = datetime.fromisoformat(str(time)).astimezone(UTC)
+    except ValueError:
+        return "(no time)", "--:--:--"
+    return f"{when:%Y-%m-%d} (UTC)", f"{when:%H:%M:%S}"
+
+
+def sentence(entry: Mapping[str, Any]) -> str:
+    """An entry as somebody would tell it."""
+    words = {key: plain(value) for key, value in entry.items() if isinstance(value, str | int | float) and value != ""}
+    study, by = words.get("study", "?"), words.get("by", "?")
+    why = f" ({words['why']})" if "why" in words else ""
+    kind = words.get("kind", "?")
+    if kind == "sent":
+        return sent_sentence(entry, words)
+    told = {
+        "began": f"{words.get('site')} began, for the coordinator at {words.get('coordinator')}.",
+        "joined": f"{words.get('site')} took in its certificate, which ends on {words.get('until')}.",
+        "offered": f"{words.get('submitter', 'somebody')} offered {study}.",
+        "approved": f"{by} approved {study} on the data {words.get('data')}, until {words.get('until')}.",
+        "denied": f"{by} denied {study}{why}.",
+        "withdrawn": f"{by} withdrew from {study}{why}.",
+        "started": f"The process was started (wardround {words.get('version')}).",
+        "renewed": f"The certificate of {words.get('site')} was renewed.",
+        "revoked": f"{by} shut {words.get('site')} out{why}.",
+        "mended": f"Put right: {words.get('what')}.",
+    }
+    if kind == "countersigned":
+        head = entry.get("head")
+        reached = head.get("entries") if isinstance(head, Mapping) else "?"
+        return f"{by} countersigned this log up to entry {plain(reached)}."
+    rest = ", ".join(f"{key} {value}" for key, value in words.items() if key not in ("time", "kind"))
+    return told.get(kind, f"{kind}: {rest}.")
+
+
+def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    arrays = entry.get("arrays")
+    shapes = arrays if isinstance(arrays, Mapping) else {}
+    shown = [
+        f"{plain(name)} {'x'.join(str(side) for side in shape) or '1'}" for name, shape in list(shapes.items())[:4]
+    ]
+    more = len(shapes) - len(shown) + int(entry.get("more_arrays", 0))
+    arrays_told = f" with {', '.join(shown)}{f' and {more} more arrays' if more else ''}" if shown else ""
+    said = entry.get("round")
+    number = f" of round {said}" if isinstance(said, int) and said != BETWEEN else ""
+    left = size_in_words(int(entry.get("bytes", 0)))
+    about_what = f"{words.get('topic', '?')}{number} of {words.get('study', '?')}"
+    return f"{left} left for {words.get('to', '?')}: the answer to {about_what}{arrays_told}."

@@ -1,0 +1,104 @@
+"""The long-lived processes on the command line: started in the foreground, stopped by Ctrl-C or SIGTERM."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from wardround.core.errors import Refusal
+
+ERRORS = Console(stderr=True)
+QUIET = ("hello", "offer", "heads", "countersigned")
+"""Answers that tell nothing of a study."""
+
+
+def start_site(home: Path) -> None:
+    """`site start`: answer the coordinator until stopped."""
+    from wardround.deploy.home import SiteHome
+    from wardround.deploy.site.service import SiteService
+
+    service = SiteService(SiteHome(home), site_words)
+    service.start()
+    ERRORS.print(f"{service.state['name']} connects to {service.state['coordinator']}. Ctrl-C stops it.", markup=False)
+    stop_on_signal(service.stopped)
+    service.work()
+    service.stop()
+    leave()
+
+
+def stop_on_signal(stopped: threading.Event) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+
+
+def leave() -> None:
+    """End the process: the network library's threads would keep it alive; all that matters is on the disk."""
+    ERRORS.file.flush()
+    os._exit(0)
+
+
+def site_words(word: str, facts: Mapping[str, Any]) -> None:
+    told = {
+        "connected": "connected to the coordinator at {coordinator}",
+        "lost": "lost the coordinator at {coordinator}; waiting for it to come back",
+        "worried": "not connected to the coordinator: {why}",
+        "refused": "refused {topic}: {why}",
+        "answered": "answered {topic}: {bytes} bytes left (see wardround site log)",
+    }
+    if word in told and (word == "refused" or facts.get("topic") not in QUIET):
+        ERRORS.print(f"{time.strftime('%H:%M:%S')} {told[word].format(**facts)}", markup=False, highlight=False)
+
+
+def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
+    """`demo --sites`: a consortium on this machine, each party a process; everything is stopped at the end."""
+    from wardround.deploy.demo import demonstrate
+    from wardround.report.run.page import write_report
+    from wardround.report.terminal import summary_table
+    from wardround.runs.folder import RunFolder
+    from wardround.runs.folder import as_json as to_json
+
+    folder = out or RunFolder.free_name(Path("runs"), "demo-sites")
+    if folder.exists() and any(folder.iterdir()):
+        raise Refusal("the output folder is not empty", where=str(folder), remedy="choose another with --out")
+    done = demonstrate(folder, sites, demo_words())
+    report = write_report(done["folder"])
+    if as_json:
+        print(to_json({"folder": str(done["folder"]), "report": str(report), **done["result"]}))
+        return
+    Console().print(summary_table(done["result"]))
+    Console().print(f"Report: {report}", markup=False, soft_wrap=True)
+
+
+def demo_words() -> Callable[[str, Mapping[str, Any]], None]:
+    """Says what happens, and nothing twice in a row."""
+    last = ""
+
+    def tell(word: str, facts: Mapping[str, Any]) -> None:
+        nonlocal last
+        words = demo_sentence(word, facts)
+        if words != last:
+            clock = time.strftime("%H:%M:%S")
+            ERRORS.print(f"{clock} {words}", markup=False, highlight=False, soft_wrap=True)
+        last = words
+
+    return tell
+
+
+def demo_sentence(word: str, facts: Mapping[str, Any]) -> str:
+    if word == "made":
+        return f"a coordinator at {facts['listen']} and {', '.join(facts['sites'])}: keys made, certificates signed"
+    if word == "approved":
+        return f"{facts['site']} approved the study"
+    if facts.get("missing"):
+        reasons: dict[str, list[str]] = {}
+        for site, why in facts["missing"].items():
+            reasons.setdefault(why, []).append(site)
+        return "waiting for " + "; ".join(f"{', '.join(sites)} ({why})" for why, sites in reasons.items())
+    if facts.get("round"):
+        return f"round {facts['round']} of {facts['rounds']}"
+    return f"connected: {', '.join(facts.get('present') or ()) or 'nobody yet'}"

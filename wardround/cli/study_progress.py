@@ -1,0 +1,161 @@
+"""The coordinator at work in a terminal: says what happens, ends when told to, and tells how a study ended."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from wardround.cli.site import say
+from wardround.core.errors import Refusal
+
+if TYPE_CHECKING:
+    from wardround.deploy.home import CoordinatorHome
+
+INTERRUPTED = 130
+WRITTEN = {"Report": "report.html", "Model card": "model_card.md"}
+
+
+def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) -> None:
+    """Leave a queued study to the running coordinator, or be the coordinator until it has ended."""
+    from wardround.deploy.coordinator.consortium import running
+    from wardround.deploy.coordinator.service import in_queue
+
+    if running(home):
+        if wait:
+            while name in in_queue(home):
+                time.sleep(0.5)
+            ended(home, name, as_json=as_json)
+            return
+        before = [one for one in in_queue(home) if one != name]
+        lines = [
+            f"{name} is queued" + (f" behind {', '.join(before)}." if before else "."),
+            f"Each site is offered it and decides: wardround site approve {name}",
+            "To see how it stands: wardround coordinator status",
+        ]
+        say({"study": name, "state": "queued", "behind": before}, lines, as_json)
+        return
+    note(f"No coordinator is running, so this process is it until {name} has ended.")
+    note(f"Each site is offered it and decides: wardround site approve {name}")
+    try:
+        code = listening(home, until_done=True)
+        if code == 0:
+            ended(home, name, as_json=as_json)
+    except Refusal as refusal:  # told here, since the process cannot end in the ordinary way any more
+        if as_json:
+            typer.echo(json.dumps({"error": str(refusal)}))
+        typer.echo(f"wardround: {refusal}", err=True)
+        code = 2
+    leave(code)
+
+
+def ended(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
+    """Say how a study ended; one that failed is a refusal."""
+    from wardround.deploy.settings_files import read_json
+
+    state = read_json(home.folder(name) / "state.json", "go on with `wardround coordinator resume`")
+    if state["state"] != "finished":
+        raise Refusal(
+            f"the study {state['state']}: {state['why']}".rstrip("."),
+            where=name,
+            remedy="see to it, then `wardround coordinator resume`",
+        )
+    run = home.folder(name) / "run"
+    lines = [f"{name} is finished: {run}"]
+    lines += [f"{what}: {run / file}" for what, file in WRITTEN.items() if (run / file).exists()]
+    say({"study": name, "state": "finished", "folder": run}, lines, as_json)
+
+
+# ---- the long-lived process ----
+
+
+def listening(home: "CoordinatorHome", *, until_done: bool) -> int:
+    """Be the coordinator; gives the exit code."""
+    from wardround.cli.services import stop_on_signal
+    from wardround.deploy.coordinator.consortium import only_one
+    from wardround.deploy.coordinator.service import Coordinator
+
+    with only_one(home):
+        coordinator = Coordinator(home, announcer())
+        coordinator.start()
+        stop_on_signal(coordinator.stopped)
+        words = home.words
+        note(f"{words.name} of {words.consortium} listens at {words.listen}. Ctrl-C stops it.")
+        coordinator.work(until_done=until_done)
+        interrupted = coordinator.stopped.is_set()
+        coordinator.stop()
+    if interrupted and until_done:
+        note("Stopped. What was done until now is kept; go on with: wardround coordinator start")
+        return INTERRUPTED
+    return 0
+
+
+def leave(code: int) -> NoReturn:
+    """End the process: the network library's threads would keep it alive; all that matters is on the disk."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def note(words: str) -> None:
+    from wardround.report.html.markup import plain
+
+    typer.echo(f"{time.strftime('%H:%M:%S')} {plain(words)}", err=True)
+
+
+def announcer() -> Callable[[str, Mapping[str, Any]], None]:
+    """Says what happens as a person at the terminal would want to hear it; the same twice in a row is said once."""
+    said = [""]
+
+    def announce(what: str, facts: Mapping[str, Any]) -> None:
+        words = told(what, facts)
+        if words and words != said[0]:
+            said[0] = words
+            note(words)
+        if what == "finished":
+            written(Path(str(facts["folder"])))
+
+    return announce
+
+
+def told(what: str, facts: Mapping[str, Any]) -> str:
+    """One thing that happened, in words; nothing for what nobody needs to hear."""
+    missing = facts.get("missing") or facts.get("absent") or {}
+    late = "; ".join(f"{site}: {why}" for site, why in sorted(missing.items()))
+    sentences = {
+        "came": lambda: f"{facts['site']} is here",
+        "went": lambda: f"{facts['site']} went away",
+        "warning": lambda: f"{facts['site']}: {facts['why']}",
+        "approval": lambda: f"waiting until {', '.join(facts['waiting'])} approved",
+        "waiting": lambda: f"waiting for {', '.join(facts['for'])} to come back",
+        "round": lambda: f"round {facts['round']}: no answer from {late}" if late else "",
+        "round done": lambda: (
+            f"round {facts['round']} of {facts['of']}: {counted(facts['sites'])}"
+            + (f" (without {late})" if late else "")
+        ),
+        "joined": lambda: f"{facts['site']} joined the study with {facts['rows']} patients for training",
+        "trouble": lambda: str(facts["why"]),
+        "failed": lambda: f"{facts['study']} failed: {facts['why']}",
+        "finished": lambda: f"{facts['study']} is finished: {facts['folder']}",
+    }
+    return sentences[what]() if what in sentences else ""
+
+
+def counted(sites: Sequence[str]) -> str:
+    return f"{len(sites)} site{'' if len(sites) == 1 else 's'}"
+
+
+def written(run: Path) -> None:
+    """Report and model card of a finished study; the study is finished even if one of them cannot be written."""
+    from wardround.report.model_card.facts import write_card
+    from wardround.report.run.page import write_report
+
+    for what, write in (("report", write_report), ("model card", write_card)):
+        try:
+            write(run)
+        except Exception as error:  # the coordinator must go on with its next study, whatever a page trips over
+            note(f"the {what} could not be written ({type(error).__name__}: {error}); the result is in {run}")

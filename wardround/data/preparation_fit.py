@@ -1,0 +1,185 @@
+"""Fits a preparation without pooling rows: sites answer with statistics, the server combines them.
+
+With `smallest_cell` = 1 the result is what scikit-learn's imputer, one-hot encoder and scaler would fit on the pooled
+training rows; the median is found by histograms that narrow around it, exactly for whole numbers (ranges up to 1e9),
+else to 1e-9 of the column's range. Above, sites answer coarsely (see `cells`), and the fit is as near as that allows:
+one histogram gives the median to about a 64th of the range, and `minmax` maps all but the outermost patients to 0...1.
+Costs one question for numbers and one for text; the median and `minmax` one more, the median up to five on top.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from wardround.core.contracts import Message, Report
+from wardround.core.errors import Refusal
+from wardround.data.cells import BINS
+from wardround.data.columns import some
+from wardround.data.preparation import NumberColumn, Preparation, TextColumn
+from wardround.data.query import Ask
+from wardround.data.statistics import category_counts, extremes, histogram, moments
+
+Impute = Literal["mean", "median", "most_frequent"]
+Scale = Literal["standard", "minmax", "none"]
+
+PASSES = 5
+"""Each pass narrows the search for the median 64-fold: 64**5 is about 1e9."""
+
+Values = np.ndarray[Any, Any]
+
+
+def fit_preparation(
+    ask: Ask,
+    kinds: Mapping[str, str],
+    *,
+    impute: Impute = "median",
+    scale: Scale = "standard",
+    indicators: bool = False,
+    most_categories: int = 200,
+    smallest_cell: int = 1,
+) -> tuple[Preparation, tuple[str, ...]]:
+    """The preparation of these columns ("number", "text" or "empty", by name), and remarks in plain words."""
+    check_choice("impute", impute, ("mean", "median", "most_frequent"))
+    check_choice("scale", scale, ("standard", "minmax", "none"))
+    numbers = [name for name, kind in kinds.items() if kind != "text"]
+    words = [name for name, kind in kinds.items() if kind == "text"]
+    fitted: dict[str, NumberColumn | TextColumn] = {}
+    if numbers:
+        fitted |= fit_numbers(
+            ask,
+            numbers,
+            impute=impute,
+            scale=scale,
+            indicators=indicators,
+            most_categories=most_categories,
+            smallest_cell=smallest_cell,
+        )
+    if words:
+        fitted |= fit_words(ask, words, indicators, most_categories, smallest_cell)
+    preparation = Preparation(tuple(fitted[name] for name in kinds))
+    if not preparation.features:
+        raise Refusal("there is no column left to learn from", remedy="drop fewer columns")
+    return preparation, remarks(preparation)
+
+
+def check_choice(key: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise Refusal(f"the choice {key} = {value!r} is not known", remedy=f"choose one of {', '.join(known)}")
+
+
+def fit_numbers(
+    ask: Ask,
+    names: list[str],
+    *,
+    impute: Impute,
+    scale: Scale,
+    indicators: bool,
+    most_categories: int,
+    smallest_cell: int,
+) -> dict[str, NumberColumn | TextColumn]:
+    report = ask(moments(names, smallest_cell=smallest_cell), Message({}))
+    count, mean, deviations, missing = (
+        np.array(report[key], np.float64) for key in ("count", "mean", "deviations", "missing")
+    )
+    spread: Report = {}
+    if scale == "minmax" or impute == "median":
+        spread = ask(extremes(names, smallest_cell=smallest_cell), Message({}))
+    known = count > 0
+    if impute == "mean":
+        fill = mean
+    elif impute == "median":
+        fill = np.where(np.isfinite(spread["low"]), median(ask, names, spread, smallest_cell), mean)
+    else:
+        query = category_counts(names, most=most_categories, numbers=True, smallest_cell=smallest_cell)
+        counts = ask(query, Message({}))["counts"]
+        fill = np.array([float(most_frequent(counts[name], float) or 0.0) for name in names])
+
+    if scale == "standard":
+        # The filled-in rows are one more group with its own mean and no spread of its own.
+        rows = np.maximum(count + missing, 1)
+        center = mean + (fill - mean) * missing / rows
+        squares = deviations + count * (mean - center) ** 2 + missing * (fill - center) ** 2
+        width = np.sqrt(squares / rows)
+        # Rounding alone can leave a constant column with a width of about eps times its value.
+        width = np.where(width <= 10 * np.finfo(np.float64).eps * np.abs(center), 0.0, width)
+    elif scale == "minmax":
+        placed = np.isfinite(spread["low"])
+        center = np.where(placed, spread["low"], mean)
+        width = np.where(placed, spread["high"], mean) - center
+    else:
+        center, width = np.zeros(len(names)), np.ones(len(names))
+    width = np.where(width > 0, width, 1.0)
+    return {
+        name: NumberColumn(name, float(fill[i]), float(center[i]), float(width[i]), indicators and bool(missing[i] > 0))
+        if known[i]
+        else NumberColumn(name, scale=0.0)
+        for i, name in enumerate(names)
+    }
+
+
+def fit_words(
+    ask: Ask, names: list[str], indicators: bool, most_categories: int, smallest_cell: int
+) -> dict[str, NumberColumn | TextColumn]:
+    report = ask(category_counts(names, most=most_categories, smallest_cell=smallest_cell), Message({}))
+    return {
+        name: TextColumn(
+            name,
+            tuple(sorted(report["counts"][name])),
+            most_frequent(report["counts"][name], str),
+            indicators and report["missing"][i] > 0,
+        )
+        for i, name in enumerate(names)
+    }
+
+
+def most_frequent(counts: Mapping[str, int], order: Callable[[str], Any]) -> str | None:
+    """The label with the highest count, the first in `order` among equals."""
+    return min(counts, key=lambda label: (-counts[label], order(label)), default=None)
+
+
+def median(ask: Ask, names: list[str], spread: Report, smallest_cell: int) -> Values:
+    """Both middle values of every column, searched between edges that close in on them, and their mean."""
+    low_end, high_end = np.array(spread["low"], np.float64), np.array(spread["high"], np.float64)
+    whole, known = np.array(spread["whole"], bool), np.isfinite(low_end)
+    low = np.where(known, low_end, 0.0)[:, None].repeat(2, axis=1)
+    # Intervals are closed below and open above, so the upper end lies just past the largest value; coarse answers are
+    # about edges nearby, so there it lies past them, too, and closing in further would find nothing more.
+    beyond = np.nextafter(high_end, np.inf) if smallest_cell == 1 else high_end + room_above(low_end, high_end)
+    high = np.where(known, beyond, 0.0)[:, None].repeat(2, axis=1)
+    for _ in range(PASSES if smallest_cell == 1 else 1):
+        open_ = np.flatnonzero(known & ((high - low).max(axis=1) > np.where(whole, 1.0, 0.0)))
+        if not len(open_):
+            break
+        edges = np.linspace(low[open_], high[open_], BINS + 1, axis=-1)
+        query = histogram([names[i] for i in open_], smallest_cell=smallest_cell)
+        report = ask(query, Message({"edges": edges}))
+        count = np.array(report["known"])
+        rank = np.stack([(count - 1) // 2, count // 2], axis=1)
+        up_to = np.array(report["below"])[..., None] + np.cumsum(report["counts"], axis=-1)
+        reached = up_to > rank[..., None]
+        reached[..., -1] = True  # where coarse counts leave the middle beyond the last edge
+        found = np.argmax(reached, axis=-1)[..., None]
+        low[open_] = np.take_along_axis(edges, found, axis=-1)[..., 0]
+        high[open_] = np.take_along_axis(edges, found + 1, axis=-1)[..., 0]
+    # An interval of at most 1, open above, holds one whole number only.
+    certain = whole[:, None] & (high - low <= 1) & (smallest_cell == 1)
+    middle = np.where(certain, np.ceil(low), low + (high - low) / 2)
+    if smallest_cell > 1:
+        middle = np.where(whole[:, None], np.round(middle), middle)
+    return np.asarray(middle.mean(axis=1))
+
+
+def room_above(low: Values, high: Values) -> Values:
+    """Two bins more, or one whole number where a column has a single value."""
+    with np.errstate(invalid="ignore"):
+        gap = high - low
+    return np.where(np.isfinite(gap) & (gap > 0), gap * 2 / (BINS - 2), 1.0)
+
+
+def remarks(preparation: Preparation) -> tuple[str, ...]:
+    empty = [c.name for c in preparation.columns if isinstance(c, NumberColumn) and c.scale == 0]
+    empty += [c.name for c in preparation.columns if isinstance(c, TextColumn) and not c.categories]
+    if not empty:
+        return ()
+    return (f"No site knows a training value of {some(empty)}: the model sees 0 there.",)

@@ -1,0 +1,83 @@
+"""A site's half of preparing its rows: what it does with its own table, alone, once the sites have agreed on a schema.
+
+The simulation does it for every site in turn, a real site for itself; both give the same rows in the same parts, since
+the split depends on the seed, the site's name and its own rows only.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from wardround.core.contracts import Site
+from wardround.data.columns import as_numbers, as_text
+from wardround.data.preparation import Preparation
+from wardround.data.row_split import split
+from wardround.data.schema import Schema
+from wardround.data.table import Table
+
+Rows = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class AtSite:
+    """One site's rows with the agreed columns, and which of them are for training, validation and test."""
+
+    name: str
+    frame: pd.DataFrame
+    parts: tuple[Rows, Rows, Rows]
+    schema: Schema
+    target: str
+
+    @property
+    def training(self) -> Site:
+        """What questions may look at before anything is trained: the features of the training rows."""
+        return Site(self.name, self.frame[list(self.schema.kinds)].iloc[self.parts[0]])
+
+    @property
+    def order(self) -> Rows:
+        """Row numbers of the frame: training, validation, test."""
+        return np.concatenate(self.parts)
+
+    def prepared(self, preparation: Preparation, where: str) -> list[tuple[Rows, Rows]]:
+        """(x, y) of the three parts."""
+        x = preparation.apply(self.frame, where=where)
+        outcome = self.frame[self.target]
+        y = coded(as_text(outcome), self.schema.classes) if self.schema.classes else as_numbers(outcome)
+        return [(x[part], y[part]) for part in self.parts]
+
+
+def at_site(name: str, frame: pd.DataFrame, table: Table, schema: Schema, *, seed: int, shares: Any, by: str) -> AtSite:
+    """Split a settled frame (see `settled_frame`) into parts."""
+    parts = split(
+        len(frame),
+        seed=seed,
+        site=name,
+        shares=shares,
+        strata=as_text(frame[table.target]).astype(str) if schema.classes else None,
+        by=as_text(frame[by]).astype(str) if by else None,
+    )
+    return AtSite(name, frame, parts, schema, table.target)
+
+
+def settled_frame(frame: pd.DataFrame, table: Table, schema: Schema) -> pd.DataFrame:
+    """The rows whose target is known and a label of the schema, with the columns that all sites agreed on."""
+    columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
+    rows = known_rows(frame, table.target)
+    if schema.classes:
+        # A label too rare to be told at any site is none of the classes.
+        agreed = np.isin(as_text(rows[table.target]).astype(str), schema.classes)
+        rows = rows if agreed.all() else rows[agreed].reset_index(drop=True)
+    return rows.reindex(columns=columns)
+
+
+def known_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
+    """Without the rows whose target is unknown."""
+    known = frame[target].notna()
+    return frame if known.all() else frame[known].reset_index(drop=True)
+
+
+def coded(labels: Rows, classes: tuple[str, ...]) -> Rows:
+    """Labels as the numbers of their classes."""
+    return pd.Index(classes, dtype=object).get_indexer(pd.Index(labels, dtype=object)).astype(np.int32)

@@ -1,0 +1,305 @@
+"""How a consortium begins, admits sites and shuts them out, and how its coordinator stands; all in its home folder.
+
+The authority's key is made here and never leaves. A certificate binds a name to a key for good: a name that was given
+to one key is not given to another, and a revoked name is not given again, since whoever holds the old key could still
+use it. Only one process at a time may be the coordinator of a home.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from wardround.core.errors import Refusal
+from wardround.data.columns import nearest
+from wardround.deploy.home import CoordinatorHome, CoordinatorWords
+from wardround.deploy.settings_files import checked, toml_lines, write_file
+from wardround.deploy.trust.audit_log import noted
+from wardround.deploy.trust.certificates import (
+    check_name,
+    make_authority,
+    make_request,
+    new_key,
+    pem,
+    public_key_of,
+    read_certificate,
+    read_request,
+    sign,
+    told,
+    word,
+)
+
+LONGEST_NAME = 64
+"""Characters of a consortium's name: a certificate holds no more."""
+EVERYWHERE = ("0.0.0.0", "*")
+BEGINNING = {"authority.key", "authority.pem", "key.pem", "certificate.pem"}
+"""What an interrupted beginning leaves."""
+
+
+class Admitted(NamedTuple):
+    """A signed request: whom it is for, how to tell the key by phone, until when, and where the certificate lies."""
+
+    name: str
+    fingerprint: str
+    until: datetime
+    path: Path
+    renewed: bool
+
+
+def coordinator_words(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorWords:
+    """coordinator.toml; sites find the coordinator under the names in `hosts`, or under where it listens."""
+    if not consortium.strip() or len(consortium) > LONGEST_NAME or not consortium.isprintable():
+        raise Refusal(
+            "the consortium needs a name that a certificate can hold",
+            where="wardround coordinator init",
+            remedy=f"write 1 to {LONGEST_NAME} characters",
+        )
+    words = {"consortium": consortium, "name": name, "listen": listen, "hosts": hosts}
+    said = checked(words, CoordinatorWords, "wardround coordinator init")
+    host = said.listen.rpartition(":")[0]
+    found = list(dict.fromkeys([*hosts, *([] if host in EVERYWHERE else [host])]))
+    if not found:
+        raise Refusal(
+            f"nobody can tell under which name the coordinator is found, since it listens at {listen}",
+            where="wardround coordinator init",
+            remedy="name the host that sites will connect to, with --host hub.example.org",
+        )
+    for one in found:
+        if not one.isascii() or not all(mark.isalnum() or mark in ".-_:" for mark in one):
+            raise Refusal(f"'{one}' is no name of a host", where="--host", remedy="write it as sites will reach it")
+    return said.model_copy(update={"hosts": found})
+
+
+def begin_consortium(path: Path, words: CoordinatorWords) -> CoordinatorHome:
+    """Make a coordinator's home: authority, key, certificate; goes on where it was interrupted."""
+    home = CoordinatorHome(path)
+    if (path / "coordinator.toml").exists():
+        raise Refusal("there is a coordinator already", where=str(path), remedy="go on with it, or name another --home")
+    strange = sorted(set(os.listdir(path)) - BEGINNING) if path.is_dir() else []
+    if strange:
+        raise Refusal(
+            f"the folder holds other things, such as {strange[0]}", where=str(path), remedy="name a new folder (--home)"
+        )
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o700)
+    except OSError as error:
+        raise Refusal(f"no home can be made: {error.strerror}", where=str(path), remedy="name another --home") from None
+    if not home.authority_path.exists():
+        (path / "authority.key").unlink(missing_ok=True)  # without its certificate it has never signed anything
+        make_authority(path, words.consortium)
+    key = home.key if home.key_path.exists() else new_key(home.key_path)
+    request = make_request(key, words.name, "coordinator")
+    write_file(home.certificate_path, pem(sign(path, request, hosts=tuple(words.hosts))))
+    (path / "sites").mkdir(exist_ok=True)
+    write_file(path / "coordinator.toml", toml_lines(words.model_dump()).encode())  # last: now it is a coordinator
+    home.log().append(noted("began", consortium=words.consortium, coordinator=words.name))
+    return home
+
+
+def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
+    """Half of the SHA-256 of a public key in groups of four, to be read out on the phone."""
+    encoded = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    digits = hashlib.sha256(encoded).hexdigest()[:32]
+    return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
+
+
+def admit(home: CoordinatorHome, request: Path) -> Admitted:
+    """Sign a site's request; the same key again gets a new certificate, another key never gets a name that is taken."""
+    try:
+        content = request.read_bytes()
+    except OSError as error:
+        raise Refusal(
+            f"the request cannot be read: {error.strerror}", where=str(request), remedy="check the path"
+        ) from None
+    asked = read_request(content, str(request))
+    name = asked_name(asked, str(request))
+    key = public_key_of(asked, name)
+    gone = home.revoked().get(name)
+    if gone is not None:
+        raise Refusal(
+            f"'{name}' was revoked on {str(gone.get('when', ''))[:10]}, and its old key could still use the name",
+            where=str(request),
+            remedy="let the site begin anew under another name",
+        )
+    path = home.site_certificate(name)
+    alike = [other.stem for other in path.parent.glob("*.pem") if other.stem.casefold() == name.casefold()]
+    if any(other != name for other in alike):
+        raise Refusal(f"there is a site called '{alike[0]}'", where=str(request), remedy="choose another name")
+    renewed = path.exists()
+    if renewed and read_certificate(path).public_key() != key:
+        raise Refusal(
+            f"the name '{name}' belongs to a site with another key",
+            where=str(request),
+            remedy="let the site use the key it has; if that is lost, let it begin anew under another name",
+        )
+    certificate = sign(home.path, asked, name=name)
+    issued = told(certificate)
+    home.log().append(noted("signed", site=name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
+    write_file(path, pem(certificate))
+    return Admitted(name, fingerprint(key), issued.until, path, renewed)
+
+
+def asked_name(request: Any, where: str) -> str:
+    from cryptography.x509.oid import NameOID
+
+    name = word(request.subject, NameOID.COMMON_NAME)
+    try:
+        return check_name(name)
+    except Refusal as refusal:
+        raise Refusal(refusal.what, where=where, remedy=refusal.remedy) from None
+
+
+def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
+    """Shut a site out, for good; a running coordinator heeds it within a second, also in the midst of a round."""
+    known = sorted(path.stem for path in (home.path / "sites").glob("*.pem"))
+    if site not in known:
+        raise Refusal(f"there is no site called '{site}'", where=str(home.path), remedy=nearest(site, known))
+    revoked = home.revoked()
+    if site in revoked:
+        raise Refusal(
+            f"'{site}' was revoked already, on {str(revoked[site].get('when', ''))[:10]}",
+            where=str(home.path),
+            remedy="nothing more is needed",
+        )
+    serial = told(read_certificate(home.site_certificate(site))).serial
+    entry = {"serial": serial, "when": moment(), "by": by, "why": why}
+    home.log().append(noted("revoked", site=site, **{key: entry[key] for key in ("serial", "by", "why")}))
+    home.write_revoked({**revoked, site: entry})
+
+
+def moment() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+# ---- one process a home ----
+
+
+@contextmanager
+def only_one(home: CoordinatorHome) -> Iterator[None]:
+    """Be the coordinator of a home; refused while another process is. A killed process lets go by itself."""
+    with lock_file(home) as file:
+        # Whoever only looks (see `running`) holds the lock for an instant: try again before giving up.
+        for _ in range(10):
+            if locked(file):
+                break
+            time.sleep(0.1)
+        else:
+            raise Refusal(
+                "the coordinator of this home is running already",
+                where=str(home.path),
+                remedy="use it: `wardround coordinator status` tells how it stands",
+            )
+        yield
+
+
+def running(home: CoordinatorHome) -> bool:
+    with lock_file(home) as file:
+        return not locked(file)
+
+
+@contextmanager
+def lock_file(home: CoordinatorHome) -> Iterator[int]:
+    file = os.open(home.path / "coordinator.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def locked(file: int) -> bool:
+    """Whether the lock is ours now; it is let go when the file is closed, or with the process."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+# ---- how it stands ----
+
+
+def standing(home: CoordinatorHome) -> dict[str, Any]:
+    """Who is there, who is late and why, and every study: for people and for programs."""
+    alive, said = running(home), home.status()
+    here = set(said.get("present", ())) if alive else set()
+    missing = dict(said.get("missing") or {}) if alive else {}
+    revoked = home.revoked()
+    sites = []
+    for path in sorted((home.path / "sites").glob("*.pem")):
+        name = path.stem
+        sites.append(
+            {
+                "name": name,
+                "present": name in here and name not in revoked,
+                "late": missing.get(name, ""),
+                "warning": (said.get("warnings") or {}).get(name, "") if alive else "",
+                "revoked": str(revoked[name].get("when", "")) if name in revoked else "",
+                "until": f"{told(read_certificate(path)).until:%Y-%m-%d}",
+            }
+        )
+    return {
+        "consortium": home.words.consortium,
+        "listen": home.words.listen,
+        "running": alive,
+        "sites": sites,
+        "studies": studies(home, said if alive else {}),
+    }
+
+
+def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every study of the home: its state, its round, what travelled, what it spends and how long a site is given."""
+    from wardround.deploy.coordinator.service import in_queue
+    from wardround.deploy.settings_files import read_json
+    from wardround.deploy.site.policy import epsilon_of
+
+    queue = in_queue(home)
+    found = []
+    for path in sorted((home.path / "studies").glob("*/study.json")):
+        name = path.parent.name
+        content = read_json(path, "queue the study again with `wardround coordinator run`")
+        words = content["study"]
+        ended = read_json(path.parent / "state.json", "") if (path.parent / "state.json").exists() else {}
+        current = said.get("study") == name
+        state = "running" if current else "queued" if name in queue else str(ended.get("state", "interrupted"))
+        rounds = read_rounds(path.parent)
+        last = max([int(one["round"]) for one in rounds], default=0)
+        found.append(
+            {
+                "study": name,
+                "state": state,
+                "why": str(ended.get("why", "")) if state == "failed" else "",
+                "submitter": content.get("submitter", ""),
+                "round": max(last, int(said.get("round") or 0)) if current else last,
+                "rounds": words["study"]["rounds"],
+                "waiting": dict(said.get("missing") or {}) if current else {},
+                "seconds_a_site": (said.get("seconds") if current else None) or words["deploy"]["deadline"],
+                "bytes_down": sum(int(one["bytes_down"]) for one in rounds),
+                "bytes_up": sum(int(one["bytes_up"]) for one in rounds),
+                "epsilon": epsilon_of(words),
+                "epsilon_so_far": spent_so_far(rounds),
+                "folder": str(path.parent / "run"),
+            }
+        )
+    return found
+
+
+def spent_so_far(rounds: Sequence[Mapping[str, Any]]) -> float | None:
+    """The epsilon of the rounds up to now, at most; none where nothing is promised."""
+    told = [one["measures"]["privacy"].get("epsilon") for one in rounds if "privacy" in one.get("measures", {})]
+    return told[-1] if told else None
+
+
+def read_rounds(folder: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file that another process is writing: a last one without its end is left alone."""
+    path = folder / "run" / "rounds.jsonl"
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []

@@ -1,0 +1,95 @@
+"""What a coordinator does for its sites beside the studies: compare versions, renew certificates, countersign logs.
+
+Done when a site connects, when a study ends, and every hour. Trouble is told and waits for the next time; it never
+stops a study.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wardround import __version__
+from wardround.core.errors import Refusal
+from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, encode
+from wardround.deploy.settings_files import write_file
+from wardround.deploy.transport.cellnet import Party, Unanswered
+from wardround.deploy.trust import countersignatures
+from wardround.deploy.trust.audit_log import noted
+from wardround.deploy.trust.certificates import due, make_request, pem, read_certificate, read_request, sign
+
+PATIENCE = 20.0
+"""Seconds that a site has to answer."""
+HOURLY = 3600.0
+
+
+@dataclass
+class Tending:
+    """The care of one coordinator's sites; `warn` hears (site, why), and (site, "") when all is well again."""
+
+    home: CoordinatorHome
+    party: Party
+    warn: Callable[[str, str], None]
+    _one: threading.Lock = field(default_factory=threading.Lock)
+    """One site at a time, lest an older head of a log be shown after a newer one."""
+
+    def soon(self, *sites: str) -> None:
+        """Look after these without making anybody wait."""
+
+        def looking() -> None:
+            for site in sites:
+                self.tend(site)
+
+        threading.Thread(target=looking, daemon=True).start()
+
+    def hourly(self, present: Callable[[], frozenset[str]], stopped: threading.Event) -> None:
+        """Until stopped."""
+
+        def looking() -> None:
+            while not stopped.wait(HOURLY):
+                if renew_own(self.home):
+                    self.warn(self.home.own_name, "its certificate was renewed: restart it within 30 days")
+                for site in sorted(present()):
+                    self.tend(site)
+
+        threading.Thread(target=looking, daemon=True).start()
+
+    def tend(self, site: str) -> None:
+        try:
+            with self._one:
+                self.ask(site, "hello", {})
+                self.renew(site)
+                countersignatures.exchange(self.home, site, lambda topic, words: self.ask(site, topic, words))
+        except (Unanswered, Malformed, Refusal, KeyError, OSError) as error:
+            self.warn(site, str(error))
+        else:
+            self.warn(site, "")
+
+    def renew(self, site: str) -> None:
+        """A new certificate for the key that the site has, if the old one ends soon."""
+        path = self.home.site_certificate(site)
+        if not path.exists() or not due(read_certificate(path)):
+            return
+        request = read_request(str(self.ask(site, "renewal", {})["request"]).encode(), where=f"site {site}")
+        certificate = pem(sign(self.home.path, request, name=site))
+        write_file(path, certificate)
+        self.ask(site, "certificate", {"certificate": certificate.decode()})
+        self.home.log().append(noted("renewed", site=site))
+
+    def ask(self, site: str, topic: str, words: Mapping[str, Any]) -> Mapping[str, Any]:
+        header = {"protocol": PROTOCOL, "wardround": __version__, **words}
+        told, _ = decode(self.party.ask(site, topic, encode(header), within=PATIENCE))
+        if told.get("status") != "ok":
+            raise Refusal(str(told.get("why")), where=f"site {site}")
+        return told
+
+
+def renew_own(home: CoordinatorHome) -> bool:
+    """Renew the coordinator's own certificate if it ends soon; it counts from the next start on."""
+    if not due(read_certificate(home.certificate_path)):
+        return False
+    request = make_request(home.key, home.own_name, "coordinator")
+    write_file(home.certificate_path, pem(sign(home.path, request, hosts=tuple(home.words.hosts))))
+    home.log().append(noted("renewed", site=home.own_name))
+    return True

@@ -1,0 +1,227 @@
+"""Finds partners over real sites, once: whom the asking site takes is on disk before anybody trains with them.
+
+The choices are those of the simulation and ask through the same seam. What they learn is written down round by round
+and question by question, so a coordinator that dies meanwhile goes on where it was, and a choice that has been made is
+read and not made again. Sites that are not taken are asked for no further round of training.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.deploy.coordinator.engine import Deployment
+from wardround.deploy.coordinator.schema_agreement import Agreement
+from wardround.deploy.site.probe_rules import asks_of
+from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
+from wardround.engine.checks import refuse_few
+from wardround.engine.participation import Participation, among
+from wardround.partners.choice import Evidence, selected
+from wardround.runs.folder import as_json
+from wardround.study.file import Study
+from wardround.study.methods import Method, own_method
+from wardround.study.privacy import refuse_choice
+from wardround.workflows.partners.choose import Chosen, Known, choose, question_about, user_of, withdrawn_of
+
+NAME = "partners.json"
+
+
+def refuse_partners(study: Study, sites: Sequence[str], *, sum_only: bool) -> None:
+    """Refuse, before anything is offered, a choice that cannot be made; `sites` in the order of their numbers."""
+    if study.partners is None:
+        return
+    method = own_method(study)
+    if study.privacy is not None:
+        refuse_choice(method.choice)
+    known = Known(sites, np.zeros(len(sites)), Task((0,)))
+    user, withdrawn = user_of(study, known), withdrawn_of(study, known)
+    others = [site for site in range(len(sites)) if site != user and site not in withdrawn]
+    nothing = np.full(len(sites), np.nan)
+    selected(Evidence(nothing, nothing, 0.0), method.rule, sites, others)
+    if sum_only and asks_of(study).probes:
+        raise Refusal(
+            f"the choice of partners by '{method.choice}' looks at every site's answer, and this study opens only sums",
+            where="[partners]",
+            remedy="choose by distribution_distance, or take the secure sum out",
+        )
+
+
+def with_partners(
+    study: Study,
+    engine: Deployment,
+    folder: Path,
+    agreement: Agreement,
+    algorithm: Algorithm,
+    params: Params,
+    participation: Participation,
+) -> tuple[Participation, RoundRecord | None]:
+    """Who trains, once partners are chosen, and the choice as a round 0; all as it was where none are to be chosen."""
+    method = own_method(study)
+    if not method.choice:
+        return participation, None
+    chosen = read_chosen(folder)
+    if chosen is None:
+        chosen = newly_chosen(study, method, engine, folder, agreement, algorithm, params, participation)
+    refuse_few(engine.transform, 1 + len(chosen.partners), "[partners]")
+    return among(participation, [chosen.user, *chosen.partners]), chosen.record
+
+
+def newly_chosen(
+    study: Study,
+    method: Method,
+    engine: Deployment,
+    folder: Path,
+    agreement: Agreement,
+    algorithm: Algorithm,
+    params: Params,
+    participation: Participation,
+) -> Chosen:
+    """Ask the sites, and write down whom the asking site takes."""
+    rows = np.array([agreement.rows.get(site, (0, 0, 0))[0] for site in engine.sites])
+    known = Known(engine.sites, rows, agreement.task)
+    if not rows[user_of(study, known)]:
+        raise Refusal(
+            "the asking site has not approved the study yet, or has too few training patients to tell of",
+            where=f"[study] user = {study.study.user!r}",
+            remedy="let it take part from the beginning, or ask for another site",
+        )
+    engine.told("choosing", {"choice": method.choice, "for": study.study.user})
+    remembering = Remembering(engine, folder / "choosing")
+    try:
+        question = question_about(study, known, remembering, algorithm, params, participation)
+        chosen = choose(question, method)
+    finally:
+        engine.more = {}
+    write_whole(folder / NAME, (as_json(as_words(chosen, engine.sites)) + "\n").encode())
+    shutil.rmtree(remembering.folder, ignore_errors=True)
+    return chosen
+
+
+@dataclass
+class Remembering:
+    """The deployed engine while partners are chosen: every round and every question is done once, whoever dies.
+
+    Each training is a course of its own, numbered in the order in which they are begun: sites keep nothing from one to
+    the next, and the same request in another course is another request.
+    """
+
+    engine: Deployment
+    folder: Path
+    course: int = 0
+    questions: int = 0
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+
+    @property
+    def sites(self) -> Sequence[str]:
+        return self.engine.sites
+
+    def begin(self, algorithm: Algorithm, params: Params) -> Progress:
+        self.course += 1
+        self.engine.more = {"course": self.course}
+        return self.engine.begin(algorithm, params)
+
+    def train(
+        self, algorithm: Algorithm, progress: Progress, rounds: Sequence[tuple[int, np.ndarray[Any, Any]]]
+    ) -> tuple[Progress, list[RoundRecord]]:
+        path = self.folder / f"course-{self.course}.safetensors"
+        done: list[RoundRecord] = []
+        if path.exists():
+            progress, header = read_checkpoint(path, progress)
+            done = [record_of(one) for one in header["records"]]
+        for number, cohort in rounds[len(done) :]:
+            progress, new = self.engine.train(algorithm, progress, [(number, cohort)])
+            done += new
+            write_checkpoint(path, progress, {"records": [asdict(one) for one in done]})
+        return progress, done
+
+    def ask(self, query: Query, message: Message) -> Report:
+        self.questions += 1
+        path = self.folder / f"question-{self.questions}.json"
+        if not path.exists():
+            write_whole(path, json.dumps(self._asked(query, message)).encode())
+        report: Report = json.loads(path.read_bytes())
+        return report
+
+    def _asked(self, query: Query, message: Message) -> Report:
+        """The answers of all who are still in the study; one that leaves meanwhile is no partner, and that is all."""
+        engine = self.engine
+        while True:
+            gone = engine.gone.keys() | engine.revoked().keys()
+            engine.members = set(engine.sites if engine.members is None else engine.members) - gone
+            try:
+                return engine.ask(query, message)
+            except Refusal:
+                if engine.gone.keys() | engine.revoked().keys() == gone:
+                    raise
+
+    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Any:  # noqa: ARG002 - the contract's
+        """No choice needs it: it would take predictions, which stay at the sites."""
+        raise Refusal(
+            "a choice of partners asked for the predictions of sites",
+            where="[partners]",
+            remedy="choose by another way: sites tell sums of losses only",
+        )
+
+
+# ---- on the disk ----
+
+
+def as_words(chosen: Chosen, sites: Sequence[str]) -> dict[str, Any]:
+    """The choice as JSON: who, how they were judged, and what it cost. A score that is not known is null."""
+    evidence = chosen.evidence
+    return {
+        "user": sites[chosen.user],
+        "partners": [sites[site] for site in chosen.partners],
+        "sites": list(sites),
+        "score": np.asarray(evidence.score, np.float64).tolist(),
+        "error": np.asarray(evidence.error, np.float64).tolist(),
+        "cut": float(evidence.cut),
+        "details": evidence.details,
+        "record": asdict(chosen.record),
+    }
+
+
+def read_chosen(folder: Path) -> Chosen | None:
+    """The choice that was made, if it was."""
+    path = folder / NAME
+    if not path.exists():
+        return None
+    words = json.loads(path.read_bytes())
+    names: list[str] = words["sites"]
+    score, error = (np.array([np.nan if one is None else one for one in words[key]]) for key in ("score", "error"))
+    cut = float("nan") if words["cut"] is None else float(words["cut"])
+    partners = tuple(names.index(name) for name in words["partners"])
+    evidence = Evidence(score, error, cut, words["details"])
+    return Chosen(names.index(words["user"]), partners, evidence, record_of(words["record"]))
+
+
+def record_of(words: dict[str, Any]) -> RoundRecord:
+    return RoundRecord(**{**words, "sites": tuple(words["sites"])})
+
+
+# ---- what the result tells ----
+
+
+def told_partners(study: Study, folder: Path) -> dict[str, Any]:
+    """The asking site and its partners, as the result of a simulation tells them; none where none were chosen."""
+    chosen = read_chosen(folder)
+    user = study.study.user if own_method(study).for_one_site else None
+    names = None if chosen is None else json.loads((folder / NAME).read_bytes())["partners"]
+    return {"user": user, "partners": names}
+
+
+def those_who_trained(engine: Deployment, folder: Path) -> Deployment:
+    """The same engine for the asking site and its partners only: the finished model is theirs to keep."""
+    chosen = read_chosen(folder)
+    if chosen is None:
+        return engine
+    return replace(engine, sites=tuple(engine.sites[site] for site in sorted({chosen.user, *chosen.partners})))

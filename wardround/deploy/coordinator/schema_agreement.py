@@ -1,0 +1,132 @@
+"""What the sites agree on before the first round: columns and their kinds, the outcome, how columns become numbers.
+
+The same steps as in the simulation (`data/load.py`), with every question put to the sites over the network; a column
+that one site lacks is refused by name before anything is trained.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wardround.core.contracts import Message, Query, Report, Task
+from wardround.core.errors import Refusal
+from wardround.data.preparation import Preparation
+from wardround.data.preparation_fit import fit_preparation
+from wardround.data.schema import Schema, agree, cards, cards_of
+from wardround.data.table import Table
+from wardround.deploy.coordinator.engine import Deployment
+from wardround.study.file import Study
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Schema, preparation, task and the rows (train, validation, test) that every site tells it has."""
+
+    schema: Schema
+    preparation: Preparation
+    task: Task
+    positive: int
+    rows: Mapping[str, tuple[int, int, int]]
+    notes: tuple[str, ...]
+
+
+def words_of(study: Study) -> Table:
+    """What the study says about the sites' tables, without any rows."""
+    said = study.data.settings
+    if not isinstance(said.get("target"), str):
+        raise Refusal(
+            "real sites must be told which column is the outcome", where="[data]", remedy='add target = "..."'
+        )
+    if study.data.partition is not None:
+        raise Refusal(
+            "real sites have their own rows: nothing can be dealt out",
+            where="[data.partition]",
+            remedy="take the table out; it is for simulation",
+        )
+    groups = tuple(said.get("groups", ()))
+    drop = tuple(said.get("drop", ()))
+    patient = (study.data.split_by,) if study.data.split_by else ()
+    return Table(
+        sites={},
+        target=said["target"],
+        origin="the sites' own tables",
+        task=said.get("task"),
+        positive=said.get("positive"),
+        groups=groups,
+        aside=tuple(dict.fromkeys((*(column for column in groups if column in drop), *patient))),
+    )
+
+
+def agreed(study: Study, engine: Deployment) -> Agreement:
+    """Ask the sites until they agree; refuses, naming column and site, when they cannot."""
+    table, data = words_of(study), study.data
+    query = cards(table.target, table.task, smallest_cell=data.preparation.smallest_cell)
+    told = cards_of(engine.query(query, Message({}), on="raw"))
+    schema = agree(
+        told,
+        table,
+        missing_columns=data.missing_columns,
+        missing_target=data.missing_target,
+        empty_sites=data.empty_sites,
+    )
+    shown = {"kinds": schema.kinds, "task": schema.task, "classes": list(schema.classes)}
+    engine.everyone("settle", {"schema": shown, "seed": study.study.seed}, Message({}))
+
+    def ask(query: Query, message: Message) -> Report:
+        return engine.query(query, message, on="training")
+
+    preparation, remarks = fit_preparation(
+        ask,
+        schema.kinds,
+        most_categories=200,
+        **data.preparation.model_dump(),
+    )
+    classes = schema.classes
+    label = table.positive if table.positive is not None else (classes[-1] if classes else "")
+    positive = classes.index(label) if label in classes else max(0, len(classes) - 1)
+    task = Task((len(preparation.features),), classes, table.target)
+    return Agreement(
+        schema, preparation, task, positive, prepared(engine, preparation, positive), (*schema.notes, *remarks)
+    )
+
+
+def prepared(engine: Deployment, preparation: Preparation, positive: int) -> dict[str, tuple[int, int, int]]:
+    """Let every site prepare its rows; each is told its own number."""
+    counts: dict[str, tuple[int, int, int]] = {}
+    words = {"preparation": preparation.to_json(), "positive": positive, "numbers": list(engine.sites)}
+    for site, one in engine.everyone("prepare", words, Message({})).items():
+        train, validation, test = (int(number) for number in np.asarray(one.message.arrays["rows"]))
+        counts[site] = (train, validation, test)
+    return counts
+
+
+def as_words(agreement: Agreement) -> dict[str, Any]:
+    """The agreement as JSON, for the coordinator's disk."""
+    return {
+        "schema": {
+            "kinds": agreement.schema.kinds,
+            "task": agreement.schema.task,
+            "classes": list(agreement.task.classes),
+        },
+        "preparation": agreement.preparation.to_json(),
+        "positive": agreement.positive,
+        "target": agreement.task.target,
+        "rows": {site: list(counts) for site, counts in agreement.rows.items()},
+        "notes": list(agreement.notes),
+    }
+
+
+def from_words(words: Mapping[str, Any]) -> Agreement:
+    said = words["schema"]
+    preparation = Preparation.from_json(words["preparation"])
+    classes = tuple(said["classes"])
+    return Agreement(
+        Schema(dict(said["kinds"]), said["task"], classes, ()),
+        preparation,
+        Task((len(preparation.features),), classes, words["target"]),
+        int(words["positive"]),
+        {site: (int(a), int(b), int(c)) for site, (a, b, c) in words["rows"].items()},
+        tuple(words["notes"]),
+    )

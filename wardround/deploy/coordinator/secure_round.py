@@ -1,0 +1,285 @@
+"""The coordinator's part in a round of which only the sum is opened: passes letters on, and never sees an answer.
+
+An attempt that fails before anything is revealed is repeated with a new nonce. Before it asks the sites to reveal, the
+coordinator writes down all it needs to open the sum (public keys, sealed shares, commitments, the sum of the masked
+vectors: none of it tells an answer); if it dies then, it asks the same again and gets the same bytes. A round that
+cannot be opened any more, since too many sites went away while they revealed, is given up: no site would open it twice.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from cryptography import x509
+
+from wardround.core.contracts import Algorithm, Message
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.core.recipes import recipe_of
+from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.replies import Answer
+from wardround.deploy.protocol.wire import Malformed, decode, encode
+from wardround.deploy.site.secure_round import precision_of
+from wardround.engine.checks import diverged
+from wardround.privacy.secure_sum.fixed_point import FIXED
+from wardround.privacy.secure_sum.masks import Ring
+from wardround.privacy.secure_sum.messages import STEPS, BadLetter, Letter, VerifyingKey, from_json, to_json
+from wardround.privacy.secure_sum.server import Dealt, Server, advance, open_sum, opened, take
+from wardround.privacy.secure_sum.session import (
+    FEWEST,
+    Advert,
+    Session,
+    hash_of,
+    session_from_json,
+    session_to_json,
+    told_adverts,
+)
+
+if TYPE_CHECKING:
+    from wardround.deploy.coordinator.engine import Deployment
+
+Words = Callable[[str], Mapping[str, Any]]
+Gather = Callable[[Sequence[str], Words, Message, int], tuple[dict[str, Answer], dict[str, str]]]
+"""(sites, words for each, message, round) to the answers and, for the other sites, the reasons."""
+
+
+class Opened(NamedTuple):
+    """The sum of those who took part (none: the round is lost), how many bytes each sent, and why others did not."""
+
+    total: Ring | None
+    bytes_up: dict[str, int]
+    reasons: dict[str, str]
+
+
+class TooFew(Exception):
+    """An attempt that cannot be finished; nothing was opened."""
+
+
+@dataclass
+class SecureRound:
+    """Attempts at one round. `certificates` in PEM and `keys` are the sites'; `folder` keeps what must not be lost."""
+
+    study: str
+    number: int
+    sent: Message
+    entries: int
+    precision: tuple[int, float]
+    certificates: Mapping[str, str]
+    keys: Mapping[str, VerifyingKey]
+    gather: Gather
+    folder: Path
+    patience: float
+    """Seconds for which sites that went away while they revealed are waited for."""
+    rest: Callable[[], None]
+    limit: str = ""
+    """What an answer must keep to, in words."""
+    bad: set[str] = field(default_factory=set)
+    """Sites whose answer goes past it; asked again they would say the same."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self.number:08d}.sum"
+
+    def attempt(self, roster: Sequence[str], quorum: int) -> Opened:
+        """One attempt among these sites; raises TooFew where it failed before anything was revealed."""
+        bits, bound = self.precision
+        nonce = secrets.token_hex(16)
+        names = tuple(sorted(roster))
+        session = Session(self.study, self.number, hash_of(self.sent), nonce, names, self.entries, bits, bound)
+        server = open_sum(session, {name: self.keys[name] for name in names})
+        letters: Mapping[str, Letter | None] = dict.fromkeys(names)
+        while True:
+            server = self._heard(server, letters)
+            fewest = max(session.threshold, quorum if server.step == "mask" else 0)
+            if len(server.heard) < fewest:
+                raise TooFew
+            server, asked = advance(server)
+            if server.step == STEPS[-1]:
+                break
+            letters = asked
+        self._keep(server, asked)
+        point("coordinator.sum.saved")
+        return self._open(server, asked)
+
+    def resumed(self) -> Opened | None:
+        """Open what was about to be opened when this process died; none where nothing was."""
+        kept = self._kept()
+        return None if kept is None else self._open(*kept)
+
+    def _open(self, server: Server, letters: Mapping[str, Letter]) -> Opened:
+        """Ask for the shares until there are enough; the same question, so whoever said them says the same."""
+        end = time.monotonic() + self.patience
+        while True:
+            server = self._heard(server, {one: letter for one, letter in letters.items() if one not in server.revealed})
+            if len(server.revealed) >= server.session.threshold or time.monotonic() > end:
+                break
+            self.rest()
+        took = {site: self.sizes.get(site, 0) for site in sorted(server.survivors)}
+        try:
+            total = opened(server)
+        except Refusal as refusal:
+            lost = dict.fromkeys(server.session.roster, f"the round could not be opened: {refusal}")
+            own = {site: f"{why} {self.reasons.get(site, '')}".strip() for site, why in lost.items()}
+            return Opened(None, {}, {**self.reasons, **own})
+        point("coordinator.sum.opened")
+        return Opened(total, took, self.reasons)
+
+    def _heard(self, server: Server, letters: Mapping[str, Letter | None]) -> Server:
+        """Ask for a step and take what comes; whoever says nothing or nonsense is lost, with the reason."""
+        session, step = server.session, server.step
+        shown = session_to_json(session)
+
+        def words(site: str) -> dict[str, Any]:
+            letter = letters[site]
+            more: dict[str, Any] = {"letter": None if letter is None else to_json(letter)}
+            if step == "advertise":
+                more["certificates"] = {name: self.certificates[name] for name in session.roster}
+            return {"step": step, "session": shown, **more}
+
+        message = self.sent if step == "mask" else Message({})
+        answers, reasons = self.gather(sorted(letters), words, message, self.number)
+        for site, one in sorted(answers.items()):
+            try:
+                if one.header.get("status") == "diverged":
+                    self.bad.add(site)
+                    raise BadLetter(
+                        site, f"its training diverged: the answer is not finite or goes past {self.limit}", step=step
+                    )
+                vector = one.message.arrays.get("vector")
+                letter = from_json(one.header.get("letter"), None if vector is None else np.asarray(vector))
+                if letter.sender != site:
+                    raise BadLetter(site, f"it sent a letter of {letter.sender}", step=step)
+                server = take(server, letter)
+                self.sizes[site] = self.sizes.get(site, 0) + one.size
+            except Refusal as refusal:
+                reasons[site] = str(refusal)
+        self.reasons |= reasons
+        return server
+
+    # ---- what the coordinator must not lose ----
+
+    def _keep(self, server: Server, letters: Mapping[str, Letter]) -> None:
+        assert server.total is not None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob("*.sum"):
+            old.unlink()
+        dealt = {
+            site: {"sealed": one.sealed, "commitments": one.commitments, "seed": one.seed.hex()}
+            for site, one in server.dealt.items()
+        }
+        words = {
+            "session": session_to_json(server.session),
+            "adverts": told_adverts(server.adverts),
+            "dealt": dealt,
+            "survivors": sorted(server.survivors),
+            "signatures": dict(server.signatures),
+            "letters": {site: to_json(letter) for site, letter in letters.items()},
+        }
+        write_whole(self.path, encode(words, Message({"total": server.total})))
+
+    def _kept(self) -> tuple[Server, dict[str, Letter]] | None:
+        if not self.path.exists():
+            return None
+        try:
+            words, message = decode(self.path.read_bytes())
+        except Malformed:
+            return None
+        session = session_from_json(words["session"])
+        if session.model != hash_of(self.sent):
+            return None
+        adverts = {
+            site: Advert(bytes.fromhex(one["sharing"]), bytes.fromhex(one["masking"]), one["signature"])
+            for site, one in words["adverts"].items()
+        }
+        dealt = {
+            site: Dealt(
+                one["sealed"],
+                {holder: (pair[0], pair[1]) for holder, pair in one["commitments"].items()},
+                bytes.fromhex(one["seed"]),
+            )
+            for site, one in words["dealt"].items()
+        }
+        server = replace(
+            open_sum(session, {name: self.keys[name] for name in session.roster}),
+            step=STEPS[-1],
+            adverts=adverts,
+            dealt=dealt,
+            survivors=frozenset(words["survivors"]),
+            total=np.asarray(message.arrays["total"], np.uint64),
+            signatures=words["signatures"],
+        )
+        return server, {site: from_json(letter) for site, letter in words["letters"].items()}
+
+
+def summed(
+    engine: "Deployment", algorithm: Algorithm, cohort: Sequence[str], number: int, sent: Message, shapes: Message
+) -> Opened:
+    """The sum of a round's answers: goes on where a crash came, and repeats what failed before a reveal."""
+    assert engine.kept is not None, "a secure sum needs a folder"
+    certificates = dict(engine.certificates())
+    words = engine.method(algorithm)
+
+    def gather(
+        sites: Sequence[str], more: Words, message: Message, number: int
+    ) -> tuple[dict[str, Answer], dict[str, str]]:
+        return engine._gather(sites, "secure", lambda site: {**words, **more(site)}, message, number)
+
+    one = SecureRound(
+        study=engine.study,
+        number=number,
+        sent=sent,
+        entries=sum(int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(shapes.arrays[FIXED])),
+        precision=precision_of([recipe_of(transform) for transform in engine.transforms]),
+        certificates=certificates,
+        keys={site: public_key(text) for site, text in certificates.items()},
+        gather=gather,
+        folder=engine.kept,
+        patience=engine.patience.deadline,
+        rest=engine.rest,
+        limit=engine.transform.limit,
+    )
+    resumed = one.resumed()
+    pause = 0.0
+    while resumed is None:
+        engine.gone.update(engine.revoked())
+        left = {**engine.gone, **engine.spent}
+        staying = engine.patience.staying(cohort, left, number)
+        if len(staying) < FEWEST:
+            raise Refusal(
+                f"{len(staying)} sites are left, and a secure sum of fewer than {FEWEST} would tell single answers",
+                where=f"round {number}",
+                remedy="offer the study anew, to more sites or without the transform secure_sum",
+            )
+        quorum = max(FEWEST, min(engine.patience.quorum, len(staying)))
+        if len(set(staying) - one.bad) < quorum:
+            raise diverged(number, sorted(one.bad), one.limit)
+        staying = [site for site in staying if site not in one.bad]
+        pause = engine._rest(pause)
+        engine._wait_for(staying, quorum)
+        here = [site for site in staying if site in engine.present()]
+        unready = engine._begin_at(algorithm, here)
+        one.reasons = {
+            **{site: "it was not connected" for site in staying if site not in here},
+            **unready,
+            **dict.fromkeys(one.bad, f"its answer is not finite or goes past {one.limit}"),
+            **left,
+        }
+        roster = [site for site in here if site not in unready]
+        if len(roster) >= quorum:
+            try:
+                return one.attempt(roster, quorum)
+            except TooFew:
+                pass
+        engine.told("round", {"round": number, "answered": [], "missing": one.reasons})
+    return resumed
+
+
+def public_key(certificate: str) -> Any:
+    return x509.load_pem_x509_certificate(certificate.encode()).public_key()

@@ -1,0 +1,235 @@
+"""The folders in which a site and a coordinator keep all they know: plain files, written whole, readable by a person.
+
+A home is made by `init` and never moved by the program. TOML files are for people and checked key by key; JSON files
+are the program's. A file that is missing or broken is told in one paragraph, never guessed.
+"""
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from pydantic import AfterValidator, Field
+
+from wardround.core.errors import Refusal
+from wardround.deploy.settings_files import Words, read_json, read_toml, write_json
+from wardround.deploy.trust.audit_log import Log
+from wardround.deploy.trust.certificates import Key, check_name, read_certificate, read_key, told
+
+HOME = "WARDROUND_HOME"
+"""The environment variable that names the home where no --home does."""
+ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(?P<port>[0-9]{1,5})")
+
+
+def address(value: str) -> str:
+    """HOST:PORT, as given, or a refusal."""
+    found = ADDRESS.fullmatch(value)
+    if not found or not 0 < int(found["port"]) < 65536:
+        raise ValueError(f"'{value}' is no address: write HOST:PORT, such as hub.example.org:8002")
+    return value
+
+
+def party(value: str) -> str:
+    try:
+        return check_name(value, "party")
+    except Refusal as refusal:
+        raise ValueError(refusal.what) from None
+
+
+Address = Annotated[str, AfterValidator(address)]
+Name = Annotated[str, AfterValidator(party)]
+
+
+class SiteWords(Words):
+    """site.toml"""
+
+    name: Name
+    coordinator: Address
+    """Where the coordinator listens."""
+    server_name: Name
+    """The name in the coordinator's certificate: nobody else is talked to."""
+
+
+class CoordinatorWords(Words):
+    """coordinator.toml"""
+
+    consortium: str
+    name: Name
+    listen: Address = "127.0.0.1:8002"
+    hosts: list[str] = Field(default_factory=list)
+    """Names and addresses under which sites reach it; they stand in its certificate."""
+
+
+@dataclass(frozen=True)
+class Home(ABC):
+    """What both kinds of home have."""
+
+    path: Path
+
+    @property
+    def key_path(self) -> Path:
+        return self.path / "key.pem"
+
+    @property
+    def certificate_path(self) -> Path:
+        return self.path / "certificate.pem"
+
+    @property
+    def authority_path(self) -> Path:
+        return self.path / "authority.pem"
+
+    @property
+    def audit_path(self) -> Path:
+        return self.path / "audit.jsonl"
+
+    @cached_property
+    def key(self) -> Key:
+        return read_key(self.key_path)
+
+    def public_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+        """The own key under the own name, and that of every certificate that is kept here."""
+        keys: dict[str, list[ec.EllipticCurvePublicKey]] = {self.own_name: [self.key.public_key()]}
+        for name, found in self.others().items():
+            keys.setdefault(name, []).extend(found)
+        return keys
+
+    @abstractmethod
+    def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+        """The keys of those whom this party deals with."""
+
+    @property
+    @abstractmethod
+    def own_name(self) -> str: ...
+
+    def log(self) -> Log:
+        """The audit log, signed with the own key."""
+        return Log(self.audit_path, self.own_name, self.key)
+
+    def folder(self, study: str) -> Path:
+        return self.path / "studies" / study
+
+    def status(self) -> dict[str, Any]:
+        """What the running process last said of itself; nothing before it ever ran."""
+        path = self.path / "status.json"
+        return read_json(path, "") if path.exists() else {}
+
+    def write_status(self, words: Mapping[str, Any]) -> None:
+        write_json(self.path / "status.json", words, wait=False)  # told anew all the time
+
+
+@dataclass(frozen=True)
+class SiteHome(Home):
+    """A site's home."""
+
+    @cached_property
+    def words(self) -> SiteWords:
+        return read_toml(
+            self.path / "site.toml",
+            SiteWords,
+            f"begin with `wardround site init`, or name another home with --home or {HOME}",
+        )
+
+    @property
+    def own_name(self) -> str:
+        return self.words.name
+
+    @property
+    def request_path(self) -> Path:
+        return self.path / "request.csr"
+
+    @property
+    def policy_path(self) -> Path:
+        return self.path / "policy.toml"
+
+    @property
+    def data_path(self) -> Path:
+        return self.path / "data.toml"
+
+    @property
+    def coordinator_path(self) -> Path:
+        """The coordinator's certificate, as it last showed it."""
+        return self.path / "coordinator.pem"
+
+    @property
+    def witness_path(self) -> Path:
+        """The last head of the coordinator's audit log that was countersigned here."""
+        return self.path / "coordinator.head.json"
+
+    def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+        return keys_of([self.coordinator_path] if self.coordinator_path.exists() else [])
+
+    @property
+    def joined(self) -> bool:
+        """Whether the coordinator has signed."""
+        return self.certificate_path.exists() and self.authority_path.exists()
+
+
+@dataclass(frozen=True)
+class CoordinatorHome(Home):
+    """A coordinator's home; the consortium's authority (authority.key) lies in it too."""
+
+    @cached_property
+    def words(self) -> CoordinatorWords:
+        return read_toml(
+            self.path / "coordinator.toml",
+            CoordinatorWords,
+            f"begin with `wardround coordinator init`, or name another home with --home or {HOME}",
+        )
+
+    @property
+    def own_name(self) -> str:
+        return self.words.name
+
+    def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+        return keys_in(self.path / "sites")
+
+    def site_certificate(self, site: str) -> Path:
+        return self.path / "sites" / f"{check_name(site)}.pem"
+
+    def witness_path(self, site: str) -> Path:
+        """The last head of a site's audit log that was countersigned here."""
+        return self.path / "heads" / f"{check_name(site)}.json"
+
+    def revoked(self) -> dict[str, Any]:
+        """Names of sites that are shut out for good, each with the time, who did it and why."""
+        path = self.path / "revoked.json"
+        return read_json(path, "") if path.exists() else {}
+
+    def write_revoked(self, revoked: Mapping[str, Any]) -> None:
+        write_json(self.path / "revoked.json", revoked)
+
+
+def home_path(given: Path | None, default: str = "wardround-site") -> Path:
+    """--home, or what the environment says, or a folder here."""
+    return (given or Path(os.environ.get(HOME) or default)).expanduser().absolute()
+
+
+def keys_in(folder: Path) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+    """Public keys by name: of certificates (the name is theirs) and bare keys (the file's name) in a folder."""
+    return keys_of(sorted(folder.glob("*.pem")))
+
+
+def keys_of(paths: Sequence[Path]) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+    """The same of single files."""
+    keys: dict[str, list[ec.EllipticCurvePublicKey]] = {}
+    for path in paths:
+        content = path.read_bytes()
+        if b"BEGIN CERTIFICATE" in content:
+            certificate = read_certificate(path)
+            name, key = told(certificate).name, certificate.public_key()
+        elif b"BEGIN PUBLIC KEY" in content:
+            try:
+                name, key = path.stem, serialization.load_pem_public_key(content)  # type: ignore[assignment]
+            except ValueError:
+                raise Refusal("this is no public key", where=str(path), remedy="ask for it again") from None
+        else:
+            continue
+        if isinstance(key, ec.EllipticCurvePublicKey):
+            keys.setdefault(name, []).append(key)
+    return keys

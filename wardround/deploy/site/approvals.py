@@ -1,0 +1,310 @@
+"""Studies offered to a site, and what its administrator decided: approved, denied, withdrawn. Nothing runs by itself.
+
+An offer is stored as it came and waits. A decision names the study's hash, so it holds for exactly these words; who
+submits a study does not approve it; a withdrawal is final. The policy is asked when a study is approved and again for
+every request. Every decision is in the audit log before it counts.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from wardround.core.errors import Refusal
+from wardround.deploy.home import SiteHome
+from wardround.deploy.settings_files import read_json, write_json
+from wardround.deploy.site.datasets import find, frame_of, names_in, needed, read_columns, registered
+from wardround.deploy.site.policy import Policy, decide, epsilon_of, read_policy
+from wardround.deploy.trust.audit_log import noted
+from wardround.runs.folder import digest
+from wardround.study.file import Study, parse_study
+
+State = Literal["approved", "denied", "withdrawn"]
+STUDY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,150}-[0-9a-f]{12}")
+LONGEST = 1 << 20
+"""Bytes of a study; real ones have a few thousand."""
+MOST_OFFERS = 1000
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A study put before the site: its words, who submits it, when it came, and the other sites' training rows."""
+
+    id: str
+    hash: str
+    study: dict[str, Any]
+    submitter: str
+    came: str
+    others: int | None = None
+    """Training rows of the other sites together, where the coordinator knows them from studies before."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about a study, by whom, when; an approval also says about which data, and until when."""
+
+    id: str
+    hash: str
+    state: State
+    by: str
+    when: str
+    why: str = ""
+    data: str = ""
+    until: str = ""
+    epsilon: float = 0.0
+
+
+def study_id(study: Study) -> str:
+    """Name and hash: what is approved is exactly these words."""
+    return f"{study.study.name}-{digest(study.model_dump(mode='json'))[:12]}"
+
+
+def offer_path(home: SiteHome, study: str) -> Path:
+    return home.path / "offers" / f"{checked_id(study)}.json"
+
+
+def decision_path(home: SiteHome, study: str) -> Path:
+    return home.path / "decisions" / f"{checked_id(study)}.json"
+
+
+def checked_id(study: str) -> str:
+    """An identifier names files, so it must look like one."""
+    if not STUDY_ID.fullmatch(study):
+        raise Refusal(f"'{study[:80]}' names no study", remedy="see `wardround site studies`")
+    return study
+
+
+# ---- offers ----
+
+
+def store_offer(
+    home: SiteHome, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None
+) -> Offer:
+    """Put a study before the administrator; the same again changes nothing."""
+    path = offer_path(home, study)
+    if path.exists():
+        return read_offer(home, study)
+    if len(json.dumps(content)) > LONGEST or len(submitter) > 200:
+        raise Refusal("the offered study is too long", where=study, remedy="shorten it")
+    parsed = parse_study(dict(content), where=f"the offered study {study}")
+    words = parsed.model_dump(mode="json")
+    if study_id(parsed) != study:
+        raise Refusal(
+            f"the offered study is {study_id(parsed)} and calls itself {study}",
+            remedy="compare the versions of wardround on both sides",
+        )
+    if path.parent.is_dir() and sum(1 for _ in path.parent.iterdir()) >= MOST_OFFERS:
+        raise Refusal(
+            f"{MOST_OFFERS} studies were offered to this site",
+            where=home.words.name,
+            remedy="let its administrator clear the folder offers",
+        )
+    told = others if isinstance(others, int) and others > 0 else None
+    offer = Offer(study, digest(words), words, submitter, moment(), told)
+    home.log().append(noted("offered", study=study, hash=offer.hash, submitter=submitter))
+    write_json(path, asdict(offer))
+    return offer
+
+
+def read_offer(home: SiteHome, study: str) -> Offer:
+    """The offer, if its words are still those of its hash."""
+    content = read_json(offer_path(home, study), "see `wardround site studies`")
+    try:
+        offer = Offer(**content)
+        whole = offer.id == study and digest(offer.study) == offer.hash and study.endswith(f"-{offer.hash[:12]}")
+    except (TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise Refusal(
+            "the stored offer was changed", where=str(offer_path(home, study)), remedy="delete it; it will come again"
+        )
+    return offer
+
+
+def offers(home: SiteHome) -> list[Offer]:
+    """All offers, oldest first."""
+    found = [read_offer(home, path.stem) for path in (home.path / "offers").glob("*.json")]
+    return sorted(found, key=lambda offer: (offer.came, offer.id))
+
+
+def resolve(home: SiteHome, word: str) -> Offer:
+    """The offer that a person means: its whole identifier, or its name where there is one of it."""
+    known = {path.stem for path in (home.path / "offers").glob("*.json")}
+    meant = sorted(one for one in known if word in (one, one.rpartition("-")[0]))
+    if len(meant) != 1:
+        what = f"{len(meant)} studies are called '{word}'" if meant else f"no study '{word}' was offered"
+        remedy = f"say which: {', '.join(meant)}" if meant else "see `wardround site studies`"
+        raise Refusal(what, where=home.words.name, remedy=remedy)
+    return read_offer(home, meant[0])
+
+
+# ---- decisions ----
+
+
+def read_decision(home: SiteHome, study: str) -> Decision | None:
+    path = decision_path(home, study)
+    if not path.exists():
+        return None
+    try:
+        return Decision(**read_json(path, ""))
+    except TypeError:
+        raise Refusal("the decision is damaged", where=str(path), remedy="restore it from a copy") from None
+
+
+def decisions(home: SiteHome) -> dict[str, Decision]:
+    found = {path.stem: read_decision(home, path.stem) for path in (home.path / "decisions").glob("*.json")}
+    return {study: decision for study, decision in found.items() if decision is not None}
+
+
+def spent(home: SiteHome, *, beside: str = "") -> float:
+    """Epsilon of every study that was ever approved; nothing is given back after a withdrawal."""
+    return sum(decision.epsilon for study, decision in decisions(home).items() if study != beside)
+
+
+def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: date | None = None) -> list[str]:
+    """What the policy has against a study on these data; none: it may be approved."""
+    policy, study = read_policy(home.policy_path), study_of(offer)
+    name = find(home, data)
+    columns = dict.fromkeys(frame_of(name, registered(home)[name]).columns)
+    read, _ = read_columns(study, policy, columns)
+    names = dict.fromkeys([*read, *needed(study)])
+    reasons = decide(policy, offer.study, names, spent=spent(home, beside=offer.id), today=today)
+    missing = [column for column in needed(study) if column not in columns]
+    reasons += [f"the data {name} have no column '{column}', which the study needs" for column in missing]
+    if not set(read) - set(names_in(study.data.settings.get("target"))):
+        reasons.append(f"no column of the data {name} is allowed to be learned from")
+    return reasons
+
+
+def study_of(offer: Offer) -> Study:
+    return parse_study(offer.study, where=offer.id)
+
+
+def approve(
+    home: SiteHome,
+    study: str,
+    *,
+    by: str,
+    data: str | None = None,
+    until: date | None = None,
+    today: date | None = None,
+) -> Decision:
+    """Allow a study on registered data; refused where the policy forbids it, or where it is one's own."""
+    offer, before = read_offer(home, study), read_decision(home, study)
+    refuse_after(before, study, ("withdrawn",))
+    if not offer.submitter.strip():
+        raise Refusal(
+            "the offer does not tell who submits this study, so nobody could be sure not to approve their own",
+            where=study,
+            remedy="let the coordinator offer it anew with a name",
+        )
+    if same_person(by, offer.submitter):
+        raise Refusal(
+            f"{by} submits this study, and who submits does not approve",
+            where=study,
+            remedy="let somebody else at this site approve it, with --by NAME",
+        )
+    reasons = reasons_against(home, offer, data, today=today)
+    policy = read_policy(home.policy_path)
+    if until is not None and policy.expires is not None and until > policy.expires:
+        reasons.append(f"the policy ends on {policy.expires}, before {until}")
+    if reasons:
+        raise Refusal(
+            f"the policy of this site forbids it: {'; '.join(reasons)}",
+            where=f"{study}, {home.policy_path}",
+            remedy="deny the study, let it be changed, or change the policy with `wardround site policy set`",
+        )
+    last = until or policy.expires
+    return record(
+        home,
+        Decision(
+            *(study, offer.hash, "approved", checked_person(by), moment()),
+            data=find(home, data),
+            until=str(last) if last else "",
+            epsilon=epsilon_of(offer.study) or 0.0,
+        ),
+    )
+
+
+def deny(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
+    offer, before = read_offer(home, study), read_decision(home, study)
+    refuse_after(before, study, ("approved", "withdrawn"))
+    return record(home, Decision(study, offer.hash, "denied", checked_person(by), moment(), why))
+
+
+def withdraw(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
+    """Take an approval back, for good; what was spent stays spent."""
+    before = read_decision(home, study)
+    if before is None or before.state != "approved":
+        state = before.state if before else "not decided yet"
+        raise Refusal(
+            f"only an approved study can be withdrawn from, and this one is {state}", where=study, remedy="deny it"
+        )
+    words = {**asdict(before), "state": "withdrawn", "by": checked_person(by), "when": moment(), "why": why}
+    return record(home, Decision(**words))
+
+
+def refuse_after(before: Decision | None, study: str, states: tuple[str, ...]) -> None:
+    if before is not None and before.state in states:
+        remedy = (
+            "withdraw from it"
+            if before.state == "approved"
+            else "a withdrawal is final: let it be offered anew, changed"
+        )
+        raise Refusal(f"this study is {before.state} (by {before.by}, {before.when})", where=study, remedy=remedy)
+
+
+def record(home: SiteHome, decision: Decision) -> Decision:
+    """In the audit log first, then on file."""
+    words = {key: value for key, value in asdict(decision).items() if key not in ("id", "state", "when") and value}
+    home.log().append(noted(decision.state, study=decision.id, **words))
+    write_json(decision_path(home, decision.id), asdict(decision))
+    return decision
+
+
+def checked_person(by: str) -> str:
+    name = " ".join(by.split())
+    if not name or len(name) > 200 or not name.isprintable():
+        raise Refusal("who decides is not told", remedy="add --by NAME")
+    return name
+
+
+def same_person(one: str, other: str) -> bool:
+    """Whether two names are the same but for case and spaces."""
+    folded = ["".join(name.casefold().split()) for name in (one, other)]
+    return bool(folded[0]) and folded[0] == folded[1]
+
+
+def moment() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+# ---- what counts now ----
+
+
+def standing(home: SiteHome, study: str, *, today: date | None = None) -> tuple[str, str]:
+    """("ok" | "waiting" | "denied" | "withdrawn", why): whether this study may ask anything now."""
+    if not offer_path(home, study).exists():
+        return "waiting", f"{home.words.name} does not know this study: offer it first"
+    decision = read_decision(home, study)
+    if decision is None:
+        return "waiting", f"{home.words.name} has not decided yet"
+    if decision.state != "approved":
+        why = f": {decision.why}" if decision.why else ""
+        return decision.state, f"{home.words.name} has {decision.state} it on {decision.when[:10]}{why}"
+    offer = read_offer(home, study)
+    if decision.id != study or offer.hash != decision.hash:
+        return "denied", f"{home.words.name} approved other words than these"
+    now = today or datetime.now(UTC).date()
+    if not decision.until or now > date.fromisoformat(decision.until):
+        return "denied", f"the approval of {home.words.name} ended on {decision.until or 'an unknown day'}"
+    policy: Policy = read_policy(home.policy_path)
+    reasons = decide(policy, offer.study, needed(study_of(offer)), spent=spent(home, beside=study), today=now)
+    return (
+        ("denied", f"the policy of {home.words.name} no longer allows it: {'; '.join(reasons)}")
+        if reasons
+        else ("ok", "")
+    )

@@ -1,0 +1,186 @@
+"""A site's home as its clerk needs it: what is approved, what the policy allows, where the rows are, what left.
+
+A withdrawal or another policy counts at once: what was concluded from the home's files holds only as long as none of
+them changes, which is looked at for every request.
+"""
+
+import os
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cryptography.x509 import Certificate
+
+from wardround.core.errors import Refusal
+from wardround.core.files import stamp, write_whole
+from wardround.core.recipes import Recipe, hashable
+from wardround.data.table import Table
+from wardround.deploy.home import SiteHome
+from wardround.deploy.site.approvals import (
+    checked_id,
+    read_decision,
+    read_offer,
+    standing,
+    store_offer,
+    study_id,
+    study_of,
+)
+from wardround.deploy.site.datasets import table_for
+from wardround.deploy.site.enrolment import join
+from wardround.deploy.site.policy import read_policy, recipe_reasons
+from wardround.deploy.site.privacy_budget import budget_of
+from wardround.deploy.site.probe_rules import probe_departures, query_departures
+from wardround.deploy.trust import countersignatures
+from wardround.deploy.trust.audit_log import Sent, sent
+from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate
+from wardround.privacy.budget import Budget
+from wardround.study.file import Named, Study
+
+MOST_KNOWN = 1000
+MOMENT_NS = 50_000_000
+"""A file changed this short a time ago could be changed again without its stamp telling: clocks of disks are coarse."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SiteOffice:
+    """Fulfils `clerk.Office` over a home."""
+
+    home: SiteHome
+    _known: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, compare=False)
+    _left: Sent = field(default_factory=Sent, compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.home.words.name
+
+    def offered(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
+        store_offer(self.home, study, content, submitter, others)
+
+    def state(self, study: str) -> tuple[str, str]:
+        return self._while_unchanged(study, "state", lambda: standing(self.home, study))
+
+    def approved(self, study: str) -> Study:
+        self._must_stand(study)
+        return study_of(read_offer(self.home, study))
+
+    def table(self, study: Study) -> Table:
+        self._must_stand(study_id(study))
+        decision = read_decision(self.home, study_id(study))
+        assert decision is not None  # else it would not stand
+        return table_for(self.home, decision.data, study, read_policy(self.home.policy_path))
+
+    def folder(self, study: str) -> Path:
+        return self.home.folder(checked_id(study))
+
+    def allow(self, study: str, recipe: Recipe) -> None:
+        """Raise a refusal for what the policy forbids, and for what the approved study does not say."""
+        self._while_unchanged(study, recipe, lambda: self._allow(study, recipe))
+
+    def _allow(self, study: str, recipe: Recipe) -> None:
+        policy, words = read_policy(self.home.policy_path), self.approved(study)
+        reasons = recipe_reasons(policy, [recipe]) + departures(words, recipe)
+        if reasons:
+            raise Refusal(
+                f"{self.name} does not allow this: {'; '.join(reasons)}",
+                where=study,
+                remedy="ask for what was approved, or let the site change its policy",
+            )
+
+    def smallest_cell(self, study: str) -> int:  # noqa: ARG002 - the same for every study
+        return read_policy(self.home.policy_path).smallest_cell
+
+    def renewal(self) -> str:
+        return pem(make_request(self.home.key, self.name)).decode()
+
+    def renew(self, certificate: str) -> None:
+        """Take over a new certificate of the same key and name, signed by the same authority."""
+        path = self.home.path / "renewed.pem"
+        write_whole(path, certificate.encode())
+        join(self.home, path, self.home.authority_path)
+        path.unlink()
+
+    def signing(self) -> tuple[Key, Certificate]:
+        return self.home.key, read_certificate(self.home.authority_path)
+
+    def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
+        return countersignatures.answered(self.home, topic, words)
+
+    def budget(self) -> Budget:
+        return budget_of(self.home)
+
+    def leaves(self, entry: Mapping[str, Any]) -> None:
+        self.home.log().append(sent(entry))
+
+    def has_left(self, sha256: str) -> bool:
+        return self._left.holds(self.home.audit_path, sha256)
+
+    def _while_unchanged(self, study: str, what: Hashable, look: Callable[[], T]) -> T:
+        """What `look` finds, as long as no file changes that decides about this study, and the day is the same."""
+        seen, newest = self._stamps(study)
+        known = self._known.get((study, what))
+        if known is not None and known[0] == seen:
+            found: T = known[1]
+            return found
+        began = time.time_ns()
+        found = look()
+        if newest < began - MOMENT_NS and self._stamps(study)[0] == seen:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[study, what] = seen, found
+        return found
+
+    def _stamps(self, study: str) -> tuple[Hashable, int]:
+        """The stamps of the offer, the policy and all decisions (they count together), and the newest change."""
+        found, home = [], str(self.home.path)
+        for path in (
+            f"{home}/offers/{checked_id(study)}.json",
+            str(self.home.policy_path),
+            *files_in(f"{home}/decisions"),
+        ):
+            try:
+                found.append((path, *stamp(os.stat(path))))
+            except OSError:
+                found.append((path, 0, 0, 0, 0))
+        return (datetime.now(UTC).date(), *found), max(max(one[1], one[2]) for one in found)
+
+    def _must_stand(self, study: str) -> None:
+        state, why = standing(self.home, study)
+        if state != "ok":
+            raise Refusal(f"this study is not approved: {why}", where=study, remedy="ask the site's administrator")
+
+
+def files_in(folder: str) -> list[str]:
+    """Their paths, none where there is no such folder yet."""
+    try:
+        return sorted(f"{folder}/{name}" for name in os.listdir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def departures(study: Study, recipe: Recipe) -> list[str]:
+    """Where a recipe is not what the approved study says; what a choice of partners asks follows from its name."""
+    if recipe.kind == "transform":
+        said = [one for one in study.transforms if same(one, recipe)]
+        return [] if said else [f"the study does not say transform {recipe.name} with these settings"]
+    if recipe.kind == "query":
+        return query_departures(study, recipe)
+    if recipe.kind == "private":  # its noise is looked at where it is made
+        return [reason for part in recipe.parts for reason in departures(study, part)]
+    own = probe_departures(study, recipe) if recipe.kind == "probe" else []
+    expected = {"algorithm": study.algorithm, "model": study.model, "aggregator": study.aggregator}
+    return own + [
+        f"the study does not say {one.kind} {one.name} with these settings"
+        for one in (recipe, *recipe.parts)
+        if one.kind not in ("probe", "task") and not (one.kind in expected and same(expected[one.kind], one))
+    ]
+
+
+def same(said: Named, recipe: Recipe) -> bool:
+    """Whether a recipe is what a table of the study says; the asking site's number is added by the coordinator."""
+    words = {key: value for key, value in recipe.settings if key != "user"}
+    meant = {key: hashable(value) for key, value in said.settings.items() if key != "user"}
+    return (said.name, meant) == (recipe.name, words)

@@ -1,0 +1,215 @@
+"""Data that a site lets studies read: where they lie and how they are read, under a name. Nothing is ever copied.
+
+A study says what columns mean (target, groups, what to drop); the site alone says where its rows are. Whatever a study
+tells about places (paths, addresses, queries) is never looked at here. Columns that the policy does not allow are taken
+out before anything else sees the rows.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict
+
+from wardround.core.errors import Refusal
+from wardround.data.assembly import POOL, assemble_table
+from wardround.data.columns import as_numbers, kind_of, nearest
+from wardround.data.table import Table
+from wardround.deploy.home import SiteHome
+from wardround.deploy.settings_files import checked, toml_in, toml_lines, toml_text, write_file
+from wardround.deploy.site.policy import Policy, column_allowed
+from wardround.deploy.trust.certificates import NAME
+from wardround.engine import registry
+from wardround.study.file import Study
+
+HEADING = "# Data that studies may read, by name; written by `wardround site data`. The rows stay where they are.\n"
+MEANING = ("task", "positive", "groups", "categories")
+"""What a study may say about a site's table, beside the target and what to drop."""
+# fmt: off
+IDENTIFYING = frozenset((
+    "id", "identifier", "mrn", "ssn", "nhs", "name", "names", "surname", "forename", "firstname", "lastname",
+    "initials", "phone", "telephone", "mobile", "fax", "email", "mail", "address", "street", "zip", "zipcode",
+    "postcode", "postal", "dob", "birth", "birthdate", "birthday", "passport", "insurance", "account", "licence",
+    "license", "url", "ip",
+))
+# fmt: on
+"""Words in a column's name that tell of a person rather than of an illness."""
+MOST_CATEGORIES = 200
+PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*(@)|(password=)[^&\s]*()", re.IGNORECASE)
+NO_TARGET = "(told by the study)"
+FEW = 20
+"""Rows up to which different values in every row mean nothing."""
+
+
+class Registered(BaseModel):
+    """An entry of data.toml; the keys beside `source` are that source's settings."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    source: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+    @property
+    def shown(self) -> str:
+        """Source and settings for a person to read, without passwords."""
+        words = [f"{key} {PASSWORD.sub(hidden, str(value))}" for key, value in self.settings.items()]
+        return ", ".join([self.source, *words])
+
+
+def hidden(found: "re.Match[str]") -> str:
+    before, after = (found[1], found[2]) if found[1] else (found[3], found[4])
+    return f"{before}***{after}"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at registered data shows: rows, kinds of columns, and those that seem to identify patients."""
+
+    rows: int
+    kinds: dict[str, str]
+    identifying: dict[str, str]
+
+
+def registered(home: SiteHome) -> dict[str, Registered]:
+    """All entries by name."""
+    if not home.data_path.exists():
+        return {}
+    content = toml_in(home.data_path, "")
+    return {name: checked(as_table(one), Registered, f"{home.data_path}, [{name}]") for name, one in content.items()}
+
+
+def as_table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def find(home: SiteHome, name: str | None) -> str:
+    """The name of registered data: the given one, or the only one there is."""
+    known = registered(home)
+    if name is None and len(known) == 1:
+        return next(iter(known))
+    if name is None or name not in known:
+        what = f"there are no data called '{name}'" if name else f"there are {len(known) or 'no'} registered data"
+        remedy = nearest(name or "", known) if known else "register some with `wardround site data add`"
+        raise Refusal(what, where=str(home.data_path), remedy=remedy if name or not known else f"say which: {remedy}")
+    return name
+
+
+def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, target: str = "") -> Look:
+    """Read data once to see that they can be read, and write down where they are."""
+    known = registered(home)
+    if not NAME.fullmatch(name):
+        raise Refusal(f"'{name}' cannot name data", remedy="use letters, digits, - and _ only")
+    if name in known:
+        raise Refusal(
+            f"there are data called '{name}' already", where=str(home.data_path), remedy="remove them first, or rename"
+        )
+    words = dict(settings)
+    if isinstance(words.get("path"), str):
+        words["path"] = str(Path(words["path"]).expanduser().absolute())
+    entry = Registered(source=source, **words)
+    seen = look(frame_of(name, entry))
+    if target and target not in seen.kinds:
+        raise Refusal(
+            f"the target '{target}' is missing; {nearest(target, seen.kinds)}", where=entry.shown, remedy="correct it"
+        )
+    write(home, {**known, name: entry})
+    return seen
+
+
+def remove(home: SiteHome, name: str) -> None:
+    known = registered(home)
+    write(home, {other: entry for other, entry in known.items() if other != find(home, name)})
+
+
+def write(home: SiteHome, entries: Mapping[str, Registered]) -> None:
+    tables = [f"\n[{toml_text(name)}]\n{toml_lines(entry.model_dump())}" for name, entry in entries.items()]
+    write_file(home.data_path, "".join([HEADING, *tables]).encode())
+    home.data_path.chmod(0o600)  # an address may hold a password
+
+
+def frame_of(name: str, entry: Registered) -> pd.DataFrame:
+    """The rows as they are now; only a source that is installed here reads them."""
+    where = f"data {name}"
+    known = {key: one for key, one in registry.components("source").items() if key != "frame"}
+    if entry.source not in known:
+        remedy = registry.nearest(entry.source, tuple(known))
+        raise Refusal(f"there is no source called '{entry.source}'", where=where, remedy=remedy)
+    # The target is the study's to name: reading needs none, but a source wants some word.
+    table: Table = known[entry.source].build(where=where, **{**entry.settings, "target": NO_TARGET})
+    if set(table.sites) != {POOL}:
+        raise Refusal(
+            f"this holds {len(table.sites)} tables, and a site has one", where=where, remedy="name a single file"
+        )
+    return table.sites[POOL]
+
+
+def look(frame: pd.DataFrame) -> Look:
+    kinds = {str(column): str(kind_of(frame[column])) for column in frame.columns}
+    return Look(len(frame), kinds, identifying(frame, kinds))
+
+
+def identifying(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[str, str]:
+    """Columns that seem to identify patients, each with the reason; a warning, for the site to judge."""
+    found = {}
+    for column, kind in kinds.items():
+        words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)
+        telling = [word.lower() for word in words if word.lower() in IDENTIFYING]
+        known = frame[column].dropna()
+        distinct = int(known.nunique())
+        whole = kind == "number" and bool(np.all(as_numbers(known) % 1 == 0))
+        if telling:
+            found[column] = f"its name says '{telling[0]}'"
+        elif len(known) > FEW and distinct == len(known) and (whole or kind == "text"):
+            found[column] = "every row has another value"
+        elif kind == "text" and distinct > MOST_CATEGORIES:
+            found[column] = f"{distinct} different texts"
+    return found
+
+
+def needed(study: Study) -> tuple[str, ...]:
+    """The columns that a study names and cannot do without."""
+    said = study.data.settings
+    split_by = (study.data.split_by,) if study.data.split_by else ()
+    lists = [column for key in ("groups", "categories") for column in names_in(said.get(key))]
+    return tuple(dict.fromkeys([*names_in(said.get("target")), *lists, *split_by]))
+
+
+def names_in(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else [str(one) for one in value or ()]
+
+
+def read_columns(study: Study, policy: Policy, columns: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The columns that the study would read here, and those withheld from it by the policy."""
+    said = study.data.settings
+    # A column that names the site tells sites apart in a simulation; here there is only one.
+    dropped = {*names_in(said.get("drop")), *names_in(said.get("site"))} - set(needed(study))
+    wanted = [column for column in columns if column not in dropped]
+    withheld = [column for column in wanted if not column_allowed(column, policy)]
+    return [column for column in wanted if column not in withheld], withheld
+
+
+def table_for(home: SiteHome, name: str, study: Study, policy: Policy) -> Table:
+    """The site's own table for a study, under the site's name, with allowed columns only."""
+    frame = frame_of(name, registered(home)[find(home, name)])
+    read, _ = read_columns(study, policy, dict.fromkeys(frame.columns))
+    said = study.data.settings
+    target = said.get("target")
+    if not isinstance(target, str):
+        raise Refusal("the study does not say which column is the outcome", where="[data]", remedy="add target = ...")
+    patient = (study.data.split_by,) if study.data.split_by else ()
+    table = assemble_table(
+        {home.words.name: frame[read]},
+        origin=f"data {name} at {home.words.name}",
+        target=target,
+        # What is dropped but kept for fairness is still there, and must be named as such.
+        drop=[column for column in names_in(said.get("drop")) if column in read],
+        **{key: said[key] for key in MEANING if said.get(key) is not None},
+    )
+    aside = tuple(dict.fromkeys((*table.aside, *patient)))
+    return Table(table.sites, table.target, table.origin, table.task, table.positive, table.groups, aside=aside)

@@ -1,0 +1,243 @@
+"""A site's clerk: takes every request of the coordinator, refuses what is not allowed, and lets the others be answered.
+
+Nothing is answered but for a study that the site has approved. The same request again gets the same bytes from the
+disk, so nothing is computed, counted or charged twice, whichever side crashed. What leaves is in the audit log first,
+and once: a reply is saved before it is written down, so a crash between the two can be told from one before.
+"""
+
+import hashlib
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from cryptography.x509 import Certificate
+
+from wardround import __version__
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.core.recipes import Recipe
+from wardround.data.table import Table
+from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, encode, start
+from wardround.deploy.site.privacy_guard import Promise
+from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, Replies, described, told_in
+from wardround.deploy.site.secure_round import SecureSite
+from wardround.deploy.site.study_worker import AtWork
+from wardround.deploy.trust import countersignatures
+from wardround.deploy.trust.audit_log import NoRoom
+from wardround.deploy.trust.certificates import Key
+from wardround.privacy.budget import Budget, Spent
+from wardround.study.file import Study
+
+TOPICS = ("query", "settle", "prepare", "begin", "round", "secure", "judge", "figures", "finish")
+ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
+"""Questions about the site itself and no study."""
+STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
+
+
+class Office(Protocol):
+    """What the clerk needs of the site's home."""
+
+    @property
+    def name(self) -> str: ...
+
+    def offered(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
+        """Put a study before the site's administrator."""
+        ...
+
+    def state(self, study: str) -> tuple[str, str]:
+        """("ok" | "waiting" | "denied" | "withdrawn", why)."""
+        ...
+
+    def approved(self, study: str) -> Study:
+        """The study as it was approved."""
+        ...
+
+    def table(self, study: Study) -> Table:
+        """The site's own rows for this study, read where they lie."""
+        ...
+
+    def folder(self, study: str) -> Path: ...
+
+    def allow(self, study: str, recipe: Recipe) -> None:
+        """Raise a refusal for what the policy forbids."""
+        ...
+
+    def smallest_cell(self, study: str) -> int: ...
+
+    def renewal(self) -> str:
+        """A request, in PEM, for a new certificate of the same key."""
+        ...
+
+    def renew(self, certificate: str) -> None:
+        """Take over a new certificate, if it is this site's and the consortium's."""
+        ...
+
+    def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
+        """Countersign the coordinator's audit log, or keep its countersignature under the own one."""
+        ...
+
+    def signing(self) -> tuple[Key, Certificate]:
+        """The site's own key, and the certificate of the consortium's authority."""
+        ...
+
+    def budget(self) -> Budget:
+        """The site's privacy ledger, under what its policy allows now."""
+        ...
+
+    def leaves(self, entry: Mapping[str, Any]) -> None:
+        """Write down what is about to leave; returns when it is on the disk."""
+        ...
+
+    def has_left(self, sha256: str) -> bool:
+        """Whether something with this hash was written down as leaving."""
+        ...
+
+
+class Clerk:
+    """Answers requests, one at a time; `told` hears (topic, why) of those refused, in words that stay at the site."""
+
+    def __init__(
+        self, office: Office, coordinator: str = "server", told: Callable[[str, str], None] = lambda topic, why: None
+    ) -> None:
+        self.office, self.coordinator, self.told = office, coordinator, told
+        self._lock = threading.Lock()
+        self._at_work: dict[str, AtWork] = {}
+        self._replies = Replies()
+
+    def answering(self, topic: str) -> Callable[[str, bytes], bytes]:
+        """The handler of one topic."""
+        return lambda origin, content: self.answer(topic, origin, content)
+
+    def answer(self, topic: str, origin: str, content: bytes) -> bytes:
+        header: dict[str, Any] = {}
+        try:
+            header, message = decode(content, copies=False)
+            study = self._check(topic, origin, header)
+            if study is None:
+                return self._said(header, "ok", **self._about_itself(topic, header))
+            with self._lock:
+                point("site.request.received")
+                return self._answer_for(topic, study, header, message, content)
+        except Malformed as error:
+            why = own = f"the request cannot be read: {error}"
+        except Spent as refusal:  # for good, so the coordinator is not to ask for rounds again
+            self.told(topic, str(refusal))
+            return self._said(header, "spent", for_others(refusal))
+        except Refusal as refusal:
+            why, own = for_others(refusal), str(refusal)
+        except OSError as error:  # a full disk, mostly: not for ever, so the coordinator is to ask again
+            return self._said(header, "waiting", f"the site cannot write or read its files: {error.strerror or error}")
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            # The error's own words may quote what is in a table, so they stay here.
+            why = f"the request does not make sense here ({type(error).__name__})"
+            own = f"{why}: {error}"
+        self.told(topic, own)
+        return self._said(header, "refused", why)
+
+    def _check(self, topic: str, origin: str, header: Mapping[str, Any]) -> str | None:
+        """The study that a request is about, none for a mere greeting; refuses whom or what we do not understand."""
+        if origin != self.coordinator:
+            raise Refusal(f"'{origin}' is not the coordinator", remedy="let the coordinator ask")
+        if header.get("protocol") != PROTOCOL or header.get("wardround") != __version__:
+            raise Refusal(
+                f"the coordinator runs wardround {header.get('wardround')} and this site {__version__}",
+                remedy="install the same version on both",
+            )
+        if topic in ITSELF:
+            return None
+        study = header.get("study")
+        if not isinstance(study, str) or not STUDY.fullmatch(study):
+            raise Refusal("the request names no study", remedy="compare the versions of wardround on both sides")
+        return study
+
+    def _about_itself(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
+        """What is no study's: the version, the renewal of the site's certificate, the other's eye on each log."""
+        if topic == "renewal":
+            return {"request": self.office.renewal()}
+        if topic == "certificate":
+            self.office.renew(str(header["certificate"]))
+        if topic in countersignatures.TOPICS:
+            return self.office.witness(topic, header)
+        return {"wardround": __version__}
+
+    def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
+        if topic == "offer":
+            self.office.offered(study, header["content"], str(header.get("submitter", "")), header.get("others"))
+        folder = self.office.folder(study) / "replies"
+        state, why = self.office.state(study)
+        if topic == "offer" or state != "ok":
+            if state != "ok":
+                self._at_work.pop(study, None)
+                self._replies.forget(folder)
+            return self._said(header, state, why)
+        if topic not in TOPICS:
+            return self._said(header, "refused", f"there is no question called '{topic}'")
+        if study not in self._at_work:
+            self._at_work[study] = self._start(study)
+        private = self._at_work[study].study.privacy is not None
+        again = topic in REPEATABLE and not private
+        # The nonce in the header stands for the arrays: a coordinator that lied with it would get an old answer again.
+        request = hashlib.sha256(start(content) if again else content).hexdigest()
+        noised = private and topic in EVERY_ROUND
+        once = self.office.has_left if noised else lambda sha256: False
+        told = self._replies.find(folder, topic, request, again=again, once=once)
+        if told is None:
+            # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
+            words, answer = self._made(topic, study, {**header, "request": request}, message)
+            reply = self._reply(header, words, answer)
+            told = told_in(reply, hashlib.sha256(reply).hexdigest(), words, answer)
+            point("site.reply.before_save")
+            self._replies.keep(folder, topic, request, told, again=again)
+        point("site.reply.saved")
+        if not self.office.has_left(told.sha256):
+            try:
+                self.office.leaves(described(study, topic, header.get("round"), self.coordinator, told))
+            except NoRoom as refusal:  # what is not written down does not leave
+                return self._said(header, "waiting", for_others(refusal))
+        point("site.audit.written")
+        point("site.reply.ready")
+        return told.reply
+
+    def _made(
+        self, topic: str, study: str, header: dict[str, Any], message: Message
+    ) -> tuple[Mapping[str, Any], Message]:
+        at_work = self._at_work[study]
+        at_work.smallest_cell = self.office.smallest_cell(study)  # as the policy says now
+        words, answer = getattr(at_work, topic)(header, message)
+        return {"status": "ok", **words}, answer
+
+    def _start(self, study: str) -> AtWork:
+        """Begin to work for a study, or go on after the process was started again."""
+        words = self.office.approved(study)
+        folder = self.office.folder(study)
+        folder.mkdir(parents=True, exist_ok=True)
+        at_work = AtWork(
+            site=self.office.name,
+            study=words,
+            table=self.office.table(words),
+            folder=folder,
+            allow=lambda recipe: self.office.allow(study, recipe),
+            smallest_cell=self.office.smallest_cell(study),
+            sums=SecureSite(self.office.name, folder, self.office.signing),
+            promise=Promise(self.office.name, study, words, self.office.budget),
+        )
+        at_work.recall()
+        return at_work
+
+    def _said(self, header: Mapping[str, Any], status: str, why: str = "", **words: Any) -> bytes:
+        return self._reply(header, {"status": status, "why": why, **words}, None)
+
+    def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None) -> bytes:
+        bound = {key: header.get(key) for key in ("study", "round", "nonce")}
+        return encode({**words, **bound, "site": self.office.name}, message)
+
+
+def for_others(refusal: Refusal) -> str:
+    """A refusal as the coordinator is told it: where the site's files lie is nobody else's business."""
+    if os.sep not in refusal.where:
+        return str(refusal)
+    return str(Refusal(refusal.what, where="a file of the site", remedy=refusal.remedy))

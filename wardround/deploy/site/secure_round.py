@@ -1,0 +1,134 @@
+"""A site's part in a round of which only the sum is opened: it masks its answer, and reveals once a round at most.
+
+The steps are those of `wardround.privacy.secure_sum.site`. What happens between them is kept in memory only: a process
+that was started again has lost its secrets and stays out of that attempt, which the others bridge or repeat. That a
+round was revealed is on the disk before anything of it leaves, so no second sum of the same answers is ever opened.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.core.recipes import Recipe
+from wardround.deploy.fault_points import point
+from wardround.deploy.trust.certificates import Key, check_issued
+from wardround.engine import registry
+from wardround.privacy.secure_sum.fixed_point import ring_vector
+from wardround.privacy.secure_sum.messages import Letter, from_json, to_json
+from wardround.privacy.secure_sum.session import Session, hash_of, session_from_json
+from wardround.privacy.secure_sum.site import Site, advertise, agree, mask, reveal, share
+
+SECURE_SUM = "secure_sum"
+Header = dict[str, Any]
+PublicKeys = dict[str, ec.EllipticCurvePublicKey]
+
+
+def precision_of(transforms: list[Recipe]) -> tuple[int, float]:
+    """Binary places and bound that the study's last transform says; only a secure sum at the end is understood."""
+    sums = [one.name for one in transforms[:-1] if one.name == SECURE_SUM]
+    if sums or not transforms or transforms[-1].name != SECURE_SUM:
+        raise Refusal("a secure sum must be the last transform", where="[[transforms]]", remedy="move it to the end")
+    known = {one.name: one.default for one in registry.find("transform", SECURE_SUM).parameters}
+    words = {**known, **dict(transforms[-1].settings)}
+    return int(words["fraction_bits"]), float(words["bound"])
+
+
+def keys_of(certificates: Mapping[str, Any], authority: x509.Certificate, roster: tuple[str, ...]) -> PublicKeys:
+    """The sites' long-term public keys, of certificates that the consortium's authority signed for these names."""
+    keys: PublicKeys = {}
+    for name in roster:
+        try:
+            certificate = x509.load_pem_x509_certificate(str(certificates[name]).encode())
+        except (KeyError, ValueError):
+            raise Refusal(
+                f"no certificate of {name} came with the round", remedy="let the coordinator mend it"
+            ) from None
+        issued = check_issued(certificate, authority, where=f"site {name}")
+        key = certificate.public_key()
+        if (issued.name, issued.role) != (name, "site") or not isinstance(key, ec.EllipticCurvePublicKey):
+            raise Refusal(f"the certificate that came for {name} is another's", remedy="find out who passed it on")
+        keys[name] = key
+    return keys
+
+
+@dataclass
+class SecureSite:
+    """One study's secure sums at one site; `answer` trains and gives the fixed answer, none if it is not finite."""
+
+    name: str
+    folder: Path
+    signing: Callable[[], tuple[Key, x509.Certificate]]
+    """The site's own key, and the certificate of the consortium's authority."""
+    state: Site | None = None
+
+    def step(
+        self,
+        header: Header,
+        message: Message,
+        precision: tuple[int, float],
+        answer: Callable[[], Message | None],
+    ) -> tuple[Header, Message]:
+        """One step of the attempt that the header proposes; gives this site's letter."""
+        session = session_from_json(header["session"])
+        self._refuse_other(session, header, precision)
+        asked = header["step"]
+        if asked == "advertise":
+            key, authority = self.signing()
+            keys = keys_of(header["certificates"], authority, session.roster)
+            self.state, letter = advertise(session, self.name, key, keys)
+            return told(letter)
+        state = self.state
+        if state is None or state.session != session:
+            raise Refusal(
+                "this site has lost or given up this attempt, and stays out of it",
+                where=f"secure sum of round {session.round}",
+                remedy="begin the round anew",
+            )
+        request = from_json(header["letter"])
+        if asked == "mask":
+            # What the masks are bound to must be what this site got itself.
+            if hash_of(message) != session.model:
+                raise Refusal("another model came than the one that was announced", remedy="begin the round anew")
+            made = answer()
+            if made is None:
+                self.state = None
+                return {"status": "diverged"}, Message({})
+            self.state, letter = mask(state, request, ring_vector(made))
+        elif asked == "reveal":
+            after, letter = reveal(state, request)
+            self._record(session)
+            self.state = after
+        else:
+            self.state, letter = {"share": share, "agree": agree}[asked](state, request)
+        return told(letter)
+
+    def _refuse_other(self, session: Session, header: Header, precision: tuple[int, float]) -> None:
+        if (session.study, session.round) != (header["study"], header["round"]):
+            raise Refusal("the secure sum is of another study or round", remedy="begin the round anew")
+        if (session.fraction_bits, session.bound) != precision:
+            raise Refusal("the approved study says another precision", remedy="ask for what was approved")
+
+    def _record(self, session: Session) -> None:
+        """Refuse a second opening of the same round, and write the first one down."""
+        path = self.folder / "revealed" / f"{session.round:08d}"
+        if path.exists() and path.read_bytes() != session.digest:
+            raise Refusal(
+                "this round was opened before: a second sum with other survivors would tell a single answer",
+                where=f"round {session.round}",
+                remedy="go on with the next round",
+            )
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, session.digest)
+        point("site.reveal.recorded")
+
+
+def told(letter: Letter) -> tuple[Header, Message]:
+    arrays = {} if letter.vector is None else {"vector": letter.vector}
+    return {"letter": to_json(letter)}, Message(arrays)

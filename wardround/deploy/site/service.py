@@ -1,0 +1,91 @@
+"""A site's long-lived process: connects out to the coordinator, and lets its clerk answer what it asks.
+
+Nothing listens at the site. A coordinator that goes away is waited for; the connection comes back by itself.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from wardround import __version__
+from wardround.core.errors import Refusal
+from wardround.deploy.fault_points import arm
+from wardround.deploy.home import SiteHome
+from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.request_handler import ITSELF, TOPICS, Clerk
+from wardround.deploy.transport.cellnet import Credentials, Party
+from wardround.deploy.transport.cellnet_filter import SERVER
+from wardround.deploy.trust.audit_log import noted
+
+Tell = Callable[[str, Mapping[str, Any]], None]
+LOOK = 0.5
+ALWAYS = (*ITSELF, "offer")
+"""Questions that need no approved study."""
+
+
+class SiteService:
+    """One site at work. `tell` hears what its administrator would want to know."""
+
+    def __init__(self, home: SiteHome, tell: Tell = lambda word, facts: None) -> None:
+        arm()
+        self.home, self.tell = home, tell
+        words = home.words
+        files = Credentials(home.authority_path, home.certificate_path, home.key_path)
+        self.party = Party(words.name, words.coordinator, files, server_name=words.server_name)
+        self.party.watch(self._seen)
+        self.party.worry(self._worried)
+        self._writing = threading.Lock()
+        self.clerk = Clerk(SiteOffice(home), told=self._refused)
+        for topic in (*ALWAYS, *TOPICS):
+            self.party.answer(topic, self._answering(topic))
+        self.stopped = threading.Event()
+        self.state: dict[str, Any] = {"name": words.name, "coordinator": words.coordinator, "connected": False}
+
+    def start(self) -> None:
+        self.home.log().append(noted("started", version=__version__))
+        self.party.start()
+        self.write_status()
+
+    def work(self) -> None:
+        """Until told to stop."""
+        while not self.stopped.wait(LOOK):
+            self.write_status()
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.party.stop()
+
+    def write_status(self) -> None:
+        """Two threads write it; a full disk must not end the process, which goes on when there is room again."""
+        with self._writing, suppress(Refusal):
+            self.home.write_status({**self.state, "at": time.time()})
+
+    def _answering(self, topic: str) -> Callable[[str, bytes], bytes]:
+        answer = self.clerk.answering(topic)
+
+        def respond(origin: str, content: bytes) -> bytes:
+            reply = answer(origin, content)
+            self.state |= {"last": topic, "last_at": time.time()}
+            with suppress(OSError):  # nobody's screen or log file, full or closed, may keep an answer back
+                self.tell("answered", {"topic": topic, "bytes": len(reply)})
+            return reply
+
+        return respond
+
+    def _refused(self, topic: str, why: str) -> None:
+        self.state["refused"] = {"topic": topic, "why": why, "at": time.time()}
+        with suppress(OSError):
+            self.tell("refused", {"topic": topic, "why": why})
+
+    def _seen(self, name: str, came: bool) -> None:
+        if name == SERVER:
+            self.state |= {"connected": came, "why": ""}
+            self.tell("connected" if came else "lost", {"coordinator": self.home.words.coordinator})
+            self.write_status()
+
+    def _worried(self, why: str) -> None:
+        self.state["why"] = why
+        self.tell("worried", {"why": why})
+        self.write_status()

@@ -1,0 +1,288 @@
+"""An offered study in plain words, for whoever decides about it: who asks, what is read, what leaves, what it costs.
+
+Sizes are measured: the site prepares its own rows as it would in the study and looks how large its answer gets. Other
+sites may know categories that this one lacks, so the real answer can be somewhat larger.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.data.load import load
+from wardround.data.table import Table
+from wardround.deploy.home import SiteHome
+from wardround.deploy.protocol.wire import encode
+from wardround.deploy.settings_files import size_in_words
+from wardround.deploy.site.approvals import Offer, reasons_against, spent, study_of
+from wardround.deploy.site.datasets import find, frame_of, look, read_columns, registered, table_for
+from wardround.deploy.site.policy import Policy, components_of, epsilon_of, for_partners, read_policy
+from wardround.deploy.site.privacy_budget import charged
+from wardround.deploy.site.probe_rules import leaves_for_partners
+from wardround.engine.split_round import answer_shapes
+from wardround.study import assemble
+from wardround.study.file import Study
+from wardround.study.methods import own_method
+
+ARRAYS: Mapping[str, str] = {
+    "weight": "how many patients it trained on",
+    "update": "how far its patients moved the model, times that number",
+    "control": "how its gradients differ from everybody's, times that number",
+    "class_shares": "the share of each outcome among its patients, times that number",
+}
+"""What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
+NOT_COVERED = (
+    "Not covered: how rows were prepared (medians, scales), the numbers of rows, "
+    "and the figures on validation and test patients."
+)
+"""In the same words as in the report."""
+HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
+"""As long as the header of an answer usually is."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What leaves a site in one round: numbers in each array, and bytes on the wire."""
+
+    numbers: dict[str, int]
+    bytes: int
+    parameters: int
+    """Numbers that the model has."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """The same in figures and in words; `parts` are headings with their sentences."""
+
+    facts: dict[str, Any]
+    parts: tuple[tuple[str, tuple[str, ...]], ...]
+    against: tuple[str, ...]
+
+
+def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described:
+    """What the study would mean for this site, on these registered data."""
+    study, policy, name = study_of(offer), read_policy(home.policy_path), find(home, data)
+    seen = look(frame_of(name, registered(home)[name]))
+    read, withheld = read_columns(study, policy, seen.kinds)
+    against = reasons_against(home, offer, name)
+    try:
+        answer, unknown = answer_of(study, table_for(home, name, study, policy)), ""
+    except Refusal as refusal:
+        answer, unknown = None, str(refusal)
+    components = [*components_of(offer.study), *for_partners(offer.study)[0]]
+    for_choice = leaves_for_partners(study, answer.parameters if answer else None)
+    used, rounds = spent(home, beside=offer.id), study.study.rounds
+    paid = Paid(charged(home, policy, offer.id), charged(home, policy))
+    facts = {
+        "study": offer.id,
+        "submitter": offer.submitter,
+        "purpose": study.study.purpose,
+        "data": name,
+        "rows": seen.rows,
+        "columns": read,
+        "withheld": withheld,
+        "components": components,
+        "rounds": rounds,
+        "bytes_a_round": answer.bytes if answer else None,
+        "bytes_in_all": answer.bytes * rounds if answer else None,
+        "arrays": answer.numbers if answer else None,
+        "epsilon": epsilon_of(offer.study),
+        "epsilon_spent": used,
+        "epsilon_charged": paid.all,
+        "epsilon_charged_by_this": paid.this,
+        "epsilon_allowed": policy.epsilon,
+        "expires": str(policy.expires) if policy.expires else None,
+        "against": against,
+    }
+    risky = [f"{column} ({why})" for column, why in seen.identifying.items() if column in read]
+    parts = (
+        ("Who asks", asks(offer, study)),
+        ("What is read", reads(name, seen.rows, read, withheld, risky)),
+        ("What runs here", (f"Installed components only: {', '.join(components)}.",)),
+        ("What leaves", (*leaves_before(study, policy), *leaves_a_round(study, answer, unknown), *leaves_after(study))),
+        *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
+        ("What it costs in privacy", costs(study, used, policy, paid)),
+        ("Your share", (share(offer, seen.rows, study),)),
+        ("For how long", (f"Until {policy.expires}, as the policy says, or until you withdraw.",)),
+    )
+    return Described(facts, parts, tuple(against))
+
+
+def asks(offer: Offer, study: Study) -> tuple[str, ...]:
+    who = offer.submitter or "somebody who gives no name"
+    purpose = f"for: {study.study.purpose}" if study.study.purpose else "and tells no purpose"
+    site = (f"The model is made for the site {study.study.user}.",) if study.study.user else ()
+    return (f"{who} submits {study.study.name} {purpose}. It came on {offer.came[:10]}.", *site)
+
+
+def reads(name: str, rows: int, read: list[str], withheld: list[str], risky: list[str]) -> tuple[str, ...]:
+    told = [f"The data {name}, {rows:,} rows. Columns: {', '.join(read) or 'none'}."]
+    if withheld:
+        told.append(f"Withheld by your policy: {', '.join(withheld)}.")
+    if risky:
+        told.append(f"LOOK: these seem to identify patients: {', '.join(risky)}.")
+    return tuple(told)
+
+
+def leaves_before(study: Study, policy: Policy) -> tuple[str, ...]:
+    """The statistics from which sites agree how columns become numbers."""
+    ways = study.data.preparation
+    told = [
+        "Once, before training: names and kinds of the columns, the number of rows, the labels of the outcome; counts,"
+        " sums and squared deviations of numbers, counts of categories; no count of fewer than"
+        f" {policy.smallest_cell} patients."
+    ]
+    if ways.impute == "median" or ways.scale == "minmax":
+        cell = policy.smallest_cell
+        told.append(
+            (
+                "Also the smallest and largest value of each number, which are values of single patients"
+                if cell == 1
+                else f"Also between which values each number lies, rounded, with at least {cell} patients at either end"
+            )
+            + (", and counts between edges around the median." if ways.impute == "median" else ".")
+        )
+    if policy.smallest_cell > 1:
+        told.append(
+            f"Counts leave rounded down to multiples of {policy.smallest_cell}, means and figures in steps: a patient"
+            " more or less mostly changes nothing."
+        )
+    return tuple(told)
+
+
+def leaves_a_round(study: Study, answer: Answer | None, unknown: str) -> tuple[str, ...]:
+    rounds = study.study.rounds
+    if answer is None:
+        return (f"In each of {rounds} rounds an answer whose size is not known yet: {unknown}",)
+    arrays = "; ".join(
+        f"{name} ({count:,} {'number' if count == 1 else 'numbers'}{': ' + ARRAYS[name] if name in ARRAYS else ''})"
+        for name, count in answer.numbers.items()
+    )
+    size = f"about {size_in_words(answer.bytes)} a round, {size_in_words(answer.bytes * rounds)} in all {rounds} rounds"
+    seen = filter(None, [assemble.transform_of(study.transforms).words])
+    return (f"In each round: {arrays}; {size}. No row, no label and no prediction leaves.", *seen)
+
+
+def leaves_after(study: Study) -> tuple[str, ...]:
+    every = study.evaluation.every
+    often = "After every round" if every == 1 else f"After every {every} rounds"
+    return (
+        f"{often}: three numbers about your validation patients (how many, their loss, how many right)."
+        " At the end: figures of quality on your test patients, computed here.",
+    )
+
+
+class Paid(NamedTuple):
+    """Epsilon in the site's ledger: of one study, and of all."""
+
+    this: float
+    all: float
+
+
+def costs(study: Study, used: float, policy: Policy, paid: Paid) -> tuple[str, ...]:
+    """What the study promises of privacy, what the ledger says, and what no noise covers."""
+    said = study.privacy
+    if said is None:
+        return (privacy(None, used, policy.epsilon),)
+    if said.epsilon is None:
+        first = (
+            f"Noise of {said.noise_multiplier:g} times the bound of {said.clip:g}, for {study.study.rounds} rounds; no"
+            " epsilon is promised: it follows from the number of your patients."
+        )
+    else:
+        first = privacy(said.epsilon, used, policy.epsilon)
+    whom = (
+        "each of your patients: whether one is among the rows can hardly be told from the model or from your answers"
+        if said.level == "sample"
+        else "your site as a whole: whether it took part can hardly be told from the model"
+    )
+    told = [first, f"It holds for {whom} (delta {said.delta:g})."]
+    if said.level == "site" and all(one.name != "secure_sum" for one in study.transforms):
+        told.append(
+            "The coordinator sees your single answers, and those under your own share of the noise only; the transform"
+            " secure_sum would hide them."
+        )
+    told.append(
+        f"Your ledger is charged before each answer: {paid.all:.3g} is spent so far by all studies, {paid.this:.3g} of"
+        f" it by this one (delta {policy.delta:g}). What is spent does not come back."
+    )
+    return (*told, NOT_COVERED)
+
+
+def privacy(epsilon: float | None, used: float, most: float | None) -> str:
+    cap = (
+        f"{used:g} of {most:g} is promised to studies approved before"
+        if most is not None
+        else "your policy sets no limit"
+    )
+    if epsilon is None:
+        return (
+            f"It adds no noise and gives no formal guarantee: from its answers something about single patients might be"
+            f" told. Epsilon: none; {cap}."
+        )
+    left = f"; {most - used - epsilon:g} would be left" if most is not None else ""
+    return f"Epsilon {epsilon:g}; {cap}{left}."
+
+
+def share(offer: Offer, rows: int, study: Study) -> str:
+    """How far the site's part is diluted, as far as the offer tells."""
+    if not offer.others:
+        return (
+            "How many patients the other sites have is not known before their first study together, so your share is"
+            " not known yet."
+        )
+    own = round(rows * study.data.shares[0])
+    return (
+        f"About {own / (own + offer.others):.1%} of the training rows would be yours: {own:,} beside {offer.others:,}"
+        " of the other sites together, as they were in studies before."
+    )
+
+
+def with_some_noise(study: Study) -> Study:
+    """How much there will be is not known before the study begins, and does not change what an answer holds."""
+    if study.privacy is None:
+        return study
+    noise = study.privacy.model_copy(update={"noise_multiplier": study.privacy.noise_multiplier or 1.0})
+    return study.model_copy(update={"privacy": noise})
+
+
+def answer_of(study: Study, table: Table) -> Answer:
+    """What this site's answer would hold, found out by preparing its rows; nothing is trained."""
+    data = study.data
+    loaded = load(
+        table,
+        seed=study.study.seed,
+        shares=tuple(data.shares),
+        by=data.split_by or "",
+        missing_target=data.missing_target,
+        empty_sites="keep",
+        **data.preparation.model_dump(),
+    )
+    federation = loaded.federation
+    sites = list(dict.fromkeys([*table.sites, *([study.study.user] if study.study.user else [])]))
+    algorithm = assemble.build(with_some_noise(study), own_method(study), federation.task, sites)
+    transform = assemble.transform_of(study.transforms)
+    params = assemble.model_of(study, federation.task).init(jax.random.key(0))
+    server = algorithm.init(params, max(2, len(sites)))
+    row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
+    made = answer_shapes(algorithm, server, algorithm.init_client(params), row)
+    key = jax.random.key(0)
+
+    def way(made: Message) -> Message:
+        sent = transform.down(transform.init(made), algorithm.broadcast(server), key)
+        return transform.up(sent, made, key)
+
+    left = jax.eval_shape(way, made)
+    hidden = transform.bytes_up is not None  # what leaves cannot be read: told is what it hides
+    numbers = {
+        name: sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(part))
+        for name, part in (made if hidden else left).arrays.items()
+    }
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), left)
+    parameters = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))
+    size = len(encode(HEADER, Message({}))) + transform.bytes_up(left) if transform.bytes_up else None
+    return Answer(numbers, size or len(encode(HEADER, empty)), parameters)

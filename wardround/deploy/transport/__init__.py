@@ -1,0 +1,1 @@
+"""How bytes reach a site; the only room that imports the federated runtime."""

@@ -1,0 +1,333 @@
+"""Between the connections and CellNet: lets pass what the coordinator and the sites need, and nothing else.
+
+CellNet forwards messages, makes objects from them and connects where it is told; a site that turned bad could use all
+of that against the others. So a gate looks at every message first: it must come from whom its certificate names, be
+meant for us, hold bytes, and be a question we answer or the answer to a question we asked. CellNet's settings and the
+few of its functions that are replaced are here too, for the version that pyproject.toml names.
+"""
+
+import logging
+import os
+import re
+import threading
+import time
+from typing import Any
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is loaded
+
+from nvflare.fuel.f3.cellnet import cell as cell_module
+from nvflare.fuel.f3.cellnet import core_cell as core_module
+from nvflare.fuel.f3.cellnet.defs import (
+    CellChannel,
+    CellChannelTopic,
+    Encoding,
+    MessageHeaderKey,
+    MessageType,
+)
+from nvflare.fuel.f3.cellnet.utils import decode_payload
+from nvflare.fuel.f3.comm_config import CommConfigurator
+from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.drivers import grpc_driver
+from nvflare.fuel.f3.drivers.driver_params import DriverParams
+from nvflare.fuel.f3.drivers.grpc import streamer_pb2_grpc
+from nvflare.fuel.f3.drivers.grpc.qq import QueueClosed
+from nvflare.fuel.f3.drivers.grpc_driver import GRPC_DEFAULT_OPTIONS
+from nvflare.fuel.f3.sfm import conn_manager
+from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
+from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN
+from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
+from nvflare.fuel.f3.streaming import byte_streamer
+from nvflare.fuel.f3.streaming.byte_receiver import RxTask
+from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer, TxTask
+from nvflare.fuel.f3.streaming.stream_const import (
+    STREAM_ACK_TOPIC,
+    STREAM_CHANNEL,
+    STREAM_DATA_TOPIC,
+    STREAM_ERROR_TOPIC,
+    StreamHeaderKey,
+)
+from nvflare.fuel.f3.streaming.stream_types import StreamError
+
+from wardround.deploy.protocol.wire import LARGEST_MESSAGE
+from wardround.deploy.transport.cellnet_frames import Frame
+from wardround.deploy.transport.cellnet_small import CHANNEL, NO_SUCH, SMALL, Pieces
+
+MEGABYTE = 1 << 20
+SETTINGS = {
+    "STREAMING_MAX_BLOB_SIZE": LARGEST_MESSAGE,
+    # A slow line must see an acknowledgement before patience ends: with every part; 32 MB may be on their way.
+    "STREAMING_CHUNK_SIZE": 3 * MEGABYTE,
+    "STREAMING_ACK_INTERVAL": 3 * MEGABYTE,
+    "STREAMING_WINDOW_SIZE": 32 * MEGABYTE,
+    # TCP repeats what is lost, and a lost connection ends the request: repeating ourselves only clogs a slow line.
+    "STREAMING_RETRY_WAIT": 600,
+    "STREAMING_RETRY_TIMEOUT": 3600,
+    "ALLOW_ADHOC_CONNS": "false",
+    "USE_AIO_GRPC": "false",
+}
+os.environ.update({f"NVFLARE_{key}": str(value) for key, value in SETTINGS.items()})
+SERVER = "server"
+"""CellNet's name for the party that listens."""
+LARGEST_CHUNK = 4 * MEGABYTE
+PREALLOCATED = 64 * MEGABYTE
+"""A message that announces more is collected as it comes, not given its memory at once."""
+KEEPALIVE = 10_000
+"""Milliseconds of silence after which a connection is asked whether it still lives; it has 15 s to answer."""
+SECOND_JOIN = 3.0
+"""Seconds in which a connection must prove that it lives before a second one of the same name takes its place."""
+REMEMBERED = 2.0
+"""Seconds for which CellNet remembers a finished answer; the gate knows by itself that nobody waits for it."""
+GRPC_DEFAULT_OPTIONS[:] = [
+    ("grpc.max_send_message_length", LARGEST_CHUNK),
+    ("grpc.max_receive_message_length", LARGEST_CHUNK),
+    ("grpc.http2.max_frame_size", MEGABYTE // 4),  # not 16 kB: fewer and larger steps for a model
+    ("grpc.so_reuseport", 0),  # a second coordinator at the same address is a mistake, and must be told
+    ("grpc.keepalive_time_ms", KEEPALIVE),
+    ("grpc.keepalive_timeout_ms", 15_000),
+    ("grpc.http2.ping_timeout_ms", 15_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE // 2),
+    ("grpc.max_reconnect_backoff_ms", 3_000),
+    ("grpc.use_local_subchannel_pool", 1),  # a new try must not inherit the patience of the one that failed
+]
+conn_manager.MAX_WAIT = 3
+PLAIN = (None, Encoding.BYTES, Encoding.NONE)
+ENCODINGS = (MessageHeaderKey.PAYLOAD_ENCODING, StreamHeaderKey.PAYLOAD_ENCODING)
+REPORTS = ((STREAM_CHANNEL, STREAM_ACK_TOPIC), (STREAM_CHANNEL, STREAM_ERROR_TOPIC))
+NOT_OURS = (
+    MessageHeaderKey.SECURE,  # CellNet's own encryption fetches certificates as objects
+    MessageHeaderKey.ENCRYPTED,
+    MessageHeaderKey.CONN_URL,  # would make us connect to an address of the sender's choice
+    MessageHeaderKey.PASS_THROUGH,
+    MessageHeaderKey.SERVER_TRANSIT_REQUIRED,
+)
+STRANGE = "it is neither a question nor an answer of ours"
+LATE = "it answers no question, or too late"
+logger = logging.getLogger("wardround")
+
+
+class Gate:
+    """Stands before one cell; what it refuses is counted by the certificate's name and the reason."""
+
+    def __init__(self, cell: Any, own: str, *, listens: bool) -> None:
+        self.cell, self.own, self.listens = cell, own, listens
+        self.answered: set[str] = set()
+        self.asked: set[str] = set()
+        self.refused: dict[tuple[str, str], int] = {}
+        core, self.manager = cell.core_cell, cell.core_cell.communicator.conn_manager
+        self.pieces = Pieces(self.manager, own)
+        self._process, core.process_message = core.process_message, self.process
+        self._admit, self.manager.update_endpoint = self.manager.update_endpoint, self.admit
+        self._leave, self.manager.close_connection = self.manager.close_connection, self.leave
+        self._meet, self.manager.handle_new_connection = self.manager.handle_new_connection, self.meet
+        # CellNet notes coming and going in two threads, and can lose a return that overtakes a departure.
+        self._joining = threading.RLock()
+
+    def process(self, endpoint: Any, connection: Any, app_id: int, message: Any) -> None:
+        """In place of CoreCell.process_message, which decodes and forwards."""
+        try:
+            why = self.against(endpoint.name, connection, message)
+        except Exception:
+            why = "its headers make no sense"
+        if why:
+            self.note(str(endpoint.name), why)
+        elif message.headers[MessageHeaderKey.CHANNEL] == CHANNEL:
+            self.pieces.take(endpoint.name, message)
+        else:
+            self._process(endpoint, connection, app_id, message)
+
+    def note(self, name: str, why: str) -> None:
+        """Count what was refused; only the first of a kind is logged, so that nobody can fill the disk."""
+        key = (name, why)
+        self.refused[key] = self.refused.get(key, 0) + 1
+        if self.refused[key] == 1:
+            logger.warning("refused from %s: %s", name, why)
+
+    def against(self, name: str, connection: Any, message: Any) -> str:
+        """Why a message must not be looked at; empty if it may."""
+        headers = message.headers
+        checks = (
+            (name != self.expected(connection), "its certificate names somebody else"),
+            (headers.get(MessageHeaderKey.ORIGIN) != name, "it claims to come from somebody else"),
+            (headers.get(MessageHeaderKey.FROM_CELL) != name, "it claims to come from somebody else"),
+            (headers.get(MessageHeaderKey.DESTINATION) != self.own, "it is meant for somebody else"),
+            (any(headers.get(key) for key in NOT_OURS), "it asks for what only FLARE's own messages need"),
+            (any(headers.get(key) not in PLAIN for key in ENCODINGS), "it holds objects, and only bytes are accepted"),
+        )
+        headers[MessageHeaderKey.ROUTE] = [(name, time.time())]  # CellNet keeps statistics by what stands there
+        return next((why for wrong, why in checks if wrong), "") or self.against_kind(name, message)
+
+    def against_kind(self, name: str, message: Any) -> str:
+        """The same for what a message is: a part of a question or an answer, a report on such a part, a goodbye."""
+        headers = message.headers
+        kind = headers.get(MessageHeaderKey.MSG_TYPE)
+        where = (headers.get(MessageHeaderKey.CHANNEL), headers.get(MessageHeaderKey.TOPIC))
+        if where == (STREAM_CHANNEL, STREAM_DATA_TOPIC) and kind == MessageType.REQ:
+            return self.against_part(name, message)
+        if where[0] == CHANNEL:
+            return self.against_piece(name, where[1], kind, message)
+        if where in REPORTS and kind == MessageType.REQ and not message.payload:
+            task = ByteStreamer.tx_task_map.get(headers.get(StreamHeaderKey.STREAM_ID))
+            return "it reports on what was sent to somebody else" if task and task.target != name else ""
+        bye = where == (CellChannel.CELLNET, CellChannelTopic.Bye) and kind in (MessageType.REQ, MessageType.REPLY)
+        return "" if bye and not message.payload else STRANGE
+
+    def against_part(self, name: str, message: Any) -> str:
+        """The same for a part of a question or an answer, before anything is set aside for it."""
+        headers = message.headers
+        if headers.get(StreamHeaderKey.ERROR_MSG):
+            return ""
+        numbers = [headers.get(key) for key in (StreamHeaderKey.STREAM_ID, StreamHeaderKey.SEQUENCE)]
+        size, req_id = headers.get(StreamHeaderKey.SIZE), headers.get(StreamHeaderKey.STREAM_REQ_ID)
+        if not all(type(number) is int and number >= 0 for number in (*numbers, size)):
+            return "its headers make no sense"
+        if size > LARGEST_MESSAGE or len(message.payload or b"") > LARGEST_CHUNK:
+            return "it is larger than any message of ours"
+        channel, topic = headers.get(StreamHeaderKey.CHANNEL), headers.get(StreamHeaderKey.TOPIC)
+        if channel == CellChannel.RETURN_ONLY:
+            waiter = self.cell.requests_dict.get(req_id)
+            known = waiter is not None and waiter.target == name and topic in self.asked
+            # One answer to a question, and not two beside each other.
+            if not known or waiter.__dict__.setdefault("stream", numbers[0]) != numbers[0]:
+                self.cell.byte_receiver.reject(message, StreamError("nobody waits for this answer"))
+                return LATE
+        elif channel != CHANNEL or topic not in self.answered or not isinstance(req_id, str):
+            self.cell.byte_receiver.reject(message, StreamError(NO_SUCH))
+            return STRANGE
+        if size > PREALLOCATED:
+            headers[StreamHeaderKey.SIZE] = 0
+        return ""
+
+    def against_piece(self, name: str, topic: Any, kind: Any, message: Any) -> str:
+        """The same for a question or an answer that is small enough to travel in one piece."""
+        number = message.headers.get(MessageHeaderKey.REQ_ID)
+        if not isinstance(number, str) or len(message.payload or b"") > SMALL:
+            return STRANGE
+        if kind == MessageType.REPLY:
+            return "" if self.pieces.awaited(name, topic, number) else LATE
+        if kind == MessageType.REQ and topic in self.answered:
+            return ""
+        if kind == MessageType.REQ:
+            self.pieces.refuse(name, topic, number)
+        return STRANGE
+
+    def expected(self, connection: Any) -> str:
+        """The only name that may be used on this connection."""
+        if not self.listens:
+            return SERVER  # TLS checked the server's name
+        return str(connection.get_conn_properties().get(DriverParams.PEER_CN.value, ""))
+
+    def admit(self, connection: Any, claims: Any) -> None:
+        """In place of ConnManager.update_endpoint: the name must be the certificate's, to the letter."""
+        name = claims.get(HandshakeKeys.ENDPOINT_NAME)
+        if name != self.expected(connection.conn):
+            self.note(self.expected(connection.conn), f"it calls itself {words(name)}")
+            connection.conn.close()
+            return
+        with self._joining:
+            self._admit(connection, claims)
+
+    def leave(self, connection: Any) -> None:
+        with self._joining:
+            self._leave(connection)
+
+    def meet(self, connection: Any) -> None:
+        """In place of ConnManager.handle_new_connection: a second one of a name must wait until the first is dead."""
+        if self.listens:
+            name = self.expected(connection)
+            for other in list(self.manager.sfm_conns.values()):
+                if self.expected(other.conn) != name:
+                    continue
+                if self.lives(other):
+                    self.note(name, "it is connected already, from another process or machine")
+                    connection.close()
+                    return
+                other.conn.close()
+        self._meet(connection)
+
+    def lives(self, connection: Any) -> bool:
+        asked = time.time()
+        try:
+            connection.send_heartbeat(Types.PING)
+        except Exception:
+            return False
+        while time.time() < asked + SECOND_JOIN and connection.get_name() in self.manager.sfm_conns:
+            if connection.last_activity >= asked:
+                return True
+            time.sleep(0.02)
+        return False
+
+
+def words(thing: object) -> str:
+    """What the other side said, fit to be shown: short, in one line."""
+    return re.sub(r"[^\x20-\x7e\u00a0-\uffff]+", " ", str(thing))[:300]
+
+
+def forget(origin: str, stream: Any) -> None:
+    """Let go of a finished answer, which CellNet would keep for a minute, with a thread beside it."""
+    task = RxTask.rx_task_map.get((origin, stream))
+    if task is not None:
+        task._remove_task()
+        if task.stream_future is not None:
+            task.stream_future.value = None
+
+
+def abandon(name: str) -> None:
+    """End what is under way to or from one who is gone: CellNet's own threads would wait for minutes."""
+    gone = StreamError("the connection was lost")
+    for task in [task for task in list(ByteStreamer.tx_task_map.values()) if task.target == name]:
+        task.stop(gone, notify=False)
+    for (origin, _), task in list(RxTask.rx_task_map.items()):
+        if origin == name and not task.completed:
+            task.stop(gone, notify=False)
+
+
+def only_bytes(message: Any, encoding_key: Any = MessageHeaderKey.PAYLOAD_ENCODING, fobs_ctx: Any = None) -> None:
+    """In place of CellNet's decoder: its object encoding names classes to be made, so such a payload is refused."""
+    if message.get_header(encoding_key) not in PLAIN:
+        raise ValueError("only bytes are accepted")
+    decode_payload(message, encoding_key, fobs_ctx=fobs_ctx)
+
+
+def removed_soon(task: Any, ttl: float | None = None, later: Any = RxTask._schedule_remove_task) -> None:
+    """In place of CellNet's minute, during which a finished answer and a thread would stay."""
+    later(task, min(REMEMBERED, REMEMBERED if ttl is None else ttl))
+
+
+def let_go(task: Any, removed: Any = TxTask.remove_task) -> None:
+    """In place of CellNet's removal of what was sent, which leaves the message to the garbage collector."""
+    removed(task)
+    task.buffer, task.direct_buf, task.stream = memoryview(b""), None, None
+
+
+def send_frame(connection: Any, prefix: Any, headers: Any, payload: Any) -> None:
+    """In place of SfmConnection.send_frame, which copies what it sends into a buffer, and that into another."""
+    told = connection.headers_to_bytes(headers) or b""
+    payload = payload or b""
+    prefix.length, prefix.header_len = PREFIX_LEN + len(told) + len(payload), len(told)
+    prefix.sequence = connection.next_sequence()
+    start = bytearray(PREFIX_LEN)
+    prefix.to_buffer(start, 0)
+    with connection.lock:
+        connection.conn.send_frame((start, told, payload))
+
+
+def queue_frame(connection: Any, pieces: Any) -> None:
+    """In place of StreamConnection.send_frame: gRPC puts the pieces together when their turn comes."""
+    grpc_driver.StreamConnection.seq_num += 1
+    try:
+        connection.oq.append(Frame(grpc_driver.StreamConnection.seq_num & 0x7FFFFFFF, pieces))
+    except QueueClosed:
+        raise CommError(CommError.CLOSED, "the connection is closed") from None
+
+
+grpc_driver.Frame = streamer_pb2_grpc.Frame = Frame
+SfmConnection.send_frame, grpc_driver.StreamConnection.send_frame = send_frame, queue_frame
+# What we send is never changed afterwards, so CellNet needs no copy of it in case it must be sent again.
+byte_streamer._snapshot_payload = lambda payload: payload
+cell_module.decode_payload = core_module.decode_payload = only_bytes
+RxTask._schedule_remove_task = removed_soon
+TxTask.remove_task = let_go
+# CellNet would walk through the whole folder that it is started in, and obey a settings file that it finds there.
+CommConfigurator._config_loaded = True

@@ -1,0 +1,1 @@
+"""Certificates, the audit log, its signed heads and countersignatures."""

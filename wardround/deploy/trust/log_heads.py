@@ -1,0 +1,175 @@
+"""The signed end of an audit log, and the other side's signature under it: witnesses against a rollback.
+
+A head is the number of entries and the last hash of somebody's log, signed with the owner's own key (ECDSA over P-256).
+The other side checks it, countersigns it and keeps the last one: a log that later ends earlier, or holds another hash
+there, was rolled back, even by its owner.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.core.journal import DIGEST, LONGEST, canonical, parsed
+from wardround.deploy.trust.certificates import Key
+
+Keys = Mapping[str, Sequence[ec.EllipticCurvePublicKey]]
+"""The public keys that each party has, or had before it renewed them."""
+FORMS = {"hash": DIGEST, "signature": re.compile(r"(?:[0-9a-f]{2}){8,80}")}
+HEAD = {"entries": int, "hash": str, "signature": str, "who": str}
+HEAD_BYTES = 512
+"""A head fills one sector of a disk, so that it is replaced in one piece."""
+# A signature of one sort can never be passed off as one of the other.
+HEAD_SEAL, COUNTER_SEAL = b"wardround audit head\n", b"wardround audit countersignature\n"
+
+
+@dataclass(frozen=True)
+class Head:
+    """How far the log of `who` went, signed by it."""
+
+    entries: int
+    hash: str
+    who: str
+    signature: str
+
+    @property
+    def message(self) -> bytes:
+        return HEAD_SEAL + canonical({"entries": self.entries, "hash": self.hash, "who": self.who})
+
+
+@dataclass(frozen=True)
+class Countersigned:
+    """A head that another party has seen and signed too: a witness against a rollback."""
+
+    head: Head
+    by: str
+    signature: str
+
+    @property
+    def message(self) -> bytes:
+        return COUNTER_SEAL + canonical({"by": self.by, "head": asdict(self.head)})
+
+    def content(self) -> dict[str, Any]:
+        return {"by": self.by, "head": asdict(self.head), "signature": self.signature}
+
+
+def sign(key: Key, message: bytes) -> str:
+    return key.sign(message, ec.ECDSA(hashes.SHA256())).hex()
+
+
+def sign_head(entries: int, digest: str, who: str, key: Key) -> Head:
+    unsigned = Head(entries, digest, who, "")
+    return Head(entries, digest, who, sign(key, unsigned.message))
+
+
+def countersign(head: Head, by: str, key: Key) -> Countersigned:
+    """The other side's signature under a head; whether the head may be believed is `witness`'s to say."""
+    return Countersigned(head, by, sign(key, Countersigned(head, by, "").message))
+
+
+def signature_problem(keys: Keys, who: str, signature: str, message: bytes) -> str:
+    """What is wrong with a signature, or nothing."""
+    for key in keys.get(who, ()):
+        try:
+            key.verify(bytes.fromhex(signature), message, ec.ECDSA(hashes.SHA256()))
+        except (InvalidSignature, ValueError):
+            continue
+        return ""
+    return f"the signature is not that of {who!r}" if who in keys else f"signed in the name of {who!r}, a stranger here"
+
+
+def read_head(raw: bytes) -> Head:
+    """A head as its file holds it, padding included; a ValueError says what is wrong."""
+    head = Head(**parsed(raw.rstrip(b" \n"), HEAD, FORMS))
+    if raw != head_bytes(head) or head.entries < 0:
+        raise ValueError("it is not as it was written here")
+    return head
+
+
+def head_bytes(head: Head) -> bytes:
+    return canonical(asdict(head)).ljust(HEAD_BYTES - 1) + b"\n"
+
+
+def read_head_json(content: Any) -> Head:
+    """A head that came in a message; a ValueError says what is wrong."""
+    return Head(**parsed(canonical(content), HEAD, FORMS))
+
+
+def read_countersigned(content: Any) -> Countersigned:
+    """What `Countersigned.content` gave, from a message or file; a ValueError says what is wrong."""
+    value = parsed(canonical(content), {"by": str, "head": dict, "signature": str}, FORMS)
+    return Countersigned(read_head_json(value["head"]), value["by"], value["signature"])
+
+
+def head_path(path: Path) -> Path:
+    return path.with_name(path.name + ".head")
+
+
+def stored_head(path: Path) -> Head | None:
+    try:
+        with open(head_path(path), "rb") as file:
+            return read_head(file.read(HEAD_BYTES + 1))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as problem:
+        remedy = "restore both files from a copy, or put both away in a safe place so that a new log begins"
+        raise Refusal(f"the head cannot be read: {problem}", where=str(head_path(path)), remedy=remedy) from None
+
+
+def head_problems(name: str, head: Head, known: Sequence[str]) -> list[str]:
+    """What a head shows to be wrong with the chain of `known` hashes."""
+    whole = len(known) - 1
+    if head.entries > whole:
+        return [f"{name} names {head.entries} entries and the log has {whole}: its end is missing"]
+    if head.entries < 0 or known[head.entries] != head.hash:
+        return [f"{name} names another entry {head.entries} than the log holds: history was rewritten"]
+    return []
+
+
+def read_witness(path: Path) -> Countersigned:
+    """A countersigned head from a file."""
+    try:
+        with open(path, "rb") as file:
+            return read_countersigned(json.loads(file.read(LONGEST)))
+    except OSError as problem:
+        raise Refusal(
+            f"the countersigned head cannot be read: {problem.strerror}", where=str(path), remedy="check the path"
+        ) from None
+    except (ValueError, RecursionError) as problem:
+        raise Refusal(
+            f"this is no countersigned head: {problem}", where=str(path), remedy="ask the other side for it again"
+        ) from None
+
+
+def witness(path: Path, head: Head, keys: Keys, by: str, key: Key) -> Countersigned:
+    """Check the head of somebody else's log against the one kept at `path`, countersign it and keep it there.
+
+    Refuses a head that its owner did not sign, and one that goes back behind what was countersigned before.
+    """
+    wrong = signature_problem(keys, head.who, head.signature, head.message)
+    before = read_witness(path).head if path.exists() else None
+    if not wrong and before is not None:
+        if before.who != head.who:
+            wrong = f"it is that of {head.who!r}, and that of {before.who!r} was kept here"
+        elif head.entries < before.entries or (head.entries == before.entries and head.hash != before.hash):
+            wrong = (
+                f"it ends at entry {head.entries}, and entry {before.entries} was countersigned already: rolled back"
+            )
+    if wrong:
+        raise Refusal(
+            f"the head of an audit log is not countersigned: {wrong}",
+            where=head.who,
+            remedy="let its owner run `wardround audit verify`",
+        )
+    seen = countersign(head, by, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, canonical(seen.content()) + b"\n")
+    return seen

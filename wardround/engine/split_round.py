@@ -1,0 +1,202 @@
+"""A round cut where the network is: the server's half and one site's half, each on its own machine.
+
+Together they do what the compiled simulation does in one program, with the same order of rows and the same random
+keys, so a deployed study gives the model that its simulation gave (up to the order in which floats are added).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wardround.core import trees
+from wardround.core.contracts import Algorithm, Array, Message, Params, Progress, Shard, Transform, Tree, one_site
+from wardround.core.order import visiting_order
+from wardround.engine.layout import power_of_two
+from wardround.engine.predictions import CHUNK, PERSONAL_ROUND, in_chunks, padded
+from wardround.engine.program import arrived, conclude, left, outgoing, round_key
+from wardround.engine.shared_programs import first_of
+
+Rows = np.ndarray[Any, Any]
+
+
+class Own(NamedTuple):
+    """A site's rows of one part, and its number in the study."""
+
+    x: Rows
+    y: Rows
+    site: int
+
+
+# ---- the site's half ----
+
+
+def shard_of(algorithm: Algorithm, own: Own, seed: int, number: int, passes: int) -> Shard:
+    """The site's rows in the order of this round: the same that the simulation would deal it."""
+    rows = len(own.y)
+    order = visiting_order(seed, number, np.array([own.site]), np.array([rows]), passes)
+    return one_site(own.x, own.y, order.reshape(passes, rows), site=own.site, padding=algorithm.largest_batch)
+
+
+@lru_cache(maxsize=64)
+def client_program(algorithm: Algorithm, transform: Transform) -> Any:
+    @jax.jit
+    def program(sent: Message, kept: Tree, shard: Shard, key: Array) -> tuple[Message, Tree, Array]:
+        learning_key, leaving_key = jax.random.split(key)
+        answer, keeps = algorithm.client(transform.receive(sent), kept, shard, learning_key)
+        answer = left((transform.at_site or transform.up)(sent, answer, leaving_key))
+        finite = trees.all_finite(answer) & trees.all_finite(keeps)
+        present = jnp.asarray(shard.rows) > 0
+        answer = trees.choose(present, answer, trees.zeros(answer))
+        return answer, trees.choose(present, keeps, kept), finite | ~present
+
+    return program
+
+
+@jax.jit
+def site_key(seed: Array, number: Array, site: Array) -> Array:
+    """A site's random key of a round; compiled, since step by step it takes longer than a small site's training."""
+    return jax.random.fold_in(round_key(seed, number), site)
+
+
+def site_round(
+    algorithm: Algorithm, transform: Transform, sent: Message, kept: Tree, own: Own, *, seed: int, number: int
+) -> tuple[Message, Tree, bool]:
+    """The site's answer as it leaves, what the site keeps, and whether all of it is finite."""
+    shard = shard_of(algorithm, own, seed, number, algorithm.passes)
+    key = site_key(np.uint32(seed), np.int32(number), np.int32(own.site))
+    answer, keeps, finite = client_program(algorithm, transform)(sent, kept, shard, key)
+    return answer, keeps, bool(finite)
+
+
+@lru_cache(maxsize=64)
+def personal_program(algorithm: Algorithm) -> Any:
+    personal = algorithm.personal
+    assert personal is not None
+    return jax.jit(personal.fit)
+
+
+def own_params(algorithm: Algorithm, message: Message, params: Params, kept: Tree, own: Own, *, seed: int) -> Params:
+    """The parameters of the model that this site would use: the common ones, or its personal ones."""
+    personal = algorithm.personal
+    if personal is None:
+        return params
+    shard = shard_of(algorithm, own, seed, PERSONAL_ROUND, personal.passes)
+    key = jax.random.fold_in(round_key(seed, PERSONAL_ROUND), own.site)
+    fitted: Params = personal_program(algorithm)(message, kept, shard, key)
+    return fitted
+
+
+@lru_cache(maxsize=64)
+def prediction_program(algorithm: Algorithm) -> Any:
+    return jax.jit(lambda params, x: in_chunks(algorithm.predict, params, x))
+
+
+def predicted(algorithm: Algorithm, params: Params, x: Rows) -> Rows:
+    """Predictions for rows, padded so that a new number of them seldom compiles anew."""
+    places = max(power_of_two(max(1, len(x))), 1)
+    if places > CHUNK:
+        places = -(-places // CHUNK) * CHUNK
+    return np.asarray(prediction_program(algorithm)(params, padded(np.asarray(x), places)))[: len(x)]
+
+
+# ---- the server's half ----
+
+
+@lru_cache(maxsize=64)
+def sending_program(algorithm: Algorithm, transform: Transform) -> Any:
+    return jax.jit(lambda progress, seed, number: outgoing(algorithm, transform, progress, round_key(seed, number)))
+
+
+@lru_cache(maxsize=64)
+def arriving_program(algorithm: Algorithm, transform: Transform) -> Any:
+    return jax.jit(lambda states, answer: arrived(algorithm, transform, states, answer))
+
+
+@lru_cache(maxsize=64)
+def concluding_program(algorithm: Algorithm, transform: Transform) -> Any:
+    return jax.jit(lambda progress, total: conclude(algorithm, transform, progress, total))
+
+
+def sent_in(algorithm: Algorithm, transform: Transform, progress: Progress, *, seed: int, number: int) -> Message:
+    """What the server sends in this round, the same to every site."""
+    message: Message = sending_program(algorithm, transform)(
+        replace(progress, clients=()), np.uint32(seed), np.int32(number)
+    )
+    return jax.device_get(message)
+
+
+def combined(
+    algorithm: Algorithm,
+    transform: Transform,
+    progress: Progress,
+    answers: Mapping[int, Message],
+    slots: int,
+    population: int,
+) -> Progress:
+    """The server's step from the answers by site number; always in the order of sites, so that it gives the same bits.
+
+    For an aggregator that sees each answer, `slots` fixes the height of the stack: empty slots have weight 0.
+    """
+    states = (progress.aggregator, progress.transform)
+    each = {site: arriving_program(algorithm, transform)(states, answers[site]) for site in sorted(answers)}
+    if algorithm.aggregator.linear:
+        parts = iter(each.values())
+        total = next(parts)
+        for part in parts:
+            total = trees.add(total, part)
+    else:
+        total = stacked(each, slots, population, numbered="site" in algorithm.aggregator.needs)
+    after: Progress = concluding_program(algorithm, transform)(replace(progress, clients=()), total)
+    return replace(after, clients=progress.clients)
+
+
+def stacked(answers: Mapping[int, Message], slots: int, population: int, *, numbered: bool) -> Message:
+    """Answers along a first axis, nothing (and the site's number `population`) in the slots that stay empty."""
+    first: Message = next(iter(answers.values()))
+    empty = jax.tree.map(jnp.zeros_like, first)
+    filled: Sequence[Message] = [*answers.values(), *[empty] * (slots - len(answers))]
+    arrays = jax.tree.map(lambda *parts: jnp.stack(parts), *[one.arrays for one in filled])
+    if numbered:
+        numbers = [*answers, *[population] * (slots - len(answers))]
+        arrays = {**arrays, "site": jnp.array(numbers, jnp.int32)}
+    return Message(arrays, first.meta)
+
+
+def begun(algorithm: Algorithm, transform: Transform, params: Params, population: int, row: Any) -> Progress:
+    """The server's state before the first round; `row` has the shape and type of x and y of a single row."""
+    server = algorithm.init(trees.copy(params), population)
+    answer = jax.tree.map(
+        lambda a: jnp.zeros(a.shape, a.dtype), answer_shapes(algorithm, server, algorithm.init_client(params), row)
+    )
+    return Progress(
+        server=trees.copy(server),
+        aggregator=algorithm.aggregator.init(answer),
+        transform=transform.init(answer),
+        clients=(),
+    )
+
+
+def answer_shapes(algorithm: Algorithm, server: Tree, kept: Tree, row: Any) -> Message:
+    """The shapes of an answer as the client function gives it, without training anything; found out once."""
+    leaves, structure = jax.tree.flatten((server, kept, row))
+    shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+    return traced_answer(first_of(algorithm), structure, shapes)
+
+
+@lru_cache(maxsize=256)
+def traced_answer(algorithm: Algorithm, structure: Any, shapes: tuple[Any, ...]) -> Message:
+    server, kept, row = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    places = algorithm.largest_batch
+    x, y = (jax.ShapeDtypeStruct((places, *part.shape), part.dtype) for part in row)
+
+    def answer(server: Tree, kept: Tree, x: Any, y: Any) -> Message:
+        number = jnp.zeros((), jnp.int32)
+        shard = Shard(x, y, number, number, number, number, algorithm.largest_batch)
+        return algorithm.client(algorithm.broadcast(server), kept, shard, jax.random.key(0))[0]
+
+    return jax.eval_shape(answer, server, kept, x, y)

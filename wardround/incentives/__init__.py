@@ -1,0 +1,1 @@
+"""Dilution limits, rewards, the signed ledger and the statement of who is owed what."""

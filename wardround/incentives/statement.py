@@ -1,0 +1,396 @@
+"""What a study owes its partners: their share told before training, what they did in it, and what that earns.
+
+`diluted` makes the choice of partners anew until nobody withdraws over its share. `read_facts` reads in a finished run
+folder who asked, who was chosen and who took part; `statement` divides a budget by that. Nothing here computes a
+measure: what a folder does not say is refused.
+"""
+
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wardround.core.errors import Refusal
+from wardround.engine.registry import nearest
+from wardround.incentives.dilution import Choice, Part, check_limits, settle
+from wardround.incentives.rewards import RULES, reward
+
+ALONE = 'no partner is left: train alone with [algorithm] name = "local"'
+
+
+class Diluted(NamedTuple):
+    """Whom the asking site trains with once nobody withdraws any more."""
+
+    partners: tuple[str, ...]
+    """Best first, as they were chosen."""
+    table: list[dict[str, Any]]
+    """Every site's share of rows and weight; at the end, with `over` true, what those saw who withdrew over it."""
+    reasons: dict[str, str]
+    """Who withdrew, and why."""
+    words: str
+    advice: str
+    """What to do where nobody is left, else empty."""
+
+
+def diluted(
+    choose: Callable[[tuple[str, ...]], Sequence[str]],
+    rows: Mapping[str, int],
+    limits: Mapping[str, float],
+    asking: str,
+    *,
+    withdrawn: Sequence[str] = (),
+    weights: Mapping[str, float] | None = None,
+) -> Diluted:
+    """Choose partners, tell each site its share among all that train, and choose again without those who withdraw.
+
+    `choose` is given the names that remain, in the order of `rows`, and gives the partners, best first; it is called
+    once, and once more whenever somebody withdraws. `rows` are every site's training rows, those of the asking site
+    included: they dilute the others. A site without a limit accepts any share, and the asking site's is passed over.
+    """
+    places = (("[study] user", [asking]), ("[partners] limits", limits), ("[partners] withdrawn", withdrawn))
+    for where, names in places:
+        for name in names:
+            if name not in rows:
+                raise Refusal(f"'{name}' is not among the sites", where=where, remedy=nearest(name, tuple(rows)))
+    if asking in withdrawn:
+        remedy = "take it out of withdrawn, or let another site ask"
+        raise Refusal(f"'{asking}' asks for partners and has withdrawn", where="[partners] withdrawn", remedy=remedy)
+    check_limits(limits)
+    chosen: tuple[str, ...] = ()
+
+    def choice(remaining: frozenset[str]) -> Choice:
+        nonlocal chosen
+        candidates = tuple(site for site in rows if site in remaining)
+        chosen = tuple(dict.fromkeys(choose(candidates))) if candidates else ()
+        together = {site: rows.get(site, 0) for site in (asking, *chosen)}
+        known = None if weights is None else {site: weights[site] for site in together if site in weights}
+        return Choice(together, known) if chosen else Choice({})
+
+    possible = {site: limits.get(site, 1.0) for site in rows if site != asking and site not in withdrawn}
+    settled = settle(choice, possible, asking=asking)
+    left = [part for turn in settled.turns for part in turn.dilution.parts if part.over]
+    reasons = {site: f"{site} had withdrawn before the choice was made." for site in withdrawn}
+    reasons |= {
+        part.site: f"{part.site} withdrew: {shares(part)}, and it accepts at most {part.limit:.1%}." for part in left
+    }
+    table = [
+        {**part._asdict(), "over": part.over} for part in (*(settled.dilution.parts if settled.dilution else ()), *left)
+    ]
+    advice = "" if chosen else ALONE
+    outcome = f"Training goes ahead with {', '.join(chosen)}." if chosen else f"{advice[:1].upper()}{advice[1:]}."
+    nobody = ["Nobody withdraws."] if chosen and not reasons else []
+    return Diluted(chosen, table, reasons, " ".join([outcome, *reasons.values(), *nobody]), advice)
+
+
+def shares(part: Part) -> str:
+    told = f"it would be {part.row_share:.1%} of the training rows"
+    return told if part.weight_share is None else f"{told} and {part.weight_share:.1%} of the weight"
+
+
+class Score(NamedTuple):
+    """What a measure says about a site: larger is better; None where the site did not answer."""
+
+    value: float | None
+    error: float | None = None
+
+
+class Presence(NamedTuple):
+    """In how many rounds a site took part, and from which to which."""
+
+    rounds: int = 0
+    first: int = 0
+    last: int = 0
+
+    def __str__(self) -> str:
+        if self.rounds < 2:
+            return f"1 round ({self.first})" if self.rounds else "no round"
+        return f"{self.rounds} rounds ({self.first} to {self.last})"
+
+
+class Training(NamedTuple):
+    """Who took part in a training, and the sum of each site's weights over the rounds that moved the model."""
+
+    presence: Mapping[str, Presence]
+    weights: Mapping[str, float]
+    rounds: int
+    weighed: int
+    """Rounds that tell the weights by site."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a finished run folder says about who did what; `training` is None for a choice of partners alone."""
+
+    folder: Path
+    study: str
+    study_hash: str
+    run_hash: str
+    asking: str | None
+    rows: Mapping[str, int]
+    """Training rows of every site."""
+    partners: tuple[str, ...] | None
+    """Best first; None where no choice was made."""
+    withdrawn: tuple[str, ...]
+    measures: Mapping[str, Mapping[str, Score]]
+    """The first is the one that the choice was made by."""
+    dilution: Mapping[str, Mapping[str, Any]]
+    training: Training | None
+
+    @property
+    def reference(self) -> str:
+        """The study and this run of it, so that a line of a ledger names the very files that it was made from."""
+        return f"{self.study} study:{self.study_hash} run:{self.run_hash}"
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Every site but the one that asks."""
+        present = self.training.presence if self.training else {}
+        return tuple(site for site in dict.fromkeys([*self.rows, *present]) if site != self.asking)
+
+
+def read_facts(folder: Path) -> Facts:
+    """What `wardround run` or `wardround partners` left in a folder."""
+    manifest = read_object(folder / "manifest.json", "this is no run folder", "name one that `run` or `partners` wrote")
+    result = read_object(
+        folder / "result.json", "this run is not finished", "go on with it: the same command with --resume --out FOLDER"
+    )
+    said, rounds = table(manifest.get("study")), folder / "rounds.jsonl"
+    content = [path.read_bytes() for path in (folder / "result.json", rounds) if path.is_file()]
+    whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
+    verdict, training, told = table(result.get("verdict")), None, dict[str, Any]()
+    if result.get("kind") != "partners":
+        training, told = read_training(rounds)
+    partners = verdict.get("partners", told.get("chosen"))
+    withdrawn = [*texts(verdict.get("withdrawn")), *texts(table(said.get("partners")).get("withdrawn"))]
+    measures = {
+        str(one.get("name")): {site: score(found) for site, found in table(one.get("scores")).items()}
+        for one in tables(result.get("measures"))
+    }
+    if not measures and "score" in told:
+        measures = {"score": {site: Score(number(value)) for site, value in table(told["score"]).items()}}
+    asking = result.get("asking") or table(said.get("study")).get("user")
+    return Facts(
+        folder,
+        str(result.get("study")),
+        str(manifest.get("study_hash")),
+        whole,
+        str(asking) if asking else None,
+        {str(site.get("name")): int(number(site.get("train")) or 0) for site in tables(result.get("sites"))},
+        None if partners is None else tuple(texts(partners)),
+        tuple(dict.fromkeys(withdrawn)),
+        measures,
+        {str(one.get("site")): one for one in tables(result.get("dilution"))},
+        training,
+    )
+
+
+class Round(NamedTuple):
+    """One line of rounds.jsonl: who took part (None: too many to name), and what the algorithm told."""
+
+    run: tuple[Any, ...]
+    number: int
+    sites: list[str] | None
+    sent: int
+    told: dict[str, Any]
+
+
+def read_round(line: bytes) -> Round:
+    """A ValueError, KeyError or TypeError where the line is not as it was written."""
+    record = json.loads(line)
+    sites = texts(record["sites"])
+    run = (record["method"], record["repeat"], record.get("user"))
+    told = table(table(record["measures"]).get("told"))
+    return Round(
+        run, int(record["round"]), sites if len(sites) == record["count"] else None, int(record["bytes_up"]), told
+    )
+
+
+def read_training(path: Path) -> tuple[Training, dict[str, Any]]:
+    """The rounds of the one training in a folder, and what was told in round 0, when partners were chosen."""
+    rounds: dict[int, Round] = {}
+    # Bytes: names of sites may hold characters at which text, but not the file, begins a new line.
+    for place, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), start=1):
+        where = f"{path}, line {place}"
+        try:
+            one = read_round(line)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise Refusal("a round is not as `run` wrote it", where=where, remedy="restore the file") from None
+        if rounds and one.run != next(iter(rounds.values())).run:
+            raise Refusal(
+                "this folder holds several trainings side by side, and credit is for one",
+                where=str(path.parent),
+                remedy="train the study with `wardround run STUDY`, and name that folder",
+            )
+        if one.number in rounds:
+            raise Refusal(f"round {one.number} is written down twice", where=where, remedy="restore the file")
+        if one.sites is None:
+            raise Refusal(
+                f"round {one.number} does not name who took part (more than a hundred sites are only counted)",
+                where=where,
+                remedy="draw smaller cohorts: [participation] cohort = 100",
+            )
+        rounds[one.number] = one
+    chosen = rounds.pop(0).told if 0 in rounds else {}
+    if not any(one.sent for one in rounds.values()):
+        raise Refusal(
+            "nobody sent anything in this run, so nobody helped anybody",
+            where=str(path.parent),
+            remedy="name a run in which sites trained together, not a baseline such as local",
+        )
+    return summed([rounds[number] for number in sorted(rounds)]), chosen
+
+
+def summed(rounds: Sequence[Round]) -> Training:
+    """Rounds and weights by site. A round that was skipped, or came after the algorithm had stopped, moved nothing."""
+    presence, parts = dict[str, Presence](), defaultdict[str, list[float]](list)
+    weighed, skipped = 0, 0.0
+    for one in rounds:
+        for site in one.sites or ():
+            before = presence.get(site, Presence(0, one.number))
+            presence[site] = Presence(before.rounds + 1, before.first, one.number)
+        alpha = one.told.get("alpha")
+        if isinstance(alpha, dict):
+            weighed += 1
+            in_vain = number(one.told.get("skipped")) or 0.0
+            moved = not one.told.get("stopped") and in_vain <= skipped
+            skipped = in_vain
+            for site in (one.sites or ()) if moved else ():
+                parts[site].append(number(alpha.get(site)) or 0.0)
+    return Training(presence, {site: math.fsum(told) for site, told in parts.items()}, len(rounds), weighed)
+
+
+class Figure(NamedTuple):
+    """What a site's reward is based on: a number (None: nothing), its standard error, and the same in words."""
+
+    value: float | None
+    error: float | None
+    words: str
+
+
+def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
+    """What the folder says about every site but the asking one, under a rule; refused where it says nothing."""
+    if rule in ("rounds", "weights"):
+        if facts.training is None:
+            raise absent(facts, rule, "tells whom to train with and holds no training", "`wardround run STUDY`")
+        training = facts.training
+        if rule == "rounds":
+            seen = {site: training.presence.get(site, Presence()) for site in facts.others}
+            return {site: Figure(found.rounds, None, str(found)) for site, found in seen.items()}
+        if not training.rounds == training.weighed > 0:
+            raise absent(
+                facts,
+                rule,
+                f"tells each site's weight in {training.weighed} of {training.rounds} rounds",
+                "`wardround run STUDY` with an algorithm that weighs sites (weight_erosion) and [evaluation] every = 1,"
+                " for at most 100 sites",
+            )
+        sums = {site: training.weights.get(site, 0.0) for site in facts.others}
+        return {
+            site: Figure(total, None, f"{total:.4g} in {training.presence.get(site, Presence())}")
+            for site, total in sums.items()
+        }
+    choosing = "`wardround partners STUDY`"
+    if rule == "inclusion":
+        if facts.partners is None:
+            raise absent(facts, rule, "tells of no choice of partners", choosing)
+        return {site: included(site, facts.partners, facts.withdrawn) for site in facts.others}
+    wanted = next(iter(facts.measures), "") if rule == "rank" else rule
+    if wanted not in facts.measures:
+        how = choosing if rule == "rank" else f'{choosing} with "{rule}" among the measures of [partners]'
+        raise absent(facts, rule, "ranks no site" if rule == "rank" else f"has no measure '{rule}'", how)
+    scores = {
+        site: facts.measures[wanted].get(site, Score(None)) for site in facts.others if site not in facts.withdrawn
+    }
+    known = [found.value for found in scores.values() if found.value is not None]
+    figures = {site: Figure(None, None, "withdrew") for site in facts.others}
+    for site, found in scores.items():
+        if found.value is None:
+            figures[site] = Figure(None, None, "no answer")
+        elif rule == "rank":
+            place = 1 + sum(other > found.value for other in known)
+            figures[site] = Figure(place, None, f"place {place} of {len(known)} (score {written(found)})")
+        else:
+            figures[site] = Figure(found.value, found.error, written(found))
+    return figures
+
+
+def included(site: str, partners: Sequence[str], withdrawn: Sequence[str]) -> Figure:
+    words = "withdrew" if site in withdrawn else "chosen" if site in partners else "not chosen"
+    return Figure(words == "chosen", None, words)
+
+
+def absent(facts: Facts, rule: str, why: str, how: str) -> Refusal:
+    return Refusal(
+        f"a reward by {RULES[rule].by} cannot be told from this folder, which {why}",
+        where=str(facts.folder),
+        remedy=f"make one with {how}, and name that",
+    )
+
+
+def statement(facts: Facts, rule: str, budget: int) -> dict[str, Any]:
+    """Who is paid how many cents and for what; the asking site pays and is not paid."""
+    figures = figures_of(facts, rule) if rule in RULES else {}
+    payment = reward(rule, budget, {site: figure.value for site, figure in figures.items()})
+    unsure = [
+        site
+        for site, (value, error, _) in figures.items()
+        if error is not None and value is not None and 0 < value < 2 * error
+    ]
+    return {
+        "study": facts.study,
+        "study_hash": facts.study_hash,
+        "run_hash": facts.run_hash,
+        "rule": rule,
+        "payer": facts.asking,
+        "budget_cents": budget,
+        "payments": [
+            {"site": site, "based_on": figure.words, "figure": figure.value, "error": figure.error}
+            | {"cents": payment.amounts[site]}
+            for site, figure in figures.items()
+        ],
+        "back_to_payer_cents": payment.remainder,
+        "words": payment.words,
+        "notes": [f"Less than two standard errors above 0, so perhaps chance: {', '.join(unsure)}."] if unsure else [],
+    }
+
+
+def read_object(path: Path, missing: str, remedy: str) -> dict[str, Any]:
+    """The JSON object in a file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise Refusal(missing, where=str(path), remedy=remedy) from None
+    except (OSError, ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise Refusal("the file cannot be read as JSON", where=str(path), remedy="restore it, or make it anew")
+    return value
+
+
+def table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def tables(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def texts(value: Any) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def number(value: Any) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if known else None
+
+
+def score(found: Any) -> Score:
+    return Score(number(table(found).get("value")), number(table(found).get("error")))
+
+
+def written(found: Score) -> str:
+    return f"{found.value:.4g}" + ("" if found.error is None else f" ± {found.error:.2g}")

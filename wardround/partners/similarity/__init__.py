@@ -1,0 +1,1 @@
+"""How alike two sites are: histograms, transfer losses, ranks, a map."""

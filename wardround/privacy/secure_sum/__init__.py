@@ -1,0 +1,1 @@
+"""The secure sum: what sites and server do, message by message."""

@@ -1,0 +1,134 @@
+"""The letters of a secure sum: what each holds, how it is signed, and how a faulty one is refused.
+
+A letter is plain JSON and at most one vector, so any transport can carry it. A site signs every letter it writes with
+its long-term key (Ed25519, or ECDSA as in its certificate); the signature covers the session, so that a letter of
+another study, round or attempt cannot be passed off as one of this. The coordinator's letters are not signed: the
+channel tells who sends them, and what matters in them was signed by sites.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from wardround.core.errors import Refusal
+from wardround.privacy.secure_sum.masks import PROTOCOL, Ring, joined
+
+SigningKey = Ed25519PrivateKey | ec.EllipticCurvePrivateKey
+VerifyingKey = Ed25519PublicKey | ec.EllipticCurvePublicKey
+COORDINATOR = "coordinator"
+STEPS = ("advertise", "share", "mask", "agree", "reveal")
+"""What a site does, one after the other; the coordinator's letter bears the step that it asks for."""
+WORDS = ("step", "session", "sender", "content", "signature")
+LONGEST_SIGNATURE = 256
+
+
+class BadLetter(Refusal):
+    """A letter that cannot be right, and whose it was (or in whose name it came)."""
+
+    def __init__(self, sender: str, what: str, *, step: str, remedy: str = "") -> None:
+        self.sender = sender
+        super().__init__(
+            f"secure sum: {what}",
+            where=f"from {sender}, step {step}",
+            remedy=remedy or f"repeat the round without {sender}, and find out what is wrong there",
+        )
+
+
+@dataclass(frozen=True)
+class Letter:
+    """From a site to the coordinator, or back; `session` is the session's digest in hexadecimal."""
+
+    step: str
+    session: str
+    sender: str
+    content: Mapping[str, Any]
+    vector: Ring | None = field(default=None, repr=False)
+    signature: str = ""
+
+
+def signed_bytes(letter: Letter) -> bytes:
+    """What a signature covers: all of the letter but itself."""
+    words = {"step": letter.step, "session": letter.session, "sender": letter.sender, "content": letter.content}
+    text = json.dumps(words, sort_keys=True, separators=(",", ":")).encode()
+    vector = b"" if letter.vector is None else sha256(little_endian(letter.vector).data).digest()
+    return joined(PROTOCOL, text, vector)
+
+
+def little_endian(vector: Ring) -> Ring:
+    """The same bytes on every machine; no copy on the usual ones."""
+    return np.ascontiguousarray(vector, "<u8")
+
+
+def signed(letter: Letter, key: SigningKey) -> Letter:
+    content = signed_bytes(letter)
+    made = key.sign(content) if isinstance(key, Ed25519PrivateKey) else key.sign(content, ec.ECDSA(SHA256()))
+    return Letter(letter.step, letter.session, letter.sender, letter.content, letter.vector, made.hex())
+
+
+def is_signed(letter: Letter, key: VerifyingKey) -> bool:
+    try:
+        content, signature = signed_bytes(letter), bytes.fromhex(letter.signature)
+        if isinstance(key, Ed25519PublicKey):
+            key.verify(signature, content)
+        else:
+            key.verify(signature, content, ec.ECDSA(SHA256()))
+    except (InvalidSignature, ValueError, TypeError, RecursionError):  # the last two: contents that are no plain JSON
+        return False
+    return True
+
+
+def to_json(letter: Letter) -> dict[str, Any]:
+    """The letter without its vector, for the header of a message."""
+    return {name: getattr(letter, name) for name in WORDS}
+
+
+def from_json(words: Any, vector: Ring | None = None) -> Letter:
+    """A letter as it came; its content is looked at by whoever it is for."""
+    if not isinstance(words, Mapping) or set(words) != set(WORDS):
+        raise BadLetter("unknown", "this is no letter of a secure sum", step="unknown")
+    sender = words["sender"] if isinstance(words["sender"], str) else "unknown"
+    texts = all(isinstance(words[name], str) for name in WORDS if name != "content")
+    if not texts or not isinstance(words["content"], Mapping) or words["step"] not in STEPS:
+        raise BadLetter(sender, "this is no letter of a secure sum", step="unknown")
+    if len(words["signature"]) > LONGEST_SIGNATURE:
+        raise BadLetter(sender, "the signature is too long", step=words["step"])
+    if vector is not None and not (vector.dtype == np.dtype("<u8") and vector.ndim == 1):
+        raise BadLetter(sender, f"the vector is of {vector.dtype}, not of 64-bit ring elements", step=words["step"])
+    return Letter(words["step"], words["session"], sender, words["content"], vector, words["signature"])
+
+
+# ---- reading contents ----
+
+
+def entries(letter: Letter, name: str) -> Mapping[str, Any]:
+    """A part of the content that is an object by the names of sites."""
+    part = letter.content.get(name)
+    if not isinstance(part, Mapping) or not all(isinstance(key, str) for key in part):
+        raise BadLetter(letter.sender, f"it has no list '{name}'", step=letter.step)
+    return part
+
+
+def octets(letter: Letter, text: Any, size: int, what: str) -> bytes:
+    """So many bytes, written in hexadecimal."""
+    # Compared with its own spelling: fromhex would also take spaces and capitals, and one thing has one form here.
+    if isinstance(text, str) and len(text) == 2 * size:
+        try:
+            content = bytes.fromhex(text)
+        except ValueError:
+            content = b""
+        if content.hex() == text:
+            return content
+    raise BadLetter(letter.sender, f"{what} is not {size} bytes in hexadecimal", step=letter.step)
+
+
+def only(letter: Letter, *names: str) -> None:
+    if set(letter.content) != set(names):
+        raise BadLetter(letter.sender, f"it does not hold exactly {', '.join(names)}", step=letter.step)

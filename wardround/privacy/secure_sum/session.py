@@ -1,0 +1,193 @@
+"""What all parties of one secure sum must agree on before it begins; its digest is bound into every key and letter."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.privacy.secure_sum.mask_graph import neighbours
+from wardround.privacy.secure_sum.masks import KEY_BYTES, digest
+from wardround.privacy.secure_sum.messages import (
+    COORDINATOR,
+    BadLetter,
+    Letter,
+    VerifyingKey,
+    entries,
+    is_signed,
+    octets,
+    only,
+)
+
+FEWEST = 3
+"""Sites below which a sum tells too much: of two, each would know the other's."""
+RING_BITS = 64
+
+
+@dataclass(frozen=True)
+class Session:
+    """One sum of one round of one study among the sites of the roster.
+
+    `model` is the SHA-256 of what the coordinator sent to all sites; a coordinator that sends them different models
+    finds no common masks. `nonce` is new for every attempt, so that a repeated round is another session. `entries`
+    are the ring elements that each site sends, the sample count among them.
+    """
+
+    study: str
+    round: int
+    model: str
+    nonce: str
+    roster: tuple[str, ...]
+    entries: int
+    fraction_bits: int
+    bound: float
+
+    def __post_init__(self) -> None:
+        if len(self.roster) < FEWEST:
+            raise Refusal(
+                f"a secure sum of {len(self.roster)} sites would let them compute each other's answers",
+                where=f"study {self.study}, round {self.round}",
+                remedy=f"let at least {FEWEST} sites take part, or leave out the transform secure_sum",
+            )
+        if tuple(sorted(set(self.roster))) != self.roster or COORDINATOR in self.roster:
+            raise Refusal(
+                "the roster of a secure sum must name every site once, in alphabetical order, "
+                f"and none may be called {COORDINATOR}",
+                where=f"study {self.study}, round {self.round}",
+                remedy="sort the names and rename such a site",
+            )
+        if self.entries < 1:
+            raise Refusal("a secure sum of nothing was asked for", where=f"study {self.study}", remedy="send an answer")
+        if self.fraction_bits >= RING_BITS or not 0 < self.bound * 2.0**self.fraction_bits * len(self.roster) < 2.0 ** (
+            RING_BITS - 1
+        ):
+            raise Refusal(
+                f"the sum of {len(self.roster)} answers of up to {self.bound:g} with {self.fraction_bits} binary "
+                "places does not fit into 64 bits",
+                where="transform secure_sum",
+                remedy="choose a smaller bound or fewer fraction_bits",
+            )
+
+    @property
+    def threshold(self) -> int:
+        """Sites without which nothing is opened: more than two thirds of the roster, and never fewer than 3."""
+        return 2 * len(self.roster) // 3 + 1
+
+    @cached_property
+    def digest(self) -> bytes:
+        return digest(b"session", json.dumps(session_to_json(self), sort_keys=True).encode())
+
+    @property
+    def hex(self) -> str:
+        return self.digest.hex()
+
+    def place(self, site: str) -> int:
+        """The number under which a site holds shares."""
+        return self.roster.index(site) + 1
+
+
+def session_to_json(session: Session) -> dict[str, Any]:
+    return {**asdict(session), "roster": list(session.roster), "bound": float(session.bound)}
+
+
+def session_from_json(words: Any) -> Session:
+    """A session as the coordinator proposes it; whether it fits the study is for the site to see."""
+    texts, numbers = ("study", "model", "nonce"), ("round", "entries", "fraction_bits")
+    problem = BadLetter(COORDINATOR, "this proposes no secure sum", step="advertise")
+    if not isinstance(words, Mapping) or set(words) != {*texts, *numbers, "roster", "bound"}:
+        raise problem
+    if not all(isinstance(words[name], str) for name in texts) or type(words["bound"]) is not float:
+        raise problem
+    # A bool is an int to Python; and the powers below must not be asked for absurd exponents.
+    if not all(type(words[name]) is int and 0 <= words[name] < 2**40 for name in numbers):
+        raise problem
+    roster = words["roster"]
+    if not isinstance(roster, list) or not all(isinstance(site, str) for site in roster):
+        raise problem
+    return Session(**{**words, "roster": tuple(roster)})
+
+
+def hash_of(sent: Message) -> str:
+    """The SHA-256 of what the coordinator sent, for `Session.model`: every site computes it of what it got itself."""
+    parts = [json.dumps(sent.meta).encode()]
+    for path, leaf in jax.tree_util.tree_leaves_with_path(sent.arrays):
+        array = np.asarray(leaf)
+        little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        parts += [jax.tree_util.keystr(path).encode(), f"{little.dtype.str}{array.shape}".encode(), little.tobytes()]
+    return digest(b"sent", *parts).hex()
+
+
+class Advert(NamedTuple):
+    """A site's public keys of this session: for sealing shares to it, and for masks."""
+
+    sharing: bytes
+    masking: bytes
+    signature: str
+
+
+def read_advert(letter: Letter) -> Advert:
+    only(letter, "sharing", "masking")
+    sharing, masking = (octets(letter, letter.content[name], KEY_BYTES, name) for name in ("sharing", "masking"))
+    return Advert(sharing, masking, letter.signature)
+
+
+def read_adverts(session: Session, letter: Letter, keys: Mapping[str, VerifyingKey]) -> dict[str, Advert]:
+    """The adverts that the coordinator passes on, each as its site signed it."""
+    only(letter, "adverts")
+    found: dict[str, Advert] = {}
+    for site, words in sorted(entries(letter, "adverts").items()):
+        if site not in session.roster or site not in keys:
+            raise BadLetter(letter.sender, f"it names {site}, which is not on the roster", step=letter.step)
+        if not isinstance(words, Mapping) or set(words) != {"sharing", "masking", "signature"}:
+            raise BadLetter(letter.sender, f"the keys of {site} cannot be read", step=letter.step)
+        content = {"sharing": words["sharing"], "masking": words["masking"]}
+        said = Letter("advertise", session.hex, site, content, signature=str(words["signature"]))
+        found[site] = read_advert(said)
+        if not is_signed(said, keys[site]):
+            raise BadLetter(site, f"its keys of this session are not signed by {site}", step=letter.step)
+    refuse_same_keys(found, letter.step)
+    return found
+
+
+def refuse_same_keys(adverts: Mapping[str, Advert], step: str) -> None:
+    """A key that two sites use, or one for both purposes, was copied from somebody."""
+    seen: dict[bytes, str] = {}
+    for site, advert in adverts.items():
+        for key in (advert.sharing, advert.masking):
+            if key in seen:
+                raise BadLetter(site, f"it advertises a key that {seen[key]} advertises too", step=step)
+            seen[key] = site
+
+
+def told_adverts(adverts: Mapping[str, Advert]) -> dict[str, dict[str, str]]:
+    return {
+        site: {"sharing": one.sharing.hex(), "masking": one.masking.hex(), "signature": one.signature}
+        for site, one in sorted(adverts.items())
+    }
+
+
+def adverts_digest(session: Session, adverts: Mapping[str, Advert]) -> bytes:
+    """Sites sign this later, so that a coordinator that told them different keys is found before anything opens."""
+    parts = [part for site, one in sorted(adverts.items()) for part in (site.encode(), one.sharing, one.masking)]
+    return digest(b"adverts", session.digest, *parts)
+
+
+def mask_graph(session: Session, adverts: Mapping[str, Advert]) -> dict[str, frozenset[str]]:
+    """Who masks with whom; the order on the ring follows from all keys, so that no site can choose its place alone."""
+    return neighbours(adverts, adverts_digest(session, adverts))
+
+
+def pair_purpose(one: str, other: str) -> tuple[bytes, bytes, bytes]:
+    """What the mask of two sites is for: the same words for both."""
+    first, second = sorted((one, other))
+    return b"pair mask", first.encode(), second.encode()
+
+
+def commitment(session: Session, kind: str, dealer: str, holder: str, value: bytes) -> bytes:
+    """Pins down a share, or a seed (then `holder` is empty), without telling it: both are uniform over 2^256 values."""
+    return digest(b"commitment", session.digest, kind.encode(), dealer.encode(), holder.encode(), value)

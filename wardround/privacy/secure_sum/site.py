@@ -1,0 +1,291 @@
+"""A site's half of the secure sum: what it says at each step, and what it refuses to say.
+
+Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, in the form that also
+holds against a coordinator that lies about who is still there. The steps: advertise keys, share secrets, send the
+masked vector, agree on the survivors, reveal. Each function takes the site's state and the coordinator's letter and
+gives the next state and the answer; nothing is sent here. Go on with the new state only, and never twice from an old
+one: a site that lost its state must stay away, which the others bridge. Whoever calls this must also see to it that a
+site reveals once a round at most: two opened sums of the same answers with different survivors would tell the
+difference. A round that failed before `reveal` may be repeated, in a session with a new nonce.
+
+Costs one key agreement with every site, one stretched mask with every neighbour, and 33 bytes of share a secret and
+site. The shares go to all sites even where masks do not, so that any third of the sites may drop out.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from wardround.core.errors import Refusal
+from wardround.privacy.secure_sum import shamir
+from wardround.privacy.secure_sum.masks import (
+    KEY_BYTES,
+    NONCE_BYTES,
+    Ring,
+    agreed,
+    joined,
+    key_from,
+    masked,
+    seal,
+    unseal,
+)
+from wardround.privacy.secure_sum.messages import (
+    COORDINATOR,
+    BadLetter,
+    Letter,
+    SigningKey,
+    VerifyingKey,
+    entries,
+    is_signed,
+    octets,
+    only,
+    signed,
+)
+from wardround.privacy.secure_sum.session import (
+    Advert,
+    Session,
+    adverts_digest,
+    commitment,
+    mask_graph,
+    pair_purpose,
+    read_adverts,
+)
+
+SEALED_BYTES = 2 * shamir.SHARE_BYTES + 16
+"""Both shares, and the tag that shows they are unchanged."""
+FINISHED = "finished"
+
+
+class Shares(NamedTuple):
+    """What a holder has of one dealer: of the seed of its own mask, and of its masking key."""
+
+    seed: bytes
+    key: bytes
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site between two steps. Its secrets are kept out of what is printed, and let go when the sum is done."""
+
+    session: Session
+    name: str
+    step: str
+    keys: Mapping[str, VerifyingKey] = field(repr=False)
+    signing: SigningKey = field(repr=False)
+    sharing: X25519PrivateKey | None = field(repr=False, default=None)
+    masking: X25519PrivateKey | None = field(repr=False, default=None)
+    seed: bytes = field(repr=False, default=b"")
+    adverts: Mapping[str, Advert] = field(repr=False, default_factory=dict)
+    held: Mapping[str, Shares] = field(repr=False, default_factory=dict)
+    """Shares by dealer; after the step "mask" these are the sites with which a mask may have been made."""
+    survivors: tuple[str, ...] = ()
+    told: str = ""
+    """The digest of all keys that the coordinator passed on."""
+
+
+def advertise(
+    session: Session, name: str, signing: SigningKey, keys: Mapping[str, VerifyingKey]
+) -> tuple[Site, Letter]:
+    """Begin: new keys for this session, signed with the site's long-term key. `keys` are those of all sites."""
+    missing = [site for site in session.roster if site not in keys]
+    if missing or name not in session.roster:
+        raise Refusal(
+            f"the long-term key of {', '.join(missing)} is not known" if missing else f"no {name} is on the roster",
+            where=f"secure sum of study {session.study}, round {session.round}",
+            remedy="let the coordinator pass on the certificates of all sites that take part",
+        )
+    sharing, masking = X25519PrivateKey.generate(), X25519PrivateKey.generate()
+    site = Site(session, name, "share", keys, signing, sharing, masking, secrets.token_bytes(KEY_BYTES))
+    content = {
+        "sharing": sharing.public_key().public_bytes_raw().hex(),
+        "masking": masking.public_key().public_bytes_raw().hex(),
+    }
+    return site, signed(Letter("advertise", session.hex, name, content), signing)
+
+
+def share(site: Site, letter: Letter) -> tuple[Site, Letter]:
+    """Split the two secrets among all sites that advertised, each share sealed to its holder."""
+    expect(site, letter, "share")
+    session, own = site.session, secrets_of(site)
+    adverts = read_adverts(session, letter, site.keys)
+    public = own.sharing.public_key().public_bytes_raw(), own.masking.public_key().public_bytes_raw()
+    if site.name not in adverts or adverts[site.name][:2] != public:
+        raise BadLetter(COORDINATOR, f"it does not pass on the keys of {site.name} as they were sent", step="share")
+    refuse_too_few(session, len(adverts), "share", "advertised keys")
+    places = {holder: session.place(holder) for holder in adverts}
+    of_seed = shamir.split(site.seed, places.values(), session.threshold)
+    of_key = shamir.split(own.masking.private_bytes_raw(), places.values(), session.threshold)
+    sealed: dict[str, dict[str, str]] = {}
+    commitments: dict[str, list[str]] = {}
+    mine: Shares | None = None
+    for holder, place in places.items():
+        shares = Shares(*(part[place].to_bytes(shamir.SHARE_BYTES, "big") for part in (of_seed, of_key)))
+        commitments[holder] = pinned(session, site.name, holder, shares)
+        if holder == site.name:
+            mine = shares
+            continue
+        # A nonce of its own, in case a state is used twice after all.
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        key, about = sealing(site, own.sharing, adverts[holder].sharing, site.name, holder)
+        sealed[holder] = {"nonce": nonce.hex(), "sealed": seal(key, nonce, joined_shares(shares), about).hex()}
+    assert mine is not None
+    seed = commitment(session, "seed", site.name, "", site.seed).hex()
+    content = {"sealed": sealed, "commitments": commitments, "seed": seed}
+    told = adverts_digest(session, adverts).hex()
+    after = replace(site, step="mask", adverts=adverts, held={site.name: mine}, told=told)
+    return after, signed(Letter("share", session.hex, site.name, content), site.signing)
+
+
+def mask(site: Site, letter: Letter, vector: Ring) -> tuple[Site, Letter]:
+    """The site's own vector under its own mask and one with every neighbour that shared its secrets."""
+    expect(site, letter, "mask")
+    session, own = site.session, secrets_of(site)
+    if vector.dtype != np.uint64 or vector.shape != (session.entries,):
+        raise Refusal(
+            f"the answer has {vector.shape} entries of {vector.dtype}, and {session.entries} of uint64 were agreed",
+            where=f"site {site.name}, secure sum of round {session.round}",
+            remedy="compare the versions of wardround and the model on both sides",
+        )
+    held = {**site.held, **received(site, own.sharing, letter)}
+    refuse_too_few(session, len(held), "mask", "shared their secrets")
+    plus = [key_from(site.seed, session.digest, b"own mask", site.name.encode())]
+    minus: list[bytes] = []
+    for peer in sorted(mask_graph(session, site.adverts)[site.name] & set(held)):
+        secret = agreed(own.masking, site.adverts[peer].masking)
+        if secret is None:
+            raise BadLetter(peer, "its masking key is no key", step="mask")
+        key = key_from(secret, session.digest, *pair_purpose(site.name, peer))
+        (plus if site.name < peer else minus).append(key)
+    sent = Letter("mask", session.hex, site.name, {}, masked(vector, plus, minus))
+    return replace(site, step="agree", held=held), signed(sent, site.signing)
+
+
+def agree(site: Site, letter: Letter) -> tuple[Site, Letter]:
+    """Sign who the coordinator says has answered; done once, so that it cannot tell different sites different sets."""
+    expect(site, letter, "agree")
+    only(letter, "survivors")
+    names = letter.content["survivors"]
+    well_formed = isinstance(names, list) and all(isinstance(one, str) for one in names)
+    if not well_formed or sorted(set(names)) != names or not set(names) <= set(site.held):
+        raise BadLetter(COORDINATOR, "the survivors are not sites that shared their secrets", step="agree")
+    if site.name not in names:
+        raise BadLetter(COORDINATOR, f"it counts {site.name}, which has answered, as lost", step="agree")
+    refuse_too_few(site.session, len(names), "agree", "answered")
+    after = replace(site, step="reveal", survivors=tuple(names))
+    return after, signed(agreement(after, site.name), site.signing)
+
+
+def reveal(site: Site, letter: Letter) -> tuple[Site, Letter]:
+    """Open the own masks of those who answered and the masking keys of those who did not: of no site both."""
+    expect(site, letter, "reveal")
+    only(letter, "signatures")
+    signatures = entries(letter, "signatures")
+    for peer, signature in signatures.items():
+        if peer not in site.survivors:
+            raise BadLetter(
+                COORDINATOR, f"{peer} signs that it answered, but is not among the survivors", step="reveal"
+            )
+        said = replace(agreement(site, peer), signature=str(signature))
+        if not is_signed(said, site.keys[peer]):
+            raise BadLetter(peer, f"{peer} has not signed the same survivors and keys", step="reveal")
+    refuse_too_few(site.session, len(signatures), "reveal", "signed the same survivors")
+    survived = set(site.survivors)
+    content = {
+        "seeds": {dealer: shares.seed.hex() for dealer, shares in site.held.items() if dealer in survived},
+        "keys": {dealer: shares.key.hex() for dealer, shares in site.held.items() if dealer not in survived},
+    }
+    after = replace(site, step=FINISHED, sharing=None, masking=None, seed=b"", held={})
+    return after, signed(Letter("reveal", site.session.hex, site.name, content), site.signing)
+
+
+# ---- what the steps share ----
+
+
+class Secrets(NamedTuple):
+    sharing: X25519PrivateKey
+    masking: X25519PrivateKey
+
+
+def secrets_of(site: Site) -> Secrets:
+    assert site.sharing is not None, "only a finished site has let its keys go"
+    assert site.masking is not None
+    return Secrets(site.sharing, site.masking)
+
+
+def expect(site: Site, letter: Letter, step: str) -> None:
+    """Refuse a letter of another session, from somebody else, or at the wrong moment."""
+    if letter.sender != COORDINATOR:
+        raise BadLetter(letter.sender, "only the coordinator leads a secure sum", step=letter.step)
+    if letter.session != site.session.hex:
+        raise BadLetter(COORDINATOR, "this belongs to another study, round or attempt", step=letter.step)
+    if letter.step != step or site.step != step:
+        raise BadLetter(
+            COORDINATOR,
+            f"it asks {site.name} for '{letter.step}', and '{site.step}' is next",
+            step=letter.step,
+            remedy="begin the round anew: a step is never done twice",
+        )
+
+
+def refuse_too_few(session: Session, count: int, step: str, what: str) -> None:
+    if count < session.threshold:
+        raise BadLetter(
+            COORDINATOR,
+            f"{count} of {len(session.roster)} sites {what}, and {session.threshold} are needed",
+            step=step,
+            remedy="repeat the round when more sites are there",
+        )
+
+
+def sealing(site: Site, own: X25519PrivateKey, peer: bytes, sender: str, receiver: str) -> tuple[bytes, bytes]:
+    """The key for shares on the way from sender to receiver, and what they are bound to."""
+    other = receiver if sender == site.name else sender
+    secret = agreed(own, peer)
+    if secret is None:
+        raise BadLetter(other, "its sharing key is no key", step=site.step)
+    way = (b"shares", sender.encode(), receiver.encode())
+    return key_from(secret, site.session.digest, *way), joined(site.session.digest, *way)
+
+
+def joined_shares(shares: Shares) -> bytes:
+    return shares.seed + shares.key
+
+
+def pinned(session: Session, dealer: str, holder: str, shares: Shares) -> list[str]:
+    """The commitments to both shares of a holder."""
+    return [
+        commitment(session, "seed share", dealer, holder, shares.seed).hex(),
+        commitment(session, "key share", dealer, holder, shares.key).hex(),
+    ]
+
+
+def received(site: Site, own: X25519PrivateKey, letter: Letter) -> dict[str, Shares]:
+    """The shares dealt to this site, each as its dealer committed to it."""
+    only(letter, "shares")
+    found: dict[str, Shares] = {}
+    for dealer, words in entries(letter, "shares").items():
+        if dealer not in site.adverts or dealer == site.name:
+            raise BadLetter(COORDINATOR, f"a share of {dealer}, which advertised no keys", step="mask")
+        if not isinstance(words, Mapping) or set(words) != {"nonce", "sealed", "commitments"}:
+            raise BadLetter(COORDINATOR, f"the share of {dealer} cannot be read", step="mask")
+        nonce = octets(letter, words["nonce"], NONCE_BYTES, "the nonce")
+        content = octets(letter, words["sealed"], SEALED_BYTES, "the sealed share")
+        key, about = sealing(site, own, site.adverts[dealer].sharing, dealer, site.name)
+        opened = unseal(key, nonce, content, about)
+        if opened is None:
+            raise BadLetter(dealer, f"the share that {dealer} dealt to {site.name} was changed", step="mask")
+        shares = Shares(opened[: shamir.SHARE_BYTES], opened[shamir.SHARE_BYTES :])
+        if words["commitments"] != pinned(site.session, dealer, site.name, shares):
+            raise BadLetter(dealer, f"{dealer} dealt {site.name} a share it has not committed to", step="mask")
+        found[dealer] = shares
+    return found
+
+
+def agreement(site: Site, name: str) -> Letter:
+    """What every survivor signs."""
+    content: dict[str, Any] = {"survivors": list(site.survivors), "adverts": site.told}
+    return Letter("agree", site.session.hex, name, content)

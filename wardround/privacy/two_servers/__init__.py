@@ -1,0 +1,1 @@
+"""A robust sum by two servers that never see an answer."""

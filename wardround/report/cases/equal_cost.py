@@ -1,0 +1,59 @@
+"""Tables at equal cost: what each way to train reaches after the same steps or traffic, or among as many sites."""
+
+from typing import TYPE_CHECKING
+
+from wardround.report import numbers
+from wardround.report.html.markup import Html, joined, paragraph, plain, safe, table
+from wardround.runs.result import Json, mapping, number
+
+if TYPE_CHECKING:
+    from wardround.report.cases.page import Case, Cases
+
+
+def budget_words() -> Html:
+    return paragraph(
+        Html(
+            "The error on the asking hospital's validation patients (lower is better), when every method may spend the "
+            "same: as many steps at the asking hospital as the method with the fewest takes in all; or as much traffic "
+            "for the model it uses as the thriftiest method that sends anything. What a method spends on choosing "
+            "partners counts. Then methods in groups, by how many hospitals' patients the model has learned from."
+        )
+    )
+
+
+def budget_tables(told: "Cases") -> list[Html]:
+    columns = [Html("Setting"), *(safe(label) for label in told.labels.values())]
+    parts = []
+    for key, title in (("steps", "After the same number of steps"), ("traffic", "After the same traffic")):
+        rows = []
+        for case in told.cases:
+            entries = mapping(mapping(case.budgets.get(key)).get("methods"))
+            rows.append([safe(case.title), *(spent_cell(mapping(entries.get(name))) for name in told.labels)])
+        parts.append(table(title, columns, rows))
+    rows = [[safe(case.title), *scope_cells(told, case)] for case in told.cases]
+    heads = [Html(head) for head in ("Setting", "Alone", "With some", "With all")]
+    return [*parts, table("Among as many hospitals", heads, rows)]
+
+
+def spent_cell(entry: Json) -> Html:
+    loss, at = number(entry.get("loss")), number(entry.get("round"))
+    if loss is None:
+        return Html(f'<span class="undefined">{safe(entry.get("undefined") or "not known")}</span>')
+    small = "spends nothing" if entry.get("spends") is False else f"round {at:.3g}" if at is not None else ""
+    return joined([safe(numbers.score(loss)), Html(f'<span class="interval">{safe(small)}</span>')], " ")
+
+
+def scope_cells(told: "Cases", case: "Case") -> list[Html]:
+    """Methods by the number of hospitals behind their models: one, more than one, all."""
+    scope = mapping(case.budgets.get("scope"))
+    everyone = number(scope.get("sites")) or case.sites
+    groups: list[list[Html]] = [[], [], []]
+    for name, label in told.labels.items():
+        entry = mapping(mapping(scope.get("methods")).get(name))
+        group, loss, size = (number(entry.get(key)) for key in ("group", "loss", "scope"))
+        if group is None or loss is None or size is None:
+            continue
+        place = 0 if group <= 1 else 2 if group >= everyone else 1
+        words = f"{plain(label)}: {numbers.score(loss)}" + (f" ({size:.2g} hospitals)" if place == 1 else "")
+        groups[place].append(safe(words))
+    return [joined(group, "<br>") for group in groups]

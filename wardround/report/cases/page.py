@@ -1,0 +1,356 @@
+"""The page over many settings: which way to train did best where, how it went, and at what cost.
+
+A method is called better or worse only where the paired comparison with the study's reference showed it. The courses of
+single cases are read from their folders; a case whose rounds are gone is shown without them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from wardround.core.files import write_whole
+from wardround.report import numbers
+from wardround.report.cases.charts import courses_of, dots_of
+from wardround.report.cases.equal_cost import budget_tables, budget_words
+from wardround.report.fairness import poster as fairness_poster
+from wardround.report.html.document import document, drawn, facts, moment
+from wardround.report.html.markup import Html, bullets, folded, joined, paragraph, plain, safe, section, table
+from wardround.report.metric_names import direction, label_of, lower_is_better
+from wardround.runs.read import MANIFEST, RESULT, ROUNDS, read_measure, read_object, read_rounds
+from wardround.runs.result import Json, Measure, items, mapping, number
+
+FILE = "report.html"
+COLUMNS = 6
+"""Methods up to which each has a column in the terminal."""
+SIGNS = {"better": "▲", "worse": "▼"}
+BASELINES = ("local", "centralized")
+"""What no hospital would call a model of its own made together with others."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One method in one case."""
+
+    measure: Measure
+    verdict: str
+    """Against the reference: better, worse, or neither shown."""
+    rate: float | None
+    scope: float | None
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    title: str
+    metric: str
+    sites: int
+    patients: int
+    repeats: int
+    scores: Mapping[str, Score]
+    budgets: Json
+
+    def best(self, against: str) -> str | None:
+        """The method with the best value, if more than chance speaks for it; else none.
+
+        Another than the reference must be better than it; the reference itself must be better than all others.
+        """
+        lower = lower_is_better(self.metric)
+        known = {name: one.measure.value for name, one in self.scores.items() if one.measure.value is not None}
+        if lower is None or not known:
+            return None
+        top = (min if lower else max)(known, key=lambda name: known[name])
+        others = [one.verdict for name, one in self.scores.items() if name != against]
+        shown = all(word == "worse" for word in others) and others if top == against else self.won(top)
+        return top if shown else None
+
+    def won(self, method: str) -> bool:
+        return method in self.scores and self.scores[method].verdict == "better"
+
+    def lost(self, method: str) -> bool:
+        return method in self.scores and self.scores[method].verdict == "worse"
+
+
+@dataclass(frozen=True)
+class Cases:
+    name: str
+    against: str
+    labels: Mapping[str, str]
+    """Of the methods, in their order."""
+    cases: tuple[Case, ...]
+    notes: tuple[str, ...]
+    in_turn: bool = False
+    """Whether every hospital was the asking one once."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one way to train only."""
+        return len(self.labels) < 2
+
+    def label(self, method: str) -> str:
+        return self.labels.get(method, method)
+
+
+def read_cases(result: Json) -> Cases:
+    """What `result.json` of the kind "cases" tells, as far as it is there."""
+    against = str(result.get("against") or "")
+    listed = [mapping(entry) for entry in items(result.get("methods"))]
+    names = {str(one.get("name", "")): str(one.get("label") or one.get("name", "")) for one in listed}
+    # Two methods of one label (two settings of one algorithm) are told apart by their names.
+    twice = {label for label in names.values() if list(names.values()).count(label) > 1}
+    return Cases(
+        name=str(result.get("study") or "cases"),
+        against=against,
+        labels={name: f"{label} ({name})" if label in twice else label for name, label in names.items()},
+        cases=tuple(read_case(mapping(entry), against) for entry in items(result.get("cases"))),
+        notes=tuple(str(note) for note in items(result.get("notes"))),
+        in_turn=result.get("users") == "each",
+    )
+
+
+def read_case(entry: Json, against: str) -> Case:
+    sites = [mapping(site) for site in items(entry.get("sites"))]
+    parts = ("train", "validation", "test")
+    return Case(
+        name=str(entry.get("name", "")),
+        title=str(entry.get("title") or entry.get("name", "")),
+        metric=str(entry.get("metric") or ""),
+        sites=len(sites),
+        patients=round(sum(number(site.get(part)) or 0 for site in sites for part in parts)),
+        repeats=round(number(entry.get("repeats")) or 1),
+        scores={str(name): read_score(mapping(one), against) for name, one in mapping(entry.get("methods")).items()},
+        budgets=mapping(entry.get("budgets")),
+    )
+
+
+def read_score(entry: Json, against: str) -> Score:
+    verdict = str(mapping(mapping(entry.get("against")).get(against)).get("verdict") or "")
+    return Score(read_measure(entry), verdict, number(entry.get("rate")), number(entry.get("scope")))
+
+
+def write_cases_report(folder: Path) -> Path:
+    """Writes `report.html` into the folder of a run with cases and returns its path."""
+    target = Path(folder) / FILE
+    write_whole(target, cases_page(Path(folder)).encode("utf-8"))
+    return target
+
+
+def cases_page(folder: Path) -> Html:
+    """The whole document."""
+    result, manifest = read_object(folder / RESULT) or {}, read_object(folder / MANIFEST) or {}
+    told = read_cases(result)
+    when = "finished" if manifest.get("finished") else "started"
+    subtitle = [Html("Many settings compared")]
+    if manifest.get(when):
+        subtitle.append(Html(f"{when} {safe(moment(manifest[when]))}"))
+    poster = fairness_poster.told(folder, result)
+    short = paragraph(joined([summary(told), safe(fairness_poster.in_short(folder, result))], " "), "summary")
+    cannot = [*limits(told), *fairness_poster.limits(folder, result), *(safe(note) for note in told.notes)]
+    content = joined(
+        [
+            section("summary", "In short", short, figures_first(told)),
+            section("fairness", "Privacy, uneven data and fairness", poster),
+            section("limits", "What this cannot tell", bullets(cannot)),
+            # With a single way to train the tables above say all, and there is nothing to compare it with.
+            Html("") if told.alone and poster else table_section(told),
+            Html("") if told.alone else compared_sections(folder, told),
+            section("reports", "The report of each setting", links(told)),
+        ]
+    )
+    return document(told.name, joined(subtitle, " · "), content, manifest)
+
+
+def table_section(told: Cases) -> Html:
+    return section("table", "All settings, all ways to train", table_words(told), score_table(told))
+
+
+def compared_sections(folder: Path, told: Cases) -> Html:
+    """Ways to train side by side: setting by setting, round by round, and at equal cost."""
+    return joined(
+        [
+            section("plots", "Each setting", drawn("plots", [dots_of(told.labels, case) for case in told.cases])),
+            section("courses", "Round by round", course_words(), *(course_part(folder, told, c) for c in told.cases)),
+            section("budgets", "At equal cost", budget_words(), *budget_tables(told)),
+        ]
+    )
+
+
+def times(count: int, of: int) -> str:
+    return f"{'none' if not count else 'all' if count == of and of > 1 else count} of the {of} settings"
+
+
+def named_cases(cases: Sequence[Case], most: int = 6) -> str:
+    titles = [plain(case.title) for case in cases]
+    return ", ".join(titles[:most]) + (f" and {len(titles) - most} more" if len(titles) > most else "")
+
+
+def summary(told: Cases) -> Html:
+    """One paragraph that claims only what is more than chance."""
+    if not told.cases:
+        return Html("No setting is finished yet.")
+    count, reference = len(told.cases), told.label(told.against)
+    turns = ", each hospital asking in turn" if told.in_turn else ""
+    if told.alone:
+        return safe(
+            f"“{plain(reference)}” was trained in {count} settings and tried on patients whom it had not seen{turns}."
+        )
+    personal = [name for name in told.labels if name not in (told.against, *BASELINES)]
+    together = [case for case in told.cases if any(case.won(name) for name in personal)]
+    words = [
+        f"{len(told.labels)} ways to train were compared in {count} settings, on patients whom the models had not "
+        f"seen{turns}. “{plain(reference)}” is what the others are measured against."
+    ]
+    if personal:
+        which = f" ({named_cases(together)})" if together else ""
+        words.append(
+            f"In {times(len(together), count)} at least one other model made together was better than it by more than "
+            f"chance{which}."
+        )
+    for name in [n for n in told.labels if n != told.against]:
+        won = [case for case in told.cases if case.won(name)]
+        lost = [case for case in told.cases if case.lost(name)]
+        if won or lost:
+            said = [f"better in {len(won)}" if won else "", f"worse in {len(lost)}" if lost else ""]
+            words.append(f"{plain(told.label(name))}: {' and '.join(filter(None, said))}.")
+    quiet = [plain(told.label(n)) for n in told.labels if n != told.against and not any_shown(told, n)]
+    if quiet:
+        words.append(f"No difference is shown anywhere for: {', '.join(quiet)}.")
+    return safe(" ".join(words))
+
+
+def any_shown(told: Cases, method: str) -> bool:
+    return any(case.won(method) or case.lost(method) for case in told.cases)
+
+
+def figures_first(told: Cases) -> Html:
+    return facts(
+        [
+            ("Settings", f"{len(told.cases):,}"),
+            ("Ways to train", f"{len(told.labels):,}"),
+            ("Repeats of each", f"{max((case.repeats for case in told.cases), default=0):,}"),
+            ("Patients in the largest setting", f"{max((case.patients for case in told.cases), default=0):,}"),
+        ]
+    )
+
+
+def limits(told: Cases) -> list[Html]:
+    expected = 0.05 * len(told.cases)
+    made = Html(
+        "Hospitals that a partition made out of one pool are not hospitals: they show a kind of difference, alone."
+    )
+    if told.alone:
+        return [made]
+    return [
+        Html(
+            f"Where no difference exists at all, about {expected:.1g} of {len(told.cases)} settings would still show "
+            "one by chance."
+        ),
+        Html("No difference shown does not prove that there is none: settings with few patients can hardly show any."),
+        Html("Only differences from the reference were tested; two other methods may differ or not."),
+        made,
+        Html("The tables at equal cost rest on validation patients, by which rates were chosen; they give no verdict."),
+    ]
+
+
+def table_words(told: Cases) -> Html:
+    return paragraph(
+        Html(
+            "The mean over hospitals, each counting by its test patients, and over repeats; small: the interval, and "
+            "the learning rate where it was chosen. ▲ better and ▼ worse than "
+            f"<em>{safe(told.label(told.against))}</em> by more than chance. "
+            "Bold: the best value of a row, only where more than chance speaks for it."
+        )
+    )
+
+
+def score_table(told: Cases) -> Html:
+    columns = [Html("Setting"), *(safe(label) for label in told.labels.values())]
+    rows = []
+    for case in told.cases:
+        best = case.best(told.against)
+        about = f"{label_of(case.metric)}, {direction(case.metric)}; {case.sites} hospitals, {case.patients:,} patients"
+        head = joined([safe(case.title), Html(f'<span class="interval">{safe(about)}</span>')], " ")
+        rows.append([head, *(score_cell(case.scores.get(name), winner=name == best) for name in told.labels)])
+    return table("The main measure of every setting", columns, rows)
+
+
+def score_cell(score: Score | None, *, winner: bool) -> Html:
+    if score is None or score.measure.value is None:
+        reason = score.measure.reason if score else "not compared"
+        return Html(f'<span class="undefined">not defined: {safe(reason)}</span>')
+    value = safe(numbers.score(score.measure.value))
+    shown = Html(f"<strong>{value}</strong>") if winner else value
+    sign = SIGNS.get(score.verdict, "")
+    if sign:
+        shown = Html(f'{shown} <span aria-hidden="true">{sign}</span><span class="sr"> ({safe(score.verdict)})</span>')
+    small = [numbers.interval(score.measure), f"rate {score.rate:g}" if score.rate is not None else ""]
+    return joined([shown, *(Html(f'<span class="interval">{safe(part)}</span>') for part in small if part)], " ")
+
+
+def course_words() -> Html:
+    return paragraph(
+        Html(
+            "The first repeat, as each asking hospital sees it. Above: the error on its own validation patients "
+            "(lower is better). Below: how much each hospital counts in its model by Weight Erosion, where that was "
+            "compared; the asking hospital always counts 1."
+        )
+    )
+
+
+def course_part(folder: Path, told: Cases, case: Case) -> Html:
+    records, _ = read_rounds(folder / "cases" / case.name / ROUNDS)
+    chart = courses_of(told.labels, told.against, case.title, records)
+    return folded(case.title, drawn(f"courses-{case.name.replace('.', '-')}", [chart])) if chart else Html("")
+
+
+def links(told: Cases) -> Html:
+    return bullets(
+        Html(f'<a href="cases/{safe(case.name)}/{FILE}">{safe(case.title)}</a>') for case in told.cases if case.name
+    )
+
+
+def cases_table(result: Json) -> Table:
+    """For the terminal: a case a row; a method a column, or where these are too many what stands out."""
+    told = read_cases(result)
+    shown = Table(title=Text(f"{plain(told.name)}: {len(told.cases)} settings"), title_justify="left")
+    shown.add_column(Text("setting"))
+    if len(told.labels) > COLUMNS:
+        heads = [plain(told.label(told.against)), "best value (may be chance)", "better ▲", "worse ▼"]
+    else:
+        heads = [plain(label) for label in told.labels.values()]
+    for head in heads:
+        shown.add_column(Text(head))
+    for case in told.cases:
+        cells = short_row(told, case) if len(told.labels) > COLUMNS else whole_row(told, case)
+        shown.add_row(Text(f"{plain(case.title)} ({label_of(case.metric)})"), *cells)
+    return shown
+
+
+def whole_row(told: Cases, case: Case) -> list[Text]:
+    best = case.best(told.against)
+    cells = []
+    for name in told.labels:
+        score = case.scores.get(name)
+        value = score.measure.value if score else None
+        sign = SIGNS.get(score.verdict, "") if score else ""
+        words = "not defined" if value is None else f"{numbers.score(value)} {sign}".strip()
+        cells.append(Text(words, style="bold" if name == best else ""))
+    return cells
+
+
+def short_row(told: Cases, case: Case) -> list[Text]:
+    """The reference, whoever has the best value, and those that differ from the reference by more than chance."""
+    known = {name: value for name, one in case.scores.items() if (value := one.measure.value) is not None}
+    lower = lower_is_better(case.metric)
+    top = (min if lower else max)(known, key=lambda name: known[name]) if known and lower is not None else None
+    marked = [", ".join(name for name in told.labels if of(name)) or "none shown" for of in (case.won, case.lost)]
+    return [
+        Text(numbers.score(known[told.against]) if told.against in known else "not defined"),
+        Text(
+            "not known" if top is None else f"{numbers.score(known[top])} {plain(top)}",
+            style="bold" if top is not None and top == case.best(told.against) else "",
+        ),
+        *(Text(plain(words)) for words in marked),
+    ]

@@ -1,0 +1,199 @@
+"""Fairness in the report of a run: how the model fares for groups of patients, in words and in tables."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from wardround.report import numbers
+from wardround.report.html.markup import Html, bullets, folded, joined, paragraph, plain, safe, table
+from wardround.report.metric_names import label_of
+from wardround.report.run.tables import cell
+from wardround.runs.read import read_measure
+from wardround.runs.result import Json, Measure, items, mapping, whole
+
+BETWEEN = {
+    "equal_opportunity_gap": "Equal opportunity: gap in the share found",
+    "equal_odds_gap": "Equal odds: the larger gap, found or falsely alarmed",
+    "selection_gap": "Gap in the share with an alarm",
+    "differential_fairness": "Differential fairness (smoothed)",
+    "differential_fairness_unsmoothed": "Differential fairness (unsmoothed)",
+}
+INDEX = "generalized_entropy_index"
+OWN = {"selection_rate": "Share with an alarm", "false_positive_rate": "Falsely alarmed", "rows": "Patients"}
+MOST_SPOKEN = 4
+"""Groups up to which each is named in a sentence; of more, the two ends."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column by which patients were grouped."""
+
+    name: str
+    groups: Mapping[str, Mapping[str, Measure]]
+    rows: Mapping[str, int | None]
+    between: Mapping[str, Measure]
+    withheld: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """Groups with too few patients who have the outcome to count in the gap of equal opportunity."""
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """One method's."""
+
+    label: str
+    index: Measure | None
+    columns: tuple[Column, ...]
+    smallest: int | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the model looks for: the target and the class."""
+
+    target: str
+    positive: str
+
+
+def read_fairness(result: Json) -> tuple[Fairness, ...]:
+    """What `result.json` tells of groups, as far as it is there; methods without groups are left out."""
+    found = []
+    for entry in map(mapping, items(result.get("methods"))):
+        own = mapping(entry.get("fairness"))
+        columns = tuple(read_column(str(name), mapping(one)) for name, one in mapping(own.get("columns")).items())
+        if columns:
+            index = read_measure(own[INDEX]) if INDEX in own else None
+            label = str(entry.get("label") or entry.get("name", ""))
+            found.append(Fairness(label, index, columns, whole(own.get("smallest"))))
+    return tuple(found)
+
+
+def read_column(name: str, entry: Json) -> Column:
+    groups = {str(group): mapping(own) for group, own in mapping(entry.get("groups")).items()}
+    return Column(
+        name,
+        {
+            group: {str(metric): read_measure(one) for metric, one in own.items() if isinstance(one, dict)}
+            for group, own in groups.items()
+        },
+        {group: whole(own.get("rows")) for group, own in groups.items()},
+        {key: read_measure(entry[key]) for key in BETWEEN if key in entry},
+        tuple(str(group) for group in items(entry.get("withheld"))),
+        tuple(str(group) for group in items(mapping(entry.get("equal_opportunity_gap")).get("left_out"))),
+    )
+
+
+def told(found: Sequence[Fairness], task: Json) -> Html:
+    """The whole section; nothing where no method tells of groups."""
+    if not found:
+        return Html("")
+    outcome = Outcome(str(task.get("target") or "the outcome"), str(task.get("positive") or ""))
+    names = list(dict.fromkeys(column.name for one in found for column in one.columns))
+    parts = []
+    for name in names:
+        both = [(one, column) for one in found for column in one.columns if column.name == name]
+        spoken = [words for one, column in both if (words := sentence(one, column, outcome, alone=len(found) == 1))]
+        inside = joined([bullets(spoken) if spoken else Html(""), group_table(name, both), set_apart(both)])
+        # Crossings of columns come last and are many: folded away.
+        parts.append(folded(f"By {plain(name)}", inside) if " and " in name else headed(f"By {plain(name)}", inside))
+    return joined([explanation(), *parts, between_table(found)])
+
+
+def headed(title: str, inside: Html) -> Html:
+    return joined([Html(f"<h3>{safe(title)}</h3>"), inside])
+
+
+def explanation() -> Html:
+    return paragraph(
+        Html(
+            "A model can be good on average and still serve one group of patients worse than another. Differences "
+            "between groups may come from the data (who was recorded, and how) as well as from the model; these "
+            "figures show that there is a difference, not why."
+        )
+    )
+
+
+def sentence(one: Fairness, column: Column, outcome: Outcome, *, alone: bool) -> Html:
+    """How many of those with the outcome are found in each group, and whether chance could explain the gap."""
+    recalls = {
+        name: own["recall"]
+        for name, own in column.groups.items()
+        if "recall" in own and own["recall"].value is not None and name not in column.left_out
+    }
+    if len(recalls) < 2:
+        return Html("")
+    rising = sorted(recalls, key=lambda name: recalls[name].value or 0.0)
+    named = rising if len(rising) <= MOST_SPOKEN else [rising[0], rising[-1]]
+    listed = [f"of {plain(name)} {numbers.share(recalls[name].value or 0.0)}" for name in named]
+    who = f"with {plain(outcome.target)} {plain(outcome.positive)}" if outcome.positive else "with the outcome"
+    model = "the model" if alone else f"“{plain(one.label)}”"
+    most = "" if len(named) == len(rising) else f" These are the two ends of {len(rising)} groups."
+    first = f"Among patients {who}, {model} finds {listed[0]}, {', '.join(listed[1:])}.{most}"
+    return safe(f"{first} {beyond(recalls[rising[0]], recalls[rising[-1]])}".strip())
+
+
+def beyond(low: Measure, high: Measure) -> str:
+    """Whether the intervals of the two ends keep apart, which is a strict sign of more than chance."""
+    if low.high is None or high.low is None:
+        return ""
+    if low.high < high.low:
+        return "The intervals of the two ends do not overlap: that is more than chance."
+    return "The intervals of the two ends overlap, so no difference between them is shown."
+
+
+def group_table(name: str, both: Iterable[tuple[Fairness, Column]]) -> Html:
+    kept = list(both)
+    metrics = list(dict.fromkeys(m for _, column in kept for own in column.groups.values() for m in own))
+    rows = []
+    for one, column in kept:
+        for group, own in column.groups.items():
+            title = safe(group) if len(kept) == 1 else joined([safe(group), safe(one.label)], ", ")
+            count = column.rows[group]
+            cells = [cell(own.get(metric, Measure(reason="not measured"))) for metric in metrics]
+            rows.append([title, safe("" if count is None else f"{count:,}"), *cells])
+    if not rows:
+        return Html("")
+    columns = [Html("Group"), Html("Patients"), *(safe(OWN.get(metric, label_of(metric))) for metric in metrics)]
+    return table(f"Test patients by {plain(name)}", columns, rows)
+
+
+def set_apart(both: Iterable[tuple[Fairness, Column]]) -> Html:
+    """Who is not told of, and who does not count in the gaps."""
+    one, column = next(iter(both))
+    few = f"fewer than {one.smallest} test patients" if one.smallest else "too few test patients"
+    words = []
+    if column.withheld:
+        words.append(f"Withheld, since {few}: {', '.join(plain(name) for name in column.withheld)}.")
+    if column.left_out:
+        names = ", ".join(plain(name) for name in column.left_out)
+        words.append(f"Not in the gap of equal opportunity, since too few have the outcome: {names}.")
+    return paragraph(safe(" ".join(words))) if words else Html("")
+
+
+def between_table(found: Sequence[Fairness]) -> Html:
+    """How far groups are apart, in one number for each definition of fairness."""
+    rows: list[list[Html]] = []
+    measures = [key for key in BETWEEN if any(key in column.between for one in found for column in one.columns)]
+    for one in found:
+        for column in one.columns:
+            title = safe(column.name) if len(found) == 1 else joined([safe(column.name), safe(one.label)], ", ")
+            absent = Measure(reason="not measured")
+            rows.append([title, *(cell(column.between.get(key, absent)) for key in measures)])
+    if not measures:
+        return Html("")
+    whole_set = [
+        f"{plain(one.label)} {numbers.score(one.index.value)}"
+        for one in found
+        if one.index is not None and one.index.value is not None
+    ]
+    entropy = (
+        f"Generalized entropy index (alpha 2; how unequally patients benefit, whatever their group; 0 is equality): "
+        f"{'; '.join(whole_set)}."
+        if whole_set
+        else ""
+    )
+    words = (
+        "For all of these 0 is fair. Gaps are between the groups with the highest and the lowest rate. Differential "
+        "fairness e means: each decision is at most exp(e) times as frequent in one group as in another."
+    )
+    columns = [Html("Groups by"), *(safe(BETWEEN[key]) for key in measures)]
+    return joined([table("How far groups are apart", columns, rows), paragraph(safe(f"{words} {entropy}".strip()))])

@@ -1,0 +1,100 @@
+"""What is said of privacy, uneven data and fairness, in words: the verdict on each claim and the numbers behind it."""
+
+from collections.abc import Mapping, Sequence
+
+from wardround.evaluate.fairness_claims import Claim, Trial
+from wardround.report import numbers
+from wardround.report.fairness.section import BETWEEN, INDEX
+from wardround.report.html.markup import Html, joined, paragraph, plain, safe, table
+from wardround.report.metric_names import label_of
+from wardround.runs.result import Measure
+
+MEANINGS = (
+    "Generalized entropy index: how unequally patients benefit from the decisions, whatever their group.",
+    "Differential fairness e: each decision is at most exp(e) times as frequent in one group as in another.",
+    "Equal opportunity: the recall of the group served best less that of the group served worst.",
+    "Equal odds: the larger of that gap and the same gap in false alarms.",
+    "Overfitting: the loss on new patients less that on the patients learned from.",
+)
+SAYS = {"for": "for it", "against": "against it", "open": "nothing shown"}
+
+
+def title_of(column: str) -> str:
+    """A column's name at the beginning of a label."""
+    name = plain(column)
+    return name[:1].upper() + name[1:]
+
+
+def label(name: str) -> str:
+    """A figure's name in words: "race/recall/White" is the recall of a group."""
+    column, _, rest = name.partition("/")
+    if rest.startswith("recall/"):
+        return f"Recall of {plain(rest.removeprefix('recall/'))} ({plain(column)})"
+    if rest:
+        return f"{title_of(column)}: {BETWEEN.get(rest, rest).partition(':')[0].removesuffix(' (smoothed)').lower()}"
+    return {INDEX: "Generalized entropy index", "overfitting": "Overfitting"}.get(name, label_of(name))
+
+
+def claim_answers(claims: Sequence[Claim]) -> Html:
+    """One row a claim: the verdict, how many tests it rests on, and what was seen."""
+    rows = [
+        [
+            safe(claim.words),
+            joined(
+                [
+                    Html(f"<strong>{safe(claim.verdict.capitalize())}</strong>"),
+                    Html(f'<span class="interval">{safe(claim.counted)}</span>'),
+                ],
+                " ",
+            ),
+            seen(claim),
+        ]
+        for claim in claims
+    ]
+    rule = (
+        "A claim is borne out where at least half of its tests speak for it beyond chance and none against it, "
+        "contradicted where it is the other way round. One test is one measure in one way to deal the patients out."
+    )
+    heads = [Html(head) for head in ("Claim", "What these data say", "What was seen, on average")]
+    return joined([table("Claims, and what these data say", heads, rows), paragraph(safe(rule))])
+
+
+def seen(claim: Claim) -> Html:
+    """Both ends of what each measure was tested for, averaged over the ways to deal patients out."""
+    lines = []
+    for name in dict.fromkeys(test.what for test in claim.tests):
+        before, after = claim.mean_ends(name)
+        if before is not None and after is not None:
+            lines.append(safe(f"{label(name)}: {numbers.score(before)} → {numbers.score(after)}"))
+    if not lines:
+        return Html("")
+    head = Html(f'<span class="interval">{safe(" → ".join(claim.ends))}</span>')
+    return joined([head, joined(lines, "<br>")], " ")
+
+
+def claim_tests(claim: Claim, partitions: Mapping[str, str]) -> Html:
+    """Every test of a claim with its numbers."""
+    said = ("Measure, setting", *(end.capitalize() for end in claim.ends))
+    heads = (*said, "What was tested (expected above 0)", "p", "Says")
+    rows = [
+        [
+            safe(f"{label(test.what)}, {partitions.get(test.partition, test.partition)}"),
+            *(safe("" if value is None else numbers.score(value)) for value in (test.before, test.after)),
+            tested_cell(test),
+            safe("" if test.found.p_value is None else f"{test.found.p_value:.2g}"),
+            safe(SAYS[test.standing]),
+        ]
+        for test in claim.tests
+    ]
+    caption = f"{claim.words} {claim.verdict.capitalize()}."
+    return joined(
+        [paragraph(safe(f"{claim.words} {claim.tested}")), table(caption, [Html(safe(head)) for head in heads], rows)]
+    )
+
+
+def tested_cell(test: Trial) -> Html:
+    found = test.found
+    if found.value is None:
+        return Html(f'<span class="undefined">{safe(found.reason or "not defined")}</span>')
+    reach = numbers.interval(Measure(found.value, found.low, found.high)) or found.reason
+    return joined([safe(numbers.signed(found.value)), Html(f'<span class="interval">{safe(reach)}</span>')], " ")

@@ -1,0 +1,1 @@
+"""The frame of a page: markup, style, colours, charts."""

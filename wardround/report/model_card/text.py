@@ -1,0 +1,223 @@
+"""A model card in words: Markdown that says in plain sentences what the facts of a card are."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wardround.deploy.settings_files import size_in_words
+from wardround.report.html.markup import plain
+from wardround.report.metric_names import direction, label_of, lower_is_better, words_of
+
+SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]()<>#|!~&"})
+Facts = Mapping[str, Any]
+
+
+def in_words(card: Facts) -> str:
+    """The whole card as Markdown."""
+    parts = [
+        [f"# Model card: {safe(card['name'])}"],
+        purpose(card),
+        data(card),
+        figures(card),
+        groups(card),
+        privacy(card),
+        cost(card),
+        limits(card),
+        identity(card),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def safe(text: object) -> str:
+    """A name of a user's choosing as plain text: nothing in it is markup."""
+    return plain(text).translate(SPECIAL)
+
+
+def number(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 0.01 or abs(value) >= 1000 else f"{value:.3f}"
+
+
+def told(one: Facts, *, level: bool = False, share: float = 0.95) -> str:
+    """A figure with its interval, or why there is none."""
+    if "value" not in one:
+        return f"not defined ({safe(one.get('undefined', 'no reason given'))})"
+    if "low" not in one or "high" not in one:
+        return number(one["value"])
+    words = f"{share:.0%} interval " if level else ""
+    return f"{number(one['value'])} ({words}{number(one['low'])} to {number(one['high'])})"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def purpose(card: Facts) -> list[str]:
+    task = card["task"]
+    what = f"It predicts {safe(task['target'])}"
+    if task.get("positive"):
+        what += f" (the outcome that counts is {safe(task['positive'])})"
+    elif task["classes"]:
+        what += f" ({', '.join(safe(one) for one in task['classes'])})"
+    else:
+        what += ", a quantity"
+    purpose = safe(card["purpose"]) if card["purpose"] else "The study does not say what the model is for."
+    return [
+        "## What it is for",
+        "",
+        purpose,
+        "",
+        f"{what} from {len(task['features'])} features with a {safe(card['model']['name'])} model. "
+        f"It was trained {card['trained']}{', finished ' + safe(card['finished']) if card['finished'] else ''}.",
+    ]
+
+
+def data(card: Facts) -> list[str]:
+    facts = card["data"]
+    train, validation, test = (str(facts["rows"][part]) for part in ("train", "validation", "test"))
+    sites = facts["sites"]
+    lines = [
+        "## Data",
+        "",
+        f"{sites} site{'' if sites == 1 else 's'}: {train} patients' rows to learn from, {validation} to choose by, "
+        f"{test} held out to judge.",
+    ]
+    if card["left_out"]:
+        many = card["left_out"]
+        lines.append(
+            f"{many} site{' was' if many == 1 else 's were'} left out: the model was trained anew as if "
+            f"{'it' if many == 1 else 'they'} had never taken part."
+        )
+    if facts["withheld"]:
+        lines.append(
+            f"Numbers and figures of {facts['withheld']} sites are withheld: some have fewer than "
+            f"{facts['smallest_cell']} patients in a part, others so that those cannot be worked out."
+        )
+    if facts["by_site"]:
+        rows = [
+            [safe(name), *(str(parts[part]) for part in ("train", "validation", "test"))]
+            for name, parts in facts["by_site"].items()
+        ]
+        lines += ["", *table(["Site", "Train", "Validation", "Test"], rows)]
+    return lines
+
+
+def ordered(metric: str, names: Sequence[str]) -> list[str]:
+    return sorted(names, key=lambda name: name != metric)
+
+
+def figures(card: Facts) -> list[str]:
+    lines = ["## How good it is", "", "On held-out patients of the sites that trained it, weighted by patients."]
+    if card["repeats"] > 1:
+        lines.append(f"Mean of {card['repeats']} random splits.")
+    for method in card["methods"]:
+        lines += ["", f"### {safe(method['label'])} ({safe(method['name'])})", ""]
+        if not method["figures"]:
+            lines.append("No site could tell any figure.")
+            continue
+        rows = [
+            [label_of(name), told(method["figures"][name]), f"{words_of(name)}; {direction(name)}".strip("; ")]
+            for name in ordered(card["metric"], list(method["figures"]))
+        ]
+        lines += table(["Measure", f"Value ({method['interval_level']:.0%} interval)", "What it is"], rows)
+        named = {name: one[card["metric"]] for name, one in method["by_site"].items() if card["metric"] in one}
+        if named:
+            lines += ["", *table(["Site", label_of(card["metric"])], [[safe(n), told(o)] for n, o in named.items()])]
+    return lines
+
+
+def groups(card: Facts) -> list[str]:
+    lines: list[str] = []
+    for method in card["methods"]:
+        for column, one in method["groups"].items():
+            lines += ["", f"### {safe(method['label'])}, by {safe(column)}", ""]
+            rows = [[safe(name), told(one["groups"][name].get(card["metric"], {}))] for name in one["groups"]]
+            lines += table(["Group", label_of(card["metric"])], rows)
+            if one["withheld"]:
+                lines.append(f"{one['withheld']} groups are withheld: too few patients.")
+    return ["## For groups of patients", *lines] if lines else []
+
+
+def privacy(card: Facts) -> list[str]:
+    facts = card["privacy"]
+    lines = ["## Privacy", "", "No patient's row left its site."] if "real" in card["trained"] else ["## Privacy", ""]
+    for name, spent in facts["spent"].items():
+        lines.append(f"{safe(name)}: {safe(spent.get('words', ''))}")
+    if facts["promised"] and not facts["spent"]:
+        said = facts["promised"]
+        lines.append(f"Promised: epsilon {safe(said.get('epsilon'))}, delta {safe(said.get('delta'))}.")
+    if not facts["spent"] and not facts["promised"]:
+        lines.append(
+            "No differential privacy: nothing bounds what the model itself tells of a single patient. "
+            "Give it only to those who might see such data."
+        )
+    if facts["transforms"]:
+        lines.append(f"Messages went through: {', '.join(safe(name) for name in facts['transforms'])}.")
+    return lines
+
+
+def cost(card: Facts) -> list[str]:
+    lines = ["## What training took"]
+    for method in card["methods"]:
+        lines += [
+            "",
+            f"{safe(method['label'])}: {method['rounds']} rounds, {method['seconds']:.1f} s, "
+            f"{size_in_words(method['bytes_down'])} to the sites and {size_in_words(method['bytes_up'])} back."
+            + (f" {safe(method['energy'])}" if method["energy"] else ""),
+        ]
+        counts = method["took_part"]
+        if counts and len(set(counts.values())) == 1:
+            many, each = len(counts), next(iter(counts.values()))
+            lines.append(
+                f"{many} site{'' if many == 1 else 's'} took part, in {each} round{'' if each == 1 else 's'} each."
+            )
+        elif counts:
+            lines.append("Rounds taken part in: " + ", ".join(f"{safe(n)} {c}" for n, c in counts.items()) + ".")
+    return lines
+
+
+def limits(card: Facts) -> list[str]:
+    lines = [
+        "## Limits",
+        "",
+        "- It was judged on patients of the same sites and the same time as those it learned from; how it does at "
+        "another hospital, or later, is not known.",
+        "- It is no medical device. A clinician decides; look at the figures of the own site first.",
+    ]
+    metric = card["metric"]
+    for method in card["methods"]:
+        values = {
+            name: one[metric]["value"] for name, one in method["by_site"].items() if "value" in one.get(metric, {})
+        }
+        lower = lower_is_better(metric)
+        if len(values) > 1 and lower is not None:
+            worst = (max if lower else min)(values, key=lambda name: values[name])
+            lines.append(
+                f"- {safe(method['label'])} does worst at {safe(worst)}: {label_of(metric)} {number(values[worst])}."
+            )
+        main = method["figures"].get(metric, {})
+        if "value" in main and "low" not in main:
+            lines.append(f"- How sure the {label_of(metric)} of {safe(method['label'])} is was not computed.")
+        open_ = [name for name, one in method["figures"].items() if "value" not in one]
+        if open_:
+            lines.append(f"- Not defined for {safe(method['label'])}: {', '.join(label_of(name) for name in open_)}.")
+    if card["remarks"]:
+        remarks = "a remark" if card["remarks"] == 1 else f"{card['remarks']} remarks"
+        lines.append(f"- The run's report holds {remarks} on its data: read it.")
+    if not card["purpose"]:
+        lines.append("- Nobody wrote down what it is for: do not use it for anything that matters.")
+    return lines
+
+
+def identity(card: Facts) -> list[str]:
+    versions = card["versions"]
+    packages = ", ".join(f"{safe(name)} {safe(one)}" for name, one in versions["packages"].items())
+    lines = [
+        "## To tell it from others",
+        "",
+        f"Made by wardround {safe(versions['wardround'])}, Python {safe(versions['python'])}, "
+        f"on {safe(versions['platform'])}, seed {card['seed']}. With {packages}.",
+        "",
+    ]
+    rows = [[safe(name), f"`{digest}`"] for name, digest in card["model"]["files"].items()]
+    rows += [["study", f"`{card['hashes']['study']}`"], ["data", f"`{safe(card['hashes']['data'])}`"]]
+    return lines + table(["What", "SHA-256"], rows)

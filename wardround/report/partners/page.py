@@ -1,0 +1,117 @@
+"""The page that answers "with whom should I train?": the answer first, then what it rests on, then what it cost."""
+
+from wardround.report.html.document import document, drawn, facts, moment, noted
+from wardround.report.html.markup import Html, bullets, joined, paragraph, safe, section
+from wardround.report.partners import charts as figures
+from wardround.report.partners import tables as own_tables
+from wardround.report.partners import text as words
+from wardround.report.run import ground_truth, progress_charts, tables
+from wardround.runs.partners_result import Partnership
+
+
+def partners_page(asked: Partnership) -> Html:
+    """The whole document."""
+    return document(asked.run.name, subtitle(asked), content(asked), asked.run.manifest)
+
+
+def subtitle(asked: Partnership) -> Html:
+    who = Html(f"With whom should {safe(asked.asking)} train?" if asked.asking else "With whom to train")
+    when = asked.run.manifest.get("finished")
+    return joined([who, Html(f"answered {safe(moment(when))}")] if when else [who], " · ")
+
+
+def content(asked: Partnership) -> Html:
+    """The sections in the order in which a reader asks."""
+    first, *further = asked.measures or (None,)
+    patient_chart = drawn("patients", progress_charts.patients(asked.run))
+    return joined(
+        [
+            section(
+                "answer", "The answer",
+                paragraph(safe(words.headline(asked)), "answer"), paragraph(words.lead(asked), "lead"),
+                facts(words.facts(asked)), drawn("gain", [figures.gain(asked)]), about_gain(asked),
+                own_tables.verdicts(asked),
+            ),
+            section("limits", "What this cannot tell", bullets(words.limits(asked)), noted(asked.run.notes)),
+            section("truth", "What is really so", ground_truth.told(asked.run)),
+            section(
+                "scores", "How well each hospital suits", about_scores(asked),
+                drawn("scores", [figures.scores(asked, first)] if first else []),
+                drawn("further", [figures.scores(asked, judged, half=True) for judged in further]),
+                meanings(asked), own_tables.scores(asked),
+            ),
+            section("agreement", "Do the ways of judging agree?", about_agreement(asked), own_tables.agreement(asked)),
+            section("pairs", "How their patients differ from yours", own_tables.pairs(asked)),
+            section("similarity", "Who resembles whom", *similarity(asked)),
+            section(
+                "map", "A map", *([paragraph(words.mapped(asked)), drawn("map", [figures.places(asked)])]
+                if len(asked.places) > 1 else []),
+            ),
+            section(
+                "dilution", "How large each part would be", about_dilution(asked),
+                drawn("dilution", [figures.dilution(asked)]), own_tables.dilution(asked),
+            ),
+            section("feedback", "What each hospital can learn from this", own_tables.feedback(asked)),
+            section("patients", "Patients", patient_chart, tables.patients(asked.run)),
+            section("cost", "What it cost to find out", words.cost(asked)),
+            section("curious", "For the curious", tables.manifest(asked.run)),
+        ]
+    )  # fmt: skip
+
+
+def about_gain(asked: Partnership) -> Html:
+    meaning = words.measured_by(asked)
+    return paragraph(meaning, "kind") if meaning and asked.gain.improvement.value is not None else Html("")
+
+
+def about_scores(asked: Partnership) -> Html:
+    if not asked.scores:
+        return Html("")
+    first = asked.measures[0]
+    meaning = f"{safe(first.words)} " if first.words else ""
+    return paragraph(
+        Html(
+            f"{meaning}Bars start at the cut: to the right a score speaks for a partner, to the left against it. Blue "
+            "bars with a tick are the chosen ones. Thin lines reach two standard errors each way: where they cross the "
+            "cut, chance may have decided."
+        )
+    )
+
+
+def meanings(asked: Partnership) -> Html:
+    """What the further ways of judging mean."""
+    told = [Html(f"<strong>{safe(own.label)}</strong>: {safe(own.words)}") for own in asked.measures[1:] if own.words]
+    return bullets(told) if told else Html("")
+
+
+def about_agreement(asked: Partnership) -> Html:
+    if not asked.agreement:
+        return Html("")
+    return paragraph(
+        Html(
+            "Leaving a hospital out and training again tells most surely what it brings, but takes long. The quick "
+            "measures are worth as much as they put the hospitals into the same order."
+        )
+    )
+
+
+def similarity(asked: Partnership) -> list[Html]:
+    parts = []
+    for index, own in enumerate(matrix for matrix in asked.matrices if len(matrix.sites) > 1):
+        if own.words:
+            parts.append(paragraph(safe(own.words)))
+        parts += [drawn(f"similarity-{index}", [figures.matrix(asked, own)]), own_tables.matrix(own)]
+    if parts:
+        parts.insert(0, paragraph(Html("Darker cells hold larger numbers; grey cells were not measured.")))
+    return parts
+
+
+def about_dilution(asked: Partnership) -> Html:
+    if not asked.dilution:
+        return Html("")
+    return paragraph(
+        Html(
+            "What a hospital brings is diluted among what the others bring. Each sees its share before training and "
+            "may withdraw where it is larger than the limit that it set itself."
+        )
+    )

@@ -1,0 +1,270 @@
+"""The charts and tables of what an algorithm told of itself: weights, distances, groups and mixing over the rounds."""
+
+import math
+from typing import NamedTuple
+
+from wardround.report import numbers
+from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
+from wardround.report.html.document import drawn
+from wardround.report.html.markup import Html, bullets, chart_label, folded, joined, paragraph, plain, safe, table
+from wardround.report.html.palette import COLOURS, INK, QUIET, colour, faded
+from wardround.report.run import diagnostics_text
+from wardround.report.run.progress_charts import POINTS, whole_ticks
+from wardround.runs.result import Choosing, Course, Method, Run, Told
+
+LEGEND = 12
+"""Hospitals up to which each line has a colour and a name; of more, the asking one alone stands out."""
+DASHES = ("solid", "dash", "dot", "dashdot")
+HIDDEN = ("rounds",)
+"""Told by hospital, and said in words where it matters."""
+
+
+class Known(NamedTuple):
+    """A number whose meaning we know: the title of its chart, its axis, and a sentence above the charts."""
+
+    title: str
+    axis: str
+    words: str
+
+
+KNOWN = {
+    "alpha": Known(
+        "How much each hospital counts",
+        "weight",
+        "Every hospital starts with weight 1 and loses weight while its patients pull the model elsewhere than those "
+        "of the asking hospital. A hospital with few patients also loses weight as they are used again and again.",
+    ),
+    "distance": Known(
+        "How far each hospital pulls from the asking one",
+        "distance",
+        "Distance 0 means that a hospital would change the model just as the asking hospital would; 1 means that they "
+        "differ by as much as the asking hospital's whole step.",
+    ),
+    "cluster": Known(
+        "Which hospitals share a model",
+        "model",
+        "Each hospital takes, in every round, the one of several models that fits its own patients best.",
+    ),
+    "mixing": Known(
+        "How much of its own model each hospital mixes in",
+        "share of the own model",
+        "At 0 a hospital uses the common model, at 1 only its own.",
+    ),
+}
+
+
+def named(name: str) -> Known:
+    """What we know of the number, or its name in plain words."""
+    words = plain(name.replace("_", " "))
+    return KNOWN.get(name, Known(f"{words[:1].upper()}{words[1:]} of each hospital", words, ""))
+
+
+def by_hospital(run: Run) -> Html:
+    """Words, charts and last numbers for every method that told something by hospital."""
+    parts: list[Html] = []
+    explained: set[str] = set()
+    for index, method in enumerate(run.methods):
+        course = run.first_course(method.name)
+        if course is None or not (told_names(course.told) or course.told.stopped):
+            continue
+        fresh = [name for name in told_names(course.told) if name not in explained]
+        explained.update(fresh)
+        meaning = " ".join(words for name in fresh if (words := named(name).words))
+        parts += [
+            Html(f"<h3>{safe(method.label)}</h3>"),
+            paragraph(Html(meaning)) if meaning else Html(""),
+            listed_words(course.told, run.asking),
+            drawn(f"told-{index}", charts(course, run.asking)),
+            last_numbers(method, course.told),
+        ]
+    return joined(part for part in parts if part)
+
+
+def listed_words(told: Told, asking: str) -> Html:
+    words = diagnostics_text.bullets_of(told, asking)
+    return bullets(words) if words else Html("")
+
+
+def told_names(told: Told) -> list[str]:
+    """Those numbers by hospital that a chart can show."""
+    shown = [name for name in told.sites if name not in HIDDEN]
+    return [name for name in shown if any(x is not None for values in told.sites[name].values() for x in values)]
+
+
+def charts(course: Course, asking: str) -> list[Chart]:
+    told = course.told
+    return [groups(told) if name == "cluster" else lines(told, name, asking) for name in told_names(told)]
+
+
+def lines(told: Told, name: str, asking: str) -> Chart:
+    """A line a hospital."""
+    known, series = named(name), told.sites[name]
+    kept = range(0, len(told.rounds), max(1, math.ceil(len(told.rounds) / POINTS)))
+    rounds = [told.rounds[i] for i in kept]
+    few = len(series) <= LEGEND
+    traces: list[Spec] = []
+    for index, (site, values) in enumerate(series.items()):
+        asks = site == asking
+        shade = INK if asks else colour(index) if few else faded(COLOURS[0], 0.45)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines" if len(rounds) > 1 else "markers",
+                "name": chart_label(f"{plain(site)} (asks)" if asks else site),
+                "x": rounds,
+                "y": [values[i] for i in kept],
+                "connectgaps": True,
+                "line": {"color": shade, "width": 2 if few or asks else 1, "dash": DASHES[index // 7 % 4]},
+                "hoverinfo": "text",
+                "hovertext": [point(site, r, values[i]) for i, r in zip(kept, rounds, strict=True)],
+                "showlegend": few or asks,
+            }
+        )
+    seen = [x for own in series.values() for x in own if x is not None]
+    top, cut = ceiling(seen)
+    first, last = told.rounds[0], told.rounds[-1]
+    rows = math.ceil(len(series) / 3) if few else 1
+    height = 270 + 20 * rows
+    return Chart(
+        title=f"{known.title} (values above {numbers.score(top)} are cut off)" if cut else known.title,
+        spoken=spoken(told, name, known.title),
+        traces=traces,
+        layout=layout(
+            height,
+            x={"title": {"text": "round"}, "range": span([first, last]), **whole_ticks(first, last)},
+            y={"title": {"text": chart_label(known.axis)}, "range": span([min(0.0, *seen), top])},
+            shapes=[halt(told.stopped)] if told.stopped is not None else [],
+            annotations=[halt_words(told.stopped)] if told.stopped is not None else [],
+            margin={"l": 10, "r": 10, "t": 20 + 20 * rows, "b": 44},
+        ),
+        height=height,
+        half=True,
+    )
+
+
+def ceiling(values: list[float]) -> tuple[float, bool]:
+    """The top of the axis, and whether some values lie above: close to the own optimum distances grow without end."""
+    ranked = sorted(values)
+    usual = ranked[int(0.9 * (len(ranked) - 1))]
+    top = max(3 * usual, 1.0)
+    return (top, True) if ranked[-1] > top else (ranked[-1], False)
+
+
+def halt(number: int) -> Spec:
+    line = {"color": QUIET, "width": 1.2, "dash": "dot"}
+    return {"type": "line", "x0": number, "x1": number, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+
+
+def halt_words(number: int) -> Spec:
+    spot = {"x": number, "xanchor": "right", "y": 0.5, "yref": "paper", "yanchor": "middle", "showarrow": False}
+    return (
+        spot
+        | {"text": "stopped", "textangle": -90, "font": {"size": 12, "color": QUIET}}
+        | {"bgcolor": "rgba(255,255,255,0.85)"}
+    )
+
+
+def point(site: str, number: int, value: float | None) -> str:
+    words = "no value" if value is None else numbers.score(value)
+    return f"<b>{chart_label(site, 60)}</b><br>round {number}: {words}"
+
+
+def spoken(told: Told, name: str, title: str) -> str:
+    last = [(site, values[-1]) for site, values in told.sites[name].items() if values[-1] is not None]
+    start = f"Lines for {len(told.sites[name])} hospitals over {len(told.rounds)} rounds. {title}"
+    if not last or len(last) > LEGEND:
+        return f"{start}. The table of last numbers has the end."
+    ends = "; ".join(f"{plain(site)} {numbers.score(value or 0.0)}" for site, value in last)
+    return f"{start}, in round {told.rounds[-1]}: {ends}."
+
+
+def groups(told: Told) -> Chart:
+    """Rows of colour: hospitals of the same colour share a model."""
+    series = told.sites["cluster"]
+    kept = range(0, len(told.rounds), max(1, math.ceil(len(told.rounds) / POINTS)))
+    models = sorted({int(x) for values in series.values() for x in values if x})
+    most = max(models, default=1)
+    # A step for each model: Plotly's colours run over a scale, and steps make it a key.
+    steps = [[edge, shade_of(number)] for number in range(1, most + 1) for edge in ((number - 1) / most, number / most)]
+    trace: Spec = {
+        "type": "heatmap",
+        "x": [told.rounds[i] for i in kept],
+        "y": list(range(len(series))),
+        "z": [[values[i] or None for i in kept] for values in series.values()],
+        "zmin": 0.5,
+        "zmax": most + 0.5,
+        "colorscale": steps,
+        "ygap": 3,
+        "colorbar": {"title": {"text": "model"}, "tickvals": models, "thickness": 12, "outlinewidth": 0},
+        "hoverinfo": "text",
+        "hovertext": [
+            [point_of_group(site, told.rounds[i], values[i]) for i in kept] for site, values in series.items()
+        ],
+    }
+    height = max(190, 90 + 26 * len(series))
+    first, last = told.rounds[0], told.rounds[-1]
+    return Chart(
+        title=KNOWN["cluster"].title,
+        spoken=f"Bands for {len(series)} hospitals over {len(told.rounds)} rounds, coloured by the model each takes. "
+        "The words above tell who shares a model in the end.",
+        traces=[trace],
+        layout=layout(
+            height,
+            x={"title": {"text": "round"}, "showgrid": False, **whole_ticks(first, last)},
+            y=rows_axis(list(series)),
+            margin={"l": 10, "r": 10, "t": 10, "b": 44},
+        ),
+        height=height,
+    )
+
+
+def shade_of(number: int) -> str:
+    return colour(number - 1)
+
+
+def point_of_group(site: str, number: int, value: float | None) -> str:
+    words = f"model {value:.0f}" if value else "not asked yet"
+    return f"<b>{chart_label(site, 60)}</b><br>round {number}: {words}"
+
+
+def last_numbers(method: Method, told: Told) -> Html:
+    names = told_names(told)
+    if not names:
+        return Html("")
+    sites = list(dict.fromkeys(site for name in names for site in told.sites[name]))
+    rows = [[safe(site), *(last_cell(told.sites[name].get(site, ()), name) for name in names)] for site in sites]
+    caption = f"{plain(method.label)}: last numbers, round {told.rounds[-1]:,}"
+    columns = [Html("Hospital"), *(safe(named(name).axis.capitalize()) for name in names)]
+    return folded(f"Numbers in round {told.rounds[-1]:,}", table(caption, columns, rows))
+
+
+def last_cell(values: tuple[float | None, ...], name: str) -> Html:
+    value = values[-1] if values else None
+    if value is None:
+        return Html("unknown")
+    return safe(f"{value:.0f}" if name == "cluster" else numbers.score(value))
+
+
+def choosing(run: Run) -> Html:
+    """How partners were chosen before training, and what each hospital was given."""
+    parts = []
+    for labels, choice in diagnostics_text.choices(run):
+        parts.append(paragraph(diagnostics_text.choice_words(run, labels, choice)))
+        if choice.scores:
+            parts.append(score_table(choice, run.asking))
+    return joined(parts)
+
+
+def score_table(choice: Choosing, asking: str) -> Html:
+    ranked = sorted((site for site in choice.scores if site != asking), key=lambda site: -choice.scores[site])
+    rows = [
+        [
+            safe(site),
+            safe(numbers.score(choice.scores[site])),
+            Html("chosen" if site in choice.chosen else "not chosen"),
+        ]
+        for site in ranked
+    ]
+    columns = [Html("Hospital"), Html("Score"), Html("Partner")]
+    whole = table("Scores before training; higher speaks for a partner", columns, rows)
+    return whole if len(rows) <= 30 else folded(f"Scores of all {len(rows):,} hospitals", whole)

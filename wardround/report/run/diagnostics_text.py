@@ -1,0 +1,169 @@
+"""What an algorithm told of itself round by round, in words: whose weight fell, who shares a model, why it stopped."""
+
+from collections.abc import Sequence
+
+from wardround.report import numbers
+from wardround.report.html.markup import Html, joined, plain, safe
+from wardround.report.run.summary import NAMED, amounts, listed, plural, strong
+from wardround.runs.result import Choosing, Course, Run, Told
+
+KEPT = 0.9
+"""Share of its first weight above which a hospital is said to have kept it."""
+HALF = 0.5
+
+
+def owner(name: str) -> Html:
+    """The name as an owner: Bo's, St. Thomas'."""
+    return safe(f"{plain(name)}'" if plain(name).endswith(("s", "S")) else f"{plain(name)}'s")
+
+
+def bullets_of(told: Told, asking: str) -> list[Html]:
+    """All that can be said about one course."""
+    found = weights(told, asking) if "alpha" in told.sites else []
+    found += clusters(told) if "cluster" in told.sites else []
+    return found + ending(told, asking)
+
+
+def weights(told: Told, asking: str) -> list[Html]:
+    partners = [site for site in told.sites["alpha"] if site != asking]
+    if len(partners) <= NAMED:
+        return [sentence for site in partners if (sentence := weight_of(told, site))]
+    last = [values[-1] or 0.0 for site in partners if (values := told.sites["alpha"][site])]
+    gone = sum(value <= 0 for value in last)
+    kept = sum(value >= KEPT for value in last)
+    words = (
+        f"Of {plural(len(partners), 'partner')}, {kept:,} kept at least {numbers.share(KEPT)} of the full weight, "
+        f"{len(partners) - kept - gone:,} count for less, and {gone:,} no longer count at the end."
+    )
+    return [Html(words)]
+
+
+def weight_of(told: Told, site: str) -> Html:
+    """Cleveland's weight fell to 0.1 by round 30: its patients pulled the model elsewhere."""
+    known = [(r, x) for r, x in zip(told.rounds, told.sites["alpha"][site], strict=True) if x is not None]
+    counted = [(r, x) for r, x in known if x > 0]
+    if not known:
+        return Html("")
+    if not counted:
+        came = told.sites.get("rounds", {}).get(site, ())
+        why = (
+            "took no part in the training" if came and not came[-1] else "did not count in any round that was recorded"
+        )
+        return Html(f"{strong(site)} {why}.")
+    first, (last_round, last) = counted[0][1], known[-1]
+    if last <= 0:
+        gone = next(r for r, x in known if x <= 0 and r > counted[0][0])
+        return Html(
+            f"<strong>{owner(site)}</strong> weight fell to 0 by round {gone:,}: its patients pulled the model "
+            "elsewhere, and from then on they no longer counted."
+        )
+    value, last_round = two_digits(last), min(last_round, told.stopped or last_round)
+    if last >= KEPT * first:
+        reason = "its patients pulled the model much the same way"
+        return Html(f"{strong(site)} kept its weight ({value} in round {last_round:,}): {reason}.")
+    where = "elsewhere" if last < HALF * first else "somewhat elsewhere"
+    return Html(
+        f"<strong>{owner(site)}</strong> weight fell to {value} by round {last_round:,}: its patients pulled the model "
+        f"{where}."
+    )
+
+
+def two_digits(value: float) -> str:
+    """A weight from 0 to 1; more digits would claim more than erosion knows.
+
+    >>> two_digits(0.1357), two_digits(0.1), two_digits(0.002)
+    ('0.14', '0.1', '0.002')
+    """
+    return f"{value:.2g}"
+
+
+def clusters(told: Told) -> list[Html]:
+    """Who shares a model in the end, and since when."""
+    series = told.sites["cluster"]
+    last = {site: int(values[-1]) for site, values in series.items() if values and values[-1]}
+    found = []
+    for number in sorted(set(last.values())):
+        members = [safe(site) for site, own in last.items() if own == number]
+        who = listed(members) if len(members) <= NAMED else plural(len(members), "hospital")
+        shares = "uses" if len(members) == 1 else "share"
+        found.append(Html(f"{who} {shares} <strong>model {number}</strong>."))
+    changes = [
+        told.rounds[index]
+        for values in series.values()
+        for index in range(1, len(values))
+        if values[index] != values[index - 1] and values[index - 1]
+    ]
+    if found and len(told.rounds) > 1:
+        since = f"The last change was seen in round {max(changes):,}." if changes else "No hospital changed its group."
+        found.append(Html(since))
+    return found
+
+
+def ending(told: Told, asking: str) -> list[Html]:
+    found = []
+    if told.stopped is not None:
+        found.append(
+            Html(
+                f"<strong>Training was stopped by round {told.stopped:,}</strong>: the hospitals no longer agreed on a "
+                "direction, and a further step would have made the model worse for one that still counts."
+            )
+        )
+    if told.skipped:
+        who = safe(asking) if asking else Html("the asking hospital")
+        found.append(
+            Html(f"{plural(told.skipped, 'round')} brought nothing, since {who} was absent or had nothing to learn.")
+        )
+    return found + absent(told)
+
+
+def absent(told: Told) -> list[Html]:
+    """Hospitals that came to fewer rounds than others."""
+    came = {site: int(values[-1] or 0) for site, values in told.sites.get("rounds", {}).items() if values}
+    most = max(came.values(), default=0)
+    fewer = [(site, number) for site, number in came.items() if 0 < number < most]
+    if not fewer:
+        return []
+    if len(fewer) > NAMED:
+        return [Html(f"{plural(len(fewer), 'hospital')} took part in fewer rounds than others.")]
+    return [Html(f"{safe(site)} took part in {number:,} of {plural(most, 'round')}.") for site, number in fewer]
+
+
+def choices(run: Run) -> list[tuple[tuple[str, ...], Choosing]]:
+    """Every choice of partners with the labels of the methods that were trained upon it."""
+    found: list[tuple[list[str], Choosing]] = []
+    for method in run.methods:
+        course = run.first_course(method.name)
+        if course is None or course.choosing is None:
+            continue
+        same = next((entry for entry in found if alike(entry[1], course)), None)
+        if same is None:
+            found.append(([method.label], course.choosing))
+        else:
+            same[0].append(method.label)
+    return [(tuple(labels), choosing) for labels, choosing in found]
+
+
+def alike(choosing: Choosing, course: Course) -> bool:
+    other = course.choosing
+    return other is not None and (choosing.chosen, choosing.scores) == (other.chosen, other.scores)
+
+
+def choice_words(run: Run, labels: Sequence[str], choosing: Choosing) -> Html:
+    """Whom the asking hospital chose, for which models, and what it cost to find out."""
+    who = strong(run.asking) if run.asking else Html("the asking hospital")
+    among = [site for site in choosing.scores if site != run.asking]
+    if not choosing.chosen:
+        words = Html(f"Before training, {who} chose no partner")
+    elif len(choosing.chosen) <= NAMED:
+        words = Html(f"Before training, {who} chose {listed([strong(site) for site in choosing.chosen])}")
+    else:
+        words = Html(f"Before training, {who} chose {plural(len(choosing.chosen), 'partner')}")
+    if len(among) > len(choosing.chosen):
+        words = Html(f"{words} among {plural(len(among), 'hospital')}")
+    if len(run.methods) > 1:
+        words = Html(f"{words} (for {listed([safe(label) for label in labels])})")
+    spent = amounts(
+        (choosing.cost.traffic, numbers.traffic, "{} of traffic"), (choosing.cost.seconds, numbers.time, "{}")
+    )
+    cost = Html(f" Choosing took {listed(spent)}; the traffic is part of the totals below.") if spent else Html("")
+    return joined([words, Html("."), cost])

@@ -1,0 +1,253 @@
+"""The charts of results: scores by hospital, their spread over many hospitals, differences, calibration."""
+
+from collections.abc import Sequence
+
+from wardround.report import numbers
+from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
+from wardround.report.html.markup import chart_label, plain
+from wardround.report.html.palette import INK, QUIET, colour, mark
+from wardround.report.metric_names import MEANINGS, direction, label_of
+from wardround.runs.result import ALL, Difference, Measure, Run
+
+MANY = 30
+"""Above so many hospitals a row each helps nobody: their distribution is shown instead."""
+BOUNDED = {"roc_auc", "pr_auc", "accuracy", "balanced_accuracy", "f1", "precision", "recall", "brier"}
+
+
+def bounds(metric: str) -> tuple[float | None, float | None]:
+    return (0.0, 1.0) if metric in BOUNDED else (None, None)
+
+
+def scores(run: Run) -> Chart | None:
+    """The main measure: a row a hospital when they are few, else the spread over hospitals."""
+    if not run.metric or not any(run.metric in own for m in run.methods for own in m.sites.values()):
+        return None
+    return scores_by_hospital(run) if len(run.hospitals) <= MANY else scores_spread(run)
+
+
+def scores_by_hospital(run: Run) -> Chart:
+    metric, rows = run.metric, [h.name for h in run.hospitals]
+    together = len(rows) > 1 and any(metric in m.weighted for m in run.methods)
+    step = 0.7 / max(1, len(run.methods))
+    traces: list[Spec] = []
+    notes: list[Spec] = []
+    seen: list[float] = []
+    for index, method in enumerate(run.methods):
+        measures = [method.at(site, metric) for site in rows]
+        if together:
+            measures.append(method.weighted.get(metric, Measure(reason="not measured")))
+        places = [row + step * (index - (len(run.methods) - 1) / 2) for row in range(len(measures))]
+        traces.append(dots(method.label, index, measures, places, [*rows, "All hospitals"]))
+        seen += [x for m in measures for x in (m.value, m.low, m.high) if x is not None]
+        notes += [
+            undefined(method.label, measure.reason, place, index)
+            for measure, place in zip(measures, places, strict=True)
+            if measure.value is None
+        ]
+    names = [*rows, "All hospitals, by patients"] if together else rows
+    low, high = bounds(metric)
+    reach = span(seen, floor=low, ceiling=high)
+    shapes = [upright(neutral(metric))] if neutral(metric) is not None and reach[0] <= (neutral(metric) or 0) else []
+    if together:
+        shapes.append(across(len(rows) - 0.5))
+    height = 110 + round(len(names) * (26 + 15 * len(run.methods)))
+    title = ", ".join(part for part in (label_of(metric), direction(metric)) if part)
+    return Chart(
+        title=f"{label_of(metric)} at each hospital",
+        spoken=f"Dot plot of {label_of(metric)} with intervals for {len(rows)} hospitals and {len(run.methods)} "
+        "models. The same numbers are in the table of numbers.",
+        traces=traces,
+        layout=layout(
+            height,
+            x={"title": {"text": chart_label(title, 60)}, "range": reach},
+            y=rows_axis(names),
+            shapes=shapes,
+            annotations=notes,
+        ),
+        height=height,
+    )
+
+
+def neutral(metric: str) -> float | None:
+    return MEANINGS[metric].neutral if metric in MEANINGS else None
+
+
+def upright(x: float | None) -> Spec:
+    """A dotted line where a model that knows nothing would be."""
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "layer": "below"} | {
+        "line": {"color": QUIET, "width": 1.2, "dash": "dot"}
+    }
+
+
+def across(y: float) -> Spec:
+    return {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": y, "y1": y} | {
+        "line": {"color": QUIET, "width": 0.8}
+    }
+
+
+def dots(name: str, index: int, measures: Sequence[Measure], places: Sequence[float], rows: Sequence[str]) -> Spec:
+    known = [(m, y, row) for m, y, row in zip(measures, places, rows, strict=False) if m.value is not None]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": chart_label(name),
+        "x": [m.value for m, _, _ in known],
+        "y": [y for _, y, _ in known],
+        "marker": {"color": colour(index), "symbol": mark(index), "size": 10},
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            # No bar where there is no interval: of zero length it would claim certainty only to those who look closely.
+            "array": [above(m) for m, _, _ in known],
+            "arrayminus": [below(m) for m, _, _ in known],
+            "color": colour(index),
+            "thickness": 2,
+            "width": 0,
+        },
+        "hoverinfo": "text",
+        "hovertext": [hover(row, name, m) for m, _, row in known],
+    }
+
+
+def above(measure: Measure) -> float:
+    return max(0.0, measure.high - measure.value) if measure.high is not None and measure.value is not None else 0.0
+
+
+def below(measure: Measure) -> float:
+    return max(0.0, measure.value - measure.low) if measure.low is not None and measure.value is not None else 0.0
+
+
+def hover(row: str, name: str, measure: Measure) -> str:
+    lines = [f"<b>{chart_label(row, 60)}</b>", chart_label(name, 60), numbers.score(measure.value or 0.0)]
+    if numbers.interval(measure):
+        lines[-1] += f" ({numbers.interval(measure)})"
+    return "<br>".join(lines)
+
+
+def undefined(name: str, reason: str, y: float, index: int) -> Spec:
+    """Words where a dot would be."""
+    return {
+        "x": 0.01,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": y,
+        "text": chart_label(f"{plain(name)}: {plain(reason)}", 64),
+        "showarrow": False,
+        "font": {"size": 11.5, "color": colour(index)},
+    }
+
+
+def scores_spread(run: Run) -> Chart:
+    """Half of the hospitals lie in the box, and every hospital counts the same."""
+    traces: list[Spec] = []
+    values: list[float] = []
+    for index, method in enumerate(run.methods):
+        own = [x for h in run.hospitals if (x := method.at(h.name, run.metric).value) is not None]
+        values += own
+        traces.append(
+            {
+                "type": "box",
+                "orientation": "h",
+                "name": chart_label(method.label),
+                "x": own,
+                "y": [index] * len(own),
+                "marker": {"color": colour(index), "size": 3, "opacity": 0.45},
+                "line": {"width": 1.6},
+                "width": 0.5,
+                "boxpoints": "outliers",
+                "hoverinfo": "x",
+                "showlegend": False,
+            }
+        )
+    height = 120 + 64 * len(run.methods)
+    low, high = bounds(run.metric)
+    title = ", ".join(part for part in (label_of(run.metric), direction(run.metric)) if part)
+    return Chart(
+        title=f"{label_of(run.metric)} over {len(run.hospitals):,} hospitals",
+        spoken=f"Box plots of {label_of(run.metric)} over {len(run.hospitals)} hospitals, one for each of "
+        f"{len(run.methods)} models. Percentiles are in a table further down.",
+        traces=traces,
+        layout=layout(
+            height,
+            x={"title": {"text": chart_label(title, 60)}, "range": span(values, floor=low, ceiling=high)},
+            y=rows_axis([method.label for method in run.methods]),
+        ),
+        height=height,
+    )
+
+
+def shown_differences(run: Run) -> list[Difference]:
+    """Those of the main measure; with many hospitals only the one over all of them."""
+    own = [d for d in run.differences if d.metric == run.metric and d.measure.value is not None]
+    return own if len({d.site for d in own}) <= MANY else [d for d in own if d.site == ALL]
+
+
+def differences(run: Run) -> Chart | None:
+    """Differences with intervals around a line at zero, a colour for each pair of methods."""
+    entries = shown_differences(run)
+    if not entries:
+        return None
+    pairs = list(dict.fromkeys((d.method, d.against) for d in entries))
+    sites = list(dict.fromkeys(d.site for d in entries))
+    step = 0.7 / len(pairs)
+    traces = []
+    for index, pair in enumerate(pairs):
+        own = [d for d in entries if (d.method, d.against) == pair]
+        places = [sites.index(d.site) + step * (index - (len(pairs) - 1) / 2) for d in own]
+        name = f"{plain(run.method(pair[0]).label)} − {plain(run.method(pair[1]).label)}"
+        # Marks go on after those of the methods, so that nobody takes a pair for a method.
+        traces.append(dots(name, index + 3, [d.measure for d in own], places, [place_name(d.site) for d in own]))
+        traces[-1]["name"] = chart_label(name, 70)
+    values = [x for d in entries for x in (d.measure.value, d.measure.low, d.measure.high, 0.0) if x is not None]
+    height = 130 + round(len(sites) * (26 + 15 * len(pairs))) + 18 * max(0, len(pairs) - 2)
+    zero = upright(0.0) | {"line": {"color": INK, "width": 1.2}}
+    return Chart(
+        title=f"Differences in {label_of(run.metric)} on the same patients",
+        spoken=f"Differences in {label_of(run.metric)} with intervals, for {len(pairs)} pairs of models at "
+        f"{len(sites)} places. An interval that crosses the line at zero shows no difference. The table below has "
+        "the same numbers and a verdict in words.",
+        traces=traces,
+        layout=layout(
+            height,
+            x={"title": {"text": chart_label(f"difference in {label_of(run.metric)}", 60)}, "range": span(values)},
+            y=rows_axis([place_name(site) for site in sites]),
+            shapes=[zero],
+        ),
+        height=height,
+    )
+
+
+def place_name(site: str) -> str:
+    return "All hospitals" if site == ALL else site
+
+
+def calibration(run: Run) -> Chart | None:
+    """Predicted against observed; a model whose probabilities can be taken at their word lies on the diagonal."""
+    with_curve = [(index, method) for index, method in enumerate(run.methods) if method.reliability]
+    if not with_curve:
+        return None
+    diagonal: Spec = {"type": "scatter", "mode": "lines", "x": [0, 1], "y": [0, 1], "showlegend": False}
+    traces = [diagonal | {"line": {"color": QUIET, "width": 1, "dash": "dot"}, "hoverinfo": "skip"}]
+    for index, method in with_curve:
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": chart_label(method.label),
+                "x": [point.predicted for point in method.reliability],
+                "y": [point.observed for point in method.reliability],
+                "line": {"color": colour(index), "width": 2},
+                "marker": {"symbol": mark(index), "size": 8},
+            }
+        )
+    return Chart(
+        title="Can the probabilities be taken at their word?",
+        spoken=f"Predicted against observed shares for {len(with_curve)} models; the diagonal is perfect.",
+        traces=traces,
+        layout=layout(
+            380,
+            x={"title": {"text": "predicted probability"}, "range": [-0.02, 1.02]},
+            y={"title": {"text": "share observed"}, "range": [-0.02, 1.02]},
+        ),
+        height=380,
+    )

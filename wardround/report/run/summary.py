@@ -1,0 +1,275 @@
+"""The report in plain words: who took part, what was trained, what is best where, how sure that is, what it cost."""
+
+from collections.abc import Callable, Sequence
+
+from wardround.report import numbers
+from wardround.report.html.markup import Html, joined, safe
+from wardround.report.metric_names import label_of, lower_is_better, words_of
+from wardround.report.run.ranking import best_at, best_overall, sureness
+from wardround.runs.result import ALL, Measure, Run, mapping, total
+
+NAMED = 8
+"""Up to so many hospitals are named in a sentence; above, they are counted."""
+FEW = 50
+"""Test patients below which a hospital's score is called uncertain."""
+
+
+def strong(text: object) -> Html:
+    return Html(f"<strong>{safe(text)}</strong>")
+
+
+def listed(parts: Sequence[Html]) -> Html:
+    """One, two and three."""
+    if len(parts) < 2:
+        return joined(parts)
+    return Html(", ".join(parts[:-1]) + " and " + parts[-1])
+
+
+def plural(number: int, one: str, many: str = "") -> Html:
+    return Html(f"{number:,} {one if number == 1 else many or one + 's'}")
+
+
+def valued(measure: Measure) -> Html:
+    """A score with its interval, in brackets after a name."""
+    if measure.value is None:
+        return Html("")
+    span = numbers.interval(measure)
+    return Html(f" ({numbers.score(measure.value)}; {span})" if span else f" ({numbers.score(measure.value)})")
+
+
+def interval_name(run: Run) -> str:
+    return "interval" if run.level is None else f"{100 * run.level:g} % interval"
+
+
+def summary(run: Run) -> Html:
+    """One paragraph that a reader in a hurry can stop after."""
+    parts = [took_part(run), trained(run)]
+    if run.finished:
+        parts += [ranking(run), certainty(run)]
+    else:
+        parts.append(Html("The run was interrupted before it was evaluated, so no model can be called best yet."))
+    parts.append(costs(run))
+    return joined([part for part in parts if part], " ")
+
+
+def took_part(run: Run) -> Html:
+    hospitals = run.hospitals
+    if not hospitals:
+        return Html("The files do not say which hospitals took part.")
+    names = [safe(h.name) for h in hospitals]
+    who = Html(f"{plural(len(names), 'hospital')} took part")
+    if len(names) <= NAMED:
+        who = Html(f"{who} ({listed(names)})")
+    patients = sum(h.patients for h in hospitals)
+    return Html(f"{who}, with {plural(patients, 'patient')} in all." if patients else f"{who}.")
+
+
+def trained(run: Run) -> Html:
+    model = mapping(mapping(run.manifest.get("study")).get("model")).get("name")
+    what = Html(f"A model ({safe(model)})" if model else "A model")
+    target, positive = run.task.get("target"), run.task.get("positive")
+    if target:
+        what = Html(f"{what} that predicts {strong(target)}")
+        if positive is not None and run.task.get("kind") == "classification":
+            what = Html(f"{what} (looked for: {safe(positive)})")
+    if not run.methods:
+        return Html(f"{what} was to be trained; no method is recorded.")
+    if len(run.methods) == 1:
+        only = run.methods[0]
+        rounds = f", in {plural(only.rounds, 'round')}" if only.rounds else ""
+        return Html(f"{what} was trained in one way: {strong(only.label)}{rounds}.")
+    return Html(f"{what} was trained in {len(run.methods)} ways: {listed([strong(m.label) for m in run.methods])}.")
+
+
+def ranking(run: Run) -> Html:
+    metric = run.metric
+    if not metric or not any(metric in scores for m in run.methods for scores in (*m.sites.values(), m.weighted)):
+        return Html("No score is recorded.")
+    meaning = words_of(metric)
+    lead = f"Measured by {safe(label_of(metric))}" + (f", {meaning}," if meaning else "")
+    lead += " on patients whom the models had not seen"
+    if len(run.methods) == 1:
+        return Html(f"{lead}, {alone(run)}.")
+    if lower_is_better(metric) is None:
+        return Html(f"{lead}, the models scored as shown below; which way is better is not known for this measure.")
+    return Html(f"{lead}, {winners(run)}.")
+
+
+def alone(run: Run) -> Html:
+    only, metric = run.methods[0], run.metric
+    known = [h for h in run.hospitals if only.at(h.name, metric).value is not None]
+    if len(run.hospitals) <= NAMED and known:
+        return Html("it reached " + listed([reached(only.at(h.name, metric), h.name) for h in known]))
+    overall = only.weighted.get(metric, Measure())
+    if overall.value is None:
+        return Html("its score is not defined")
+    return Html(f"it reached {numbers.score(overall.value)} on average over the patients of all hospitals")
+
+
+def reached(measure: Measure, site: str) -> Html:
+    span = numbers.interval(measure)
+    value = numbers.score(measure.value or 0.0)
+    return Html(f"{value} ({span}) at {safe(site)}" if span else f"{value} at {safe(site)}")
+
+
+def winners(run: Run) -> Html:
+    """Which model leads where, hospitals grouped by model."""
+    won: dict[str, list[str]] = {method.name: [] for method in run.methods}
+    tied: list[str] = []
+    for hospital in run.hospitals:
+        leaders = best_at(run, hospital.name, run.metric)
+        if len(leaders) == 1:
+            won[leaders[0].name].append(hospital.name)
+        elif leaders:
+            tied.append(hospital.name)
+    clauses = []
+    for name, sites in won.items():
+        if not sites:
+            continue
+        method = run.method(name)
+        if len(run.hospitals) <= NAMED:
+            where = listed([Html(safe(site) + valued(method.at(site, run.metric))) for site in sites])
+        else:
+            where = Html(f"{len(sites):,} of {len(run.hospitals):,} hospitals")
+        clauses.append(Html(f"{strong(method.label)} scored best at {where}"))
+    if tied:
+        where = listed([safe(site) for site in tied]) if len(tied) <= NAMED else plural(len(tied), "hospital")
+        clauses.append(Html(f"the best score is shared by several models at {where}"))
+    leaders = best_overall(run, run.metric)
+    if len(leaders) == 1 and len(run.hospitals) > 1:
+        overall = valued(leaders[0].weighted[run.metric])
+        clauses.append(Html(f"on average over all patients {strong(leaders[0].label)} leads{overall}"))
+    return joined(clauses, "; ") if clauses else Html("no model can be called best, since no score is defined")
+
+
+def certainty(run: Run) -> Html:
+    """How much of the ranking is more than chance."""
+    if len(run.methods) < 2:
+        return ranges(run)
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    untested: dict[str, None] = {}
+    for site in [h.name for h in run.hospitals] + [ALL]:
+        leaders = best_overall(run, run.metric) if site == ALL else best_at(run, site, run.metric)
+        if len(leaders) == 1:
+            lead = sureness(run, site, run.metric, leaders[0])
+            untested |= dict.fromkeys(lead.untested if site == ALL or len(run.hospitals) <= NAMED else ())
+            if lead.shown or lead.open:
+                groups.setdefault((lead.shown, lead.open), []).append(site)
+    if not groups:
+        return Html(
+            f"How sure: the models were not compared pair by pair, so a lead may be chance. {ranges(run)}".strip()
+        )
+    clauses = [lead_clause(run, shown, open_, sites) for (shown, open_), sites in groups.items()]
+    parts = [Html(f"How sure, comparing on the same patients: {joined(clauses, '; ')}.")]
+    if untested:
+        names = listed([strong(run.method(name).label) for name in untested])
+        parts.append(Html(f"Not every lead over {names} was tested so; it may be chance."))
+    return joined([*parts, ranges(run)], " ")
+
+
+def lead_clause(run: Run, shown: Sequence[str], open_: Sequence[str], sites: Sequence[str]) -> Html:
+    """At these places the lead over some is more than chance, over others it may be chance."""
+    parts = []
+    if shown:
+        parts.append(Html(f"the lead over {names_of(run, shown)} is more than chance would explain"))
+    if open_:
+        parts.append(Html(f"the lead over {names_of(run, open_)} may be chance"))
+    return Html(f"at {places(sites)} {listed(parts)}")
+
+
+def names_of(run: Run, methods: Sequence[str]) -> Html:
+    return listed([safe(run.method(name).label) for name in methods])
+
+
+def places(sites: Sequence[str]) -> Html:
+    hospitals = [safe(site) for site in sites if site != ALL]
+    named = hospitals if len(hospitals) <= NAMED else [plural(len(hospitals), "hospital")]
+    return listed([*named, Html("all hospitals together")] if ALL in sites else named)
+
+
+def ranges(run: Run) -> Html:
+    has = any(m.at(h.name, run.metric).low is not None for m in run.methods for h in run.hospitals)
+    return Html(f"Ranges in brackets are each score's {interval_name(run)}.") if has else Html("")
+
+
+def costs(run: Run) -> Html:
+    cost = [method.cost for method in run.methods]
+    parts = amounts(
+        (total([c.traffic for c in cost]), numbers.traffic, "{} of traffic"),
+        (total([c.seconds for c in cost]), numbers.time, "{} of time"),
+        (total([c.watt_hours for c in cost]), numbers.energy, "an estimated {} of energy"),
+    )
+    if not parts:
+        return Html("What it cost was not measured.")
+    subject = "Training it" if len(run.methods) == 1 else "Training all of them"
+    so_far = "" if run.finished else " so far"
+    return Html(f"{subject} cost {listed(parts)}{so_far}.")
+
+
+def amounts(*entries: tuple[float | None, Callable[[float], str], str]) -> list[Html]:
+    return [safe(pattern.format(unit(value))) for value, unit, pattern in entries if value is not None]
+
+
+def limits(run: Run) -> list[Html]:
+    """What a reader might take from the report although it is not in it."""
+    found = []
+    if not run.finished:
+        found.append(Html("<strong>The run did not end.</strong> What follows is what it had written until then."))
+    if run.kind == "demo":
+        found.append(Html("The patients of this demonstration are invented. It shows the method, not medicine."))
+    if run.finished:
+        found.append(
+            Html(
+                "Scores are for patients of these hospitals, from the time when the data were collected. For other "
+                "hospitals, later years or other ways of recording, they may not hold."
+            )
+        )
+        found.append(
+            Html("A good prediction does not show what causes the outcome, nor that acting on it helps patients.")
+        )
+    found += small_hospitals(run) + undefined_scores(run)
+    if len(run.methods) == 1 and run.finished:
+        found.append(Html("Only one way of training was tried, so the report cannot say whether another is better."))
+    if run.finished and run.repeats == 1:
+        found.append(Html("Training was done once. Another random start would give slightly different numbers."))
+    if len(run.differences) > 20:
+        found.append(
+            Html(
+                f"{len(run.differences):,} comparisons were made. Unless the verdicts were corrected for that, a few "
+                "of them are expected to be chance."
+            )
+        )
+    if any(method.cost.watt_hours is not None for method in run.methods):
+        found.append(Html("Energy is estimated from processor time and traffic; it was not read from a power meter."))
+    return found
+
+
+def small_hospitals(run: Run) -> list[Html]:
+    small = [h for h in run.hospitals if h.test is not None and h.test < FEW]
+    if not small:
+        return []
+    if len(small) <= NAMED:
+        where = listed([Html(f"{safe(h.name)} ({h.test})") for h in small])
+        return [Html(f"Few patients were held out for testing at {where}; scores there are uncertain.")]
+    return [
+        Html(
+            f"At {plural(len(small), 'hospital')} fewer than {FEW} patients were held out; scores there are uncertain."
+        )
+    ]
+
+
+def undefined_scores(run: Run) -> list[Html]:
+    """Main scores that do not exist, with the reason; by hospital, since the reason lies in its patients."""
+    missing: dict[str, str] = {}
+    for method in run.methods:
+        for hospital in run.hospitals:
+            scores = method.sites.get(hospital.name, {})
+            if run.metric in scores and scores[run.metric].value is None:
+                missing.setdefault(hospital.name, scores[run.metric].reason)
+    if not missing:
+        return []
+    label = safe(label_of(run.metric))
+    if len(missing) <= NAMED:
+        return [Html(f"{label} is not defined at {safe(site)}: {safe(reason)}.") for site, reason in missing.items()]
+    reason = next(iter(missing.values()))
+    return [Html(f"{label} is not defined at {plural(len(missing), 'hospital')} (for example: {safe(reason)}).")]

@@ -1,0 +1,207 @@
+"""The tables of the report: every number that a chart shows, and those that no chart shows."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from wardround.report import numbers
+from wardround.report.html.markup import Html, folded, joined, safe, table
+from wardround.report.metric_names import direction, label_of, words_of
+from wardround.report.run.ranking import best
+from wardround.report.run.summary import interval_name
+from wardround.runs.result import ALL, Cost, Difference, Hospital, Json, Measure, Method, Run
+
+LISTED = 2000
+"""Hospitals above which a table of all of them is left to result.json."""
+OPEN = 30
+"""Hospitals up to which tables by hospital stand open."""
+
+VERDICTS = {"better": "▲", "worse": "▼", "no": "="}
+
+
+def cell(measure: Measure, *, winner: bool = False) -> Html:
+    """A score and its interval, or why there is none."""
+    if measure.value is None:
+        return Html(f'<span class="undefined">not defined: {safe(measure.reason)}</span>')
+    value = safe(numbers.score(measure.value))
+    shown = Html(f'<strong>{value}</strong><span class="sr"> (best)</span>') if winner else value
+    details = [part for part in (numbers.interval(measure), measure.note) if part]
+    return joined([shown, *(Html(f'<span class="interval">{safe(part)}</span>') for part in details)], " ")
+
+
+def scores(run: Run) -> Html:
+    """The main measure open, the others folded away."""
+    if not run.methods or not run.metrics:
+        return Html("")
+    parts = [scores_of(run, metric) for metric in run.metrics]
+    main = parts[0] if len(run.hospitals) <= OPEN else joined([totals_of(run, run.metrics[0]), fold_all(run, parts[0])])
+    if len(run.metrics) == 1:
+        return main
+    others = [folded(f"{label_of(m)}: all numbers", part) for m, part in zip(run.metrics[1:], parts[1:], strict=True)]
+    return joined([main, *others])
+
+
+def fold_all(run: Run, part: Html) -> Html:
+    if len(run.hospitals) > LISTED:
+        return Html(f"<p>The numbers of all {len(run.hospitals):,} hospitals are in <code>result.json</code>.</p>")
+    return folded(f"All {len(run.hospitals):,} hospitals", part)
+
+
+def scores_of(run: Run, metric: str) -> Html:
+    hospitals = run.hospitals if len(run.hospitals) <= LISTED else ()
+    rows = [score_row(run, safe(h.name), metric, lambda m, h=h: m.at(h.name, metric)) for h in hospitals]  # type: ignore[misc]
+    return score_table(run, metric, [*rows, *total_rows(run, metric)])
+
+
+def totals_of(run: Run, metric: str) -> Html:
+    return score_table(run, metric, total_rows(run, metric))
+
+
+def total_rows(run: Run, metric: str) -> list[Sequence[Html]]:
+    if len(run.hospitals) == 1:
+        return []
+    rows = []
+    absent = Measure(reason="not measured")
+    if any(metric in method.weighted for method in run.methods):
+        name = Html("All hospitals, by patients")
+        rows.append(score_row(run, name, metric, lambda m: m.weighted.get(metric, absent)))
+    if any(metric in method.unweighted for method in run.methods):
+        name = Html("All hospitals, each counting the same")
+        rows.append(score_row(run, name, metric, lambda m: m.unweighted.get(metric, absent)))
+    return rows
+
+
+def score_row(run: Run, name: Html, metric: str, of: Callable[[Method], Measure]) -> Sequence[Html]:
+    measures = {method.name: of(method) for method in run.methods}
+    leaders = {method.name for method in best(run, measures, metric)} if len(run.methods) > 1 else set()
+    return [name, *(cell(measures[method.name], winner=method.name in leaders) for method in run.methods)]
+
+
+def score_table(run: Run, metric: str, rows: Iterable[Sequence[Html]]) -> Html:
+    about = "; ".join(part for part in (words_of(metric), direction(metric), f"small: {interval_name(run)}") if part)
+    columns = [Html("Hospital"), *(safe(method.label) for method in run.methods)]
+    return table(f"{label_of(metric)}: {about}", columns, rows, kind="numbers")
+
+
+def differences(run: Run) -> Html:
+    """The main measure and all hospitals together open, the rest folded."""
+    entries = list(run.differences)
+    if not entries:
+        return Html("")
+    many = len({d.site for d in entries}) > OPEN
+    first = [d for d in entries if d.metric == run.metric and (d.site == ALL or not many)]
+    rest = [d for d in entries if d not in first] if len(entries) <= 20 * LISTED else []
+    parts = [difference_table(run, first)] if first else []
+    if rest:
+        parts.append(folded(f"{len(rest):,} further comparisons", difference_table(run, rest)))
+    return joined(parts)
+
+
+def difference_table(run: Run, entries: Sequence[Difference]) -> Html:
+    rows = []
+    for d in entries:
+        value = "not defined" if d.measure.value is None else numbers.signed(d.measure.value)
+        word = d.verdict.strip() or "no verdict"
+        sign = VERDICTS.get(word.split(maxsplit=1)[0].lower(), "")
+        rows.append(
+            [
+                Html("All hospitals") if d.site == ALL else safe(d.site),
+                safe(label_of(d.metric)),
+                Html(f"{safe(run.method(d.method).label)} against {safe(run.method(d.against).label)}"),
+                safe(value),
+                safe(numbers.interval(d.measure) or (f"none: {d.measure.reason}" if d.measure.reason else "none")),
+                Html(f'<span class="sign" aria-hidden="true">{sign}</span> {safe(word)}'),
+            ]
+        )
+    columns = [Html(c) for c in ("Hospital", "Measure", "Models", "Difference", "Interval", "Verdict")]
+    return table("Differences between models on the same patients", columns, rows, kind="differences")
+
+
+def costs(run: Run) -> Html:
+    columns: list[tuple[str, Callable[[Cost], float | None], Callable[[float], str]]] = [
+        ("Traffic to hospitals", lambda c: c.bytes_down, numbers.traffic),
+        ("Traffic from hospitals", lambda c: c.bytes_up, numbers.traffic),
+        ("Time", lambda c: c.seconds, numbers.time),
+        ("of it preparing the program", lambda c: c.compile_seconds, numbers.time),
+        ("Energy (estimate)", lambda c: c.watt_hours, numbers.energy),
+        ("CO₂ (estimate)", lambda c: c.co2_grams, numbers.mass),
+    ]
+    kept = [entry for entry in columns if any(entry[1](method.cost) is not None for method in run.methods)]
+    if not kept:
+        return Html("")
+    rows = []
+    for method in run.methods:
+        values = [(of(method.cost), unit) for _, of, unit in kept]
+        cells = [safe("not measured" if value is None else unit(value)) for value, unit in values]
+        rows.append([safe(method.label), rounds_of(method), *cells])
+    return table("What each model cost", [Html("Model"), Html("Rounds"), *(safe(c[0]) for c in kept)], rows)
+
+
+def rounds_of(method: Method) -> Html:
+    if method.rounds is None:
+        return Html("unknown")
+    words = f"{method.rounds:,}"
+    if method.stopped_early:
+        words += ", stopped early"
+    if method.best_round is not None:
+        words += f"; best: {method.best_round:,}"
+    return safe(words)
+
+
+def patients(run: Run) -> Html:
+    if not run.hospitals or not any(hospital.patients for hospital in run.hospitals):
+        return Html("")
+    if len(run.hospitals) > LISTED:
+        return Html("")
+    outcome = run.task.get("positive")
+    last = Html(f"With outcome ({safe(outcome)})" if outcome is not None else "With outcome")
+    columns = [Html(c) for c in ("Hospital", "Training", "Validation", "Test", "In all")] + [last]
+    rows = [patient_row(hospital) for hospital in run.hospitals]
+    rows.append(patient_total(run.hospitals))
+    if not any(h.prevalence is not None for h in run.hospitals):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    whole = table("Patients at each hospital", columns, rows)
+    return whole if len(run.hospitals) <= OPEN else folded(f"Patients of all {len(run.hospitals):,} hospitals", whole)
+
+
+def patient_row(hospital: Hospital) -> list[Html]:
+    parts = [hospital.train, hospital.validation, hospital.test, hospital.patients]
+    known = "not known" if hospital.prevalence is None else numbers.share(hospital.prevalence)
+    return [safe(hospital.name), *(safe(numbers.count(part)) for part in parts), safe(known)]
+
+
+def patient_total(hospitals: Sequence[Hospital]) -> list[Html]:
+    sums = [sum(getattr(h, part) or 0 for h in hospitals) for part in ("train", "validation", "test", "patients")]
+    return [Html("All hospitals"), *(safe(f"{value:,}") for value in sums), Html("")]
+
+
+def percentiles(run: Run) -> Html:
+    """How scores spread over hospitals: the tenth worst, the middle, the tenth best."""
+    rows = []
+    for metric in run.metrics:
+        for method in run.methods:
+            own = method.percentiles.get(metric)
+            if own:
+                values = [safe(numbers.score(own[p])) if p in own else Html("unknown") for p in ("10", "50", "90")]
+                rows.append([safe(label_of(metric)), safe(method.label), *values])
+    if not rows:
+        return Html("")
+    columns = [Html(c) for c in ("Measure", "Model", "10th percentile", "Median", "90th percentile")]
+    return table("Spread over hospitals (each hospital counts the same)", columns, rows, kind="percentiles")
+
+
+def manifest(run: Run) -> Html:
+    """What it takes to do the run again."""
+    if not run.manifest:
+        return Html("")
+    rows = [[safe(name), Html(f"<code>{safe(value)}</code>")] for name, value in flat(run.manifest)]
+    return folded(
+        "How this was made: versions, seed, hashes, study", table("Manifest", [Html("Key"), Html("Value")], rows)
+    )
+
+
+def flat(values: Json, under: str = "") -> Iterable[tuple[str, object]]:
+    """Tables within tables as one list of dotted keys."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{under}{key}.")
+        else:
+            yield f"{under}{key}", value

@@ -1,0 +1,1 @@
+"""What the commands do with a study: run, compare, tune, retrain, find partners, attack."""

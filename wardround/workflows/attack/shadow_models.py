@@ -1,0 +1,86 @@
+"""Shadow models of a study: the same training on other halves of the same patients, each in the compiled simulation."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from wardround.core.errors import Refusal
+from wardround.core.federation import Federation
+from wardround.engine.simulate import Simulation
+from wardround.engine.split_round import predicted
+from wardround.privacy.accountant import epsilon
+from wardround.study import assemble
+from wardround.study.assemble import Setting
+from wardround.study.file import Study
+from wardround.study.methods import own_method
+from wardround.study.privacy import ANY
+
+
+@dataclass(frozen=True)
+class Shadows:
+    """The probability of every record's true label under every model, and who was learned from: (models, records)."""
+
+    right: np.ndarray[Any, Any]
+    members: np.ndarray[Any, Any]
+    epsilon: float | None
+    """What each model was promised to tell about a record, where it was promised anything."""
+
+
+def shadows_of(study: Study, setting: Setting, models: int) -> Shadows:
+    """Train the study on so many random halves of each site's patients."""
+    federation, seed = setting.federation, study.study.seed
+    if federation.task.regression:
+        raise Refusal(
+            "membership is attacked through the probability of a label, and the target is a number",
+            where="attack",
+            remedy="attack a classification",
+        )
+    method = own_method(study)
+    if method.choice:
+        raise Refusal("partners are chosen first", where="[partners]", remedy="take the table out for the attack")
+    participation = assemble.participation_of(study, federation.sites, seed)
+    halves = [half_of(federation, np.random.default_rng((seed, 0x5AD0, number))) for number in range(models)]
+    # All halves have as many rows, so they need the same noise.
+    study, protection = assemble.with_noise(study, method, halves[0][0], participation)
+    algorithm = assemble.build(study, method, federation.task, federation.sites)
+    if algorithm.personal is not None or algorithm.silent:
+        raise Refusal(
+            "every site uses a model of its own, which the coordinator never sees",
+            where="[algorithm]",
+            remedy="attack the common model of another algorithm",
+        )
+    model = assemble.model_of(study, federation.task)
+    rounds = [(number, participation.cohort(number)) for number in range(1, study.study.rounds + 1)]
+    everybody = np.arange(len(federation.x))
+    right, members = [], []
+    for number, (half, inside) in enumerate(halves):
+        with Simulation(
+            half,
+            seed=(seed + number) % 2**32,
+            transform=assemble.transform_of(study.transforms),
+            largest_cohort=participation.largest,
+        ) as engine:
+            progress = engine.begin(algorithm, model.init(jax.random.key(seed)))
+            progress, _ = engine.train(algorithm, progress, rounds)
+        probabilities = predicted(algorithm, algorithm.params(progress.server), federation.x)
+        right.append(probabilities[everybody, federation.y])
+        members.append(inside)
+    spent = None
+    if protection is not None and study.privacy is not None and ANY in protection.rounds:
+        steps = [step._replace(times=step.times * len(rounds)) for step in protection.rounds[ANY]]
+        spent = study.privacy.epsilon or epsilon(steps, study.privacy.delta)
+    return Shadows(np.array(right), np.array(members), spent)
+
+
+def half_of(federation: Federation, generator: np.random.Generator) -> tuple[Federation, np.ndarray[Any, Any]]:
+    """Half of every site's rows, of whatever part, to learn from; and which rows these are."""
+    totals = federation.counts.sum(axis=1)
+    order, inside = np.arange(len(federation.x)), np.zeros(len(federation.x), bool)
+    for first, total in zip(federation.first, totals, strict=True):
+        mixed = generator.permutation(total) + first
+        order[first : first + total] = mixed
+        inside[mixed[: total // 2]] = True
+    counts = np.stack([totals // 2, np.zeros_like(totals), totals - totals // 2], axis=1)
+    return replace(federation, x=federation.x[order], y=federation.y[order], counts=counts, groups={}), inside

@@ -1,0 +1,344 @@
+"""Many settings compared in one command: every case of [[compare.cases]] is a comparison in a folder of its own.
+
+All cases are checked before anything is trained. A case is finished when its result is whole; a resumed run goes on
+with the others. The result over all cases is put together from theirs, so it can always be made again.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wardround.core.errors import Refusal
+from wardround.runs.folder import RunFolder, digest, now
+from wardround.study import assemble
+from wardround.study.assemble import Setting
+from wardround.study.file import CaseSection, Settings, Study, parse_study
+from wardround.study.methods import Method, compared_methods
+from wardround.workflows.equal_cost import Trainer, budgets
+from wardround.workflows.learning_rates import rate_of, refuse_rates, with_rate
+from wardround.workflows.run import OnRound, refuse_early, run
+
+RATES = "rates.jsonl"
+FOLDER = "cases"
+MOST_KEPT = 1_000_000_000
+"""Bytes of splits kept for later cases, at most."""
+
+
+class Case(NamedTuple):
+    """One setting: its study, complete, with the first split of its data and the methods to compare."""
+
+    name: str
+    title: str
+    study: Study
+    setting: Setting
+    methods: Sequence[Method]
+
+
+class Watch(NamedTuple):
+    """Who wants to know how far it is: told when a case begins, when a rate was tried, and after every round."""
+
+    on_case: Callable[[str, int, int], None] = lambda title, number, cases: None
+    on_rate: Callable[[str], None] = lambda method: None
+    on_round: OnRound = lambda method, repeat, record: None
+
+
+NOBODY = Watch()
+
+
+def study_of(study: Study, case: CaseSection) -> Study:
+    """The study as the case has it: its own tables laid over the study's."""
+    whole: dict[str, Any] = study.model_dump(mode="json", exclude_none=True)
+    tables = {"data": case.data, "study": {"name": case.name, **case.study}, "model": case.model}
+    for table, key in (("data", "source"), ("study", ""), ("model", "name")):
+        whole[table] = laid_over(whole[table], tables[table], key)
+    if case.privacy:
+        whole["privacy"] = {**whole.get("privacy", {}), **case.privacy}
+    whole["compare"]["cases"] = []
+    return parse_study(whole, where=f"[[compare.cases]] {case.name}")
+
+
+def laid_over(under: Settings, over: Settings, whole: str) -> Settings:
+    """The keys of one table over those of another; a table that has the key `whole` stands by itself."""
+    return dict(over) if whole in over else {**under, **over}
+
+
+def read_cases(study: Study) -> list[Case]:
+    """Every case with its data read and all that can be known to be wrong refused, before anything is trained."""
+    assert study.compare is not None
+    names = [case.name for case in study.compare.cases]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refusal(f"two cases are called '{twice}'", where="[[compare.cases]]", remedy="give each its own name")
+    shelf = Shelf((study_of(study, case), study.study.seed) for case in study.compare.cases)
+    return [read_case(study, case, shelf) for case in study.compare.cases]
+
+
+@contextmanager
+def naming(case: str) -> Iterator[None]:
+    """A refusal also tells the case it comes from."""
+    try:
+        yield
+    except Refusal as refusal:
+        where = ", ".join(filter(None, [f"[[compare.cases]] {case}", refusal.where]))
+        raise Refusal(refusal.what, where=where, remedy=refusal.remedy) from None
+
+
+def read_case(study: Study, case: CaseSection, shelf: "Shelf") -> Case:
+    own = study_of(study, case)
+    with naming(case.name):
+        setting, methods = checked(own, shelf.take)
+    return Case(case.name, case.title or case.name, own, setting, methods)
+
+
+class Shelf:
+    """Splits that several cases need are read once: each is kept until the last of them has taken it."""
+
+    def __init__(self, wanted: Iterable[tuple[Study, int]]) -> None:
+        self._waiting = Counter(split_of(study, seed) for study, seed in wanted)
+        self._kept: dict[str, Setting] = {}
+
+    def take(self, study: Study, seed: int) -> Setting:
+        """The split of the study's data by this seed."""
+        key = split_of(study, seed)
+        found = self._kept.pop(key, None) or assemble.load_setting(study, seed)
+        self._waiting[key] -= 1
+        if self._waiting[key] > 0 and sum(map(size, [found, *self._kept.values()])) <= MOST_KEPT:
+            self._kept[key] = found
+        return found
+
+
+def split_of(study: Study, seed: int) -> str:
+    """All that decides about a split of the data."""
+    return digest([study.data.model_dump(mode="json"), seed])
+
+
+def size(setting: Setting) -> int:
+    """Bytes of the rows as they are trained on; the raw ones beside them are about as many."""
+    return int(setting.federation.x.nbytes)
+
+
+def checked(
+    study: Study, load: Callable[[Study, int], Setting] = assemble.load_setting
+) -> tuple[Setting, list[Method]]:
+    """The first split and the methods of a comparison that can work."""
+    assert study.compare is not None
+    methods = compared_methods(study)
+    if study.compare.against is not None and study.compare.against not in study.compare.methods:
+        raise Refusal(
+            f"'{study.compare.against}' is not among the methods", where="[compare] against", remedy="name it there"
+        )
+    setting = load(study, study.study.seed)
+    refuse_early(study, setting, methods)
+    refuse_rates(study, setting, methods)
+    return setting, methods
+
+
+def compare_cases(
+    study: Study,
+    cases: Sequence[Case],
+    folder: RunFolder,
+    *,
+    resume: bool = False,
+    watch: Watch = NOBODY,
+    on_finished: Callable[[Path], Any] = lambda folder: None,
+) -> dict[str, Any]:
+    """Every case into its folder, and what they say together; `on_finished` may write a report there."""
+    fingerprint = digest([case.setting.fingerprint for case in cases])
+    manifest = folder.begin(study.model_dump(mode="json"), fingerprint, kind="cases", resume=resume)
+    results: dict[str, dict[str, Any]] = {}
+    shelf = Shelf((case.study, seed) for case in cases for seed in seeds_of(case.study)[1:])
+    for number, case in enumerate(cases):
+        watch.on_case(case.title, number, len(cases))
+        place = folder.path / FOLDER / case.name
+        found = finished(place, case) if resume else None
+        if found is None:
+            begun = resume and (place / "manifest.json").exists()
+            own = RunFolder.create(place, resume=begun)
+            with naming(case.name):
+                found = compare_rated(
+                    case.study, own, case.methods, case.setting, resume=begun, watch=watch, load=shelf.take
+                )
+            on_finished(place)
+        results[case.name] = found
+    told = {
+        "study": study.study.name,
+        "kind": "cases",
+        "against": against_of(study),
+        "users": study.compare.users if study.compare else "one",
+        "methods": [{"name": method.name, "label": method.label} for method in cases[0].methods],
+        "cases": [summary(case, results[case.name]) for case in cases],
+        "notes": notes(study),
+    }
+    folder.write("result.json", told)
+    folder.write("manifest.json", {**manifest, "finished": now()})
+    return told
+
+
+def seeds_of(study: Study) -> range:
+    """By which the repeats split the data; the first was read already when the case was checked."""
+    assert study.compare is not None
+    return range(study.study.seed, study.study.seed + study.compare.repeats)
+
+
+def finished(place: Path, case: Case) -> dict[str, Any] | None:
+    """The whole result of a case that is done, if the folder holds it and it is this very case's."""
+    result, manifest = (read_json(place / name) for name in ("result.json", "manifest.json"))
+    if result is None or manifest is None or "budgets" not in result:
+        return None
+    same = manifest.get("study_hash") == digest(case.study.model_dump(mode="json"))
+    return result if same and manifest.get("data_hash") == case.setting.fingerprint else None
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def compare_rated(
+    study: Study,
+    folder: RunFolder,
+    methods: Sequence[Method],
+    setting: Setting,
+    *,
+    kind: str = "compare",
+    resume: bool = False,
+    watch: Watch = NOBODY,
+    load: Callable[[Study, int], Setting] = assemble.load_setting,
+) -> dict[str, Any]:
+    """A comparison in which each method first gets its rate, where the study names some; with budgets in its result."""
+    assert study.compare is not None
+    folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind=kind, resume=resume)
+    rated = rates_of(study, folder, methods, setting, watch.on_rate)
+    with_rates = at_their_rates(study, methods, rated)
+    result = run(
+        study,
+        folder,
+        with_rates,
+        kind=kind,
+        repeats=study.compare.repeats,
+        first=setting,
+        resume=True,  # the manifest is there already, also where nothing is trained yet
+        on_round=watch.on_round,
+        notes=rate_notes(study, methods, rated),
+        load=load,
+    )
+    rows = {site["name"]: site["train"] for site in result["sites"]}
+    trainers = [Trainer(one.name, one.algorithm, dict(one.settings), bool(one.choice)) for one in with_rates]
+    result = {**result, "budgets": budgets(folder.lines("rounds.jsonl"), trainers, rows)}
+    if rated:
+        result["rates"] = list(rated.values())
+    folder.write("result.json", result)
+    return result
+
+
+def at_their_rates(study: Study, methods: Sequence[Method], rated: Mapping[str, Mapping[str, Any]]) -> list[Method]:
+    """The methods with the rates that were found; one that diverged with all of them is left out."""
+    found = []
+    for method in methods:
+        if method.name not in rated:
+            found.append(method)
+        elif rated[method.name]["rate"] is not None:
+            found.append(with_rate(method, rated[method.name]["rate"]))
+    if against_of(study) not in [method.name for method in found]:
+        raise Refusal(
+            f"training diverged with every rate that was tried for {against_of(study)}, which all are compared with",
+            where="[compare] rates",
+            remedy="add smaller rates",
+        )
+    return found
+
+
+def rates_of(
+    study: Study, folder: RunFolder, methods: Sequence[Method], setting: Setting, on_rate: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
+    """What was found for every method that knows a rate; each is written down as soon as it is known."""
+    assert study.compare is not None
+    if not study.compare.rates:
+        return {}
+    found: dict[str, dict[str, Any]] = {entry["method"]: entry for entry in folder.lines(RATES)}
+    for method in methods:
+        if method.name in found:
+            continue
+        rated = rate_of(study, setting, method, study.compare.rates, on_try=partial(on_rate, method.label))
+        if rated is not None:
+            found[method.name] = rated.told()
+            folder.append(RATES, found[method.name])
+    return found
+
+
+def rate_notes(study: Study, methods: Sequence[Method], rated: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    assert study.compare is not None
+    if not study.compare.rates:
+        return []
+    tried = ", ".join(f"{rate:g}" for rate in study.compare.rates)
+    taken = "; ".join(f"{one['method']} {one['rate']:g}" for one in rated.values() if one["rate"] is not None)
+    astray = [one["method"] for one in rated.values() if one["rate"] is None]
+    words = [
+        f"Each method's learning rate was chosen from {tried} by the loss on the validation patients of the first "
+        f"split; test patients were not looked at. Taken: {taken}."
+    ]
+    if astray:
+        words.append(f"Left out, since training diverged with every rate: {', '.join(astray)}.")
+    without = [method.name for method in methods if method.name not in rated]
+    return [*words, f"No learning rate to choose: {', '.join(without)}."] if without else words
+
+
+def against_of(study: Study) -> str:
+    """Whom the methods are compared with in every case."""
+    assert study.compare is not None
+    return study.compare.against or study.compare.methods[0]
+
+
+def summary(case: Case, result: Mapping[str, Any]) -> dict[str, Any]:
+    """What the table over all cases tells of one: every method's main measure, its rate, and how it compares."""
+    metric = result["metric"]
+    verdicts = {
+        (entry["method"], entry["against"]): entry for entry in result["comparison"] if entry["site"] == "all sites"
+    }
+    rates = {entry["method"]: entry["rate"] for entry in result.get("rates", [])}
+    scope = result["budgets"]["scope"]["methods"]
+    methods = {}
+    for one in result["methods"]:
+        measure = one["scores"]["weighted"].get(metric, {"value": None, "undefined": "not measured"})
+        methods[one["name"]] = {
+            **{key: measure.get(key) for key in ("value", "low", "high", "undefined") if key in measure},
+            "rate": rates.get(one["name"]),
+            "scope": scope.get(one["name"], {}).get("scope"),
+            "against": {
+                other: {key: entry[key] for key in ("difference", "low", "high", "p_value", "verdict")}
+                for (name, other), entry in verdicts.items()
+                if name == one["name"]
+            },
+        }
+    return {
+        "name": case.name,
+        "title": case.title,
+        "folder": f"{FOLDER}/{case.name}",
+        "metric": metric,
+        "repeats": result["repeats"],
+        "task": result["task"],
+        "sites": result["sites"],
+        "methods": methods,
+        "budgets": result["budgets"],
+    }
+
+
+def notes(study: Study) -> list[str]:
+    assert study.compare is not None
+    words = [
+        "Every case is a comparison of its own, with a report in its folder; verdicts are corrected for the "
+        "comparisons within a case, not for the number of cases.",
+    ]
+    if study.compare.users == "each":
+        words.append(
+            "Methods that train for one site were trained once for each site in turn, and every site's patients were "
+            "predicted by the model trained for it."
+        )
+    return words

@@ -1,0 +1,1 @@
+"""Finding partners: choose them, recommend them, compare the sites."""

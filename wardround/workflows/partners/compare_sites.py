@@ -1,0 +1,303 @@
+"""How the sites compare, for the page of `wardround partners`: further measures, matrices, a map, and feedback."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from wardround.core.contracts import Message, RoundRecord
+from wardround.engine import registry
+from wardround.engine.simulate import Simulation
+from wardround.partners.choice import Choice, Evidence, Question
+from wardround.partners.choices.gradient_distance import distance_matrix
+from wardround.partners.probes.feature_gains import columns_of, columns_recorded, feature_gains, plan
+from wardround.partners.probes.slopes import slopes
+from wardround.partners.similarity.histograms import Differences, Histograms, differences, histograms
+from wardround.partners.similarity.rank_agreement import agreement
+from wardround.partners.similarity.site_feedback import differing_weights, further_features, site_feedback
+from wardround.partners.similarity.site_map import map_of
+from wardround.partners.similarity.transfer import Transfer, transfer_matrix
+from wardround.report.partners.differences import holm, sentence, sentences
+from wardround.study import assemble
+from wardround.study.assemble import Setting
+from wardround.study.file import Study
+from wardround.study.methods import method_of
+from wardround.workflows.partners.choose import question_of
+
+MOST_RETRAINED = 12
+"""Sites up to which leave-one-out, which trains once for each, is done without being asked for."""
+MEANING = {
+    "evidence": "What is expected to be lost per patient by following this site instead of one's own, 0 at best.",
+    "ndoye": "How well the model of this site does on the asking site's patients, against its own (transfer loss).",
+    "gradient_distance": "How differently this site would change the common model, relative to the asking site.",
+    "distribution_distance": "How differently the patients' features are distributed, beyond chance.",
+    "influence": "How much the asking site's loss would rise without this site (estimated without training again).",
+    "leave_one_out": "How much the asking site's loss rises when trained again without this site.",
+    "shapley": "What this site adds to the common model on average, in whatever order sites join.",
+}
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Parts of the result, what travelled for them, and a reason for or against each site."""
+
+    parts: dict[str, Any]
+    records: list[RoundRecord]
+    names: tuple[str, ...]
+    user: int
+    differ: dict[str, list[str]]
+    transfer: Transfer
+
+    def reasons(self, taken: Sequence[str], others: Sequence[str]) -> dict[str, str]:
+        """For every judged site, in a sentence: what its model does here, and how its patients differ."""
+        return {name: self._reason(name) for name in (*taken, *others)}
+
+    def _reason(self, name: str) -> str:
+        site = self.names.index(name)
+        gap, error = self.transfer.gap[self.user, site], self.transfer.gap_error[self.user, site]
+        words = "Its own model could not be tried on the asking site's patients."
+        if np.isfinite(gap) and np.isfinite(error):
+            if gap > 2 * error:
+                words = "Its own model does worse on the asking site's patients than the asking site's own."
+            elif gap < -2 * error:
+                words = "Its own model does better on the asking site's patients than the asking site's own."
+            else:
+                words = "Its own model does about as well on the asking site's patients as the asking site's own."
+        return " ".join([words, *self.differ.get(name, [])[:2]])
+
+
+def likeness_of(study: Study, setting: Setting, evidence: Evidence, chosen: Sequence[int]) -> Likeness:
+    """Everything about the first split that helps to understand the choice."""
+    assert study.partners is not None
+    federation, seed = setting.federation, study.study.seed
+    names = tuple(federation.sites)
+    common = method_of(study.algorithm.name, study.algorithm.name, study.algorithm.settings)
+    algorithm = assemble.build(study, common, federation.task, federation.sites)
+    participation = assemble.participation_of(study, federation.sites, seed)
+    with Simulation(
+        federation,
+        seed=seed,
+        transform=assemble.transform_of(study.transforms),
+        tables=setting.tables,
+        largest_cohort=participation.largest,
+    ) as engine:
+        params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
+        question = question_of(study, setting, engine, algorithm, params, participation)
+        moved = transfer_matrix(question)
+        pulled = distance_matrix(question.probe(slopes(question.model), question.trained(question.everyone)))
+        told = histograms(engine)
+        found = differences(told)
+        measured = further_measures(study, question)
+        gains = feedback(study, setting, question, evidence, chosen, moved, told, found)
+    differ = {names[site]: sentences(told, found, question.user, site) for site in question.candidates}
+    parts = {
+        "measures": [
+            shown(study.partners.name, evidence, question),
+            *(shown(name, one, question) for name, one in measured.items()),
+        ],
+        "agreement": agreements({study.partners.name: evidence, **measured}),
+        "similarity": matrices(question, moved, pulled, found),
+        "map": placed(evidence, names, question, found),
+        "pairs": [pair(told, found, question.user, site) for site in question.candidates],
+        "feedback": gains,
+    }
+    return Likeness(parts, list(question.records), names, question.user, differ, moved)
+
+
+def further_measures(study: Study, question: Question) -> dict[str, Evidence]:
+    """What the other measures say; those that train once a site are left out where there are many, unless asked for."""
+    assert study.partners is not None
+    asked = "measures" in study.partners.model_fields_set
+    found: dict[str, Evidence] = {}
+    for name in study.partners.measures:
+        many = len(question.candidates) > MOST_RETRAINED and name in ("leave_one_out", "shapley")
+        if name == study.partners.name or (many and not asked):
+            continue
+        choice: Choice = registry.find("choice", name, where="[partners] measures").build()
+        found[name] = choice.assess(question)
+    return found
+
+
+def shown(name: str, evidence: Evidence, question: Question) -> dict[str, Any]:
+    names = question.engine.sites
+    return {
+        "name": name,
+        "label": registry.find("choice", name).label,
+        "words": MEANING.get(name, registry.find("choice", name).summary),
+        "cut": float(evidence.cut),
+        "scores": {
+            names[site]: {"value": plain(evidence.score[site]), "error": plain(evidence.error[site])}
+            for site in question.candidates
+        },
+    }
+
+
+def agreements(found: dict[str, Evidence]) -> list[dict[str, Any]]:
+    """How well each measure ranks the sites as leave-one-out does."""
+    if "leave_one_out" not in found:
+        return []
+    told = []
+    for name, one in found.items():
+        if name != "leave_one_out":
+            how = agreement(one, found["leave_one_out"])
+            rank = plain(how.spearman)
+            told.append(
+                {
+                    "measure": name,
+                    "against": "leave_one_out",
+                    "rank_correlation": rank,
+                    "sites": how.sites,
+                    "note": how.note,
+                }
+            )
+    return told
+
+
+def matrices(question: Question, moved: Transfer, pulled: Any, found: Differences) -> list[dict[str, Any]]:
+    names, everyone = question.engine.sites, list(question.everyone)
+
+    def matrix(values: Any) -> list[list[float | None]]:
+        return [[plain(values[row, column]) for column in everyone] for row in everyone]
+
+    shared = {"sites": [names[site] for site in everyone]}
+    with np.errstate(invalid="ignore"):
+        apart = np.nanmean(found.distance, axis=0) if len(found.distance) else np.full((len(names),) * 2, np.nan)
+    return [
+        {
+            "name": "transfer",
+            "label": "Transfer loss",
+            "rows": "patients of",
+            "columns": "model of",
+            "matrix": matrix(moved.gap),
+            "words": "How much worse a site's own model does on another's patients than the other's own: 0 is as good.",
+            **shared,
+        },
+        {
+            "name": "gradient_distance",
+            "label": "Gradient distance",
+            "rows": "seen from",
+            "columns": "site",
+            "matrix": matrix(np.asarray(pulled)),
+            "words": "How differently two sites would change the common model, relative to the site in the row.",
+            **shared,
+        },
+        {
+            "name": "distribution_distance",
+            "label": "Difference between patients",
+            "matrix": matrix(apart),
+            "words": "How differently the patients' features are distributed, beyond chance: from 0 (alike) to 1.",
+            **shared,
+        },
+    ]
+
+
+def placed(evidence: Evidence, names: Sequence[str], question: Question, found: Differences) -> dict[str, Any]:
+    """A map on which like sites lie close together: the choice's own where it has one, else by their patients."""
+    drawn = (evidence.details or {}).get("map")
+    source = "all evidence together"
+    if drawn is None:
+        with np.errstate(invalid="ignore"):
+            apart = np.nanmean(found.distance, axis=0) if len(found.distance) else np.zeros((len(names),) * 2)
+        drawn, source = map_of(names, apart, question.everyone), "how the patients differ"
+    sites = [{"name": name, "x": x, "y": y} for name, (x, y) in drawn["positions"].items()]
+    return {"sites": sites, "shown": drawn["shown"], "from": source}
+
+
+def pair(told: Histograms, found: Differences, here: int, there: int) -> dict[str, Any]:
+    """How one site's patients differ from the asking site's, column by column, largest difference first."""
+    distance = found.distance[:, here, there]
+    certain = holm(np.nan_to_num(found.p[:, here, there], nan=1.0)) < 0.05
+    order = [int(index) for index in np.argsort(-np.nan_to_num(distance)) if np.isfinite(distance[index])]
+    return {
+        "site": told.sites[there],
+        "words": " ".join(sentences(told, found, here, there)),
+        "features": [
+            {
+                "feature": told.columns[index].name,
+                "distance": plain(distance[index]),
+                "words": sentence(told, index, here, there),
+                "beyond_chance": bool(certain[index]),
+            }
+            for index in order[:8]
+        ],
+    }
+
+
+def feedback(
+    study: Study,
+    setting: Setting,
+    question: Question,
+    evidence: Evidence,
+    chosen: Sequence[int],
+    moved: Transfer,
+    told: Histograms,
+    found: Differences,
+) -> list[dict[str, Any]]:
+    """What each site is told about itself."""
+    federation, names = setting.federation, tuple(setting.federation.sites)
+    columns = columns_of(federation.features)
+    if len(federation.task.shape) != 1 or not columns or len(question.everyone) < 2:
+        return []
+    recorded = np.array(question.engine.ask(columns_recorded(columns), Message({}))["recorded"], bool)
+    own = {"models": moved.models, "spread": moved.spread, "rows": moved.rows}
+    classes = federation.task.classes
+    said = []
+    for site in question.everyone:
+        tried = plan(federation.features, columns, recorded, site)
+        state: Any = {name: np.zeros((len(names), 1)) for name in ("loss", "gain_error")} | {
+            "rows": np.zeros(len(names))
+        }
+        if tried.further:
+            state = question.probe(
+                feature_gains(question.model), {"params": question.params, "keep": tried.keep}, question.everyone
+            )
+        peers = [other for other in question.everyone if other != site]
+        said.append(
+            site_feedback(
+                site,
+                names,
+                question.user,
+                evidence,
+                chosen,
+                weights=differing_weights(
+                    own,
+                    federation.features,
+                    columns,
+                    recorded,
+                    site,
+                    target=federation.task.target,
+                    classes=classes,
+                    positive=classes[setting.positive] if len(classes) == 2 else None,
+                    peers=peers,
+                ),
+                further=further_features(state, tried, columns, recorded, site),
+                shifted=shifted(told, found, site, peers),
+            )
+        )
+    return said
+
+
+def shifted(told: Histograms, found: Differences, site: int, peers: Sequence[int]) -> list[dict[str, Any]]:
+    """Columns in which a site differs from most of its peers, beyond chance."""
+    rows = []
+    for index, column in enumerate(told.columns):
+        certain = [
+            other for other in peers if np.nan_to_num(found.p[index, other, site], nan=1.0) < 0.05 / len(told.columns)
+        ]
+        if len(peers) > 1 and len(certain) > len(peers) / 2:
+            nearest = min(certain, key=lambda other: found.distance[index, other, site])
+            rows.append(
+                {
+                    "feature": column.name,
+                    "distance": plain(float(np.median([found.distance[index, other, site] for other in certain]))),
+                    "words": f"Unlike at most other sites (compared with {told.sites[nearest]}): "
+                    + sentence(told, index, nearest, site),
+                }
+            )
+    return rows
+
+
+def plain(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None
