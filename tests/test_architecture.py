@@ -1,4 +1,4 @@
-"""Who may import whom, and the other rules of the house that a machine can check: one test a rule, listing offenders."""
+"""Who may import whom, and the other rules of the house that a machine can check: one test a rule."""
 
 import ast
 import re
