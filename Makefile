@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test soak lint types unit bench docs browser database clean
+.PHONY: demo test test-all soak lint types unit bench docs browser database clean
 
 demo: $(VENV)/.installed
 	@rm -rf runs/demo
 	$(BIN)/wardround demo --out runs/demo
 
 test: lint types unit
+
+# All of it: every example, the crash sweep in full, long processes, programs compiled as users compile them.
+test-all: lint types $(VENV)/.developing browser database
+	WARDROUND_TESTS=all $(BIN)/pytest -n 2 --dist loadfile
+	$(MAKE) soak
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff check .
@@ -20,7 +25,7 @@ types: $(VENV)/.developing
 	$(BIN)/mypy wardround benchmarks
 
 unit: $(VENV)/.developing browser database
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # Real processes over mutual TLS: killed at every named point, at random for 200 rounds, timed, and 1,000 rounds long.
 soak: $(VENV)/.developing

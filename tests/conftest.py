@@ -1,16 +1,43 @@
-"""What many tests share: small federations with known properties, and the models to train on them."""
+"""What many tests share: how much is tested, small federations with known properties, and models to train on them.
 
-import jax
+Most of the suite's time is XLA's. Tests compile with few optimizations and share what was compiled through a folder,
+between workers, child processes and runs; `make test-all` compiles as users do, and runs what is marked slow.
+"""
+
+import gc
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.amount import ALL
+
+COMPILED = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
+if not ALL:
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILED))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+import jax  # noqa: E402
 
 # Two devices for every test, so that results do not depend on the machine's cores.
 jax.config.update("jax_num_cpu_devices", 2)
 
 import numpy as np  # noqa: E402
+import psutil  # noqa: E402
 import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 from wardround.core.contracts import Model, Task  # noqa: E402
 from wardround.core.federation import Federation, assemble  # noqa: E402
 from wardround.models.logistic import logistic  # noqa: E402
+
+settings.register_profile("wardround", max_examples=100 if ALL else 25, deadline=None)
+settings.load_profile("wardround")
+FIRST = ("faults", "deploy/transport", "contracts", "privacy", "partners", "algorithms")
+"""Folders whose files take longest: begun first, so that no worker has a long one left at the end."""
+LARGE = 1_000_000_000
+"""Bytes of a worker above which it forgets compiled programs between two files."""
 
 TASK = Task((3,), ("no", "yes"), "outcome")
 TRUE = np.array([1.5, -1.0, 0.5])
@@ -36,6 +63,29 @@ def federation_of(sizes: list[int], *, shift: float = 0.3) -> Federation:
         TASK,
         ("a", "b", "c"),
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow, and begin with the long files."""
+    slow = [] if ALL else [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    left = set(slow)
+    places = {folder: place for place, folder in enumerate(FIRST)}
+
+    def place(item: pytest.Item) -> int:
+        under = item.path.relative_to(Path(__file__).parent).as_posix()
+        return min((where for folder, where in places.items() if under.startswith(folder)), default=len(FIRST))
+
+    items[:] = sorted((item for item in items if item not in left), key=place)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bounded_memory() -> Iterator[None]:
+    """Compiled programs pile up: forget them after a file that left the worker large."""
+    yield
+    if psutil.Process().memory_info().rss > LARGE:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

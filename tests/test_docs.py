@@ -23,10 +23,16 @@ NEWCOMERS = ROOT / "CONTRIBUTING.md"
 EXAMPLES = sorted(ROOT.glob("examples/*.toml"))
 REAL = {"adult", "heart_disease", "mnist_writers"}
 """Sources of the examples that need WARDROUND_DATA."""
+LONG = ("adult_poster", "case_study", "case_study_heart", "mnist_writers")
 
 
 def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
+
+
+def is_long(path: Path) -> bool:
+    """Whether checking the example takes long: many cases, or the Adult census ten times over."""
+    return path.stem in LONG or (path.stem.startswith("adult_") and path.stem != "adult_iid")
 
 
 def loaded(path: Path, name: str):
@@ -94,7 +100,9 @@ def test_every_relative_link_leads_somewhere(page):
             assert anchor in anchors(there), f"{named(page)} links to {target}, and there is no such heading"
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=named)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=[pytest.mark.slow] * is_long(path), id=named(path)) for path in EXAMPLES]
+)
 def test_every_example_passes_the_check(path, capsys):
     study = read_study(path)
     if study.data.source in REAL and not data_folder().is_dir():

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.amount import examples
 from wardround.aggregators.centered_clipping import centered_clipping
 from wardround.core.contracts import Aggregator, Message
 
@@ -59,7 +60,7 @@ def test_a_round_without_answers_keeps_the_state_and_gives_zeros() -> None:
     np.testing.assert_array_equal(after["update"]["w"], [1.0, 2.0])
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), exponent=st.floats(0, 30))
 def test_a_bad_site_moves_the_result_by_at_most_its_share_of_the_radius(seed: int, exponent: float) -> None:
     # Against a site that stays at v (0 here), one of seven moves the mean by at most radius / 7.

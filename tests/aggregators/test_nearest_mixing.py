@@ -63,6 +63,7 @@ def test_too_few_answers_count_as_none() -> None:
     assert combined(np.ones((5, 3)), bad=2).all()
 
 
+@pytest.mark.slow
 def test_where_honest_sites_differ_it_stays_closer_to_their_mean_than_the_rule_alone() -> None:
     """Two camps of honest sites (9 and 5), and six who send the honest mean turned round."""
     random = np.random.default_rng(3)

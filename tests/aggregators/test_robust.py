@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.amount import examples
 from wardround.aggregators.centered_clipping import centered_clipping
 from wardround.aggregators.geometric_median import geometric_median
 from wardround.aggregators.krum import krum
@@ -138,7 +139,7 @@ def test_the_result_has_the_form_of_an_answer_and_the_same_bits_again(name: str)
 
 
 @pytest.mark.parametrize("name", sorted(set(AGGREGATORS) - {"centered_clipping"}))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), exponent=st.floats(-1, 30), slot=st.integers(0, SITES - 1))
 def test_one_bad_site_of_seven_moves_the_result_boundedly(name: str, seed: int, exponent: float, slot: int) -> None:
     # With D the diameter of the six good answers, the result is at most 3 D from their mean: coordinate-wise ones stay

@@ -313,6 +313,7 @@ def kinds(many: int) -> Federation:
     return assemble(parts, Task((5,), ("no", "yes")))
 
 
+@pytest.mark.slow
 def test_finds_the_number_of_kinds() -> None:
     """One, two and three kinds; the sites of one kind, and only they, end in one cluster."""
     network = logistic(Task((5,), ("no", "yes")))

@@ -41,6 +41,7 @@ def told(tmp_path_factory):
     return json.loads((folder / "out" / "attack.json").read_text())
 
 
+@pytest.mark.slow
 def test_both_variants_are_attacked_and_told(told):
     assert told["kind"] == "attack"
     assert [(one["name"], one["protections"]) for one in told["variants"]] == [

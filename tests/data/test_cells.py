@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from tests.support.amount import examples
 from wardround.core.contracts import Message, Site
 from wardround.data.cells import coarse_ends, coarse_moments, coarse_share, fences, in_cells, step_above
 from wardround.data.query import unpack
@@ -103,7 +104,7 @@ def test_exhaustively_every_small_group_has_at_least_two_possible_sizes(cell, gr
     assert certain == short
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=8))
 def test_by_linear_programming_a_small_group_is_never_pinned_down(sizes):
     answer, total = [in_cells(size, CELL) for size in sizes], in_cells(sum(sizes), CELL)

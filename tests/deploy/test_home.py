@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.amount import examples
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, SiteHome, home_path, keys_in
 from wardround.deploy.settings_files import read_json, toml_lines, toml_text, write_json
@@ -81,7 +82,7 @@ def test_the_home_is_given_or_told_by_the_environment_or_here(tmp_path, monkeypa
     assert home_path(Path("given")) == tmp_path / "given"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.dictionaries(st.text(min_size=1), st.one_of(st.text(), st.booleans(), st.integers(-(2**63), 2**63 - 1))))
 def test_what_is_written_as_toml_is_read_back(words):
     words = {key: value for key, value in words.items() if encodable(key) and encodable(value)}

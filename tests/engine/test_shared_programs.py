@@ -35,7 +35,7 @@ def private(model, *, constant=None):
     return lambda noise: sample_level(inner, plain, seeded=True, noise=noise)
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_any_noise_in_one_program_is_the_noise_compiled_in(devices, even, model, monkeypatch):
     monkeypatch.setattr(layout, "WORTH_A_DEVICE", 0 if devices == 2 else 10**12)
     make, seen = private(model), []

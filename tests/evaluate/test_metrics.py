@@ -14,6 +14,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from tests.support.amount import examples
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
 from wardround.evaluate.metrics import Measure, measure_sites, metrics_for
@@ -214,7 +215,7 @@ def test_r2_needs_spread() -> None:
     assert at(scores, VALUE, "rmse").value == pytest.approx(math.sqrt((0.9**2 + 1.9**2) / 2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=25))
 def test_areas_of_every_site_are_those_of_all_pairs_and_thresholds(rows: list[tuple[int, int, int]]) -> None:
     rows = sorted(rows, key=lambda row: row[2])

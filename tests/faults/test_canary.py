@@ -102,6 +102,7 @@ def looked_at(consortium: Any, study: Any, points: tuple[str, ...]) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_planted_answer_is_nowhere_at_the_coordinator_under_a_secure_sum(consortium: Any) -> None:
     secure = parties.study_of("hidden", 6).model_copy(update={"transforms": [Named(name="secure_sum")]})
     assert looked_at(consortium, secure, MASKED) == set()

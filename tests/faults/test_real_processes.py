@@ -57,10 +57,10 @@ def waiting_for(consortium: Any, study: str, rounds: int) -> None:
     ("point", "who"),
     [
         ("coordinator.study.ended", COORDINATOR),
-        ("coordinator.state.partial", COORDINATOR),
+        pytest.param("coordinator.state.partial", COORDINATOR, marks=pytest.mark.slow),
         ("coordinator.checkpoint.partial:2", COORDINATOR),
         ("site.audit.written:9", "freetown"),
-        ("site.kept.partial:2", "kenema"),
+        pytest.param("site.kept.partial:2", "kenema", marks=pytest.mark.slow),
     ],
 )
 def test_a_process_that_dies_at_a_point_and_is_started_again(whole: Any, reference: str, point: str, who: str) -> None:
@@ -68,6 +68,7 @@ def test_a_process_that_dies_at_a_point_and_is_started_again(whole: Any, referen
     assert died
 
 
+@pytest.mark.slow
 def test_random_kills_lose_and_double_no_round(whole: Any) -> None:
     random.seed(278)
     expected = soak.undisturbed(whole, "calm", 25)
@@ -100,6 +101,7 @@ def test_a_silent_site_is_late_and_the_round_goes_on_with_the_quorum(whole: Any)
     assert any("too late" in why for why in whole.status()["refused"].get("kenema", {}))
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_a_site_is_told_and_the_study_goes_on_when_there_is_room(whole: Any, reference: str) -> None:
     if not whole.small["bo"]:
         pytest.skip("needs the right to mount a small disk")
@@ -113,6 +115,7 @@ def test_a_full_disk_at_a_site_is_told_and_the_study_goes_on_when_there_is_room(
     soak.same_as(whole, study, reference)
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_the_coordinator_is_told_and_waited_for(whole: Any, reference: str) -> None:
     if not whole.small[COORDINATOR]:
         pytest.skip("needs the right to mount a small disk")
@@ -172,6 +175,7 @@ def can_make_a_network() -> bool:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_make_a_network(), reason="needs the right to make network namespaces")
 def test_a_site_behind_a_cut_line_is_missed_and_comes_back(tmp_path: Path) -> None:
     """A network of its own for one site, whose cable is pulled: no packet says goodbye."""

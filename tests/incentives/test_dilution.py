@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.amount import examples
 from wardround.core.errors import Refusal
 from wardround.incentives.dilution import Choice, dilution, settle
 
@@ -126,7 +127,7 @@ def test_nobody_chosen_offers_the_local_model():
     assert settled.words == "No partner was chosen. The asking site can train the local model on its own patients."
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 20), st.sampled_from([0.0, 0.15, 0.21, 0.34, 0.5, 0.77, 1.0])), max_size=6),
 )

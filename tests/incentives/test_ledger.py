@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.amount import examples
 from wardround.core.errors import Refusal
 from wardround.incentives.ledger import Ledger
 from wardround.incentives.ledger_entries import Entry
@@ -288,7 +289,7 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path):
         assert [one.phase for one in entries if one.who == site] == list(range(10)), "all, and in order"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rubbish=st.binary(max_size=300), keep=st.integers(0, 2), of_head=st.booleans())
 def test_rubbish_is_found_and_never_breaks_the_reader(tmp_path_factory, rubbish, keep, of_head):
     ledger, _ = filled(tmp_path_factory.mktemp("ledger") / "ledger.jsonl", 2)

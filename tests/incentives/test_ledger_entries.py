@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.amount import examples
 from wardround.core.errors import Refusal
 from wardround.incentives.ledger_entries import ROOT, Entry, canonical, chained, read_head, read_line
 
@@ -33,7 +34,7 @@ def test_the_hash_is_that_of_the_bytes_as_written_by_hand():
     assert chained("11" * 32, written) == hashlib.sha256(b"\x11" * 32 + text.encode()).hexdigest()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(min_size=1).filter(str.strip), st.dictionaries(st.text(), NUMBERS, max_size=4))
 def test_a_line_is_read_back_as_it_was(who, numbers):
     one = entry(who=who, numbers=numbers)
@@ -43,7 +44,7 @@ def test_a_line_is_read_back_as_it_was(who, numbers):
     assert canonical(backwards.content()) == canonical(one.content())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_called_wrong(raw):
     for read in (read_line, read_head):

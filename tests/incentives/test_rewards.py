@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.amount import examples
 from wardround.core.errors import Refusal
 from wardround.incentives.rewards import RULES, reward
 
@@ -80,7 +81,7 @@ def test_harm_earns_nothing_and_is_not_charged(rule):
     assert "Nothing goes to b, d" in payment.words
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(cases())
 def test_balances_to_the_cent_and_never_charges(case):
     rule, budget, figures = case
@@ -93,7 +94,7 @@ def test_balances_to_the_cent_and_never_charges(case):
     assert all(payment.amounts[site] == 0 for site in set(figures) - set(earning))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(BUDGETS, st.dictionaries(SITES, st.integers(0, 10**9), min_size=1, max_size=8))
 def test_each_part_is_within_a_cent_and_more_never_earns_less(budget, rounds):
     """The quota rule of largest remainders, with the exact part computed apart."""
@@ -105,7 +106,7 @@ def test_each_part_is_within_a_cent_and_more_never_earns_less(budget, rounds):
             assert not (rounds[a] == rounds[b] and a < b and amounts[a] < amounts[b])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(BUDGETS, st.permutations(["a", "b", "c", "d"]))
 def test_the_order_of_sites_does_not_matter(budget, order):
     figures = {"a": 0.1, "b": 0.1, "c": 0.7, "d": 1e-300}

@@ -59,6 +59,7 @@ def figures(done: Path, name: str) -> np.ndarray[Any, Any]:
     )
 
 
+@pytest.mark.slow
 def test_the_verdict_on_performance_is_that_of_the_figures_by_hand(done: Path) -> None:
     grid = read_grid(done, read(done / "result.json"))
     claim = next(one for one in claims_of(grid) if one.words.startswith("Performance drops"))
@@ -90,6 +91,7 @@ def test_the_verdict_on_performance_is_that_of_the_figures_by_hand(done: Path) -
     assert claim.verdict.startswith(verdict)
 
 
+@pytest.mark.slow
 def test_gaps_between_groups_are_those_of_the_recalls(done: Path) -> None:
     women, men = (figures(done, f"sex/recall/{sex}") for sex in "fm")
     assert figures(done, "sex/equal_opportunity_gap") == pytest.approx(np.abs(women - men))
@@ -104,6 +106,7 @@ def test_gaps_between_groups_are_those_of_the_recalls(done: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_epsilon_is_kept_at_every_level_and_the_page_tells_what_was_found(done: Path) -> None:
     for case, epsilon in LEVELS.items():
         spent = read(done / "cases" / case / "result.json")["methods"][0]["meters"]["privacy"]["sample_epsilon"]

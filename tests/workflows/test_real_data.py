@@ -32,6 +32,7 @@ def finished(study, kind, methods, folder):
     return run(study, RunFolder.create(folder, resume=False), methods, kind=kind)
 
 
+@pytest.mark.slow
 def test_every_algorithm_on_the_four_heart_disease_hospitals(tmp_path):
     """920 patients; a logistic model tells disease from none far better than chance where both classes occur."""
     content = read_study(EXAMPLES / "heart_disease.toml").model_dump(mode="json", exclude_none=True)
@@ -49,6 +50,7 @@ def test_every_algorithm_on_the_four_heart_disease_hospitals(tmp_path):
             assert sites[site]["roc_auc"]["value"] > 0.75, (method["name"], site)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PARTITIONS, ids=[path.stem for path in PARTITIONS])
 def test_adult_under_every_partition(path, tmp_path, monkeypatch):
     """A sample of 4,000 people, dealt out as the example says; the common model beats the larger class's share."""

@@ -43,7 +43,9 @@ def figures(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "methods": methods}
 
 
-@pytest.mark.parametrize("case", STUDIES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(one, marks=[pytest.mark.slow] * place) for place, one in enumerate(STUDIES)]
+)
 def test_killed_and_interrupted_it_ends_with_the_same_bits(case: str, tmp_path: Path, capsys: Capture) -> None:
     study = tiny.write_study(tmp_path, **STUDIES[case])
     whole, broken = tmp_path / "whole", tmp_path / "broken"

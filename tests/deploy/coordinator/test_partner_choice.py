@@ -93,7 +93,7 @@ CHOICES = [
     ("gradient_distance", {"rounds": 2, "top": 2}),
     ("evidence", BY_COUNTS),
     ("distribution_distance", {**BY_COUNTS, "top": 2}),
-    ("influence", {"top": 2, "iterations": 4}),
+    pytest.param("influence", {"top": 2, "iterations": 4}, marks=pytest.mark.slow),
     ("leave_one_out", {"top": 2}),
 ]
 

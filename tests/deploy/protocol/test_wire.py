@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load
 
+from tests.support.amount import examples
 from wardround.core.contracts import Message
 from wardround.deploy.protocol.wire import DEEPEST, LARGEST_HEADER, MAGIC, Malformed, decode, encode
 
@@ -59,7 +60,7 @@ def test_a_message_is_the_same_again() -> None:
     assert same(TREE, got.arrays)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         hnp.arrays(

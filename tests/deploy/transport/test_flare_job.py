@@ -196,6 +196,7 @@ def ended(federation: Federation) -> tuple[Federation, list[dict[str, Any]]]:
     return federation, federation.submit([job, other, code], [job], meanwhile=approved)
 
 
+@pytest.mark.slow
 def test_a_lost_job_submitted_again_ends_as_the_simulation_does(
     ended: tuple[Federation, list[dict[str, Any]]],
 ) -> None:

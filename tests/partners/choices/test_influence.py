@@ -131,6 +131,7 @@ def test_the_order_is_that_of_leave_one_out_on_patients_with_a_known_truth():
     assert told.sites == 9
 
 
+@pytest.mark.slow
 @with_real_data
 def test_the_order_is_that_of_leave_one_out_at_four_real_hospitals():
     federation = load(heart_disease(), seed=0).federation

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import secure_sum_round as rounds
+from tests.support.amount import examples
 from wardround.core.errors import Refusal
 from wardround.privacy.secure_sum.messages import BadLetter, Letter, from_json, signed, to_json
 from wardround.privacy.secure_sum.server import opened, take
@@ -361,7 +362,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(PLAIN)
 def test_anything_else_is_refused_as_such(words):
     with pytest.raises(BadLetter, match="no letter of a secure sum"):
@@ -371,7 +372,7 @@ def test_anything_else_is_refused_as_such(words):
 LETTERS = {}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(rounds.STEPS), PLAIN, st.data())
 def test_any_content_is_taken_or_refused_and_never_breaks(step, content, data):
     if not LETTERS:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.amount import examples
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.privacy.secure_sum.fixed_point import (
@@ -48,7 +49,7 @@ def test_digits_by_hand():
     assert digits.T.tolist() == [[13, 0, 0, 0], [-1954, -1, 0, 0], [0, 0, 0, 0], [2, 0, 0, 0], [0, 0, 0, 0]]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.floats(-(2.0**22), 2.0**22, width=32))
 def test_digits_mean_the_rounded_number(value):
     digits = np.asarray(digits_of(np.float32(value), 20))
@@ -82,7 +83,7 @@ def test_sums_of_many_answers_are_those_of_python_integers():
     assert (np.abs(seen - nearest) <= np.spacing(np.abs(nearest))).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.integers(-LARGEST * MOST_SITES, LARGEST * MOST_SITES), min_size=LIMBS, max_size=LIMBS))
 def test_any_summed_digits_come_back_as_the_nearest_float_or_its_neighbour(digits):
     seen = np.float32(value_of(np.array(digits, np.int32)[:, None], 20)[0])
@@ -90,7 +91,7 @@ def test_any_summed_digits_come_back_as_the_nearest_float_or_its_neighbour(digit
     assert abs(float(seen) - float(nearest)) <= float(np.spacing(abs(nearest)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(-(2**24), 2**24), st.integers(0, 37))
 def test_a_sum_that_float32_can_hold_comes_back_exactly(mantissa, shift):
     number = mantissa << shift

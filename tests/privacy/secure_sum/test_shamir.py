@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.amount import examples
 from wardround.privacy.secure_sum.shamir import PRIME, SECRET_BYTES, join, split, value_at, weights
 
 SECRETS = st.binary(min_size=SECRET_BYTES, max_size=SECRET_BYTES)
@@ -32,7 +33,7 @@ def test_the_modulus_is_the_smallest_prime_above_every_secret():
     assert not any(is_prime(number) for number in range(2**256 + 1, PRIME))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(SECRETS, st.data())
 def test_any_threshold_of_shares_gives_the_secret(secret, data):
     holders = data.draw(st.sets(st.integers(1, 200), min_size=1, max_size=30))
@@ -42,7 +43,7 @@ def test_any_threshold_of_shares_gives_the_secret(secret, data):
     assert join({place: shares[place] for place in some}) == secret
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(SECRETS, SECRETS, st.integers(2, 12))
 def test_one_share_too_few_fits_every_secret(secret, other, threshold):
     """For any other secret there is a last share that makes the same shares give that one."""

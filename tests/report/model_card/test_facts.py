@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import tiny_study as tiny
+from tests.support.amount import examples
 from wardround.core.errors import Refusal
 from wardround.report.model_card.facts import PARTS, card, withheld_sites, write_card
 from wardround.report.model_card.text import in_words, safe
@@ -104,7 +105,7 @@ def test_who_is_withheld_with_whom() -> None:
     assert withheld_sites(none, 10, zero_is_few=True) == {"s0", "s1"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(*[st.integers(0, 40)] * 3), min_size=1, max_size=6), st.integers(3, 12))
 def test_no_small_number_can_be_worked_out(rows: list[tuple[int, int, int]], cell: int) -> None:
     """Who knows the totals and all that is shown can fill a withheld small number in with another small number."""

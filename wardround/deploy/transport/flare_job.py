@@ -2,8 +2,8 @@
 
 What travels is our wire bytes in FLARE's tasks; who may approve, what is allowed, what left and where a run goes on is
 ours, in the parties' homes. A lost job costs nothing but time: submitted again, the study goes on in the same round.
-This module must never load `cellnet` or `cellnet_filter`, which keep CellNet from reading anything but bytes: FLARE's own
-messages are more than that.
+This module must never load `cellnet` or `cellnet_filter`, which keep CellNet from reading anything but bytes: FLARE's
+own messages are more than that.
 """
 
 import fcntl
