@@ -59,11 +59,19 @@ def announcements() -> tuple[Announcement, ...]:
     """All that the installed packages announce, once a process: code that is loaded stays what it was."""
     found: dict[str, list[Announcement]] = {}
     for one in distributions():
-        if GROUP in (one.read_text("entry_points.txt") or ""):
-            package = Package(str(one.metadata["Name"]), str(one.version))
+        if announces(one):
+            package = Package(*(str(one.metadata.get(key) or "unknown") for key in ("Name", "Version")))
             # The first on the path is the one that Python imports.
             found.setdefault(package.key, list(announced_by(one, package)))
     return tuple(sorted(one for many in found.values() for one in many))
+
+
+def announces(one: Distribution) -> bool:
+    """Whether a package has anything for us; its text is looked at first, so that no other package can break this."""
+    try:
+        return GROUP in (one.read_text("entry_points.txt") or "")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def announced_by(one: Distribution, package: Package) -> Iterator[Announcement]:
