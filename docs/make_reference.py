@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from wardround.cli.app import app
+from wardround.core import settings
 from wardround.engine import registry
 from wardround.evaluate.metrics import CLASSIFICATION, REGRESSION
 from wardround.study import file as study_file
@@ -98,7 +99,7 @@ FOLDER = """
 
 def pages() -> dict[str, str]:
     """Every page of the reference by its file name."""
-    made = {f"{KINDS[kind][0]}.md": component_page(kind) for kind in registry.kinds()}
+    made = {f"{KINDS[kind][0]}.md": component_page(kind) for kind in registry.ROOMS}
     made |= {"study-file.md": study_page(), "commands.md": command_page(), "metrics.md": metric_page()}
     return {"index.md": index_page(made), **made}
 
@@ -152,7 +153,7 @@ def in_words(annotation: Any) -> str:
         return "a table"
     if origin is list and get_args(annotation) == (Any,):
         return "a list"
-    return registry.in_words(annotation)
+    return settings.in_words(annotation)
 
 
 def shown(value: Any) -> str:

@@ -136,7 +136,7 @@ def test_the_reference_is_up_to_date(tmp_path):
     there = {path.name: path.read_text() for path in (ROOT / "docs/reference").iterdir()}
     behind = sorted(name for name in fresh.keys() | there.keys() if fresh.get(name) != there.get(name))
     assert behind == [], "run `make docs`"
-    for kind in registry.kinds():
+    for kind in registry.ROOMS:
         page = fresh[f"{maker.KINDS[kind][0]}.md"]
         assert [name for name in registry.components(kind) if f"\n## {name}\n" not in page] == []
 
@@ -153,13 +153,13 @@ def contributed(tmp_path, monkeypatch):
     for name, code in re.findall(r"<!-- module: (\w+\.py) -->\n```python\n(.*?)^```", text, re.M | re.S):
         (tmp_path / name).write_text(code)
     monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
-    registry.components.cache_clear()
+    registry.own.cache_clear()
     importlib.invalidate_caches()
     yield tmp_path
     sys.modules.pop("wardround.algorithms.fed_exp", None)
     if hasattr(algorithms, "fed_exp"):
         del algorithms.fed_exp
-    registry.components.cache_clear()
+    registry.own.cache_clear()
 
 
 def test_the_worked_example_is_found_and_its_tests_pass(contributed, even, model):

@@ -1,6 +1,7 @@
 """Finds components by crawling their rooms: a module's name is its factory's name is its key in a study file.
 
-Installed packages can add components of their own through entry points of the group "wardround.KIND".
+Installed packages add components of their own (see `core.packages`), by the same rules and never in the place of ours.
+They are looked up by name and imported only when they are used, so a broken one harms nobody else.
 """
 
 import importlib
@@ -9,14 +10,14 @@ import pkgutil
 import types
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import cache, lru_cache
-from importlib.metadata import entry_points
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from functools import cache, lru_cache, partial
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from wardround.core.bounds import Bound
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
+from wardround.core.packages import OWN, Announcement, Package, announcements, import_factory
 from wardround.core.recipes import RECORDED, Recipe, hashable, recipe_of, remember
+from wardround.core.settings import checked, convert, in_words
 
 ROOMS: Mapping[str, str] = {
     "algorithm": "wardround.algorithms",
@@ -30,7 +31,12 @@ ROOMS: Mapping[str, str] = {
     "choice": "wardround.partners.choices",
     "probe": "wardround.partners.probes",
 }
-
+TABLES: Mapping[str, str] = {"metric": "wardround.evaluate.metrics"}
+"""Kinds whose own components stand in one table of a module (METRICS) and not each in a file of a room."""
+SHARED = (("source", "dataset"), ("algorithm", "choice"))
+"""Kinds that a study file names in the same place, so that a name must not exist in both."""
+RESERVED = frozenset({"global"})
+"""What [compare] calls the study's own algorithm."""
 
 QUERIES = (
     "wardround.data.statistics",
@@ -60,6 +66,8 @@ class Component(NamedTuple):
     parameters: tuple[Parameter, ...]
     label: str
     """What a reader of a report calls it: the module's LABEL, or else its name."""
+    package: Package = OWN
+    """Who brings it."""
 
     def build(self, *given: Any, where: str = "", **settings: Any) -> Any:
         """Call the factory with checked settings; `given` are what the engine supplies (model, aggregator, task)."""
@@ -69,6 +77,8 @@ class Component(NamedTuple):
         ]
         parts = given[: len(positional)]
         made = self.factory(*parts, **checked)
+        if self.package != OWN and type(made).__name__ not in GIVES.get(self.kind, ()):
+            raise Refusal(f"the {self.kind} '{self.name}' of {self.package} gives no {self.kind}", where=where)
         remember_made(made, self, parts, checked)
         return made
 
@@ -110,14 +120,17 @@ def made_from(recipe: Recipe) -> Any:
 
 
 def kinds() -> tuple[str, ...]:
-    return tuple(ROOMS)
+    return (*ROOMS, *TABLES)
 
 
 @cache
-def components(kind: str) -> Mapping[str, Component]:
-    """All components of a kind, by name."""
-    if kind not in ROOMS:
-        raise Refusal(f"there is no kind of component called '{kind}'", remedy=f"choose one of {', '.join(ROOMS)}")
+def own(kind: str) -> Mapping[str, Component]:
+    """Our components of a kind, by name."""
+    if kind not in kinds():
+        raise Refusal(f"there is no kind of component called '{kind}'", remedy=f"choose one of {', '.join(kinds())}")
+    if kind in TABLES:
+        table: Mapping[str, Any] = importlib.import_module(TABLES[kind]).METRICS
+        return {name: Component(kind, name, table[name].words, partial(table.get, name), (), name) for name in table}
     found: dict[str, Component] = {}
     room = importlib.import_module(ROOMS[kind])
     for module in pkgutil.iter_modules(room.__path__):
@@ -126,17 +139,148 @@ def components(kind: str) -> Mapping[str, Component]:
         if callable(factory) and getattr(factory, "__module__", "") == loaded.__name__:
             label = getattr(loaded, "LABEL", module.name)
             found[module.name] = describe(kind, module.name, factory)._replace(label=label)
-    for entry in entry_points(group=f"wardround.{kind}"):
-        found[entry.name] = describe(kind, entry.name, entry.load())
     return dict(sorted(found.items()))
 
 
+def names(kind: str) -> tuple[str, ...]:
+    """Every name of a kind, ours and those that other packages announce; nothing of theirs is imported."""
+    theirs = {one.name for one in announcements() if one.kind == kind and not one.fault and not is_taken(one)}
+    return tuple(sorted({*own(kind), *theirs}))
+
+
+def components(kind: str) -> Mapping[str, Component]:
+    """All components of a kind, by name; those of other packages as far as they can be imported."""
+    theirs = [load(one) for one in announcements() if one.kind == kind]
+    sound = {one.name: one for one in theirs if isinstance(one, Component)}
+    return dict(sorted({**sound, **own(kind)}.items()))
+
+
 def find(kind: str, name: str, *, where: str = "") -> Component:
-    """The component of that name; an unknown one is refused with the nearest known name."""
-    known = components(kind)
-    if name not in known:
-        raise Refusal(f"there is no {kind} called '{name}'", where=where, remedy=nearest(name, tuple(known)))
-    return known[name]
+    """The component of that name, ours first; an unknown one is refused with the nearest known name."""
+    if name in own(kind):
+        return own(kind)[name]
+    told = announcement_of(kind, name)
+    if told is None:
+        raise Refusal(f"there is no {kind} called '{name}'", where=where, remedy=nearest(name, names(kind)))
+    loaded = load(told)
+    if isinstance(loaded, str):
+        remedy = f"repair or uninstall the package {told.package.name}, or name another {kind}"
+        raise Refusal(f"the {told} cannot be used: {loaded}", where=where, remedy=remedy)
+    return loaded
+
+
+def announcement_of(kind: str, name: str) -> Announcement | None:
+    return next((one for one in announcements() if (one.kind, one.name) == (kind, name)), None)
+
+
+def package_of(kind: str, name: str) -> Package | None:
+    """The package that brings a component, without importing it; none where it is not installed."""
+    if kind in kinds() and name in own(kind):
+        return OWN
+    told = announcement_of(kind, name)
+    return told.package if told else None
+
+
+def fault_of(kind: str, name: str) -> str:
+    """Why a component of another package cannot be used, found out by importing it; "" where it can."""
+    told = announcement_of(kind, name)
+    loaded = load(told) if told else "it is not installed"
+    return loaded if isinstance(loaded, str) else ""
+
+
+def faults(kind: str | None = None) -> list[str]:
+    """What is wrong with components of other packages, each in one line; a kind alone leaves other kinds unimported."""
+    asked = [one for one in announcements() if kind is None or one.kind == kind]
+    found = ((one, load(one)) for one in asked)
+    return [f"the {one} cannot be used: {fault}" for one, fault in found if isinstance(fault, str)]
+
+
+def announcement_fault(one: Announcement) -> str:
+    """Why a component of another package may not be used, as far as its metadata tell; "" where it may."""
+    if one.fault:
+        return one.fault
+    if one.kind not in kinds():
+        return f"there is no kind of component called '{one.kind}' (there are {', '.join(kinds())})"
+    if is_taken(one):
+        return f"wardround has a component called '{one.name}', which no package can replace"
+    rivals = [str(two.package) for two in announcements() if two.kind in beside(one.kind) and two.name == one.name]
+    return f"this name is brought more than once ({', '.join(rivals)})" if len(rivals) > 1 else ""
+
+
+def beside(kind: str) -> tuple[str, ...]:
+    """The kinds among which a name must be one thing only."""
+    return next((both for both in SHARED if kind in both), (kind,))
+
+
+def is_taken(one: Announcement) -> bool:
+    """Whether the name belongs to us."""
+    return one.name in RESERVED or any(one.name in own(kind) for kind in beside(one.kind))
+
+
+@cache
+def load(one: Announcement) -> Component | str:
+    """A component of another package, imported and held to the rules of our own; or what is wrong with it."""
+    if fault := announcement_fault(one):
+        return fault
+    try:
+        module, factory = import_factory(one)
+        component = describe(one.kind, one.name, factory)._replace(
+            label=str(getattr(module, "LABEL", one.name)), package=one.package
+        )
+        return broken_rule(component) or component
+    except Refusal as refusal:
+        return refusal.what
+    except (NameError, TypeError, ValueError, AttributeError) as error:  # annotations that do not resolve
+        return f"its settings cannot be read ({type(error).__name__}: {error})"
+
+
+GIVES: Mapping[str, tuple[str, ...]] = {
+    **{kind: (kind.title(),) for kind in ("algorithm", "aggregator", "model", "transform", "meter", "partition")},
+    **{kind: (kind.title(),) for kind in ("choice", "query", "metric")},
+    "source": ("Table",),
+    "dataset": ("Table", "Federation"),
+    "probe": ("Algorithm",),
+}
+"""What the factories of a kind make, by the names of the classes: of each there is one in the package."""
+GIVEN: Mapping[str, int] = {"algorithm": 2, "model": 1, "probe": 1}
+"""How many things the engine supplies to factories of a kind (model and aggregator, task)."""
+LONGEST_SUMMARY = 120
+
+
+def broken_rule(component: Component) -> str:
+    """Which rule of the house a component breaks; "" where it keeps them all."""
+    factory, module = component.factory, inspect.getmodule(component.factory)
+    signature = inspect.signature(factory).parameters.values()
+    made = get_type_hints(factory).get("return")
+    options = get_args(made) if get_origin(made) in (Union, types.UnionType) else (made,)
+    untyped = [p.name for p in component.parameters if p.annotation is Any]
+    for broken, told in (
+        (not (module and module.__doc__), "its module has no docstring"),
+        (not component.summary, "its function has no docstring"),
+        (len(component.summary) > LONGEST_SUMMARY, f"its first line has more than {LONGEST_SUMMARY} letters"),
+        (factory.__name__ != component.name, f"its function calls itself {factory.__name__}"),
+        (
+            not all(is_ours(one) and one.__name__ in GIVES[component.kind] for one in options),
+            f"its function should be annotated to give {' or '.join(GIVES[component.kind])}",
+        ),
+        (
+            any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in signature)
+            or sum(p.kind is not p.KEYWORD_ONLY for p in signature) > GIVEN.get(component.kind, 0),
+            "its settings should be keywords, after a * in its function's head",
+        ),
+        (bool(untyped), f"the type of its setting {', '.join(untyped)} is missing"),
+    ):
+        if broken:
+            return told
+    for parameter in component.parameters:
+        if not parameter.required and not convert(parameter.default, parameter.annotation)[0]:
+            return f"the default of its setting {parameter.name} is not {in_words(parameter.annotation)}"
+    return ""
+
+
+def is_ours(made: Any) -> bool:
+    """Whether a class is one of our contracts."""
+    return inspect.isclass(made) and made.__module__.startswith("wardround.")
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
@@ -168,70 +312,3 @@ def check_settings(component: Component, settings: Mapping[str, Any], where: str
         if parameter.required and parameter.name not in settings:
             raise Refusal(f"the key '{parameter.name}' is missing", where=place, remedy=f"add {parameter.name} = ...")
     return {key: checked(key, value, known[key].annotation, place) for key, value in settings.items()}
-
-
-def checked(key: str, value: Any, annotation: Any, place: str) -> Any:
-    """The value in the annotated type, or a refusal that says what was expected."""
-    bounds: tuple[Any, ...] = ()
-    if get_origin(annotation) is Annotated:
-        annotation, *rest = get_args(annotation)
-        bounds = tuple(rest)
-    fits, value = convert(value, annotation)
-    if not fits:
-        raise Refusal(f"'{key}' must be {in_words(annotation)}, not {value!r}", where=place, remedy="correct the value")
-    for bound in bounds:
-        if isinstance(bound, Bound) and value is not None and not bound.holds(value):
-            raise Refusal(f"'{key}' must be {bound}, not {value!r}", where=place, remedy="correct the value")
-    return value
-
-
-def convert(value: Any, annotation: Any) -> tuple[bool, Any]:  # noqa: PLR0911 - one line a kind of type
-    """Whether a value from a TOML file is of the annotated type, and the value in it."""
-    if annotation is Any:
-        return True, value
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        fits, converted = convert(value, get_args(annotation)[0])
-        return fits and all(b.holds(converted) for b in get_args(annotation)[1:] if isinstance(b, Bound)), converted
-    if origin in (Union, types.UnionType):
-        options = (convert(value, option) for option in get_args(annotation))
-        return next(((True, converted) for fits, converted in options if fits), (False, value))
-    if origin is Literal:
-        return value in get_args(annotation), value
-    if origin in (tuple, list) or annotation in (tuple, list):
-        if not isinstance(value, list | tuple):
-            return False, value
-        inner = (get_args(annotation) or (Any,))[0]
-        parts = [convert(part, inner) for part in value]
-        kind = tuple if (origin or annotation) is tuple else list
-        return all(fits for fits, _ in parts), kind(part for _, part in parts)
-    if origin in (dict, Mapping) or annotation is dict or getattr(origin, "__name__", "") == "Mapping":
-        return isinstance(value, dict), value
-    if annotation is float:
-        return isinstance(value, int | float) and not isinstance(value, bool), value
-    if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool), value
-    if annotation is None or annotation is type(None):
-        return value is None, value
-    if inspect.isclass(annotation):
-        return isinstance(value, annotation), value
-    return True, value
-
-
-def in_words(annotation: Any) -> str:
-    """A type as a person would say it."""
-    words = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
-    origin = get_origin(annotation)
-    if annotation in words:
-        return words[annotation]
-    if origin is Literal:
-        return "one of " + ", ".join(repr(option) for option in get_args(annotation))
-    if origin is Annotated:
-        bound = " ".join(str(b) for b in get_args(annotation)[1:])
-        return f"{in_words(get_args(annotation)[0])} {bound}"
-    if origin in (tuple, list):
-        return f"a list of {in_words((get_args(annotation) or (Any,))[0]).removeprefix('a ')}s"
-    if origin in (Union, types.UnionType):
-        options = [in_words(option) for option in get_args(annotation) if option is not type(None)]
-        return " or ".join(options)
-    return str(getattr(annotation, "__name__", annotation))

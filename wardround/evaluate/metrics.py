@@ -17,6 +17,7 @@ import numpy as np
 
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
+from wardround.engine import registry
 from wardround.evaluate.calibration import calibration
 from wardround.evaluate.losses import row_losses
 from wardround.evaluate.ranking import macro, pr_auc, roc_auc
@@ -37,6 +38,8 @@ class Metric(NamedTuple):
     why: Callable[[Rows, int], str]
     words: str
     higher_is_better: bool = True
+    regression: bool = False
+    """Whether it judges predicted values and not predicted classes."""
 
 
 def _mean(rows: Rows, weights: Numbers | None, column: Numbers) -> Numbers:
@@ -153,26 +156,42 @@ CLASSIFICATION: Mapping[str, Metric] = {
     "log_loss": Metric(log_loss, _unreachable, "surprise at what happened", higher_is_better=False),
 }
 REGRESSION: Mapping[str, Metric] = {
-    "rmse": Metric(rmse, _unreachable, "root of the mean squared error", higher_is_better=False),
-    "mae": Metric(mae, _unreachable, "mean absolute error", higher_is_better=False),
-    "r2": Metric(r2, _no_spread, "share of the variance that is explained"),
+    "rmse": Metric(rmse, _unreachable, "root of the mean squared error", False, True),
+    "mae": Metric(mae, _unreachable, "mean absolute error", False, True),
+    "r2": Metric(r2, _no_spread, "share of the variance that is explained", True, True),
 }
+METRICS: Mapping[str, Metric] = {**CLASSIFICATION, **REGRESSION}
+"""Where the registry finds the kind "metric"; other packages can add to it."""
 
 
 def metrics_for(task: Task, names: Sequence[str] | None = None) -> dict[str, Metric]:
-    """The metrics of a task, or those of them that are named."""
+    """Our metrics of a task; or those that are named, which may come from other packages."""
     known = REGRESSION if task.regression else CLASSIFICATION
-    for name in names or ():
-        if name not in known:
-            kind = "a regression" if task.regression else "a classification"
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise Refusal(
-                f"there is no metric {name!r} for {kind}",
-                where=f"target {task.target}",
-                remedy=f"{hint}choose among {', '.join(known)}",
-            )
-    return {name: known[name] for name in names} if names is not None else dict(known)
+    return dict(known) if names is None else {name: named_metric(name, task) for name in names}
+
+
+def named_metric(name: str, task: Task) -> Metric:
+    known = REGRESSION if task.regression else CLASSIFICATION
+    if name in known:
+        return known[name]
+    if name not in METRICS and registry.package_of("metric", name) is not None:
+        metric: Metric = registry.find("metric", name, where="[study] metric").build()
+        if metric.regression == task.regression:
+            return metric
+    kind = "a regression" if task.regression else "a classification"
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise Refusal(
+        f"there is no metric {name!r} for {kind}",
+        where=f"target {task.target}",
+        remedy=f"{hint}choose among {', '.join(known)}",
+    )
+
+
+def names_with(task: Task, main: str | None) -> list[str]:
+    """What a study measures: all of ours, and the metric of another package where it names one that is installed."""
+    theirs = [main] if main and main not in METRICS and registry.package_of("metric", main) else []
+    return [*metrics_for(task), *theirs]
 
 
 @dataclass(frozen=True)

@@ -86,12 +86,13 @@ def training_tables(loaded: Loaded) -> tuple[Site, ...]:
 
 def read_rows(data: DataSection) -> Table | Federation:
     """What the named source or data set gives."""
-    known = {**registry.components("source"), **registry.components("dataset")}
+    known = {name: kind for kind in ("source", "dataset") for name in registry.names(kind)}
     known.pop("frame", None)  # takes a data frame, which no file can hold
     if data.source not in known:
         remedy = registry.nearest(data.source, tuple(known))
         raise Refusal(f"there is no source or data set called '{data.source}'", where="[data]", remedy=remedy)
-    rows: Table | Federation = known[data.source].build(where="[data]", **data.settings)
+    component = registry.find(known[data.source], data.source, where="[data]")
+    rows: Table | Federation = component.build(where="[data]", **data.settings)
     return rows
 
 

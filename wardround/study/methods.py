@@ -56,20 +56,21 @@ def compared_methods(study: Study) -> list[Method]:
 
 def compared_method(study: Study, name: str, own: Settings) -> Method:
     """An algorithm, "global" for the study's own, or a choice of partners who then train as the study says."""
-    choices = registry.components("choice")
+    choices = registry.names("choice")
     if name in choices:
-        known = {parameter.name for parameter in choices[name].parameters} | set(Rule._fields)
+        choice = registry.find("choice", name, where="[compare] methods")
+        known = {parameter.name for parameter in choice.parameters} | set(Rule._fields)
         said = study.partners.settings if study.partners and study.partners.name == name else {}
         rule = study.partners.rule._asdict() if study.partners and study.partners.name == name else {}
         settings = {**said, **{key: value for key, value in own.items() if key in known}}
         rule = {**rule, **{key: settings.pop(key) for key in Rule._fields if key in settings}}
         rest = {key: value for key, value in own.items() if key not in known}
         method = method_of(name, study.algorithm.name, {**study.algorithm.settings, **rest})
-        return choosing(method._replace(label=choices[name].label), name, settings, rule_of(rule))
+        return choosing(method._replace(label=choice.label), name, settings, rule_of(rule))
     # Another setting of an algorithm may have a name of its own: [compare.settings.reptile] algorithm = "meta"
     algorithm = str(own.get("algorithm", study.algorithm.name if name == "global" else name))
-    if algorithm not in registry.components("algorithm"):
-        known_names = (*registry.components("algorithm"), *choices, "global")
+    if algorithm not in registry.names("algorithm"):
+        known_names = (*registry.names("algorithm"), *choices, "global")
         raise Refusal(
             f"there is no algorithm or choice of partners called '{name}'",
             where="[compare] methods",

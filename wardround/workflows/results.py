@@ -8,6 +8,7 @@ import numpy as np
 from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import Difference, corrected, paired_differences
+from wardround.evaluate.metrics import names_with
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
@@ -69,6 +70,7 @@ def method_block(
                 one.scores,
                 setting.federation.task,
                 one.sites,
+                metrics=names_with(setting.federation.task, study.study.metric),
                 positive=setting.positive,
                 resamples=study.evaluation.resamples,
                 seed=study.study.seed,

@@ -136,12 +136,13 @@ def write(home: SiteHome, entries: Mapping[str, Registered]) -> None:
 def frame_of(name: str, entry: Registered) -> pd.DataFrame:
     """The rows as they are now; only a source that is installed here reads them."""
     where = f"data {name}"
-    known = {key: one for key, one in registry.components("source").items() if key != "frame"}
+    known = tuple(name for name in registry.names("source") if name != "frame")
     if entry.source not in known:
-        remedy = registry.nearest(entry.source, tuple(known))
+        remedy = registry.nearest(entry.source, known)
         raise Refusal(f"there is no source called '{entry.source}'", where=where, remedy=remedy)
     # The target is the study's to name: reading needs none, but a source wants some word.
-    table: Table = known[entry.source].build(where=where, **{**entry.settings, "target": NO_TARGET})
+    component = registry.find("source", entry.source, where=where)
+    table: Table = component.build(where=where, **{**entry.settings, "target": NO_TARGET})
     if set(table.sites) != {POOL}:
         raise Refusal(
             f"this holds {len(table.sites)} tables, and a site has one", where=where, remedy="name a single file"

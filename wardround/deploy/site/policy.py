@@ -2,11 +2,13 @@
 
 The policy is the site's own file, policy.toml. Whatever it does not allow is forbidden: an empty or missing list allows
 nothing, and "*" has to be said. It is read anew for every request, so a change counts at once, also for a study that
-is running. Component names are KIND/NAME, such as algorithm/fed_avg; KIND/* is all of a kind.
+is running. Component names are KIND/NAME, such as algorithm/fed_avg; KIND/* is all of a kind. A component of another
+package also needs its package allowed, in the version that is installed here; nothing else of it is ever imported.
 """
 
 import inspect
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -17,10 +19,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from wardround.core.errors import Refusal
+from wardround.core.packages import OWN, Package, announcements
 from wardround.core.recipes import Recipe, names_in
+from wardround.deploy.package_versions import ANY, Versions, is_allowed
 from wardround.deploy.settings_files import Words, checked, read_toml, toml_text, write_file
 
-ANY = "*"
 SAFE = ("algorithm", "aggregator", "model", "transform", "probe", "choice", "query")
 """Kinds of components that a study may bring to a site; sources are the site's own affair."""
 UNSAFE = frozenset({"algorithm/centralized", "model/from_torch", "model/from_flax"})
@@ -45,6 +48,10 @@ class Policy(Words):
 
     purposes: list[str] = Field(default_factory=list)
     components: list[str] = Field(default_factory=list)
+    components_denied: list[str] = Field(default_factory=list)
+    packages: list[Versions] = Field(default_factory=list)
+    """Packages of others whose components may run, with their versions."""
+    packages_denied: list[Versions] = Field(default_factory=list)
     columns: list[str] = Field(default_factory=list)
     columns_denied: list[str] = Field(default_factory=list)
     smallest_cell: int = Field(default=SMALLEST_CELL, ge=1)
@@ -74,8 +81,10 @@ def decide(
     if not allowed(purpose, policy.purposes):
         told = f"the purpose '{purpose}' is" if purpose else "a study that tells no purpose is"
         reasons.append(f"{told} not among the policy's purposes ({listed(policy.purposes)})")
-    probes, cells = for_partners(study)
-    reasons += component_reasons(policy, [*components_of(study), *probes]) + column_reasons(policy, columns)
+    names = components_of(study)
+    # What a choice of partners asks, it says itself: it is loaded only where it may be.
+    probes, cells = ([], {}) if outside_reasons(policy, names) else for_partners(study)
+    reasons += component_reasons(policy, [*names, *probes]) + column_reasons(policy, columns)
     cell = section(section(study, "data"), "preparation").get("smallest_cell", 1)
     reasons += cell_reasons(policy, {"the study's preparation": cell, **cells})
     reasons += epsilon_reasons(policy, epsilon_of(study), spent) + noise_reasons(policy, section(study, "privacy"))
@@ -91,7 +100,39 @@ def recipe_reasons(policy: Policy, recipes: Sequence[Recipe]) -> list[str]:
 
 
 def component_reasons(policy: Policy, names: Iterable[str]) -> list[str]:
-    return [f"the component {name} is not allowed" for name in dict.fromkeys(names) if forbidden(name, policy)]
+    found = []
+    for name in dict.fromkeys(names):
+        package = package_of(name)
+        if forbidden(name, policy):
+            found.append(f"the component {name} is not allowed" + (f" (it comes from {package})" if package else ""))
+        elif package is not None and not is_allowed(package, policy.packages, policy.packages_denied):
+            found.append(f"the component {name} comes from the package {package}, which is not allowed")
+        elif package is not None and (fault := fault_of(name)):  # it may be imported, but does not work
+            found.append(f"the component {name} of the package {package} cannot be used: {fault}")
+    return found
+
+
+def outside_reasons(policy: Policy, names: Iterable[str]) -> list[str]:
+    """The reasons against components of other packages: while there are any, none of them is imported."""
+    return component_reasons(policy, [name for name in names if package_of(name) is not None])
+
+
+def package_of(name: str) -> Package | None:
+    """The other package that brings a component KIND/NAME, as it is installed here; none for ours and unknown ones."""
+    kind, _, own = name.partition("/")
+    if not any((one.kind, one.name) == (kind, own) for one in announcements()):
+        return None
+    from wardround.engine import registry  # loads JAX
+
+    found = registry.package_of(kind, own)
+    return None if found == OWN else found
+
+
+def fault_of(name: str) -> str:
+    from wardround.engine import registry  # loads JAX
+
+    kind, _, own = name.partition("/")
+    return registry.fault_of(kind, own)
 
 
 def column_reasons(policy: Policy, columns: Iterable[str]) -> list[str]:
@@ -111,9 +152,10 @@ def allowed(word: str, patterns: Sequence[str]) -> bool:
 
 
 def forbidden(name: str, policy: Policy) -> bool:
-    """Whether a component KIND/NAME is not allowed."""
+    """Whether a component KIND/NAME is not allowed by its name; what is denied stays denied."""
     kind = name.partition("/")[0]
-    return kind not in DESCRIBED and not ({ANY, f"{kind}/*", name} & set(policy.components))
+    meant = {ANY, f"{kind}/*", name}
+    return kind not in DESCRIBED and (not meant & set(policy.components) or bool(meant & set(policy.components_denied)))
 
 
 def column_allowed(column: str, policy: Policy) -> bool:
@@ -189,6 +231,9 @@ def components_of(study: Mapping[str, Any]) -> list[str]:
     ]
     transforms = study.get("transforms") or []
     names += [f"transform/{one.get('name', '')}" for one in transforms if isinstance(one, Mapping)]
+    metric = section(study, "study").get("metric")
+    if metric and package_of(f"metric/{metric}"):
+        names.append(f"metric/{metric}")
     partners = section(study, "partners")
     return [*names, f"choice/{partners.get('name', '')}"] if partners else names
 
@@ -225,7 +270,14 @@ FILE = """\
 purposes = {purposes}
 
 # What may run here: components that are installed at this site, by KIND/NAME. KIND/* is all of a kind.
+# What is denied stays denied, also where a star would allow it.
 components = {components}
+components_denied = {components_denied}
+
+# Components of other packages than wardround also need their package here, with its versions: "fed-extras>=1.2,<2".
+# What counts is the version that is installed at this site.
+packages = {packages}
+packages_denied = {packages_denied}
 
 # Columns that studies may read, and columns that none may read. Patterns such as "lab_*" are understood.
 # A column that is not allowed is withheld: for a study it is as if it were not there.
@@ -255,7 +307,7 @@ def first_policy(purposes: Sequence[str] = (), *, today: date | None = None) -> 
 def installed() -> list[str]:
     from wardround.engine import registry  # loads JAX
 
-    names = {kind: registry.queries() if kind == "query" else registry.components(kind) for kind in SAFE}
+    names = {kind: registry.queries() if kind == "query" else registry.own(kind) for kind in SAFE}
     return [f"{kind}/{name}" for kind in SAFE for name in sorted(names[kind]) if f"{kind}/{name}" not in UNSAFE]
 
 
@@ -298,8 +350,9 @@ def set_policy(path: Path, key: str, value: str) -> Policy:
 def meaning(key: str, value: str) -> Any:
     """A value of the command line in the key's own type: lists by commas, "none" for no epsilon."""
     sort = Policy.model_fields[key].annotation
-    if sort == list[str]:
-        return [word.strip() for word in value.split(",") if word.strip()]
+    if isinstance(getattr(Policy(), key), list):
+        # The comma of fed-extras>=1.2,<2 stays within it.
+        return [word.strip() for word in re.split(r",(?!\s*[<>=!~])", value) if word.strip()]
     if key == "expires":
         return value
     if key == "epsilon" and value == "none":

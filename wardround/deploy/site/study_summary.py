@@ -20,7 +20,15 @@ from wardround.deploy.protocol.wire import encode
 from wardround.deploy.settings_files import size_in_words
 from wardround.deploy.site.approvals import Offer, reasons_against, spent, study_of
 from wardround.deploy.site.datasets import find, frame_of, look, read_columns, registered, table_for
-from wardround.deploy.site.policy import Policy, components_of, epsilon_of, for_partners, read_policy
+from wardround.deploy.site.policy import (
+    Policy,
+    components_of,
+    epsilon_of,
+    for_partners,
+    outside_reasons,
+    package_of,
+    read_policy,
+)
 from wardround.deploy.site.privacy_budget import charged
 from wardround.deploy.site.probe_rules import leaves_for_partners
 from wardround.engine.split_round import answer_shapes
@@ -69,12 +77,18 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
     seen = look(frame_of(name, registered(home)[name]))
     read, withheld = read_columns(study, policy, seen.kinds)
     against = reasons_against(home, offer, name)
+    components, closed = components_of(offer.study), outside_reasons(policy, components_of(offer.study))
     try:
+        if closed:
+            raise Refusal("; ".join(closed))
         answer, unknown = answer_of(study, table_for(home, name, study, policy)), ""
     except Refusal as refusal:
         answer, unknown = None, str(refusal)
-    components = [*components_of(offer.study), *for_partners(offer.study)[0]]
-    for_choice = leaves_for_partners(study, answer.parameters if answer else None)
+    for_choice: tuple[str, ...] = ()
+    if not closed:
+        components += for_partners(offer.study)[0]
+        for_choice = leaves_for_partners(study, answer.parameters if answer else None)
+    brought = {one: str(package) for one in components if (package := package_of(one)) is not None}
     used, rounds = spent(home, beside=offer.id), study.study.rounds
     paid = Paid(charged(home, policy, offer.id), charged(home, policy))
     facts = {
@@ -86,6 +100,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
         "columns": read,
         "withheld": withheld,
         "components": components,
+        "outside": brought,
         "rounds": rounds,
         "bytes_a_round": answer.bytes if answer else None,
         "bytes_in_all": answer.bytes * rounds if answer else None,
@@ -102,7 +117,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
     parts = (
         ("Who asks", asks(offer, study)),
         ("What is read", reads(name, seen.rows, read, withheld, risky)),
-        ("What runs here", (f"Installed components only: {', '.join(components)}.",)),
+        ("What runs here", runs(components, brought)),
         ("What leaves", (*leaves_before(study, policy), *leaves_a_round(study, answer, unknown), *leaves_after(study))),
         *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
         ("What it costs in privacy", costs(study, used, policy, paid)),
@@ -126,6 +141,12 @@ def reads(name: str, rows: int, read: list[str], withheld: list[str], risky: lis
     if risky:
         told.append(f"LOOK: these seem to identify patients: {', '.join(risky)}.")
     return tuple(told)
+
+
+def runs(components: list[str], brought: Mapping[str, str]) -> tuple[str, ...]:
+    told = f"Installed components only: {', '.join(components)}."
+    outside = "; ".join(f"{name} from the package {package}" for name, package in brought.items())
+    return (told, f"Not part of wardround, as installed here: {outside}.") if outside else (told,)
 
 
 def leaves_before(study: Study, policy: Policy) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.registry import made_from
 from wardround.engine.split_round import Own, own_params, predicted, site_round
 from wardround.evaluate.block import result_block
+from wardround.evaluate.metrics import names_with
 from wardround.study.assemble import private_from
 from wardround.study.file import Study
 from wardround.study.privacy import KIND
@@ -185,6 +186,7 @@ class AtWork:
             scores,
             task,
             [self.site],
+            metrics=names_with(task, self.study.study.metric),
             positive=self.positive,
             resamples=self.study.evaluation.resamples,
             seed=self.study.study.seed,
