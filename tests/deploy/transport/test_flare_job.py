@@ -26,8 +26,9 @@ from wardround.cli.app import main
 from wardround.core.errors import Refusal
 from wardround.deploy.demo import demo_study, free_port, make_coordinator, make_site, patients
 from wardround.deploy.home import CoordinatorHome, SiteHome
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.approvals import approve, study_id
+from wardround.deploy.site.approvals import approve
 from wardround.deploy.transport.flare_export import CONTROLLER, EXECUTOR, connect, export, job_files
 from wardround.deploy.trust.audit_log import examine
 from wardround.runs.folder import RunFolder

@@ -20,7 +20,8 @@ from wardround.deploy.protocol.wire import encode
 from wardround.deploy.settings_files import size_in_words
 from wardround.deploy.site.approvals import Offer, reasons_against, spent, study_of
 from wardround.deploy.site.datasets import find, frame_of, look, read_columns, registered, table_for
-from wardround.deploy.site.policy import Policy, components_of, epsilon_of, for_partners, read_policy
+from wardround.deploy.site.policy import Policy, components_of, epsilon_of, for_partners
+from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_budget import charged
 from wardround.deploy.site.probe_rules import leaves_for_partners
 from wardround.engine.split_round import answer_shapes
