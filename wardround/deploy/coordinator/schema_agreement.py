@@ -94,7 +94,8 @@ def agreed(study: Study, engine: Deployment) -> SchemaAgreement:
 def prepared(engine: Deployment, preparation: Preparation, positive: int) -> dict[str, tuple[int, int, int]]:
     """Let every site prepare its rows; each is told its own number."""
     question = PrepareRows(preparation.to_json(), positive, list(engine.sites))
-    return {site: rows_in(reply) for site, reply in engine.everyone(question).items()}
+    replies = engine.everyone(question)
+    return {site: rows_in(replies[site]) for site in engine.sites if site in replies}  # whoever was first
 
 
 def as_words(agreement: SchemaAgreement) -> dict[str, Any]:
