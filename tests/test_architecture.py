@@ -132,6 +132,30 @@ def test_only_from_torch_imports_torch(path: Path) -> None:
     assert path == PACKAGE / "models" / "from_torch.py" or of_torch == []
 
 
+def party_of(path: Path) -> str:
+    """The folder of `deploy` that a module lies in, and nothing for all others."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[1] if parts[0] == "deploy" and len(parts) > 2 else ""
+
+
+def strangers(party: str, found: list[str]) -> list[str]:
+    """Imports of the other party: a coordinator and a site are two programs, and share nothing but the protocol."""
+    other = {"coordinator": "site", "site": "coordinator"}.get(party)
+    return [name for name in found if other and name.startswith(f"wardround.deploy.{other}.")]
+
+
+def test_coordinator_and_site_never_import_each_other() -> None:
+    wrong = {named(path): strangers(party_of(path), imports(parsed(path))) for path in MODULES}
+    assert {name: found for name, found in wrong.items() if found} == {}
+    assert strangers("site", ["wardround.deploy.coordinator.engine.Deployment"]), "the rule sees nothing"
+
+
+def test_only_the_transport_imports_the_federated_runtime() -> None:
+    found = {named(path) for path in MODULES if any(one.split(".")[0] == "nvflare" for one in imports(parsed(path)))}
+    assert "wardround/deploy/transport/cellnet.py" in found, "the rule sees nothing"
+    assert sorted(name for name in found if not name.startswith("wardround/deploy/transport/")) == []
+
+
 @pytest.mark.parametrize("path", MODULES, ids=named)
 def test_nothing_that_runs_what_it_reads(path: Path) -> None:
     tree = parsed(path)

@@ -179,8 +179,11 @@ def test_a_study_ends_with_the_same_bits_over_every_transport(worlds: Any, trans
     (_, ended), (_, expected) = worlds(transport, case), worlds("in_one_process", case)
     assert (ended.state, ended.why) == ("finished", "")
     assert ended.bits == expected.bits
-    shown = [(one["round"], one["sites"], one["bytes_up"], one["bytes_down"]) for one in ended.rounds]
-    assert shown == [(one["round"], one["sites"], one["bytes_up"], one["bytes_down"]) for one in expected.rounds]
+    # The letters of a secure sum hold signatures, which are a few bytes shorter or longer by chance.
+    shown = ("round", "sites", "bytes_down", *(() if case == "secure" else ("bytes_up",)))
+    assert [[one[key] for key in shown] for one in ended.rounds] == [
+        [one[key] for key in shown] for one in expected.rounds
+    ]
     assert ended.read("result.json")["sites"] == expected.read("result.json")["sites"]
     scores = [one.read("result.json")["methods"][0]["scores"] for one in (ended, expected)]
     assert scores[0] == scores[1]

@@ -15,7 +15,7 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import AnswersGathered, AnswersMissing, Observer, SitesAwaited, ignore
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, spoilt
-from wardround.deploy.protocol.requests import NOTHING, RequestBody, Topic, request_of
+from wardround.deploy.protocol.requests import NOTHING, Request, RequestBody, Topic, request_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
 from wardround.deploy.transport.contract import Transport
@@ -118,12 +118,12 @@ class Gatherer:
         gathered = Gathered({}, {})
         if not sites:
             return gathered
-        words = {"study": self.study, "number": number, "course": self.course}
         if isinstance(questions, RequestBody):
-            topic, requests = questions.topic, dict.fromkeys(sites, request_of(questions, message, **words))  # type: ignore[arg-type]
+            topic, requests = questions.topic, dict.fromkeys(sites, self._request(questions, message, number))
         else:
-            topic = questions(sites[0]).topic
-            requests = {site: request_of(questions(site), message, **words) for site in sites}  # type: ignore[arg-type]
+            each = {site: questions(site) for site in sites}
+            topic = each[sites[0]].topic
+            requests = {site: self._request(one, message, number) for site, one in each.items()}
         try:
             self.transport.announce(topic, {site: one.body for site, one in requests.items()})
         except Exception as error:  # what cannot be written down is not sent
@@ -154,9 +154,12 @@ class Gatherer:
 
         asked = [self._threads.submit(ask, site) for site in sites]
         wait(asked)
-        for each in asked:
-            each.result()
+        for one in asked:
+            one.result()
         return gathered
+
+    def _request(self, question: RequestBody, message: Message, number: int) -> Request:
+        return request_of(question, message, study=self.study, number=number, course=self.course)
 
     def ask_everyone(self, sites: Sequence[str], question: RequestBody, message: Message = NOTHING) -> dict[str, Reply]:
         """Ask these sites and wait, however long it takes, until each has answered."""
