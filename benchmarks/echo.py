@@ -183,7 +183,7 @@ def rounds_of(size: str, folder: Path, rounds: int) -> tuple[list[dict[str, Any]
     import numpy as np
     import pandas as pd
 
-    from wardround.deploy.coordinator.service import queued
+    from wardround.deploy.coordinator.queue import queued
     from wardround.deploy.demo import make_coordinator, make_site, processes, watch
 
     home = make_coordinator(folder / "hub", free_port())

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from tests.support import tiny_study as tiny
 from wardround.cli.coordinator import for_sites, status_lines
 from wardround.cli.study_progress import told, written
-from wardround.deploy.coordinator.service import in_queue
+from wardround.deploy.coordinator.queue import in_queue
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.site.approvals import approve, offers
 from wardround.study.file import parse_study, read_study

@@ -16,7 +16,7 @@ from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import SiteOffice
-from wardround.deploy.site.policy import set_policy
+from wardround.deploy.site.policy_file import set_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/how-to/add-a-package.md"

@@ -21,7 +21,7 @@ from wardround.deploy import doctor
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.site.enrolment import join
 from wardround.deploy.transport import connectivity
-from wardround.deploy.transport.connectivity import Finding, check_free, reach, steps
+from wardround.deploy.transport.connectivity import Diagnosis, check_free, reach, steps
 from wardround.deploy.trust.certificates import SKEW, make_authority, make_request, new_key, pem, read_request, sign
 
 
@@ -66,7 +66,7 @@ def signed(home: SiteHome, hub: CoordinatorHome, **more: Any) -> None:
     home.authority_path.write_bytes(hub.authority_path.read_bytes())
 
 
-def found(path: Path, name: str) -> Finding:
+def found(path: Path, name: str) -> Diagnosis:
     (one,) = [one for one in doctor.examined(path) if one.name == name]
     return one
 
@@ -105,7 +105,7 @@ def test_settings_that_are_wrong(site: SiteHome) -> None:
 
 def test_a_key_that_others_can_read(site: SiteHome) -> None:
     site.key_path.chmod(0o640)
-    assert found(site.path, "key") == Finding(
+    assert found(site.path, "key") == Diagnosis(
         "key", "wrong", f"{site.key_path} can be read by others (mode 640)", f"chmod 600 {site.key_path}"
     )
 
@@ -191,7 +191,7 @@ def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_data_that_went_away(site: SiteHome, tmp_path: Path) -> None:
-    assert found(site.path, "data patients") == Finding("data patients", "ok", "100 rows, 5 columns")
+    assert found(site.path, "data patients") == Diagnosis("data patients", "ok", "100 rows, 5 columns")
     (tmp_path / "patients.csv").unlink()
     assert found(site.path, "data patients").state == "wrong"
 

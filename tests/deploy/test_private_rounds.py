@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import clerks
+from tests.support import in_process
 from wardround.cli.coordinator import status_lines
 from wardround.core.contracts import Message, RoundRecord, Task
 from wardround.core.errors import Refusal
-from wardround.deploy.coordinator.consortium import spent_so_far
 from wardround.deploy.coordinator.privacy_plan import Accounts
-from wardround.deploy.coordinator.run_study import study_id
+from wardround.deploy.coordinator.status import spent_so_far
 from wardround.deploy.fault_points import CHARGED
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import approve, read_offer
-from wardround.deploy.site.policy import Policy, decide, read_policy, set_policy
+from wardround.deploy.site.policy import Policy, decide
+from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.privacy_budget import budget_of, charged, ledger_path, spending_words, total_words
 from wardround.deploy.site.study_summary import NOT_COVERED, describe
 from wardround.meters import privacy as meter
@@ -29,20 +30,20 @@ from wardround.privacy.distributed_noise import converted
 from wardround.privacy.sampling import OVERFLOW
 from wardround.study.file import Study, parse_study
 
-NAMES = clerks.NAMES
+NAMES = in_process.NAMES
 ROUNDS, BATCH, DELTA, EPSILON = 3, 32, 1e-3, 0.5
 PROMISE = {"epsilon": EPSILON, "delta": DELTA}
 
 
 def study_of(name: str, privacy: dict[str, Any] | None = None, **tables: Any) -> Study:
     promise = {"privacy": PROMISE if privacy is None else privacy}
-    study: Study = clerks.study_of(name, tables.pop("rounds", ROUNDS), **promise, **tables)
+    study: Study = in_process.study_of(name, tables.pop("rounds", ROUNDS), **promise, **tables)
     return study
 
 
 @pytest.fixture(scope="module")
 def consortium(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return clerks.Consortium(tmp_path_factory.mktemp("private"))
+    return in_process.Consortium(tmp_path_factory.mktemp("private"))
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +188,7 @@ def test_a_death_costs_no_privacy(consortium: Any, ended: Ended, point: str, mon
     study = study_of(point)
     before = len(consortium.deaths)
     with monkeypatch.context() as armed:
-        clerks.die_at(armed, point, 2)
+        in_process.die_at(armed, point, 2)
         consortium.until_done(study)
     assert len(consortium.deaths) == before + 1
     assert agreement(consortium, study)["privacy"]["noise_multiplier"] == ended.noise
@@ -260,7 +261,7 @@ def test_more_rounds_than_approved_are_not_answered(consortium: Any, ended: Ende
 @pytest.fixture(scope="module")
 def poor(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The same patients at sites with ledgers of their own."""
-    return clerks.Consortium(tmp_path_factory.mktemp("poor"))
+    return in_process.Consortium(tmp_path_factory.mktemp("poor"))
 
 
 def short_of_budget(consortium: Any, ended: Ended, site: str) -> None:
@@ -324,7 +325,7 @@ def test_hardly_any_noise_and_no_cut_is_the_plain_study(consortium: Any) -> None
     """Batches of all rows, so that every one is drawn; gradients of rows are far shorter than 100; noise of 1e-6 * 100
     on sums over a hundred rows moves the model by 1e-6 a step."""
     whole = {"name": "fed_avg", "learning_rate": 0.1, "batch_size": 150}
-    plain: Study = clerks.study_of("plain", 1, algorithm=whole)
+    plain: Study = in_process.study_of("plain", 1, algorithm=whole)
     consortium.conduct(plain)
     study = study_of("hardly", {"noise_multiplier": 1e-6, "clip": 100.0, "delta": DELTA}, algorithm=whole, rounds=1)
     result = consortium.conduct(study)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import clerks
+from tests.support import in_process
 from wardround.deploy.fault_points import CHARGED, PARTIAL, PASSED, POINTS, SUMMED
 from wardround.deploy.trust.audit_log import verify
 
@@ -35,12 +35,12 @@ CASES = [(point, TIMES.get(point, 1)) for point in POINTS if point not in ONLY_R
 
 @pytest.fixture(scope="module")
 def consortium(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return clerks.Consortium(tmp_path_factory.mktemp("consortium"))
+    return in_process.Consortium(tmp_path_factory.mktemp("consortium"))
 
 
 @pytest.fixture(scope="module")
 def reference(consortium: Any) -> Any:
-    study = clerks.study_of("undisturbed", algorithm=clerks.KEPT)
+    study = in_process.study_of("undisturbed", algorithm=in_process.KEPT)
     consortium.conduct(study)
     assert [one["round"] for one in consortium.rounds(study)] == [1, 2, 3]
     return study
@@ -50,10 +50,10 @@ def reference(consortium: Any) -> Any:
 def test_a_death_costs_nothing(
     consortium: Any, reference: Any, point: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = clerks.study_of(f"{point}-{count}", algorithm=clerks.KEPT)
+    study = in_process.study_of(f"{point}-{count}", algorithm=in_process.KEPT)
     before = len(consortium.deaths)
     with monkeypatch.context() as armed:
-        clerks.die_at(armed, point, count)
+        in_process.die_at(armed, point, count)
         consortium.until_done(study)
     died = consortium.deaths[before:]
     assert len(died) == 1
@@ -80,17 +80,17 @@ def test_every_point_of_the_code_is_listed_and_every_listed_one_is_in_the_code()
 
 def test_deaths_of_both_sides_in_one_run(consortium: Any, reference: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator dies in every round before its checkpoint, and a site with every fifth answer."""
-    study = clerks.study_of("unlucky", algorithm=clerks.KEPT)
+    study = in_process.study_of("unlucky", algorithm=in_process.KEPT)
     passed = {"coordinator.round.recorded": 0, "site.audit.written": 0}
 
     def point(name: str) -> None:
         if name in passed:
             passed[name] += 1
             if passed[name] % (2 if name.startswith("coordinator") else 5) == 1:
-                raise clerks.Died
+                raise in_process.Died
 
     with monkeypatch.context() as armed:
-        for module in (clerks.study_worker, clerks.request_handler, clerks.run_study, clerks.engine):
+        for module in in_process.POINTED:
             armed.setattr(module, "point", point)
         consortium.until_done(study)
     assert consortium.deaths.count("coordinator") >= 3

@@ -14,12 +14,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.support import clerks
+from tests.support import in_process
 from wardround import __version__
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.events import ApprovalPending, Event, RoundDone, SiteJoined
+from wardround.deploy.coordinator.service import status_after
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import request_handler as clerk_module
+from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.trust.certificates import LASTS, check_issued, due, make_authority, make_request, new_key, sign
 from wardround.engine.checkpoint import read_header
 
@@ -28,7 +31,7 @@ QUORUM = {"quorum": 2, "deadline": 0.3}
 
 @pytest.fixture
 def consortium(tmp_path: Path) -> Any:
-    return clerks.Consortium(tmp_path)
+    return in_process.Consortium(tmp_path)
 
 
 def spoiling(what: Any) -> Any:
@@ -64,7 +67,7 @@ FAULTS = {
 def test_a_bad_answer_is_left_out_and_the_round_goes_on_with_the_quorum(consortium: Any, fault: str) -> None:
     spoil, words = FAULTS[fault]
     consortium.change = spoiling(spoil)
-    study = clerks.study_of(fault, 2, deploy=QUORUM)
+    study = in_process.study_of(fault, 2, deploy=QUORUM)
     consortium.conduct(study)
     records = consortium.rounds(study)
     assert [one["sites"] for one in records] == [["freetown", "kenema"]] * 2
@@ -77,7 +80,7 @@ def test_a_bad_answer_that_nobody_may_leave_out_ends_the_study_and_says_what_to_
     spoil, words = FAULTS[fault]
     consortium.change = spoiling(spoil)
     with pytest.raises(Refusal, match=rf"(?s)[Bb]o: .*{words}.*round 1.*quorum"):
-        consortium.conduct(clerks.study_of(fault, 2))
+        consortium.conduct(in_process.study_of(fault, 2))
     # Asked once: the same question would get the same answer.
     assert [one for one in consortium.asked if one[:2] == ("bo", "round")] == [("bo", "round", 1)]
 
@@ -96,9 +99,9 @@ def test_a_truncated_or_foreign_request_is_refused_by_the_site(consortium: Any) 
 def test_another_version_is_refused_with_both_versions_and_before_anything_is_asked(
     consortium: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clerk_module, "__version__", "9.9.9")  # the sites'; the engine has its own
+    monkeypatch.setattr(clerk_module, "__version__", "9.9.9")  # the sites'; requests have the coordinator's
     with pytest.raises(Refusal, match=rf"coordinator runs wardround {__version__} and this site 9\.9\.9.*same version"):
-        consortium.conduct(clerks.study_of("versions"))
+        consortium.conduct(in_process.study_of("versions"))
     assert {topic for _, topic, _ in consortium.asked} == {"offer"}
 
 
@@ -107,14 +110,14 @@ def test_a_column_of_another_kind_is_named_with_its_site_before_the_first_round(
     table["age"] = "about " + table["age"].astype(str)
     table.to_csv(consortium.tables["kenema"], index=False)
     with pytest.raises(Refusal, match=r"(?s)'age'.*kenema"):
-        consortium.conduct(clerks.study_of("kinds"))
+        consortium.conduct(in_process.study_of("kinds"))
     assert not any(topic == "round" for _, topic, _ in consortium.asked)
 
 
 def test_a_site_without_rows_is_named_before_the_first_round(consortium: Any) -> None:
     pd.read_csv(consortium.tables["freetown"]).head(0).to_csv(consortium.tables["freetown"], index=False)
     with pytest.raises(Refusal, match="freetown"):
-        consortium.conduct(clerks.study_of("empty"))
+        consortium.conduct(in_process.study_of("empty"))
     assert not any(topic == "round" for _, topic, _ in consortium.asked)
 
 
@@ -122,7 +125,7 @@ def test_a_site_with_one_class_takes_part_and_is_judged_by_what_can_be_told(cons
     table = pd.read_csv(consortium.tables["bo"])
     table["ebola"] = "confirmed"
     table.to_csv(consortium.tables["bo"], index=False)
-    study = clerks.study_of("one-class")
+    study = in_process.study_of("one-class")
     result = consortium.conduct(study)
     assert all(one["sites"] == ["bo", "freetown", "kenema"] for one in consortium.rounds(study))
     told = result["methods"][0]["scores"]["sites"]["bo"]
@@ -135,11 +138,11 @@ def test_a_late_site_is_left_out_with_the_reason_and_takes_part_again(consortium
 
     def change(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
         if (site, topic, header["round"]) == ("kenema", "round", 2):
-            raise clerks.Gone("it did not answer within 0 s")
+            raise Unanswered("", "it did not answer within 0 s")
         return reply
 
     consortium.change = change
-    study = clerks.study_of("late", algorithm=clerks.KEPT, deploy=QUORUM)
+    study = in_process.study_of("late", algorithm=in_process.KEPT, deploy=QUORUM)
     consortium.conduct(study)
     records = consortium.rounds(study)
     assert [len(one["sites"]) for one in records] == [3, 2, 3]
@@ -148,16 +151,16 @@ def test_a_late_site_is_left_out_with_the_reason_and_takes_part_again(consortium
 
 def test_a_newcomer_joins_a_running_study(consortium: Any) -> None:
     """It was away when the others approved and agreed; it is offered the study, prepares as they did, and trains."""
-    study = clerks.study_of("newcomer", 4, algorithm=clerks.KEPT, deploy=QUORUM)
+    study = in_process.study_of("newcomer", 4, algorithm=in_process.KEPT, deploy=QUORUM)
     consortium.away = {"kenema"}
-    heard: list[tuple[str, Any]] = []
+    heard: list[Event] = []
 
-    def told(word: str, facts: Any) -> None:
-        heard.append((word, facts))
-        if word == "round done" and facts["round"] == 2:
+    def observe(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, RoundDone) and event.round == 2:
             consortium.away = set()
 
-    result = consortium.conduct(study, told=told)
+    result = consortium.conduct(study, observe)
     assert [one["sites"] for one in consortium.rounds(study)] == [
         ["bo", "freetown"],
         ["bo", "freetown"],
@@ -165,7 +168,7 @@ def test_a_newcomer_joins_a_running_study(consortium: Any) -> None:
         ["bo", "freetown", "kenema"],
     ]
     assert consortium.rounds(study)[0]["measures"]["absent"] == {"kenema": "it was not connected"}
-    assert [facts["site"] for word, facts in heard if word == "joined"] == ["kenema"]
+    assert [event.site for event in heard if isinstance(event, SiteJoined)] == ["kenema"]
     assert {one["name"]: one["train"] > 0 for one in result["sites"]} == dict.fromkeys(consortium.names, True)
     assert [topic for site, topic, _ in consortium.asked if site == "kenema"][:5] == [
         "offer",
@@ -180,10 +183,10 @@ def test_a_study_that_was_begun_goes_on_without_a_site_that_stays_away(
     consortium: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The coordinator is started again while one site is gone: with a quorum it must not wait for that site."""
-    study = clerks.study_of("without", deploy=QUORUM)
+    study = in_process.study_of("without", deploy=QUORUM)
     with monkeypatch.context() as armed:
-        clerks.die_at(armed, "coordinator.round.recorded", 2)
-        with pytest.raises(clerks.Died):
+        in_process.die_at(armed, "coordinator.round.recorded", 2)
+        with pytest.raises(in_process.Died):
             consortium.conduct(study)
     consortium.away = {"bo"}
     consortium.conduct(study)
@@ -197,12 +200,12 @@ def test_a_study_that_was_begun_goes_on_without_a_site_that_stays_away(
 def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(
     consortium: Any, harm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reference = clerks.study_of("whole", algorithm=clerks.KEPT)
+    reference = in_process.study_of("whole", algorithm=in_process.KEPT)
     consortium.conduct(reference)
-    study = clerks.study_of(f"damaged-{harm}", algorithm=clerks.KEPT)
+    study = in_process.study_of(f"damaged-{harm}", algorithm=in_process.KEPT)
     with monkeypatch.context() as armed:
-        clerks.die_at(armed, "coordinator.round.before_asking", 3)
-        with pytest.raises(clerks.Died):
+        in_process.die_at(armed, "coordinator.round.before_asking", 3)
+        with pytest.raises(in_process.Died):
             consortium.conduct(study)
     (path,) = (consortium.run(study) / "checkpoints").glob("*.safetensors")
     assert read_header(path)["round"] == 2
@@ -223,17 +226,17 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(
 def test_a_full_disk_at_a_site_is_told_and_waited_for(
     consortium: Any, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reference = clerks.study_of("roomy", algorithm=clerks.KEPT)
+    reference = in_process.study_of("roomy", algorithm=in_process.KEPT)
     consortium.conduct(reference)
-    study = clerks.study_of("full", algorithm=clerks.KEPT)
+    study = in_process.study_of("full", algorithm=in_process.KEPT)
     reasons: list[str] = []
 
-    def told(word: str, facts: Any) -> None:
-        reasons.extend(why for site, why in (facts.get("missing") or {}).items() if site == "bo")
-        if word == "round done" and facts["round"] == 1:
-            clerks.full_disk(monkeypatch, consortium.homes["bo"].path, times)
+    def observe(event: Event) -> None:
+        reasons.extend(why for site, why in getattr(event, "missing", {}).items() if site == "bo")
+        if isinstance(event, RoundDone) and event.round == 1:
+            in_process.full_disk(monkeypatch, consortium.homes["bo"].path, times)
 
-    consortium.conduct(study, told=told)
+    consortium.conduct(study, observe)
     assert any("No space left on device" in why for why in reasons)
     assert consortium.model(study) == consortium.model(reference)
     hashes = [one["sha256"] for one in consortium.left("bo", study)]
@@ -241,16 +244,16 @@ def test_a_full_disk_at_a_site_is_told_and_waited_for(
 
 
 def test_a_full_disk_at_the_coordinator_loses_nothing(consortium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = clerks.study_of("roomy", algorithm=clerks.KEPT)
+    reference = in_process.study_of("roomy", algorithm=in_process.KEPT)
     consortium.conduct(reference)
-    study = clerks.study_of("full", algorithm=clerks.KEPT)
+    study = in_process.study_of("full", algorithm=in_process.KEPT)
 
-    def told(word: str, facts: Any) -> None:
-        if word == "round done" and facts["round"] == 2:
-            clerks.full_disk(monkeypatch, consortium.run(study), 1)
+    def observe(event: Event) -> None:
+        if isinstance(event, RoundDone) and event.round == 2:
+            in_process.full_disk(monkeypatch, consortium.run(study), 1)
 
     with pytest.raises(OSError, match="No space"):  # the coordinator's process waits and tries again, see below
-        consortium.conduct(study, told=told)
+        consortium.conduct(study, observe)
     consortium.conduct(study)
     assert consortium.model(study) == consortium.model(reference)
     assert [one["round"] for one in consortium.rounds(study)] == [1, 2, 3]
@@ -270,10 +273,10 @@ def test_a_clock_that_is_a_day_off_does_no_harm(tmp_path: Path, hours: int) -> N
 
 def test_rounds_without_progress_are_told_to_whoever_looks(consortium: Any) -> None:
     """A site that waits for its administrator is named with its own words, and is not asked in a hurry."""
-    study = clerks.study_of("slow", deploy={"deadline": 0.1})
-    asked = clerks.Consortium.ask
+    study = in_process.study_of("slow", deploy={"deadline": 0.1})
+    asked = in_process.Consortium.ask
     offers: list[float] = []
-    heard: list[Any] = []
+    heard: list[Event] = []
 
     def ask(site: str, topic: str, body: bytes, within: float) -> bytes:
         if site == "bo" and topic == "offer" and len(offers) < 3:
@@ -282,7 +285,7 @@ def test_rounds_without_progress_are_told_to_whoever_looks(consortium: Any) -> N
         return asked(consortium, site, topic, body, within)
 
     consortium.ask = ask
-    consortium.conduct(study, told=lambda word, facts: heard.append((word, dict(facts))))
-    waits = [facts for word, facts in heard if word == "approval"]
-    assert [facts["waiting"] for facts in waits] == [["bo"]] * 3
-    assert json.loads(json.dumps(waits))  # it goes into status.json
+    consortium.conduct(study, heard.append)
+    waits = [event for event in heard if isinstance(event, ApprovalPending)]
+    assert [event.sites for event in waits] == [("bo",)] * 3
+    assert json.loads(json.dumps([status_after(event) for event in waits]))  # it goes into status.json

@@ -164,7 +164,7 @@ class Consortium:
         return self.home.status()
 
     def queue(self, study: Any) -> str:
-        from wardround.deploy.coordinator.service import queued
+        from wardround.deploy.coordinator.queue import queued
 
         return queued(self.home, study, "researcher")
 
@@ -371,7 +371,13 @@ def serve(path: Path) -> None:
     """Fork a party for everybody who connects."""
     import importlib
 
-    for name in ("cli.coordinator", "cli.conducting", "cli.serving", "deploy.coordinating", "deploy.serving"):
+    for name in (
+        "cli.coordinator",
+        "cli.study_progress",
+        "cli.services",
+        "deploy.coordinator.service",
+        "deploy.site.service",
+    ):
         importlib.import_module(f"wardround.{name}")
     from wardround.engine import registry
 

@@ -194,7 +194,7 @@ class Player:
         return body
 
     def ask(self, *, target: str, topic: str = "echo", size: int = 0, text: str = "", within: float = 20.0) -> Any:
-        from wardround.deploy.transport.cellnet import Unanswered
+        from wardround.deploy.transport.contract import Unanswered
 
         body = os.urandom(size) if size else text.encode()
         started = time.monotonic()
@@ -339,7 +339,7 @@ class Player:
         return sorted(self.coordinator.present())
 
     def asked(self, *, target: str) -> Any:
-        from wardround.deploy.transport.cellnet import Unanswered
+        from wardround.deploy.transport.contract import Unanswered
 
         try:
             return {"same": self.coordinator.ask(target, "echo", b"body", 10.0) == b"body"}

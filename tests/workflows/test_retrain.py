@@ -15,16 +15,23 @@ from wardround.core.chain import identity
 from wardround.core.errors import Refusal
 from wardround.data.datasets.heart_disease import heart_disease
 from wardround.data.folder import data_folder
-from wardround.deploy.coordinator.run_study import study_id
-from wardround.deploy.coordinator.service import in_queue
+from wardround.deploy.coordinator.queue import in_queue, queue_without
 from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.protocol.study_id import study_id
 from wardround.engine.participation import pattern
 from wardround.engine.split_round import Own, begun, combined, sent_in, site_round
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import Study, parse_study, read_study
 from wardround.study.methods import own_method
-from wardround.workflows.retrain import emptied, manifest_of, queue_without, retrain, spans, study_without, with_places
+from wardround.workflows.retrain import (
+    emptied,
+    manifest_of,
+    retrain,
+    spans,
+    study_without,
+    with_places,
+)
 from wardround.workflows.run import run
 
 LAST, MIDDLE = "makeni", "freetown"

@@ -144,7 +144,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Queue a study for the sites; with no coordinator running, be it until the study has ended."""
-    from wardround.deploy.coordinator.service import queued
+    from wardround.deploy.coordinator.queue import queued
     from wardround.study.file import read_study
 
     there, who = opened(home), person(by)
@@ -163,8 +163,8 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with a study that failed or was interrupted, in the round it was in."""
-    from wardround.deploy.coordinator.consortium import studies
-    from wardround.deploy.coordinator.service import queued
+    from wardround.deploy.coordinator.queue import queued
+    from wardround.deploy.coordinator.status import studies
     from wardround.deploy.settings_files import read_json
     from wardround.study.file import parse_study
 
@@ -186,7 +186,7 @@ def resume(
 @coordinator_app.command()
 def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Who is there, who is late and why, and how far every study is."""
-    from wardround.deploy.coordinator.consortium import standing
+    from wardround.deploy.coordinator.status import standing
 
     facts = standing(opened(home))
     say(facts, status_lines(facts), as_json)
@@ -215,8 +215,8 @@ def for_sites(study: "Study") -> "Study":
 def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     """What can be known to be wrong before any site hears of the study."""
     from wardround.deploy.coordinator.schema_agreement import words_of
+    from wardround.deploy.protocol.study_id import study_id
     from wardround.deploy.settings_files import read_json
-    from wardround.deploy.site.approvals import study_id
     from wardround.engine.registry import nearest
 
     try:

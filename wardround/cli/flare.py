@@ -30,7 +30,7 @@ def export(
     """Write a study as a FLARE job: JSON only, no code. Submit it, and again if it was lost: it goes on."""
     from wardround.cli.coordinator import for_sites
     from wardround.deploy.coordinator.schema_agreement import words_of
-    from wardround.deploy.site.approvals import study_id
+    from wardround.deploy.protocol.study_id import study_id
     from wardround.deploy.transport.flare_export import export as write_job
     from wardround.deploy.transport.flare_export import sites_of
     from wardround.study.file import read_study

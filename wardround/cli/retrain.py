@@ -7,11 +7,12 @@ import typer
 from wardround.cli.studies import round_bar, tell
 from wardround.cli.study_progress import conducted
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.queue import home_of, queue_without
 from wardround.report.model_card.facts import write_card
 from wardround.report.run.page import write_report
 from wardround.report.terminal import summary_table
 from wardround.runs.folder import RunFolder
-from wardround.workflows.retrain import home_of, manifest_of, queue_without, retrain
+from wardround.workflows.retrain import manifest_of, retrain
 
 
 def retrain_command(folder: Path, without: list[str], *, out: Path | None, by: str | None, as_json: bool) -> None:

@@ -142,7 +142,8 @@ def add(
 ) -> None:
     """Register data: they are read once to see that they can be, and never copied."""
     from wardround.deploy.site import datasets
-    from wardround.deploy.site.policy import column_allowed, read_policy, set_policy
+    from wardround.deploy.site.policy import column_allowed
+    from wardround.deploy.site.policy_file import read_policy, set_policy
 
     there = opened(home)
     given = {"path": path, "url": url, "query": query}
@@ -221,7 +222,7 @@ def show_policy(context: typer.Context, home: HomeFolder = None, as_json: AsJson
     """What studies may do here; shown when nothing else is asked."""
     if context.invoked_subcommand is not None:
         return
-    from wardround.deploy.site.policy import read_policy
+    from wardround.deploy.site.policy_file import read_policy
 
     there = opened(home)
     policy = read_policy(there.policy_path)
@@ -239,7 +240,7 @@ def change_policy(
     as_json: AsJson = False,
 ) -> None:
     """Change one key of the policy; it counts at once, also for studies that are running."""
-    from wardround.deploy.site.policy import set_policy
+    from wardround.deploy.site.policy_file import set_policy
     from wardround.deploy.trust.audit_log import noted
 
     there = opened(home)
@@ -259,7 +260,8 @@ def studies(
     from wardround.deploy.site.approvals import offers, resolve, standing
     from wardround.deploy.site.approvals import spent as promised_in
     from wardround.deploy.site.own_figures import figure_words, own_figures
-    from wardround.deploy.site.policy import epsilon_of, read_policy
+    from wardround.deploy.site.policy import epsilon_of
+    from wardround.deploy.site.policy_file import read_policy
     from wardround.deploy.site.privacy_budget import charged, spending_words, total_words
 
     there = opened(home)

@@ -4,9 +4,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -14,6 +14,7 @@ from wardround.cli.site import say
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
+    from wardround.deploy.coordinator.events import Event, Observer
     from wardround.deploy.home import CoordinatorHome
 
 INTERRUPTED = 130
@@ -23,7 +24,7 @@ WRITTEN = {"Report": "report.html", "Model card": "model_card.md"}
 def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) -> None:
     """Leave a queued study to the running coordinator, or be the coordinator until it has ended."""
     from wardround.deploy.coordinator.consortium import running
-    from wardround.deploy.coordinator.service import in_queue
+    from wardround.deploy.coordinator.queue import in_queue
 
     if running(home):
         if wait:
@@ -107,42 +108,55 @@ def note(words: str) -> None:
     typer.echo(f"{time.strftime('%H:%M:%S')} {plain(words)}", err=True)
 
 
-def announcer() -> Callable[[str, Mapping[str, Any]], None]:
+def announcer() -> "Observer":
     """Says what happens as a person at the terminal would want to hear it; the same twice in a row is said once."""
+    from wardround.deploy.coordinator.events import StudyEnded
+
     said = [""]
 
-    def announce(what: str, facts: Mapping[str, Any]) -> None:
-        words = told(what, facts)
+    def announce(event: "Event") -> None:
+        words = told(event)
         if words and words != said[0]:
             said[0] = words
             note(words)
-        if what == "finished":
-            written(Path(str(facts["folder"])))
+        if isinstance(event, StudyEnded) and event.state == "finished":
+            written(Path(event.folder))
 
     return announce
 
 
-def told(what: str, facts: Mapping[str, Any]) -> str:
+def told(event: "Event") -> str:
     """One thing that happened, in words; nothing for what nobody needs to hear."""
-    missing = facts.get("missing") or facts.get("absent") or {}
-    late = "; ".join(f"{site}: {why}" for site, why in sorted(missing.items()))
-    sentences = {
-        "came": lambda: f"{facts['site']} is here",
-        "went": lambda: f"{facts['site']} went away",
-        "warning": lambda: f"{facts['site']}: {facts['why']}",
-        "approval": lambda: f"waiting until {', '.join(facts['waiting'])} approved",
-        "waiting": lambda: f"waiting for {', '.join(facts['for'])} to come back",
-        "round": lambda: f"round {facts['round']}: no answer from {late}" if late else "",
-        "round done": lambda: (
-            f"round {facts['round']} of {facts['of']}: {counted(facts['sites'])}"
-            + (f" (without {late})" if late else "")
-        ),
-        "joined": lambda: f"{facts['site']} joined the study with {facts['rows']} patients for training",
-        "trouble": lambda: str(facts["why"]),
-        "failed": lambda: f"{facts['study']} failed: {facts['why']}",
-        "finished": lambda: f"{facts['study']} is finished: {facts['folder']}",
-    }
-    return sentences[what]() if what in sentences else ""
+    from wardround.deploy.coordinator import events
+
+    words = ""
+    match event:
+        case events.ConnectionChanged(site, connected):
+            words = f"{site} is here" if connected else f"{site} went away"
+        case events.SiteWarning(site, why):
+            words = f"{site}: {why}"
+        case events.ApprovalPending(sites):
+            words = f"waiting until {', '.join(sites)} approved"
+        case events.SitesAwaited(sites):
+            words = f"waiting for {', '.join(sites)} to come back"
+        case events.AnswersGathered("round", number, _, missing) if missing:
+            words = f"round {number}: no answer from {late(missing)}"
+        case events.RoundDone(number, of, sites):
+            without = f" (without {late(event.absent)})" if event.absent else ""
+            words = f"round {number} of {of}: {counted(sites)}{without}"
+        case events.SiteJoined(site, rows):
+            words = f"{site} joined the study with {rows} patients for training"
+        case events.DiskFailed(why):
+            words = why
+        case events.StudyEnded(study, "failed", why):
+            words = f"{study} failed: {why}"
+        case events.StudyEnded(study, _, _, folder):
+            words = f"{study} is finished: {folder}"
+    return words
+
+
+def late(reasons: Mapping[str, str]) -> str:
+    return "; ".join(f"{site}: {why}" for site, why in sorted(reasons.items()))
 
 
 def counted(sites: Sequence[str]) -> str:

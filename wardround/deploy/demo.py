@@ -17,13 +17,14 @@ from typing import Any
 
 from wardround.core.errors import Refusal
 from wardround.data.datasets.triage import triage
-from wardround.deploy.coordinator.service import queued
+from wardround.deploy.coordinator.queue import queued
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.settings_files import read_json, toml_lines, write_file
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import add
 from wardround.deploy.site.enrolment import begin_site, join, site_words
-from wardround.deploy.site.policy import Policy, policy_text, read_policy
+from wardround.deploy.site.policy import Policy
+from wardround.deploy.site.policy_file import policy_text, read_policy
 from wardround.deploy.trust.certificates import make_authority, make_request, new_key, pem, read_request, sign
 from wardround.study.file import Study, parse_study
 

@@ -21,7 +21,7 @@ from cryptography import x509
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome
-from wardround.deploy.transport.connectivity import Files, Finding, check_free, host_and_port, own_host, steps
+from wardround.deploy.transport.connectivity import Diagnosis, Files, check_free, host_and_port, own_host, steps
 from wardround.deploy.trust.certificates import SKEW, check_issued, due, read_certificate, read_key, told
 
 NETWORK = "2.9.0"
@@ -35,7 +35,7 @@ PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 LOOPBACK = ("127.", "localhost")
 
 
-def examined(path: Path) -> list[Finding]:
+def examined(path: Path) -> list[Diagnosis]:
     """Everything that there is to say about a home, whichever kind it is."""
     if (path / "site.toml").exists():
         return list(site(SiteHome(path)))
@@ -48,7 +48,7 @@ def examined(path: Path) -> list[Finding]:
     )
 
 
-def site(home: SiteHome) -> Iterator[Finding]:
+def site(home: SiteHome) -> Iterator[Diagnosis]:
     yield from versions()
     yield disk(home.path)
     try:
@@ -56,7 +56,7 @@ def site(home: SiteHome) -> Iterator[Finding]:
     except Refusal as refusal:
         yield wrong("settings", refusal)
         return
-    yield Finding("settings", "ok", f"{words.name}, whose coordinator is {words.server_name} at {words.coordinator}")
+    yield Diagnosis("settings", "ok", f"{words.name}, whose coordinator is {words.server_name} at {words.coordinator}")
     yield key(home.key_path)
     found = certificate(home, words.name, "site")
     yield found
@@ -66,7 +66,7 @@ def site(home: SiteHome) -> Iterator[Finding]:
     yield from data(home)
 
 
-def coordinator(home: CoordinatorHome) -> Iterator[Finding]:
+def coordinator(home: CoordinatorHome) -> Iterator[Diagnosis]:
     yield from versions()
     yield disk(home.path)
     try:
@@ -74,7 +74,7 @@ def coordinator(home: CoordinatorHome) -> Iterator[Finding]:
     except Refusal as refusal:
         yield wrong("settings", refusal)
         return
-    yield Finding("settings", "ok", f"{words.name}, coordinator of {words.consortium}")
+    yield Diagnosis("settings", "ok", f"{words.name}, coordinator of {words.consortium}")
     yield key(home.key_path)
     yield key(home.path / "authority.key", "authority's key")
     yield certificate(home, words.name, "coordinator")
@@ -82,7 +82,7 @@ def coordinator(home: CoordinatorHome) -> Iterator[Finding]:
     yield listening(home)
     yield from certificates(home)
     for name, why in dict(last_word(home).get("warnings", {})).items():
-        yield Finding(f"site {name}", "look", str(why))
+        yield Diagnosis(f"site {name}", "look", str(why))
 
 
 def last_word(home: Home) -> Mapping[str, Any]:
@@ -97,26 +97,26 @@ def files(home: Home) -> Files:
     return home.authority_path, home.certificate_path, home.key_path
 
 
-def wrong(name: str, refusal: Refusal) -> Finding:
+def wrong(name: str, refusal: Refusal) -> Diagnosis:
     where = f" ({refusal.where})" if refusal.where else ""
-    return Finding(name, "wrong", f"{refusal.what}{where}", refusal.remedy)
+    return Diagnosis(name, "wrong", f"{refusal.what}{where}", refusal.remedy)
 
 
-def versions() -> Iterator[Finding]:
+def versions() -> Iterator[Diagnosis]:
     """Ours, and whether the network's library is the one that we were tested with."""
-    yield Finding("version", "ok", f"wardround {__version__} on Python {sys.version.split()[0]}")
+    yield Diagnosis("version", "ok", f"wardround {__version__} on Python {sys.version.split()[0]}")
     try:
         found = metadata.version("nvflare")
     except metadata.PackageNotFoundError:
         found = "is missing"
     if found == NETWORK:
-        yield Finding("network", "ok", f"nvflare {found}")
+        yield Diagnosis("network", "ok", f"nvflare {found}")
     else:
         what = f"nvflare {found}, and {NETWORK} is needed"
-        yield Finding("network", "wrong", what, "install it with pip install 'wardround[deploy]'")
+        yield Diagnosis("network", "wrong", what, "install it with pip install 'wardround[deploy]'")
 
 
-def disk(path: Path) -> Finding:
+def disk(path: Path) -> Diagnosis:
     try:
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(b"wardround")
@@ -124,29 +124,29 @@ def disk(path: Path) -> Finding:
             os.fsync(file.fileno())
     except OSError as error:
         remedy = "make room, or give this user the right to write there"
-        return Finding("disk", "wrong", f"nothing can be written to {path}: {error.strerror}", remedy)
+        return Diagnosis("disk", "wrong", f"nothing can be written to {path}: {error.strerror}", remedy)
     free = shutil.disk_usage(path).free
     what = f"{free / 1e9:.1f} GB free"
     if free < SCARCE:
-        return Finding("disk", "wrong", what, "make room: a study keeps its model and its answers here")
-    return Finding("disk", "look" if free < LITTLE else "ok", what, "make room soon" if free < LITTLE else "")
+        return Diagnosis("disk", "wrong", what, "make room: a study keeps its model and its answers here")
+    return Diagnosis("disk", "look" if free < LITTLE else "ok", what, "make room soon" if free < LITTLE else "")
 
 
-def key(path: Path, name: str = "key") -> Finding:
+def key(path: Path, name: str = "key") -> Diagnosis:
     try:
         read_key(path)
         rights = path.stat()
     except PermissionError:
-        return Finding(name, "wrong", f"{path} may not be read by this user", "run as the user who made it")
+        return Diagnosis(name, "wrong", f"{path} may not be read by this user", "run as the user who made it")
     except Refusal as refusal:
         return wrong(name, refusal)
     if stat.S_IMODE(rights.st_mode) & 0o077:
         shown = f"{stat.S_IMODE(rights.st_mode):o}"
-        return Finding(name, "wrong", f"{path} can be read by others (mode {shown})", f"chmod 600 {path}")
-    return Finding(name, "ok", "only its owner can read it")
+        return Diagnosis(name, "wrong", f"{path} can be read by others (mode {shown})", f"chmod 600 {path}")
+    return Diagnosis(name, "ok", "only its owner can read it")
 
 
-def certificate(home: Home, name: str, role: str) -> Finding:
+def certificate(home: Home, name: str, role: str) -> Diagnosis:
     """Whether it is this party's, this key's and this consortium's, and for how long."""
     try:
         own, authority = read_certificate(home.certificate_path), read_certificate(home.authority_path)
@@ -156,53 +156,53 @@ def certificate(home: Home, name: str, role: str) -> Finding:
     except Refusal as refusal:
         return wrong("certificate", refusal)
     except OSError as error:
-        return Finding("certificate", "wrong", f"it cannot be read: {error}", "run as the user who made this folder")
+        return Diagnosis("certificate", "wrong", f"it cannot be read: {error}", "run as the user who made this folder")
     if (issued.name, issued.role) != (name, role):
         what = f"the certificate is for the {issued.role} '{issued.name}', and this is the {role} '{name}'"
-        return Finding("certificate", "wrong", what, "let the coordinator sign this party's own request")
+        return Diagnosis("certificate", "wrong", what, "let the coordinator sign this party's own request")
     return ends("certificate", own)
 
 
-def ends(name: str, own: x509.Certificate) -> Finding:
+def ends(name: str, own: x509.Certificate) -> Diagnosis:
     until = own.not_valid_after_utc
     days = (until - datetime.now(UTC)).days
     if due(own):
         remedy = "let the site connect: it is renewed by itself; the coordinator renews its own when it starts anew"
-        return Finding(name, "look", f"it ends in {days} days, on {until:%Y-%m-%d}", remedy)
-    return Finding(name, "ok", f"valid until {until:%Y-%m-%d}")
+        return Diagnosis(name, "look", f"it ends in {days} days, on {until:%Y-%m-%d}", remedy)
+    return Diagnosis(name, "ok", f"valid until {until:%Y-%m-%d}")
 
 
-def clock(path: Path) -> Finding:
+def clock(path: Path) -> Diagnosis:
     """Whoever signed the certificate did so at a time that must be in the past."""
     now = datetime.now(UTC)
     shown = f"{now:%Y-%m-%d %H:%M} UTC"
     try:
         signed = read_certificate(path).not_valid_before_utc + SKEW
     except Refusal:
-        return Finding("clock", "look", f"it says {shown}; there is no certificate to compare with")
+        return Diagnosis("clock", "look", f"it says {shown}; there is no certificate to compare with")
     if now < signed - timedelta(minutes=5):
         behind = signed - now
         what = f"it says {shown}, and the certificate was signed {behind.days * 24 + behind.seconds // 3600} h later"
-        return Finding(
+        return Diagnosis(
             "clock", "wrong", what, "set the clock of this machine (timedatectl set-ntp true), or the signer's"
         )
-    return Finding("clock", "ok", f"it says {shown}, after the certificate was signed")
+    return Diagnosis("clock", "ok", f"it says {shown}, after the certificate was signed")
 
 
-def proxy(address: str, environment: Mapping[str, str]) -> Finding:
+def proxy(address: str, environment: Mapping[str, str]) -> Diagnosis:
     host = host_and_port(address)[0]
     found = next((name for name in PROXIES if environment.get(name)), None)
     if found is None:
-        return Finding("proxy", "ok", "none is set")
+        return Diagnosis("proxy", "ok", "none is set")
     excepted = environment.get("no_grpc_proxy") or environment.get("no_proxy") or ""
     names = [name.strip().lstrip(".") for name in excepted.split(",") if name.strip()]
     if any(host == name or host.endswith(f".{name}") for name in names):
-        return Finding("proxy", "ok", f"{found} is set, and '{host}' is excepted from it")
+        return Diagnosis("proxy", "ok", f"{found} is set, and '{host}' is excepted from it")
     what = f"{found} is set: the connection to {address} would go through that proxy"
-    return Finding("proxy", "look", what, f"if the coordinator is reached without it: export no_proxy={host}")
+    return Diagnosis("proxy", "look", what, f"if the coordinator is reached without it: export no_proxy={host}")
 
 
-def listening(home: CoordinatorHome) -> Finding:
+def listening(home: CoordinatorHome) -> Diagnosis:
     """Whether sites could connect: to the running process, or to one that would be started."""
     address = home.words.listen
     host, port = host_and_port(address)
@@ -219,11 +219,11 @@ def listening(home: CoordinatorHome) -> Finding:
     others = [name for name in home.words.hosts if not name.startswith(LOOPBACK)]
     if host.startswith(LOOPBACK) and others:
         what = f"it listens at {address}, which no other machine reaches, though sites know it as {others[0]}"
-        return Finding("line", "look", what, f'write listen = "0.0.0.0:{port}" in coordinator.toml')
-    return Finding("line", "ok", f"sites can connect at {address}")
+        return Diagnosis("line", "look", what, f'write listen = "0.0.0.0:{port}" in coordinator.toml')
+    return Diagnosis("line", "ok", f"sites can connect at {address}")
 
 
-def certificates(home: CoordinatorHome) -> Iterator[Finding]:
+def certificates(home: CoordinatorHome) -> Iterator[Diagnosis]:
     """Sites whose certificates have ended or soon will."""
     for path in sorted((home.path / "sites").glob("*.pem")):
         try:
@@ -233,12 +233,12 @@ def certificates(home: CoordinatorHome) -> Iterator[Finding]:
             continue
         if own.not_valid_after_utc < datetime.now(UTC):
             remedy = "let the site send a new request, and sign it"
-            yield Finding(f"site {told(own).name}", "wrong", "its certificate has ended", remedy)
+            yield Diagnosis(f"site {told(own).name}", "wrong", "its certificate has ended", remedy)
         elif due(own):
             yield ends(f"site {told(own).name}", own)
 
 
-def data(home: SiteHome) -> Iterator[Finding]:
+def data(home: SiteHome) -> Iterator[Diagnosis]:
     """Whether registered data can be read now."""
     from wardround.deploy.site.datasets import frame_of, registered
 
@@ -248,11 +248,11 @@ def data(home: SiteHome) -> Iterator[Finding]:
         yield wrong("data", refusal)
         return
     if not known:
-        yield Finding("data", "look", "none is registered", "register some with `wardround site data add`")
+        yield Diagnosis("data", "look", "none is registered", "register some with `wardround site data add`")
     for name, entry in known.items():
         try:
             frame = frame_of(name, entry)
         except Refusal as refusal:
             yield wrong(f"data {name}", refusal)
         else:
-            yield Finding(f"data {name}", "ok", f"{len(frame):,} rows, {len(frame.columns)} columns")
+            yield Diagnosis(f"data {name}", "ok", f"{len(frame):,} rows, {len(frame.columns)} columns")

@@ -14,7 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.contracts import Algorithm, Array, Message, Params, Progress, Shard, Transform, Tree, one_site
+from wardround.core.contracts import (
+    Algorithm,
+    Array,
+    Message,
+    Params,
+    Progress,
+    Shard,
+    Task,
+    Transform,
+    Tree,
+    one_site,
+)
 from wardround.core.order import visiting_order
 from wardround.engine.layout import power_of_two
 from wardround.engine.predictions import CHUNK, PERSONAL_ROUND, in_chunks, padded
@@ -30,6 +41,12 @@ class Own(NamedTuple):
     x: Rows
     y: Rows
     site: int
+
+
+def row_of(task: Task) -> tuple[Any, Any]:
+    """The shapes of a single row's x and y."""
+    label = np.float32 if task.regression else np.int32
+    return jax.ShapeDtypeStruct(task.shape, np.float32), jax.ShapeDtypeStruct((), label)
 
 
 # ---- the site's half ----

@@ -3,11 +3,10 @@
 Of a simulated run the site's rows are left out before anything looks at them (schema, preparation, training, stopping,
 figures), while every other site keeps its number: splits, random keys and the order of rows depend on it, so all that
 the others do stays the same. Where rounds draw their cohorts, the same are drawn, less the site. Of a deployed run a
-new study without the site is queued, which the others approve anew. Costs what the run cost.
+new study is queued instead (`deploy/coordinator/queue.py`). Costs what the run cost.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.data.load import fingerprint_of, known_target, load, partitioned
 from wardround.data.table import Partition
-from wardround.deploy.coordinator.service import queued
-from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.settings_files import read_json
 from wardround.engine import registry
 from wardround.runs.folder import RunFolder, digest
@@ -253,53 +250,3 @@ def forgotten(study: Study, without: Sequence[str]) -> Study:
         }
     )
     return study.model_copy(update={"partners": partners})
-
-
-# ---- over real sites ----
-
-
-def queue_without(folder: Path, without: Sequence[str], submitter: str | None = None) -> str:
-    """Queue the study of a deployed run anew, without some sites; gives its identity."""
-    manifest = manifest_of(folder)
-    home = home_of(folder)
-    study = parse_study(manifest["study"], where=str(folder / "manifest.json"))
-    names = sorted(manifest.get("sites") or study.deploy.sites or agreed_sites(folder))
-    refuse_unknown(without, names)
-    left = [name for name in names if name not in without]
-    quorum = study.deploy.quorum
-    deploy = study.deploy.model_copy(
-        update={"sites": left, "quorum": None if quorum is None else min(quorum, len(left))}
-    )
-    present = study.participation.present
-    if present is not None:
-        present = {name: words for name, words in present.items() if name not in without} or None
-    new = forgotten(study, without).model_copy(
-        update={"deploy": deploy, "participation": study.participation.model_copy(update={"present": present})}
-    )
-    if new.partners is not None:  # they are no sites of the new study, so nothing is to be said about them
-        partners = new.partners.model_copy(
-            update={"withdrawn": [one for one in new.partners.withdrawn if one not in without]}
-        )
-        new = new.model_copy(update={"partners": partners})
-    asked = read_json(folder.parent / "study.json", "name the folder studies/STUDY/run of a coordinator's home")
-    # Checked as a whole: sites will read exactly these words.
-    return queued(home, parse_study(new.model_dump(mode="json"), where="retrain"), submitter or asked["submitter"])
-
-
-def home_of(folder: Path) -> CoordinatorHome:
-    """The coordinator's home that a deployed run lies in: HOME/studies/STUDY/run."""
-    home = CoordinatorHome(folder.absolute().parent.parent.parent)
-    if not (home.path / "coordinator.toml").exists():
-        raise Refusal(
-            "this deployed run does not lie in a coordinator's home",
-            where=str(folder),
-            remedy="name it where it was trained: HOME/studies/STUDY/run",
-        )
-    return home
-
-
-def agreed_sites(folder: Path) -> list[str]:
-    """Who took part in a deployed run, from what the sites agreed on; for one that was interrupted."""
-    path = folder / "agreement.json"
-    words: Mapping[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
-    return sorted(words.get("rows", {}))

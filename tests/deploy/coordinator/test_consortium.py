@@ -20,8 +20,8 @@ from wardround.deploy.coordinator.consortium import (
     only_one,
     revoke,
     running,
-    standing,
 )
+from wardround.deploy.coordinator.status import standing
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.trust.audit_log import verify
 from wardround.deploy.trust.certificates import check_issued, make_request, new_key, pem, read_certificate, told

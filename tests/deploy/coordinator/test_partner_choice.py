@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
-from tests.support import clerks
+from tests.support import in_process
 from wardround import __version__
 from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe, recipe_of, to_json
-from wardround.deploy.coordinator.run_study import study_id
+from wardround.deploy.coordinator.events import RoundDone
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import read_offer, reasons_against, store_offer, withdraw
 from wardround.deploy.site.authorization import SiteOffice, departures
@@ -43,7 +44,7 @@ BY_COUNTS = {"smallest_cell": 10}
 """As the sites' policies want it."""
 
 
-class InTurn(clerks.Consortium):
+class InTurn(in_process.Consortium):
     """Sites of one size that answer one after the other, so that one compiled program serves them all."""
 
     def __init__(self, folder):
@@ -72,8 +73,8 @@ def undisturbed(consortium):
 
 
 def study_of(name, partners, **tables):
-    said = {"algorithm": clerks.KEPT, **tables, "study": {"user": USER, **tables.get("study", {})}}
-    words = clerks.study_of(name, 3, **said).model_dump(mode="json", exclude_none=True)
+    said = {"algorithm": in_process.KEPT, **tables, "study": {"user": USER, **tables.get("study", {})}}
+    words = in_process.study_of(name, 3, **said).model_dump(mode="json", exclude_none=True)
     words["study"]["name"] = name
     return parse_study({**words, "partners": partners}, where="test")
 
@@ -129,11 +130,11 @@ def test_who_is_not_chosen_trains_no_more_and_the_report_tells_the_choice(consor
     study = study_of("asked", {"name": "gradient_distance", "errors": False, "top": 1})
     begun = []
 
-    def told(word, facts):
-        if (word, facts.get("round")) == ("round done", 0):
+    def observe(event):
+        if isinstance(event, RoundDone) and event.round == 0:
             begun.append(len(consortium.asked))
 
-    (partner,) = consortium.conduct(study, told=told)["methods"][0]["partners"]
+    (partner,) = consortium.conduct(study, observe)["methods"][0]["partners"]
     before, after = consortium.asked[: begun[0]], consortium.asked[begun[0] :]
     assert {site for site, topic, _ in before if topic == "round"} == set(NAMES)
     for topic in ("round", "finish"):
@@ -155,7 +156,7 @@ def test_a_choice_that_is_made_is_not_made_again(consortium, monkeypatch):
     def replaced(source, target):
         replace(source, target)
         if str(target).endswith("partners.json"):
-            raise clerks.Died
+            raise in_process.Died
 
     def hear(site, topic, header, reply):
         courses.append(header.get("course"))
@@ -164,7 +165,7 @@ def test_a_choice_that_is_made_is_not_made_again(consortium, monkeypatch):
     consortium.change = hear
     with monkeypatch.context() as armed:
         armed.setattr(os, "replace", replaced)
-        with pytest.raises(clerks.Died):
+        with pytest.raises(in_process.Died):
             consortium.conduct(study)
     assert 1 in courses
     made = (consortium.run(study) / "partners.json").read_bytes()
@@ -187,7 +188,7 @@ def test_a_death_amid_the_choice_costs_nothing(consortium, point, count, monkeyp
         consortium.conduct(studies[0])
     before = len(consortium.deaths)
     with monkeypatch.context() as armed:
-        clerks.die_at(armed, point, count)
+        in_process.die_at(armed, point, count)
         consortium.until_done(studies[1])
     assert len(consortium.deaths) == before + 1
     assert consortium.model(studies[1]) == consortium.model(studies[0])
@@ -275,7 +276,7 @@ def test_departures():
     other = study_of("s", {"name": "gradient_distance"}, model={"name": "logistic", "l2": 0.0})
     assert departures(study, probe_of(other, slopes)) == ["the study does not say model logistic with these settings"]
     # A study that chooses nobody answers no probe; one that does trains nothing but what it says.
-    plain = clerks.study_of("plain")
+    plain = in_process.study_of("plain")
     assert "chooses no partners" in departures(plain, probe_of(plain, slopes))[0]
     faster = study.model_copy(update={"algorithm": study.algorithm.model_copy(update={"learning_rate": 50.0})})
     assert departures(study, recipe_of(assemble.build(faster, own_method(faster), TASK, NAMES))) == [
@@ -315,7 +316,7 @@ def test_counts_are_asked_for_with_the_noise_and_the_cell_that_were_approved(sai
     assert (departures(study, recipe_of(cells_of(**asked))) == []) == passes
     assert departures(study, recipe_of(kinds_of())) == []
     assert departures(study, recipe_of(columns_recorded(("age",)))) != []
-    assert departures(clerks.study_of("plain"), recipe_of(kinds_of())) != []
+    assert departures(in_process.study_of("plain"), recipe_of(kinds_of())) != []
 
 
 def test_the_noise_of_counts_is_spent_once(tmp_path):

@@ -1,64 +1,28 @@
 """A study over sites' real homes gives the model that its simulation gives; who leaves, lies or lags is dealt with."""
 
 import json
-import threading
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
+from tests.support.in_process import NAMES, Consortium
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.deploy.coordinator.run_study import conduct, study_id
-from wardround.deploy.coordinator.service import known_sizes
-from wardround.deploy.demo import demo_study, make_coordinator, make_site, patients
-from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.coordinator.events import ApprovalPending, SitesAwaited
+from wardround.deploy.coordinator.service import known_rows
+from wardround.deploy.demo import demo_study
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.approvals import approve, deny, read_offer, withdraw
+from wardround.deploy.site.approvals import deny, read_offer, withdraw
 from wardround.deploy.site.authorization import SiteOffice
 from wardround.deploy.site.own_figures import own_figures
-from wardround.deploy.site.request_handler import Clerk
 from wardround.runs.folder import RunFolder
 from wardround.study.file import parse_study
 from wardround.study.methods import own_method
 from wardround.workflows.run import run
-
-NAMES = ("bo", "freetown", "kenema")
-
-
-class Consortium:
-    """Three sites with homes of their own; requests go to their clerks without a network in between."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        coordinator = make_coordinator(folder / "coordinator", 1)
-        self.tables = patients(folder, NAMES)
-        self.homes = {name: make_site(folder / name, name, coordinator, self.tables[name]) for name in NAMES}
-        self.clerks = {name: Clerk(SiteOffice(home)) for name, home in self.homes.items()}
-        self.away: set[str] = set()
-        self.asked: list[tuple[str, str, int]] = []
-        self.change = lambda site, topic, header, reply: reply
-
-    def restart(self, name):
-        self.clerks[name] = Clerk(SiteOffice(self.homes[name]))
-
-    def ask(self, site, topic, body, _):
-        header, _ = decode(body)
-        self.asked.append((site, topic, header["round"]))
-        if topic == "offer" and self.clerks[site].office.state(header["study"])[0] == "waiting":
-            self.clerks[site].answer(topic, "server", body)
-            approve(self.homes[site], header["study"], by=f"admin-{site}")
-        return self.change(site, topic, header, self.clerks[site].answer(topic, "server", body))
-
-    def conduct(self, study, name="run", **more):
-        path = self.folder / name
-        folder = RunFolder.create(path, resume=(path / "manifest.json").exists())
-        present = lambda: frozenset(NAMES) - self.away  # noqa: E731 - one line
-        return conduct(study, folder, NAMES, self.ask, present=present, submitter="researcher", **more)
-
-    def model(self, name="run"):
-        return load_file(self.folder / name / "model.safetensors")
 
 
 @pytest.fixture
@@ -69,7 +33,7 @@ def consortium(tmp_path):
 def words(**tables):
     content = demo_study(4).model_dump(mode="json", exclude_none=True)
     for table, values in tables.items():
-        content[table] = {**(content.get(table) or {}), **values}
+        content[table] = values if isinstance(values, list) else {**(content.get(table) or {}), **values}
     return parse_study(content, where="test")
 
 
@@ -87,10 +51,12 @@ def simulated(consortium, study):
 def test_the_model_and_the_figures_are_those_of_the_simulation(consortium, algorithm):
     study = words(algorithm={"name": algorithm, "learning_rate": 0.1})
     deployed, simulation = consortium.conduct(study), simulated(consortium, study)
-    ours, theirs = consortium.model(), consortium.model("simulated")
+    ours, theirs = (
+        load_file(one / "model.safetensors") for one in (consortium.run(study), consortium.folder / "simulated")
+    )
     assert all(np.abs(ours[name] - theirs[name]).max() <= 1e-5 for name in theirs)
     # What training took is what its rounds took, not what came after them.
-    rounds = [json.loads(line) for line in (consortium.folder / "run" / "rounds.jsonl").read_text().splitlines()]
+    rounds = consortium.rounds(study)
     assert deployed["methods"][0]["seconds"] == pytest.approx(sum(one["seconds"] for one in rounds))
     for site in NAMES:
         found, expected = (one["methods"][0]["scores"]["sites"][site] for one in (deployed, simulation))
@@ -108,12 +74,12 @@ def test_the_model_and_the_figures_are_those_of_the_simulation(consortium, algor
 def test_nothing_is_computed_or_leaves_twice(consortium):
     study = words()
     consortium.conduct(study)
-    model, left = consortium.model(), [home.audit_path.read_bytes() for home in consortium.homes.values()]
+    model, left = consortium.model(study), [home.audit_path.read_bytes() for home in consortium.homes.values()]
     for name in NAMES:
         consortium.restart(name)
-    (consortium.folder / "run" / "result.json").unlink()
+    (consortium.run(study) / "result.json").unlink()
     consortium.conduct(study)
-    assert all(np.array_equal(consortium.model()[name], model[name]) for name in model)
+    assert consortium.model(study) == model
     after = [home.audit_path.read_bytes() for home in consortium.homes.values()]
     assert left == after
 
@@ -130,7 +96,7 @@ def test_a_restarted_site_goes_on_with_what_it_kept(consortium):
 
     consortium.change = restart_before_round_3
     consortium.conduct(study)
-    assert all(np.array_equal(consortium.model()[name], array) for name, array in expected.model().items())
+    assert consortium.model(study) == expected.model(study)
 
 
 def test_a_site_that_withdraws_is_left_out_from_then_on(consortium):
@@ -145,15 +111,13 @@ def test_a_site_that_withdraws_is_left_out_from_then_on(consortium):
     consortium.conduct(study)
     rounds = [one for one in consortium.asked if one[1] == "round" and one[0] == "kenema"]
     assert max(number for _, _, number in rounds) <= 3
-    records = (consortium.folder / "run" / "rounds.jsonl").read_text()
+    records = json.dumps(consortium.rounds(study))
     assert "second thoughts" in records
     assert '"sites": ["bo", "freetown"]' in records
 
 
 def test_a_site_that_denies_ends_the_study_and_is_named(consortium):
     study = words()
-    offer = encode({"protocol": 1, "wardround": "", "study": study_id(study)})
-    assert offer
     content = study.model_dump(mode="json")
     SiteOffice(consortium.homes["bo"]).offered(study_id(study), content, "researcher")
     deny(consortium.homes["bo"], study_id(study), by="admin-bo", why="not now")
@@ -177,8 +141,9 @@ def test_nonsense_is_left_out_with_its_reason_when_the_quorum_allows(consortium,
         return encode(said, Message(spoil(message.arrays)))
 
     consortium.change = lie
-    consortium.conduct(words(deploy={"quorum": 2}))
-    records = (consortium.folder / "run" / "rounds.jsonl").read_text().splitlines()
+    study = words(deploy={"quorum": 2})
+    consortium.conduct(study)
+    records = [json.dumps(one) for one in consortium.rounds(study)]
     assert len(records) == 4
     assert all('"sites": ["freetown", "kenema"]' in line and reason in line for line in records)
 
@@ -192,23 +157,24 @@ def test_a_replayed_answer_is_refused(consortium):
         return first.setdefault("bo", reply)
 
     consortium.change = replay
-    consortium.conduct(words(deploy={"quorum": 2}))
-    lines = (consortium.folder / "run" / "rounds.jsonl").read_text().splitlines()
+    study = words(deploy={"quorum": 2})
+    consortium.conduct(study)
+    lines = [json.dumps(one) for one in consortium.rounds(study)]
     assert '"bo"' in lines[0]
     assert all("belongs to another request" in line for line in lines[1:])
 
 
 def test_too_few_sites_wait_and_go_on_when_they_come_back(consortium):
     consortium.away = {"bo"}
-    waited = threading.Event()
+    waited = []
 
-    def told(word, facts):
-        if word in ("waiting", "approval"):
-            waited.set()
+    def observe(event):
+        if isinstance(event, ApprovalPending | SitesAwaited):
+            waited.append(event.sites)
             consortium.away = set()
 
-    consortium.conduct(words(), told=told)
-    assert waited.is_set()
+    consortium.conduct(words(), observe)
+    assert waited[0] == ("bo",)
 
 
 def test_a_column_that_a_site_lacks_is_named_before_the_first_round(consortium):
@@ -222,23 +188,69 @@ def test_a_column_that_a_site_lacks_is_named_before_the_first_round(consortium):
 def test_each_site_is_told_how_many_patients_the_others_had_before(consortium):
     """Beside freetown's, 40 + 70; kenema cannot be told, since nothing is known of freetown's in the second study."""
     study = words()
-    consortium.conduct(study, sizes={"bo": 40, "freetown": 999, "kenema": 70})
+    consortium.conduct(study, known_rows={"bo": 40, "freetown": 999, "kenema": 70})
     assert read_offer(consortium.homes["freetown"], study_id(study)).others == 110
     assert read_offer(consortium.homes["bo"], study_id(study)).others == 1069
     second = words(study={"name": "second"})
-    consortium.conduct(second, name="second", sizes={"bo": 40, "kenema": 70})
+    consortium.conduct(second, known_rows={"bo": 40, "kenema": 70})
     assert read_offer(consortium.homes["freetown"], study_id(second)).others == 110
     assert read_offer(consortium.homes["kenema"], study_id(second)).others is None
 
 
 def test_sizes_are_those_that_the_sites_told_last(consortium):
-    home = CoordinatorHome(consortium.folder / "coordinator")
-    assert known_sizes(home) == {}
-    consortium.conduct(words(), name="coordinator/studies/first-1/run")
-    told = known_sizes(home)
+    assert known_rows(consortium.home) == {}
+    consortium.conduct(words())
+    told = known_rows(consortium.home)
     assert sorted(told) == sorted(NAMES)
     rows = {name: len(pd.read_csv(path)) for name, path in consortium.tables.items()}
     share = words().data.shares[0]
     # Rounded down to whole cells.
     assert all(told[name] % 10 == 0 for name in NAMES)
     assert all(-2 <= rows[name] * share - told[name] <= 11 for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("tables", "reason"),
+    [
+        ({"deploy": {"quorum": 4}}, "4 sites must answer"),
+        ({"algorithm": {"name": "centralized"}}, "puts all rows in one place"),
+        ({"algorithm": {"name": "fed_avg", "momentum_of_nothing": 1}}, "momentum_of_nothing"),
+        ({"aggregator": {"name": "median"}, "transforms": [{"name": "secure_sum"}]}, "must see each of them"),
+        ({"data": {"partition": {"name": "iid"}}}, "dealt out"),
+        ({"privacy": {"epsilon": 3.0, "seeded": True}}, "seeded"),
+    ],
+)
+def test_a_study_that_cannot_be_is_refused_before_anything_is_offered_or_compiled(consortium, tables, reason):
+    compiled = []
+
+    def hear(event, *_, **__):
+        if "compile" in event:
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(hear)
+    try:
+        with pytest.raises(Refusal, match=reason):
+            consortium.conduct(words(**tables))
+    finally:
+        jax.monitoring.unregister_event_duration_listener(hear)
+    assert consortium.asked == []
+    assert compiled == []
+
+
+def test_the_ear_for_compilations_hears():
+    """Else the test above could not fail."""
+    compiled = []
+    hear = lambda event, *_, **__: compiled.append(event)  # noqa: E731
+    jax.monitoring.register_event_duration_secs_listener(hear)
+    try:
+        jax.jit(lambda x: x * 3 + len(compiled))(np.float32(1))
+    finally:
+        jax.monitoring.unregister_event_duration_listener(hear)
+    assert any("compile" in event for event in compiled)
+
+
+def test_a_secure_sum_without_a_site_s_certificate_is_refused_by_name(consortium):
+    consortium.home.site_certificate("bo").unlink()
+    with pytest.raises(Refusal, match=r"none of bo.*coordinator sign"):
+        consortium.conduct(words(transforms=[{"name": "secure_sum"}]))
+    assert consortium.asked == []

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import clerks
+from tests.support import in_process
 from wardround.core.contracts import Message
 from wardround.core.errors import Diverged, Refusal
 from wardround.deploy.fault_points import SUMMED
 from wardround.deploy.protocol.wire import decode, encode
+from wardround.deploy.transport.contract import Unanswered
 from wardround.privacy.distributed_noise import converted, plan_for
 from wardround.privacy.secure_sum import site as secure_sum_site
 from wardround.privacy.secure_sum.fixed_point import ring_vector
@@ -25,7 +26,7 @@ QUORUM = {"quorum": 3, "deadline": 0.3}
 
 @pytest.fixture(scope="module")
 def consortium(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return clerks.Consortium(tmp_path_factory.mktemp("four"), FOUR)
+    return in_process.Consortium(tmp_path_factory.mktemp("four"), FOUR)
 
 
 @pytest.fixture(autouse=True)
@@ -35,14 +36,14 @@ def nobody_disturbs(consortium: Any) -> None:
 
 @pytest.fixture(scope="module")
 def plain(consortium: Any) -> Any:
-    study = clerks.study_of("plain")
+    study = in_process.study_of("plain")
     consortium.conduct(study)
     return study
 
 
 @pytest.fixture(scope="module")
 def secure(consortium: Any) -> Any:
-    study = clerks.study_of("secure", transforms=SUM)
+    study = in_process.study_of("secure", transforms=SUM)
     consortium.conduct(study)
     return study
 
@@ -67,11 +68,11 @@ def test_one_site_that_is_lost_at_any_step_is_bridged(consortium: Any, plain: An
 
     def lose(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
         if (site, topic, header["round"]) == ("kenema", "secure", 2) and header["step"] == step:
-            raise clerks.Gone("it went away before it answered")
+            raise Unanswered("", "it went away before it answered")
         return reply
 
     consortium.change = lose
-    study = clerks.study_of(f"lost-{step}", transforms=SUM, deploy=QUORUM)
+    study = in_process.study_of(f"lost-{step}", transforms=SUM, deploy=QUORUM)
     consortium.conduct(study)
     counted = step in ("agree", "reveal")
     records = consortium.rounds(study)
@@ -87,13 +88,13 @@ def test_the_sum_without_a_lost_site_is_the_plain_sum_without_it(consortium: Any
     def lose(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
         hit = topic == "round" or (topic == "secure" and header["step"] == "mask")
         if site == "kenema" and hit and header["round"] == 2:
-            raise clerks.Gone("it went away before it answered")
+            raise Unanswered("", "it went away before it answered")
         return reply
 
     consortium.change = lose
     studies = [
-        clerks.study_of("three", deploy=QUORUM),
-        clerks.study_of("three-secure", transforms=SUM, deploy=QUORUM),
+        in_process.study_of("three", deploy=QUORUM),
+        in_process.study_of("three-secure", transforms=SUM, deploy=QUORUM),
     ]
     for study in studies:
         consortium.conduct(study)
@@ -116,7 +117,7 @@ def exposed(consortium: Any, study: Any, monkeypatch: pytest.MonkeyPatch) -> int
 
     consortium.change = hear
     with monkeypatch.context() as patched, suppress(Refusal):
-        patched.setattr(clerks.site_sum, "ring_vector", watching)
+        patched.setattr(in_process.site_sum, "ring_vector", watching)
         consortium.conduct(study)
     assert len(vectors) >= 4
     written = [path.read_bytes() for path in consortium.run(study).rglob("*") if path.is_file()]
@@ -125,10 +126,10 @@ def exposed(consortium: Any, study: Any, monkeypatch: pytest.MonkeyPatch) -> int
 
 
 def test_the_coordinator_never_holds_a_single_answer(consortium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert exposed(consortium, clerks.study_of("unseen", transforms=SUM), monkeypatch) == 0
+    assert exposed(consortium, in_process.study_of("unseen", transforms=SUM), monkeypatch) == 0
     # Without masks the same search finds them all: in what the sites send in the first round.
     monkeypatch.setattr(secure_sum_site, "masked", lambda vector, plus, minus: vector)
-    assert exposed(consortium, clerks.study_of("bare", 1, transforms=SUM), monkeypatch) == 4
+    assert exposed(consortium, in_process.study_of("bare", 1, transforms=SUM), monkeypatch) == 4
 
 
 def test_a_site_gives_no_single_answer_away_when_it_is_asked_for_one(consortium: Any, secure: Any) -> None:
@@ -141,7 +142,7 @@ def test_a_site_gives_no_single_answer_away_when_it_is_asked_for_one(consortium:
 
     consortium.ask = listening
     try:
-        consortium.conduct(clerks.study_of("asked", transforms=SUM))
+        consortium.conduct(in_process.study_of("asked", transforms=SUM))
     finally:
         consortium.ask = ask
     header, message = next(decode(body) for topic, body in requests if topic == "secure" and b'"mask"' in body[:4000])
@@ -153,7 +154,7 @@ def test_a_site_gives_no_single_answer_away_when_it_is_asked_for_one(consortium:
 
 def test_no_site_reveals_a_round_twice(consortium: Any) -> None:
     """A coordinator that forgot what was revealed, or says so, gets no second sum of the same answers."""
-    study = clerks.study_of("once", 1, transforms=SUM, deploy={"deadline": 0.3})
+    study = in_process.study_of("once", 1, transforms=SUM, deploy={"deadline": 0.3})
     consortium.conduct(study)
     run = consortium.run(study)
     for path in (*run.rglob("*.sum"), *(run / "checkpoints").iterdir(), run / "rounds.jsonl"):
@@ -168,10 +169,10 @@ def test_no_site_reveals_a_round_twice(consortium: Any) -> None:
 def test_a_death_around_the_opening_costs_nothing(
     consortium: Any, secure: Any, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = clerks.study_of(point, transforms=SUM, deploy=QUORUM)
+    study = in_process.study_of(point, transforms=SUM, deploy=QUORUM)
     before = len(consortium.deaths)
     with monkeypatch.context() as armed:
-        clerks.die_at(armed, point, 2)
+        in_process.die_at(armed, point, 2)
         consortium.until_done(study)
     assert len(consortium.deaths) == before + 1
     assert consortium.model(study) == consortium.model(secure)
@@ -190,16 +191,16 @@ def test_a_site_that_is_started_again_stays_out_and_the_round_is_repeated(consor
         return reply
 
     consortium.change = restart
-    study = clerks.study_of("restarted", transforms=SUM)
+    study = in_process.study_of("restarted", transforms=SUM)
     consortium.conduct(study)
     assert done
     assert consortium.model(study) == consortium.model(secure)
 
 
 def test_fewer_than_three_sites_are_refused(tmp_path: Path) -> None:
-    two = clerks.Consortium(tmp_path, ("bo", "kenema"))
+    two = in_process.Consortium(tmp_path, ("bo", "kenema"))
     with pytest.raises(Refusal, match=r"2 sites with patients take part.*fewer than 3"):
-        two.conduct(clerks.study_of("two", transforms=SUM))
+        two.conduct(in_process.study_of("two", transforms=SUM))
     assert not two.asked, "before anybody is offered anything"
 
 
@@ -207,13 +208,13 @@ def test_fewer_than_three_sites_are_refused(tmp_path: Path) -> None:
 def test_a_secure_sum_that_is_not_the_last_is_refused_before_the_offer(consortium: Any, transforms: list[Any]) -> None:
     before = len(consortium.asked)
     with pytest.raises(Refusal, match="as the last of the transforms"):
-        consortium.conduct(clerks.study_of(f"not-last-{transforms[1]['name']}", transforms=transforms))
+        consortium.conduct(in_process.study_of(f"not-last-{transforms[1]['name']}", transforms=transforms))
     assert len(consortium.asked) == before
 
 
 def test_two_servers_are_refused_before_the_offer(consortium: Any) -> None:
     before = len(consortium.asked)
-    study = clerks.study_of("two-servers", transforms=[{"name": "two_servers"}], aggregator={"name": "multi_krum"})
+    study = in_process.study_of("two-servers", transforms=[{"name": "two_servers"}], aggregator={"name": "multi_krum"})
     with pytest.raises(Refusal, match="there is one coordinator"):
         consortium.conduct(study)
     assert len(consortium.asked) == before
@@ -223,7 +224,7 @@ def test_a_number_past_the_bound_names_its_site(consortium: Any) -> None:
     """Every site has some hundred patients, which no number up to 1 can count; nobody is asked for ever."""
     narrow = [{"name": "secure_sum", "bound": 1.0}]
     with pytest.raises(Diverged) as told:
-        consortium.conduct(clerks.study_of("narrow", transforms=narrow, deploy=QUORUM))
+        consortium.conduct(in_process.study_of("narrow", transforms=narrow, deploy=QUORUM))
     assert told.value.sites == FOUR
     assert "goes past 1, the largest number that the secure sum takes" in str(told.value)
     assert "raise the bound" in str(told.value)
@@ -238,7 +239,7 @@ def test_the_vector_takes_the_bytes_that_the_simulation_counts(consortium: Any) 
         return reply
 
     consortium.change = weigh
-    study = clerks.study_of("weighed", 1, transforms=SUM)
+    study = in_process.study_of("weighed", 1, transforms=SUM)
     consortium.conduct(study)
     # 8 bytes for every parameter, and for the count of patients.
     assert sizes == {8 * (len(numbers(consortium, study)) + 1)}
@@ -256,9 +257,9 @@ def test_what_is_about_to_be_masked_holds_the_sites_share_of_the_noise(
         return vector
 
     table = {"level": "site", "epsilon": 0.5, "delta": 0.01, "clip": 0.001}
-    study = clerks.study_of("noised", 4, transforms=SUM, privacy=table, deploy={"quorum": 3})
+    study = in_process.study_of("noised", 4, transforms=SUM, privacy=table, deploy={"quorum": 3})
     with monkeypatch.context() as patched:
-        patched.setattr(clerks.site_sum, "ring_vector", watching)
+        patched.setattr(in_process.site_sum, "ring_vector", watching)
         result = consortium.conduct(study)
     settled = json.loads((consortium.run(study) / "agreement.json").read_bytes())["privacy"]
     # Three of four must answer, so each adds a third of the variance, one lost or none.

@@ -22,7 +22,7 @@ from tests.support.amount import examples
 from wardround.core.contracts import Message
 from wardround.deploy.protocol.wire import DEEPEST, LARGEST_HEADER, MAGIC, Malformed, decode, encode
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 _spec = importlib.util.spec_from_file_location("fuzz_wire", ROOT / "benchmarks" / "fuzz_wire.py")
 assert _spec is not None
 assert _spec.loader is not None

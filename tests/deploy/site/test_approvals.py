@@ -8,7 +8,7 @@ import pytest
 from tests.support import small_site as small
 from wardround.core.errors import Refusal
 from wardround.deploy.site import approvals
-from wardround.deploy.site.policy import set_policy
+from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.trust.audit_log import examine
 from wardround.runs.folder import digest
 

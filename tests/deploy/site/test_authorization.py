@@ -16,7 +16,7 @@ from wardround.data.schema import cards, cards_of
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import approvals
 from wardround.deploy.site.authorization import SiteOffice, departures
-from wardround.deploy.site.policy import set_policy
+from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.request_handler import Clerk
 from wardround.deploy.trust.audit_log import examine
 from wardround.study import assemble

@@ -10,7 +10,8 @@ from wardround.core.errors import Refusal
 from wardround.data.columns import kind_of
 from wardround.data.sources.csv import csv
 from wardround.deploy.site import datasets
-from wardround.deploy.site.policy import Policy, read_policy, set_policy
+from wardround.deploy.site.policy import Policy
+from wardround.deploy.site.policy_file import read_policy, set_policy
 
 
 @pytest.fixture

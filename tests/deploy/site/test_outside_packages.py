@@ -15,7 +15,8 @@ from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import approvals
 from wardround.deploy.site.authorization import SiteOffice
-from wardround.deploy.site.policy import Policy, component_reasons, read_policy, set_policy
+from wardround.deploy.site.policy import Policy, component_reasons
+from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.request_handler import Clerk
 from wardround.deploy.site.study_summary import describe
 from wardround.study import assemble

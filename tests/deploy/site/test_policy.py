@@ -9,18 +9,8 @@ from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe, recipe_of
 from wardround.data.schema import cards
 from wardround.data.statistics import moments
-from wardround.deploy.site.policy import (
-    Policy,
-    components_of,
-    decide,
-    epsilon_of,
-    first_policy,
-    installed,
-    policy_text,
-    read_policy,
-    recipe_reasons,
-    set_policy,
-)
+from wardround.deploy.site.policy import Policy, components_of, decide, epsilon_of, recipe_reasons
+from wardround.deploy.site.policy_file import first_policy, installed, policy_text, read_policy, set_policy
 from wardround.engine import registry
 from wardround.study.file import parse_study
 

@@ -9,10 +9,10 @@ import pytest
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.site.reply_store import REPLIES, Replies, Told, described, told_in
+from wardround.deploy.site.reply_store import REPLIES, Replies, StoredReply, described, told_in
 
 
-def told(value: float) -> Told:
+def told(value: float) -> StoredReply:
     words, answer = {"status": "ok", "extra": 1}, Message({"update": {"w": np.full((2, 3), value)}})
     reply = encode(words, answer)
     return told_in(reply, hashlib.sha256(reply).hexdigest(), words, answer)

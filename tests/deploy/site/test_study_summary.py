@@ -11,7 +11,7 @@ from wardround.data.load import load
 from wardround.deploy.protocol.wire import encode
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import table_for
-from wardround.deploy.site.policy import read_policy, set_policy
+from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.study_summary import HEADER, describe, privacy
 from wardround.engine.split_round import Own, begun, sent_in, site_round
 from wardround.study import assemble

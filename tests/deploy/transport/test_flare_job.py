@@ -5,29 +5,25 @@ die in its third round, when both sites have answered; submitted again it must g
 """
 
 import json
-import os
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 from safetensors.numpy import load_file
 
+from tests.support.flare_project import LEAD, Federation, kits_in, provision, running
 from wardround import __version__
 from wardround.cli.app import main
 from wardround.core.errors import Refusal
-from wardround.deploy.demo import demo_study, free_port, make_coordinator, make_site, patients
-from wardround.deploy.home import CoordinatorHome, SiteHome
+from wardround.deploy.demo import demo_study
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.approvals import approve, study_id
 from wardround.deploy.transport.flare_export import CONTROLLER, EXECUTOR, connect, export, job_files
 from wardround.deploy.trust.audit_log import examine
 from wardround.runs.folder import RunFolder
@@ -38,96 +34,6 @@ from wardround.workflows.run import run
 pytest.importorskip("nvflare", reason="nvflare is not installed (the extra wardround[deploy])")
 
 SITES = ("freetown", "kenema")
-LEAD = "lead@ward.org"
-PROJECT = """
-api_version: 3
-name: ward
-participants:
-  - {{name: localhost, type: server, org: ward, fed_learn_port: {port}, admin_port: {port}}}
-  - {{name: freetown, type: client, org: ward}}
-  - {{name: kenema, type: client, org: ward}}
-  - {{name: lead@ward.org, type: admin, org: ward, role: lead}}
-builders:
-  - {{path: nvflare.lighter.impl.workspace.WorkspaceBuilder, args: {{template_file: [master_template.yml]}}}}
-  - {{path: nvflare.lighter.impl.static_file.StaticFileBuilder, args: {{config_folder: config}}}}
-  - {{path: nvflare.lighter.impl.cert.CertBuilder}}
-  - {{path: nvflare.lighter.impl.signature.SignatureBuilder}}
-"""
-SUBMIT = """
-import json, os, sys, time
-from nvflare.fuel.flare_api.flare_api import new_secure_session
-kit, sites, *groups = sys.argv[1:]
-end = time.time() + 90
-session = None
-while session is None:
-    try:
-        session = new_secure_session("lead@ward.org", kit, timeout=5)
-    except Exception:
-        if time.time() > end:
-            raise
-while len(session.get_system_info().client_info) < int(sites):
-    assert time.time() < end, "the sites did not come"
-    time.sleep(0.2)
-told = []
-for group in groups:
-    for number in [session.submit_job(job) for job in group.split(",")]:
-        told.append(session.wait_for_job(number, timeout=150, poll_interval=0.3))
-with open(os.path.join(kit, "told.json"), "w") as file:
-    json.dump(told, file, default=str)
-os._exit(0)
-"""
-"""FLARE's own way to submit a job and wait for its end. In a process of its own, since FLARE's threads never end."""
-
-
-class Federation:
-    """The running project, with our homes beside the kits."""
-
-    def __init__(self, folder: Path, kits: Path) -> None:
-        self.folder, self.kits = folder, kits
-        self.coordinator = CoordinatorHome(folder / "coordinator")
-        self.homes = {name: SiteHome(folder / name) for name in SITES}
-
-    def submit(self, *groups: Sequence[Path], meanwhile: Callable[[], Any]) -> list[dict[str, Any]]:
-        """Submit groups of jobs, each when the one before has ended; gives FLARE's word on each job."""
-        kit = self.kits / LEAD
-        words = [sys.executable, "-c", SUBMIT, str(kit), str(len(SITES))]
-        words += [",".join(map(str, group)) for group in groups]
-        with open(self.folder / "submit.log", "ab") as log, started(words, log) as process:
-            meanwhile()
-            assert process.wait(300) == 0, (self.folder / "submit.log").read_text()[-2000:]
-        return list(json.loads((kit / "told.json").read_text()))
-
-    def log(self) -> str:
-        """What FLARE's server and sites wrote, their jobs' too."""
-        return "\n".join(path.read_text() for path in sorted(self.folder.rglob("log.txt")))
-
-
-@contextmanager
-def started(words: Sequence[str], log: Any, **more: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process; it and all that it started are gone at the end."""
-    one_device = "--xla_force_host_platform_device_count=1"
-    process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, "XLA_FLAGS": one_device, **more})
-    try:
-        yield process
-    finally:
-        family = [process_ for process_ in descendants(process.pid) if process_.is_running()]
-        for one in [*family, process]:
-            one.kill()
-        process.wait()
-
-
-def descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def until(condition: Callable[[], Any], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def small_study() -> Study:
@@ -138,38 +44,13 @@ def small_study() -> Study:
 def provisioned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A folder with homes and patients, and the kits as FLARE's provisioning makes them."""
     folder = tmp_path_factory.mktemp("flare")
-    port = free_port()
-    (folder / "project.yml").write_text(PROJECT.format(port=port))
-    words = [sys.executable, "-m", "nvflare.cli", "provision", "-p", "project.yml", "-w", "ws", "--force"]
-    subprocess.run(words, cwd=folder, check=True, capture_output=True, timeout=60)
-    coordinator = make_coordinator(folder / "coordinator", port)
-    tables = patients(folder, SITES)
-    for name in SITES:
-        make_site(folder / name, name, coordinator, tables[name])
-    return folder, folder / "ws" / "ward" / "prod_00"
+    provision(folder, SITES)
+    return folder, kits_in(folder)
 
 
 @pytest.fixture(scope="module")
 def federation(provisioned: tuple[Path, Path]) -> Iterator[Federation]:
-    folder, kits = provisioned
-    here = Federation(folder, kits)
-    told = [connect(kits / "localhost", here.coordinator.path, only=True)]
-    told += [connect(kits / name, home.path, only=True) for name, home in here.homes.items()]
-    assert [one["may_ship_code"] for one in told] == [[], [], []]
-    stores = kits / "localhost" / "local" / "resources.json"  # FLARE keeps jobs in /tmp/nvflare otherwise
-    stores.write_text(stores.read_text().replace("/tmp/nvflare", str(folder / "stores")))
-    program, uid = "nvflare.private.fed.app", "secure_train=true org=ward config_folder=config"
-    crash = {"WARDROUND_CRASH_AT": "coordinator.round.all_answered:3"}
-
-    @contextmanager
-    def party(name: str, kind: str, **more: str) -> Iterator[None]:
-        file, own = ("fed_server.json", "") if kind == "server" else ("fed_client.json", f"uid={name}")
-        words = [sys.executable, "-u", "-m", f"{program}.{kind}.{kind}_train", "-m", str(kits / name), "-s", file]
-        words += ["--set", *uid.split(), *own.split()]
-        with open(folder / f"{name}.out", "ab") as log, started(words, log, **more):
-            yield
-
-    with party("localhost", "server", **crash), party("freetown", "client"), party("kenema", "client"):
+    with running(provisioned[0], SITES, WARDROUND_CRASH_AT="coordinator.round.all_answered:3") as here:
         yield here
 
 
@@ -188,12 +69,8 @@ def ended(federation: Federation) -> tuple[Federation, list[dict[str, Any]]]:
     (code / "app_site" / "custom").mkdir()
     (code / "app_site" / "custom" / "mine.py").write_text("print('mine')\n")
 
-    def approved() -> None:
-        for name, home in federation.homes.items():
-            until((home.path / "offers" / f"{study_id(study)}.json").exists, 120)
-            approve(home, study_id(study), by=f"administrator-of-{name}")
-
-    return federation, federation.submit([job, other, code], [job], meanwhile=approved)
+    told = federation.submit([job, other, code], [job], meanwhile=lambda: federation.approve(study_id(study)))
+    return federation, told
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""How a consortium begins, admits sites and shuts them out, and how its coordinator stands; all in its home folder.
+"""How a consortium begins, admits sites and shuts them out; all in its coordinator's home folder.
 
 The authority's key is made here and never leaves. A certificate binds a name to a key for good: a name that was given
 to one key is not given to another, and a revoked name is not given again, since whoever holds the old key could still
@@ -7,10 +7,9 @@ use it. Only one process at a time may be the coordinator of a home.
 
 import fcntl
 import hashlib
-import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -223,83 +222,3 @@ def locked(file: int) -> bool:
     except OSError:
         return False
     return True
-
-
-# ---- how it stands ----
-
-
-def standing(home: CoordinatorHome) -> dict[str, Any]:
-    """Who is there, who is late and why, and every study: for people and for programs."""
-    alive, said = running(home), home.status()
-    here = set(said.get("present", ())) if alive else set()
-    missing = dict(said.get("missing") or {}) if alive else {}
-    revoked = home.revoked()
-    sites = []
-    for path in sorted((home.path / "sites").glob("*.pem")):
-        name = path.stem
-        sites.append(
-            {
-                "name": name,
-                "present": name in here and name not in revoked,
-                "late": missing.get(name, ""),
-                "warning": (said.get("warnings") or {}).get(name, "") if alive else "",
-                "revoked": str(revoked[name].get("when", "")) if name in revoked else "",
-                "until": f"{told(read_certificate(path)).until:%Y-%m-%d}",
-            }
-        )
-    return {
-        "consortium": home.words.consortium,
-        "listen": home.words.listen,
-        "running": alive,
-        "sites": sites,
-        "studies": studies(home, said if alive else {}),
-    }
-
-
-def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every study of the home: its state, its round, what travelled, what it spends and how long a site is given."""
-    from wardround.deploy.coordinator.service import in_queue
-    from wardround.deploy.settings_files import read_json
-    from wardround.deploy.site.policy import epsilon_of
-
-    queue = in_queue(home)
-    found = []
-    for path in sorted((home.path / "studies").glob("*/study.json")):
-        name = path.parent.name
-        content = read_json(path, "queue the study again with `wardround coordinator run`")
-        words = content["study"]
-        ended = read_json(path.parent / "state.json", "") if (path.parent / "state.json").exists() else {}
-        current = said.get("study") == name
-        state = "running" if current else "queued" if name in queue else str(ended.get("state", "interrupted"))
-        rounds = read_rounds(path.parent)
-        last = max([int(one["round"]) for one in rounds], default=0)
-        found.append(
-            {
-                "study": name,
-                "state": state,
-                "why": str(ended.get("why", "")) if state == "failed" else "",
-                "submitter": content.get("submitter", ""),
-                "round": max(last, int(said.get("round") or 0)) if current else last,
-                "rounds": words["study"]["rounds"],
-                "waiting": dict(said.get("missing") or {}) if current else {},
-                "seconds_a_site": (said.get("seconds") if current else None) or words["deploy"]["deadline"],
-                "bytes_down": sum(int(one["bytes_down"]) for one in rounds),
-                "bytes_up": sum(int(one["bytes_up"]) for one in rounds),
-                "epsilon": epsilon_of(words),
-                "epsilon_so_far": spent_so_far(rounds),
-                "folder": str(path.parent / "run"),
-            }
-        )
-    return found
-
-
-def spent_so_far(rounds: Sequence[Mapping[str, Any]]) -> float | None:
-    """The epsilon of the rounds up to now, at most; none where nothing is promised."""
-    told = [one["measures"]["privacy"].get("epsilon") for one in rounds if "privacy" in one.get("measures", {})]
-    return told[-1] if told else None
-
-
-def read_rounds(folder: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file that another process is writing: a last one without its end is left alone."""
-    path = folder / "run" / "rounds.jsonl"
-    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []

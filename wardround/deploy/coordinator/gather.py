@@ -1,13 +1,53 @@
-"""How long a round over real sites waits, and for how many sites. One policy for every exchange."""
+"""Asks sites and gathers their answers: how long each is given, how many must answer, and why others did not.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+A site that went away, is late or answers nonsense is left out with the reason; with fewer answers than the quorum one
+waits for sites to come back. Asking twice costs nothing: a site gives the same bytes for the same request.
+"""
 
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.events import AnswersGathered, AnswersMissing, Observer, SitesAwaited, ignore
+from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, spoilt
+from wardround.deploy.protocol.requests import NOTHING, Request, RequestBody, Topic, request_of
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.wire import Malformed
+from wardround.deploy.transport.contract import Transport
+
+PAUSE = 0.2
+"""Seconds between two looks at who has come back."""
+MOST_AT_ONCE = 64
+"""Sites that are waited for at the same time."""
+LONGEST_PAUSE = 5.0
+"""Seconds, at most, until sites that are there but cannot answer yet are asked again."""
+NOT_CONNECTED = Absence("it was not connected")
+Check = Callable[[Reply], str | None]
+"""Why an answer cannot be used; none if it can."""
+RequestBodies = RequestBody | Callable[[str], RequestBody]
+"""The same for all sites, or one for each."""
+Absences = dict[str, Absence]
+
+
+def usable(reply: Reply) -> str | None:
+    """Takes any answer."""
+    return None
+
+
+class Gathered(NamedTuple):
+    """The answers that came, and for every other site why there is none."""
+
+    answers: dict[str, Reply]
+    absent: Absences
 
 
 @dataclass
-class Patience:
+class WaitPolicy:
     """A site is given `floor` seconds, or `factor` times what the slowest of it took before, whichever is longer.
 
     `quorum` sites must answer, or all that are left where they are fewer; with fewer than `fewest` left a study ends.
@@ -24,10 +64,11 @@ class Patience:
     def deadline(self) -> float:
         return min(self.most, max(self.floor, self.factor * self._slowest))
 
-    def took(self, seconds: float) -> None:
+    def record(self, seconds: float) -> None:
+        """An answer took so long."""
         self._slowest = max(0.8 * self._slowest, seconds)
 
-    def staying(self, cohort: Sequence[str], left: Mapping[str, str], number: int) -> list[str]:
+    def staying(self, cohort: Sequence[str], left: Mapping[str, Absence], number: int) -> list[str]:
         """Those of a round's sites who have not left for good; refused where they are too few to go on."""
         here = [site for site in cohort if site not in left]
         fewest = max(1, min(self.fewest, len(cohort)))
@@ -45,3 +86,172 @@ class Patience:
             where=f"round {number}",
             remedy='let each train alone with [algorithm] name = "local", or offer the study anew',
         )
+
+
+@dataclass
+class Gatherer:
+    """Asks the sites of one study over a transport, and remembers who has left it."""
+
+    study: str
+    transport: Transport
+    policy: WaitPolicy
+    observer: Observer = ignore
+    gone: Absences = field(default_factory=dict)
+    """Sites that left for good (withdrew, were revoked): nobody waits for them any more."""
+    spent: Absences = field(default_factory=dict)
+    """Sites without privacy budget for another round: they are still told the model."""
+    course: int | None = None
+    """Which training all requests belong to, while partners are chosen."""
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE))
+
+    def ask_once(
+        self,
+        sites: Sequence[str],
+        questions: RequestBodies,
+        message: Message = NOTHING,
+        number: int = 0,
+        check: Check = usable,
+    ) -> Gathered:
+        """Ask these sites at the same time; returns when each has answered or has used up its time."""
+        if self.transport.stopped.is_set():
+            raise KeyboardInterrupt
+        gathered = Gathered({}, {})
+        if not sites:
+            return gathered
+        if isinstance(questions, RequestBody):
+            topic, requests = questions.topic, dict.fromkeys(sites, self._request(questions, message, number))
+        else:
+            each = {site: questions(site) for site in sites}
+            topic = each[sites[0]].topic
+            requests = {site: self._request(one, message, number) for site, one in each.items()}
+        try:
+            self.transport.announce(topic, {site: one.body for site, one in requests.items()})
+        except Exception as error:  # what cannot be written down is not sent
+            return Gathered({}, dict.fromkeys(sites, Absence(str(error))))
+
+        def ask(site: str) -> None:
+            started = time.monotonic()
+            try:
+                reply = read_reply(self.transport.ask(site, topic, requests[site].body, self.policy.deadline))
+            except Malformed as error:
+                gathered.absent[site] = Absence(f"its answer cannot be read: {error}")
+                return
+            except Exception as error:
+                gathered.absent[site] = Absence(str(error))
+                return
+            self.policy.record(time.monotonic() - started)
+            if not is_reply_to(reply, requests[site], site):
+                gathered.absent[site] = Absence("its answer belongs to another request (a replay, or a copy)")
+            elif reply.status.is_answer:
+                gathered.answers[site] = reply._replace(wrong=check(reply))  # while others are still on their way
+                point("coordinator.round.one_answered")
+            else:
+                gathered.absent[site] = absence = Absence(reply.why, reply.status)
+                if reply.status.is_departure:
+                    self.gone[site] = absence
+                elif reply.status is Status.SPENT:
+                    self.spent[site] = absence
+
+        asked = [self._threads.submit(ask, site) for site in sites]
+        wait(asked)
+        for one in asked:
+            one.result()
+        return gathered
+
+    def _request(self, question: RequestBody, message: Message, number: int) -> Request:
+        return request_of(question, message, study=self.study, number=number, course=self.course)
+
+    def ask_everyone(self, sites: Sequence[str], question: RequestBody, message: Message = NOTHING) -> dict[str, Reply]:
+        """Ask these sites and wait, however long it takes, until each has answered."""
+        missing, answers = set(sites), {}
+        pause = 0.0
+        while missing:
+            for site, why in self.departed().items():
+                if site in missing:
+                    raise Refusal(f"the site has left the study: {why}", where=f"site {site}", remedy="offer it anew")
+            pause = self.pause_before_asking_again(pause)
+            self.wait_for(sorted(missing), 1)
+            got, absent = self.ask_once(sorted(missing), question, message)
+            for site, absence in absent.items():
+                if absence.status is Status.REFUSED:
+                    raise Refusal(absence.why, where=f"site {site}")
+            if absent:
+                self.observer(AnswersMissing(in_words(absent)))
+            answers.update(got)
+            missing -= set(got)
+        return answers
+
+    def ask_quorum(
+        self,
+        cohort: Sequence[str],
+        question: RequestBody,
+        message: Message,
+        number: int,
+        *,
+        get_ready: Callable[[Sequence[str]], Absences],
+        check: Check = usable,
+    ) -> Gathered:
+        """Ask until the quorum has answered; `get_ready` begins with newcomers, and gives who could not."""
+        answers: dict[str, Reply] = {}
+        reasons: Absences = {}
+        bad: dict[str, Reply] = {}
+        pause = 0.0
+        while True:
+            left = {**self.departed(), **(self.spent if question.topic is Topic.ROUND else {})}
+            staying = self.policy.staying(cohort, left, number)
+            quorum = min(self.policy.quorum, len(staying))
+            # The same question gets the same answer, so nobody who gave nonsense is asked again.
+            missing = [site for site in staying if site not in answers and site not in bad]
+            if len(answers) + len(missing) < quorum:
+                raise spoilt(bad, number)
+            if not missing or (pause and len(answers) >= quorum):
+                break
+            pause = self.pause_before_asking_again(pause)
+            self.wait_for(missing, quorum - len(answers))
+            here = [site for site in missing if site in self.transport.present()]
+            unready = get_ready(here)
+            ready = [site for site in here if site not in unready]
+            got, absent = self.ask_once(ready, question, message, number, check)
+            bad |= {site: one for site, one in got.items() if one.wrong is not None}
+            answers.update({site: one for site, one in got.items() if site not in bad})
+            away = {site: NOT_CONNECTED for site in missing if site not in here}
+            nonsense = {site: Absence(str(one.wrong)) for site, one in bad.items()}
+            reasons = {**reasons, **away, **unready, **absent, **nonsense, **left, **self.gone}
+            late = in_words({site: why for site, why in reasons.items() if site not in answers})
+            answered = tuple(sorted(answers))
+            self.observer(AnswersGathered(question.topic, number, answered, late, self.policy.deadline))
+        return Gathered(answers, reasons)
+
+    # ---- waiting ----
+
+    def departed(self) -> Absences:
+        """Sites that left the study for good, up to this moment."""
+        self.gone.update({site: Absence(why) for site, why in self.transport.revoked().items()})
+        return self.gone
+
+    def wait_for(self, sites: Sequence[str], fewest: int) -> None:
+        """Until so many of these are connected."""
+        told = False
+        while len(self.transport.present() & set(sites)) < min(max(fewest, 1), len(sites)):
+            if not self.transport.revoked().keys().isdisjoint(sites):
+                return
+            if not told:
+                told = True
+                here = self.transport.present()
+                self.observer(SitesAwaited(tuple(site for site in sites if site not in here), fewest))
+            self.rest()
+
+    def pause_before_asking_again(self, before: float) -> float:
+        """Wait a little longer each time, and not at all the first time; gives the next wait."""
+        if before > PAUSE / 2:
+            self.rest(before - PAUSE / 2)
+        return min(LONGEST_PAUSE, 2 * before) if before else PAUSE / 2
+
+    def rest(self, seconds: float = PAUSE) -> None:
+        """Wait a moment, unless we are to stop."""
+        if self.transport.stopped.wait(seconds):
+            raise KeyboardInterrupt
+
+
+def in_words(absent: Mapping[str, Absence]) -> dict[str, str]:
+    return {site: str(absence) for site, absence in absent.items()}

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, encode
+from wardround.deploy.protocol.replies import read_reply
+from wardround.deploy.protocol.requests import request_of_site
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.wire import Malformed
 from wardround.deploy.settings_files import write_file
-from wardround.deploy.transport.cellnet import Party, Unanswered
+from wardround.deploy.transport.contract import Transport, Unanswered
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import noted
 from wardround.deploy.trust.certificates import due, make_request, pem, read_certificate, read_request, sign
@@ -29,7 +31,7 @@ class Tending:
     """The care of one coordinator's sites; `warn` hears (site, why), and (site, "") when all is well again."""
 
     home: CoordinatorHome
-    party: Party
+    transport: Transport
     warn: Callable[[str, str], None]
     _one: threading.Lock = field(default_factory=threading.Lock)
     """One site at a time, lest an older head of a log be shown after a newer one."""
@@ -78,11 +80,10 @@ class Tending:
         self.home.log().append(noted("renewed", site=site))
 
     def ask(self, site: str, topic: str, words: Mapping[str, Any]) -> Mapping[str, Any]:
-        header = {"protocol": PROTOCOL, "wardround": __version__, **words}
-        told, _ = decode(self.party.ask(site, topic, encode(header), within=PATIENCE))
-        if told.get("status") != "ok":
-            raise Refusal(str(told.get("why")), where=f"site {site}")
-        return told
+        reply = read_reply(self.transport.ask(site, topic, request_of_site(words), PATIENCE))
+        if reply.status is not Status.OK:
+            raise Refusal(reply.why, where=f"site {site}")
+        return reply.header
 
 
 def renew_own(home: CoordinatorHome) -> bool:

@@ -18,12 +18,13 @@ from wardround.core.contracts import Algorithm, Message, Params, Progress, Query
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.coordinator.engine import Deployment
-from wardround.deploy.coordinator.schema_agreement import Agreement
-from wardround.deploy.site.probe_rules import asks_of
+from wardround.deploy.coordinator.events import PartnersSought
+from wardround.deploy.coordinator.schema_agreement import SchemaAgreement
+from wardround.engine import registry
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.checks import refuse_few
 from wardround.engine.participation import Participation, among
-from wardround.partners.choice import Evidence, selected
+from wardround.partners.choice import Choice, Evidence, selected
 from wardround.runs.folder import as_json
 from wardround.study.file import Study
 from wardround.study.methods import Method, own_method
@@ -45,7 +46,8 @@ def refuse_partners(study: Study, sites: Sequence[str], *, sum_only: bool) -> No
     others = [site for site in range(len(sites)) if site != user and site not in withdrawn]
     nothing = np.full(len(sites), np.nan)
     selected(Evidence(nothing, nothing, 0.0), method.rule, sites, others)
-    if sum_only and asks_of(study).probes:
+    choice: Choice = registry.find("choice", method.choice).build(where="[partners]", **dict(method.choice_settings))
+    if sum_only and choice.asks.probes:
         raise Refusal(
             f"the choice of partners by '{method.choice}' looks at every site's answer, and this study opens only sums",
             where="[partners]",
@@ -57,7 +59,7 @@ def with_partners(
     study: Study,
     engine: Deployment,
     folder: Path,
-    agreement: Agreement,
+    agreement: SchemaAgreement,
     algorithm: Algorithm,
     params: Params,
     participation: Participation,
@@ -78,7 +80,7 @@ def newly_chosen(
     method: Method,
     engine: Deployment,
     folder: Path,
-    agreement: Agreement,
+    agreement: SchemaAgreement,
     algorithm: Algorithm,
     params: Params,
     participation: Participation,
@@ -92,13 +94,13 @@ def newly_chosen(
             where=f"[study] user = {study.study.user!r}",
             remedy="let it take part from the beginning, or ask for another site",
         )
-    engine.told("choosing", {"choice": method.choice, "for": study.study.user})
+    engine.gatherer.observer(PartnersSought(method.choice, study.study.user))
     remembering = Remembering(engine, folder / "choosing")
     try:
         question = question_about(study, known, remembering, algorithm, params, participation)
         chosen = choose(question, method)
     finally:
-        engine.more = {}
+        engine.gatherer.course = None
     write_whole(folder / NAME, (as_json(as_words(chosen, engine.sites)) + "\n").encode())
     shutil.rmtree(remembering.folder, ignore_errors=True)
     return chosen
@@ -126,7 +128,7 @@ class Remembering:
 
     def begin(self, algorithm: Algorithm, params: Params) -> Progress:
         self.course += 1
-        self.engine.more = {"course": self.course}
+        self.engine.gatherer.course = self.course
         return self.engine.begin(algorithm, params)
 
     def train(
@@ -155,12 +157,12 @@ class Remembering:
         """The answers of all who are still in the study; one that leaves meanwhile is no partner, and that is all."""
         engine = self.engine
         while True:
-            gone = engine.gone.keys() | engine.revoked().keys()
+            gone = set(engine.gatherer.departed())
             engine.members = set(engine.sites if engine.members is None else engine.members) - gone
             try:
                 return engine.ask(query, message)
             except Refusal:
-                if engine.gone.keys() | engine.revoked().keys() == gone:
+                if set(engine.gatherer.departed()) == gone:
                     raise
 
     def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Any:  # noqa: ARG002 - the contract's

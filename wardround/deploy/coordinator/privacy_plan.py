@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from wardround.core.contracts import RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.core.recipes import recipe_of
+from wardround.engine.split_round import row_of
 from wardround.privacy.accountant import Step, renyi_epsilon
 from wardround.study import assemble
 from wardround.study import privacy as privately
@@ -23,12 +23,6 @@ from wardround.study.privacy import KIND, Patients, Protection
 
 Counts = Mapping[str, tuple[int, int, int]]
 """Rows for training, validation and test by site, as told."""
-
-
-def row_of(task: Task) -> tuple[Any, Any]:
-    """The shapes of a single row's x and y."""
-    label = np.float32 if task.regression else np.int32
-    return jax.ShapeDtypeStruct(task.shape, np.float32), jax.ShapeDtypeStruct((), label)
 
 
 def refuse_early(study: Study) -> None:
@@ -166,7 +160,6 @@ def spent_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Sites that had to leave since their privacy budget was spent, each with its reason, from the rounds' records."""
     left: dict[str, tuple[int, str]] = {}
     for record in records:
-        for site, why in record.get("measures", {}).get("absent", {}).items():
-            if why.startswith("spent: "):
-                left.setdefault(site, (record["round"], why.removeprefix("spent: ")))
+        for site, why in record.get("measures", {}).get("spent", {}).items():
+            left.setdefault(site, (record["round"], why))
     return [f"{site} was left out from round {number} on: {why}" for site, (number, why) in sorted(left.items())]

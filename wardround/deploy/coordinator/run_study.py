@@ -7,27 +7,33 @@ same answers.
 
 import json
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from wardround.core.contracts import Algorithm, Message, RoundRecord, Task, Transform
+from wardround.core.contracts import Algorithm, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.coordinator import privacy_plan
-from wardround.deploy.coordinator.engine import Ask, Deployment
-from wardround.deploy.coordinator.gather import Patience
+from wardround.deploy.coordinator.engine import Deployment, refuse_pooled
+from wardround.deploy.coordinator.events import ApprovalPending, Observer, RoundDone, ignore
+from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy, in_words
 from wardround.deploy.coordinator.partner_choice import refuse_partners, those_who_trained, told_partners, with_partners
-from wardround.deploy.coordinator.schema_agreement import Agreement, agreed, as_words, from_words
+from wardround.deploy.coordinator.schema_agreement import SchemaAgreement, agreed, as_words, from_words, words_of
+from wardround.deploy.coordinator.secure_round import refuse_strangers
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Judged
-from wardround.deploy.site.approvals import study_id
+from wardround.deploy.protocol.replies import LossSums
+from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.transport.contract import Transport
 from wardround.engine import registry
 from wardround.engine.checkpoint import read_header
+from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import Fitted, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
 from wardround.runs.folder import RunFolder, digest, now
@@ -36,112 +42,127 @@ from wardround.study.file import Study
 from wardround.study.methods import own_method
 from wardround.workflows.run import meters_of, stopping_of
 
-Told = Callable[[str, Mapping[str, Any]], None]
 PAUSE = 0.5
+FINAL = (Status.DENIED, Status.WITHDRAWN, Status.REFUSED)
+"""What ends a study when a site says it to the offer."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A study as it was submitted: to which sites, by whom; `known_rows` are training rows told in studies before."""
+
+    study: Study
+    sites: tuple[str, ...]
+    submitter: str = ""
+    known_rows: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return study_id(self.study)
+
+    def offer_to(self, site: str) -> OfferStudy:
+        """With the rows of the other sites together, which tells none of them unless there are two."""
+        others = [one for one in self.sites if one != site]
+        known = all(one in self.known_rows for one in others)
+        return self.offer(sum(self.known_rows[one] for one in others) if known else None)
+
+    def offer(self, others: int | None = None) -> OfferStudy:
+        return OfferStudy(self.study.model_dump(mode="json"), self.submitter, others)
 
 
 def conduct(
-    study: Study,
-    folder: RunFolder,
-    sites: Sequence[str],
-    ask: Ask,
-    *,
-    present: Callable[[], frozenset[str]],
-    submitter: str = "",
-    told: Told = lambda word, facts: None,
-    stopped: threading.Event | None = None,
-    gone: Callable[[], Mapping[str, str]] = dict,
-    certificates: Callable[[], Mapping[str, str]] = dict,
-    announce: Callable[[str, Mapping[str, bytes]], None] = lambda topic, bodies: None,
-    sizes: Mapping[str, int] | None = None,
+    submission: Submission, folder: RunFolder, transport: Transport, observer: Observer = ignore
 ) -> dict[str, Any]:
-    """Offer the study, wait for approval, agree, train, and let every site judge; gives the result.
-
-    `sizes` are the sites' training rows in studies before, for the share that each is told of.
-    """
-    transforms = transforms_of(study)
-    privacy_plan.refuse_early(study)
-    refuse_partners(study, sorted(sites), sum_only=any(one.sum_only for one in transforms))
-    quorum = privacy_plan.quorum_of(study, len(sites))
-    if quorum > len(sites):
-        raise Refusal(
-            f"{quorum} sites must answer each round, and {len(sites)} take part",
-            where="[deploy] quorum",
-            remedy="ask for fewer",
-        )
+    """Offer the study, wait for approval, agree, train, and let every site judge; gives the result."""
+    study = submission.study
     engine = Deployment(
-        study=study_id(study),
-        sites=tuple(sorted(sites)),
-        task=Task((0,)),
-        ask_site=ask,
+        sites=tuple(sorted(submission.sites)),
+        gatherer=Gatherer(submission.id, transport, policy_of(submission), observer),
         seed=study.study.seed,
-        patience=Patience(quorum, floor=study.deploy.deadline, fewest=privacy_plan.fewest_of(study, len(sites))),
-        transforms=transforms,
-        present=present,
-        told=told,
-        stopped=stopped or threading.Event(),
-        revoked=gone,
-        certificates=certificates,
-        announce=announce,
-        kept=folder.path / "sums",
+        transforms=transforms_of(study),
+        sums=folder.path / "sums",
     )
+    refuse_early(study, engine)
     resume = (folder.path / "manifest.json").exists()
-    manifest = folder.begin(study.model_dump(mode="json"), engine.study, kind="deployed", resume=resume)
+    manifest = folder.begin(study.model_dump(mode="json"), submission.id, kind="deployed", resume=resume)
     began = (folder.path / "agreement.json").exists()
-    approved = offered(engine, study, submitter, wait=not began, sizes=sizes or {})
+    approved = offered(engine, submission, wait=not began)
     point("coordinator.offer.approved")
     agreement, noisy = settled(engine, study, folder.path, approved)
-    engine.introductions = introductions(engine, study, submitter, agreement)
-    algorithm, fitted = trained(engine, noisy, folder, agreement, told)
+    engine.introductions = introductions(engine, submission, agreement)
+    algorithm, fitted = trained(engine, noisy, folder, agreement)
     return finished(engine, study, folder, agreement, algorithm, fitted, manifest)
 
 
-def offered(
-    engine: Deployment, study: Study, submitter: str, *, wait: bool = True, sizes: Mapping[str, int]
-) -> set[str]:
+def policy_of(submission: Submission) -> WaitPolicy:
+    study, sites = submission.study, len(submission.sites)
+    quorum = privacy_plan.quorum_of(study, sites)
+    if quorum > sites:
+        raise Refusal(
+            f"{quorum} sites must answer each round, and {sites} take part",
+            where="[deploy] quorum",
+            remedy="ask for fewer",
+        )
+    return WaitPolicy(quorum, floor=study.deploy.deadline, fewest=privacy_plan.fewest_of(study, sites))
+
+
+def refuse_early(study: Study, engine: Deployment) -> None:
+    """What cannot be done over real sites, told before anything is offered or compiled."""
+    words_of(study)
+    privacy_plan.refuse_early(study)
+    refuse_partners(study, engine.sites, sum_only=engine.transform.sum_only)
+    algorithm = sketch_of(study, engine.sites)
+    refuse_pooled(algorithm)
+    refuse_unseen(engine.transform, algorithm.aggregator)
+    if engine.transform.sum_only:
+        refuse_strangers(engine.sites, engine.gatherer.transport.certificates())
+
+
+def sketch_of(study: Study, sites: Sequence[str]) -> Algorithm:
+    """The study's algorithm without its noise and for any task: what can be told before the sites have agreed."""
+    plain, method = study.model_copy(update={"privacy": None}), own_method(study)
+    try:
+        return assemble.build(plain, method, Task((1,), ("0", "1")), sites)
+    except Refusal as refusal:
+        try:  # a model may be for regression only
+            return assemble.build(plain, method, Task((1,)), sites)
+        except Refusal:
+            raise refusal from None
+
+
+def offered(engine: Deployment, submission: Submission, *, wait: bool = True) -> set[str]:
     """Put the study before every site and wait until all have approved it; one that denies it ends the study.
 
     With a quorum, those who have not approved it some time after the others are not waited for: they may join later.
     """
+    gatherer = engine.gatherer
+    transport, deadline = gatherer.transport, submission.study.deploy.deadline
     waiting = set(engine.sites)
     since = time.monotonic()
     while waiting:
-        waiting -= engine.revoked().keys()
-        here = sorted(waiting & engine.present())
-        answers, reasons = engine._gather(
-            here, "offer", lambda site: offer(study, submitter, beside(site, engine.sites, sizes)), Message({}), 0
-        )
+        waiting -= transport.revoked().keys()
+        here = sorted(waiting & transport.present())
+        answers, absent = gatherer.ask_once(here, submission.offer_to)
         waiting -= set(answers)
         if not wait:
             break
-        for site, why in reasons.items():
-            if why.startswith(("denied", "withdrawn", "refused")):
+        for site, absence in absent.items():
+            if absence.status in FINAL:
                 raise Refusal(
-                    f"the study is {why}", where=f"site {site}", remedy="change the study, or leave the site out"
+                    f"the study is {absence}", where=f"site {site}", remedy="change the study, or leave the site out"
                 )
-        approved = len(engine.sites) - len(waiting) - len(engine.revoked().keys() & set(engine.sites))
-        if approved < engine.patience.quorum:
+        approved = len(engine.sites) - len(waiting) - len(transport.revoked().keys() & set(engine.sites))
+        if approved < gatherer.policy.quorum:
             since = time.monotonic()
-        elif time.monotonic() - since > study.deploy.deadline:
+        elif time.monotonic() - since > deadline:
             break
         if waiting:
-            engine.told("approval", {"waiting": sorted(waiting), "why": reasons})
-            if engine.stopped.wait(PAUSE):
-                raise KeyboardInterrupt
-    return set(engine.sites) - waiting - engine.revoked().keys()
+            gatherer.observer(ApprovalPending(tuple(sorted(waiting)), in_words(absent)))
+            gatherer.rest(PAUSE)
+    return set(engine.sites) - waiting - transport.revoked().keys()
 
 
-def offer(study: Study, submitter: str, others: int | None = None) -> dict[str, Any]:
-    return {"content": study.model_dump(mode="json"), "submitter": submitter, "others": others}
-
-
-def beside(site: str, sites: Sequence[str], sizes: Mapping[str, int]) -> int | None:
-    """Training rows of the other sites together, which tells none of them unless there are two; none if not known."""
-    others = [one for one in sites if one != site]
-    return sum(sizes[one] for one in others) if all(one in sizes for one in others) else None
-
-
-def settled(engine: Deployment, study: Study, folder: Path, approved: set[str]) -> tuple[Agreement, Study]:
+def settled(engine: Deployment, study: Study, folder: Path, approved: set[str]) -> tuple[SchemaAgreement, Study]:
     """The agreement of those who approved at first, and the study with its noise: made once, then read from disk."""
     path = folder / "agreement.json"
     if path.exists():
@@ -160,16 +181,13 @@ def settled(engine: Deployment, study: Study, folder: Path, approved: set[str]) 
     return agreement, study
 
 
-def introductions(
-    engine: Deployment, study: Study, submitter: str, agreement: Agreement
-) -> list[tuple[str, Mapping[str, Any]]]:
-    """What a site is told that joins after the others have agreed: the same as they, in the same order."""
+def introductions(engine: Deployment, submission: Submission, agreement: SchemaAgreement) -> list[RequestBody]:
+    """What a site is asked that joins after the others have agreed: the same as they, in the same order."""
     words = as_words(agreement)
-    prepared = {"preparation": words["preparation"], "positive": words["positive"], "numbers": list(engine.sites)}
     return [
-        ("offer", offer(study, submitter)),
-        ("settle", {"schema": words["schema"], "seed": study.study.seed}),
-        ("prepare", prepared),
+        submission.offer(),
+        SettleSchema(words["schema"], submission.study.study.seed),
+        PrepareRows(words["preparation"], words["positive"], list(engine.sites)),
     ]
 
 
@@ -184,7 +202,7 @@ def only_finished_rounds(folder: RunFolder, checkpoint: Path) -> RunFolder:
 
 
 def trained(
-    engine: Deployment, study: Study, folder: RunFolder, agreement: Agreement, told: Told
+    engine: Deployment, study: Study, folder: RunFolder, agreement: SchemaAgreement
 ) -> tuple[Algorithm, Fitted]:
     method = own_method(study)
     algorithm = assemble.build(study, method, agreement.task, engine.sites)
@@ -200,7 +218,7 @@ def trained(
         with open(folder.path / "rounds.jsonl", "rb") as file:  # on the disk before the checkpoint that follows it
             os.fsync(file.fileno())
         point("coordinator.round.recorded")
-        told("round done", {"round": one.round, "of": study.study.rounds, "sites": list(one.sites), **one.measures})
+        engine.gatherer.observer(RoundDone(one.round, study.study.rounds, one.sites, one.measures))
 
     params = model.init(jax.random.key(study.study.seed))
     participation, choice = with_partners(study, engine, folder.path, agreement, algorithm, params, participation)
@@ -225,7 +243,7 @@ def trained(
 
 def judged(told: Any) -> Mapping[str, Any]:
     """Validation loss over all patients of the sites that told it, and site by site."""
-    sums: Judged = told
+    sums: LossSums = told
     rows = sum(sums.rows.values())
     sites = {site: sums.loss[site] / sums.rows[site] for site in sums.rows}
     weighted = sum(sums.loss.values()) / rows if rows else float("nan")
@@ -239,7 +257,7 @@ def finished(
     engine: Deployment,
     study: Study,
     folder: RunFolder,
-    agreement: Agreement,
+    agreement: SchemaAgreement,
     algorithm: Algorithm,
     fitted: Fitted,
     manifest: Mapping[str, Any],

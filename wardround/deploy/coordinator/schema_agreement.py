@@ -8,20 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from wardround.core.contracts import Message, Query, Report, Task
 from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import fit_preparation
 from wardround.data.schema import Schema, agree, cards, cards_of
 from wardround.data.table import Table
-from wardround.deploy.coordinator.engine import Deployment
+from wardround.deploy.coordinator.engine import Deployment, rows_in
+from wardround.deploy.protocol.requests import PrepareRows, SettleSchema
 from wardround.study.file import Study
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SchemaAgreement:
     """Schema, preparation, task and the rows (train, validation, test) that every site tells it has."""
 
     schema: Schema
@@ -59,7 +58,7 @@ def words_of(study: Study) -> Table:
     )
 
 
-def agreed(study: Study, engine: Deployment) -> Agreement:
+def agreed(study: Study, engine: Deployment) -> SchemaAgreement:
     """Ask the sites until they agree; refuses, naming column and site, when they cannot."""
     table, data = words_of(study), study.data
     query = cards(table.target, table.task, smallest_cell=data.preparation.smallest_cell)
@@ -72,7 +71,7 @@ def agreed(study: Study, engine: Deployment) -> Agreement:
         empty_sites=data.empty_sites,
     )
     shown = {"kinds": schema.kinds, "task": schema.task, "classes": list(schema.classes)}
-    engine.everyone("settle", {"schema": shown, "seed": study.study.seed}, Message({}))
+    engine.everyone(SettleSchema(shown, study.study.seed))
 
     def ask(query: Query, message: Message) -> Report:
         return engine.query(query, message, on="training")
@@ -87,22 +86,19 @@ def agreed(study: Study, engine: Deployment) -> Agreement:
     label = table.positive if table.positive is not None else (classes[-1] if classes else "")
     positive = classes.index(label) if label in classes else max(0, len(classes) - 1)
     task = Task((len(preparation.features),), classes, table.target)
-    return Agreement(
+    return SchemaAgreement(
         schema, preparation, task, positive, prepared(engine, preparation, positive), (*schema.notes, *remarks)
     )
 
 
 def prepared(engine: Deployment, preparation: Preparation, positive: int) -> dict[str, tuple[int, int, int]]:
     """Let every site prepare its rows; each is told its own number."""
-    counts: dict[str, tuple[int, int, int]] = {}
-    words = {"preparation": preparation.to_json(), "positive": positive, "numbers": list(engine.sites)}
-    for site, one in engine.everyone("prepare", words, Message({})).items():
-        train, validation, test = (int(number) for number in np.asarray(one.message.arrays["rows"]))
-        counts[site] = (train, validation, test)
-    return counts
+    question = PrepareRows(preparation.to_json(), positive, list(engine.sites))
+    replies = engine.everyone(question)
+    return {site: rows_in(replies[site]) for site in engine.sites if site in replies}  # whoever was first
 
 
-def as_words(agreement: Agreement) -> dict[str, Any]:
+def as_words(agreement: SchemaAgreement) -> dict[str, Any]:
     """The agreement as JSON, for the coordinator's disk."""
     return {
         "schema": {
@@ -118,11 +114,11 @@ def as_words(agreement: Agreement) -> dict[str, Any]:
     }
 
 
-def from_words(words: Mapping[str, Any]) -> Agreement:
+def from_words(words: Mapping[str, Any]) -> SchemaAgreement:
     said = words["schema"]
     preparation = Preparation.from_json(words["preparation"])
     classes = tuple(said["classes"])
-    return Agreement(
+    return SchemaAgreement(
         Schema(dict(said["kinds"]), said["task"], classes, ()),
         preparation,
         Task((len(preparation.features),), classes, words["target"]),

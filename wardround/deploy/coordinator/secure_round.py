@@ -21,10 +21,14 @@ from wardround.core.contracts import Algorithm, Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.core.recipes import recipe_of
+from wardround.deploy.coordinator.events import AnswersGathered
+from wardround.deploy.coordinator.gather import NOT_CONNECTED, Absences, Gathered, in_words
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Answer
+from wardround.deploy.protocol.replies import Absence
+from wardround.deploy.protocol.requests import SecureStep, Topic, TrainRound
+from wardround.deploy.protocol.secure_precision import precision_of
+from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed, decode, encode
-from wardround.deploy.site.secure_round import precision_of
 from wardround.engine.checks import diverged
 from wardround.privacy.secure_sum.fixed_point import FIXED
 from wardround.privacy.secure_sum.masks import Ring
@@ -43,9 +47,9 @@ from wardround.privacy.secure_sum.session import (
 if TYPE_CHECKING:
     from wardround.deploy.coordinator.engine import Deployment
 
-Words = Callable[[str], Mapping[str, Any]]
-Gather = Callable[[Sequence[str], Words, Message, int], tuple[dict[str, Answer], dict[str, str]]]
-"""(sites, words for each, message, round) to the answers and, for the other sites, the reasons."""
+Steps = Callable[[str], SecureStep]
+Gather = Callable[[Sequence[str], Steps, Message], Gathered]
+"""(sites, a question for each, message) to the answers and, for the other sites, the reasons."""
 
 
 class Opened(NamedTuple):
@@ -53,7 +57,7 @@ class Opened(NamedTuple):
 
     total: Ring | None
     bytes_up: dict[str, int]
-    reasons: dict[str, str]
+    absent: Absences
 
 
 class TooFew(Exception):
@@ -66,6 +70,7 @@ class SecureRound:
 
     study: str
     number: int
+    method: TrainRound
     sent: Message
     entries: int
     precision: tuple[int, float]
@@ -81,7 +86,7 @@ class SecureRound:
     bad: set[str] = field(default_factory=set)
     """Sites whose answer goes past it; asked again they would say the same."""
     sizes: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: Absences = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -126,7 +131,7 @@ class SecureRound:
             total = opened(server)
         except Refusal as refusal:
             lost = dict.fromkeys(server.session.roster, f"the round could not be opened: {refusal}")
-            own = {site: f"{why} {self.reasons.get(site, '')}".strip() for site, why in lost.items()}
+            own = {site: Absence(f"{why} {self.reasons.get(site, '')}".strip()) for site, why in lost.items()}
             return Opened(None, {}, {**self.reasons, **own})
         point("coordinator.sum.opened")
         return Opened(total, took, self.reasons)
@@ -136,18 +141,19 @@ class SecureRound:
         session, step = server.session, server.step
         shown = session_to_json(session)
 
-        def words(site: str) -> dict[str, Any]:
+        first = step == "advertise"
+        certificates = {name: self.certificates[name] for name in session.roster} if first else None
+
+        def question(site: str) -> SecureStep:
             letter = letters[site]
-            more: dict[str, Any] = {"letter": None if letter is None else to_json(letter)}
-            if step == "advertise":
-                more["certificates"] = {name: self.certificates[name] for name in session.roster}
-            return {"step": step, "session": shown, **more}
+            written = None if letter is None else to_json(letter)
+            return SecureStep(self.method, step, shown, written, certificates)
 
         message = self.sent if step == "mask" else Message({})
-        answers, reasons = self.gather(sorted(letters), words, message, self.number)
+        answers, absent = self.gather(sorted(letters), question, message)
         for site, one in sorted(answers.items()):
             try:
-                if one.header.get("status") == "diverged":
+                if one.status is Status.DIVERGED:
                     self.bad.add(site)
                     raise BadLetter(
                         site, f"its training diverged: the answer is not finite or goes past {self.limit}", step=step
@@ -159,8 +165,8 @@ class SecureRound:
                 server = take(server, letter)
                 self.sizes[site] = self.sizes.get(site, 0) + one.size
             except Refusal as refusal:
-                reasons[site] = str(refusal)
-        self.reasons |= reasons
+                absent[site] = Absence(str(refusal))
+        self.reasons |= absent
         return server
 
     # ---- what the coordinator must not lose ----
@@ -222,53 +228,51 @@ def summed(
     engine: "Deployment", algorithm: Algorithm, cohort: Sequence[str], number: int, sent: Message, shapes: Message
 ) -> Opened:
     """The sum of a round's answers: goes on where a crash came, and repeats what failed before a reveal."""
-    assert engine.kept is not None, "a secure sum needs a folder"
-    certificates = dict(engine.certificates())
-    words = engine.method(algorithm)
+    assert engine.sums is not None, "a secure sum needs a folder"
+    gatherer = engine.gatherer
+    certificates = dict(gatherer.transport.certificates())
 
-    def gather(
-        sites: Sequence[str], more: Words, message: Message, number: int
-    ) -> tuple[dict[str, Answer], dict[str, str]]:
-        return engine._gather(sites, "secure", lambda site: {**words, **more(site)}, message, number)
+    def gather(sites: Sequence[str], steps: Steps, message: Message) -> Gathered:
+        return gatherer.ask_once(sites, steps, message, number)
 
     one = SecureRound(
-        study=engine.study,
+        study=gatherer.study,
         number=number,
+        method=engine.method(algorithm),
         sent=sent,
         entries=sum(int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(shapes.arrays[FIXED])),
         precision=precision_of([recipe_of(transform) for transform in engine.transforms]),
         certificates=certificates,
         keys={site: public_key(text) for site, text in certificates.items()},
         gather=gather,
-        folder=engine.kept,
-        patience=engine.patience.deadline,
-        rest=engine.rest,
+        folder=engine.sums,
+        patience=gatherer.policy.deadline,
+        rest=gatherer.rest,
         limit=engine.transform.limit,
     )
     resumed = one.resumed()
     pause = 0.0
     while resumed is None:
-        engine.gone.update(engine.revoked())
-        left = {**engine.gone, **engine.spent}
-        staying = engine.patience.staying(cohort, left, number)
+        left = {**gatherer.departed(), **gatherer.spent}
+        staying = gatherer.policy.staying(cohort, left, number)
         if len(staying) < FEWEST:
             raise Refusal(
                 f"{len(staying)} sites are left, and a secure sum of fewer than {FEWEST} would tell single answers",
                 where=f"round {number}",
                 remedy="offer the study anew, to more sites or without the transform secure_sum",
             )
-        quorum = max(FEWEST, min(engine.patience.quorum, len(staying)))
+        quorum = max(FEWEST, min(gatherer.policy.quorum, len(staying)))
         if len(set(staying) - one.bad) < quorum:
             raise diverged(number, sorted(one.bad), one.limit)
         staying = [site for site in staying if site not in one.bad]
-        pause = engine._rest(pause)
-        engine._wait_for(staying, quorum)
-        here = [site for site in staying if site in engine.present()]
-        unready = engine._begin_at(algorithm, here)
+        pause = gatherer.pause_before_asking_again(pause)
+        gatherer.wait_for(staying, quorum)
+        here = [site for site in staying if site in gatherer.transport.present()]
+        unready = engine.begin_at(algorithm, here)
         one.reasons = {
-            **{site: "it was not connected" for site in staying if site not in here},
+            **{site: NOT_CONNECTED for site in staying if site not in here},
             **unready,
-            **dict.fromkeys(one.bad, f"its answer is not finite or goes past {one.limit}"),
+            **dict.fromkeys(one.bad, Absence(f"its answer is not finite or goes past {one.limit}")),
             **left,
         }
         roster = [site for site in here if site not in unready]
@@ -277,8 +281,19 @@ def summed(
                 return one.attempt(roster, quorum)
             except TooFew:
                 pass
-        engine.told("round", {"round": number, "answered": [], "missing": one.reasons})
+        gatherer.observer(AnswersGathered(Topic.ROUND, number, (), in_words(one.reasons)))
     return resumed
+
+
+def refuse_strangers(sites: Sequence[str], certificates: Mapping[str, str]) -> None:
+    """Refuse a secure sum among sites that could not check each other's keys."""
+    strange = [site for site in sites if site not in certificates]
+    if strange:
+        raise Refusal(
+            f"a secure sum needs every site's certificate, and there is none of {', '.join(strange)}",
+            where="[[transforms]] secure_sum",
+            remedy="sign the site's request with `wardround coordinator sign`, and let it join",
+        )
 
 
 def public_key(certificate: str) -> Any:

@@ -1,4 +1,4 @@
-"""What came back from a site: whether it can be used, and what to tell where it cannot."""
+"""What comes back from a site: how it is made and read, whether it can be used, and what to tell where it cannot."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,21 +8,41 @@ import numpy as np
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Diverged, Refusal
+from wardround.deploy.protocol.requests import Request
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.wire import Malformed, decode, encode
 
 HUGE = 1e20
 """Larger numbers are a fault: their squares are not finite any more."""
+BOUND = ("study", "round", "nonce")
+"""Words of a request that its reply repeats."""
 
 
-class Answer(NamedTuple):
-    """A site's answer, decoded, how many bytes it took, and why it cannot be used (if so)."""
+class Reply(NamedTuple):
+    """A site's reply, decoded, how many bytes it took, and why it cannot be used (if so)."""
 
+    status: Status
     header: dict[str, Any]
     message: Message
     size: int
     wrong: str | None = None
 
+    @property
+    def why(self) -> str:
+        return str(self.header.get("why", ""))
 
-class Judged(NamedTuple):
+
+class Absence(NamedTuple):
+    """Why there is no answer of a site: in its own words under a status, or in ours where it said nothing."""
+
+    why: str
+    status: Status | None = None
+
+    def __str__(self) -> str:
+        return self.why if self.status is None else f"{self.status}: {self.why}"
+
+
+class LossSums(NamedTuple):
     """Sums of losses over the patients of the sites that told them."""
 
     loss: dict[str, float]
@@ -30,25 +50,57 @@ class Judged(NamedTuple):
     right: dict[str, int]
 
 
-def spoilt(bad: Mapping[str, str], number: int) -> Refusal:
+def reply_to(header: Mapping[str, Any], site: str, words: Mapping[str, Any], message: Message | None = None) -> bytes:
+    """A reply as bytes, bound to the request with this header (what could be read of it) and to the site."""
+    bound = {key: header.get(key) for key in BOUND}
+    return encode({**words, **bound, "site": site}, message)
+
+
+def refusal_to(content: bytes, site: str, why: str) -> bytes:
+    """A refusal of a request that nobody has looked at."""
+    try:
+        header, _ = decode(content)
+    except Malformed:
+        header = {}
+    return reply_to(header, site, {"status": Status.REFUSED, "why": why})
+
+
+def read_reply(content: bytes) -> Reply:
+    """The reply in these bytes; its arrays are views of them. Raises Malformed for anything else."""
+    header, message = decode(content, copies=False)
+    try:
+        status = Status(str(header.get("status")))
+    except ValueError:
+        raise Malformed(f"{header.get('status')!r} is no status of a reply") from None
+    return Reply(status, header, message, len(content))
+
+
+def is_reply_to(reply: Reply, request: Request, site: str) -> bool:
+    """Whether a reply belongs to this request, and is no replay or copy."""
+    # A request that could not even be read is refused without any of these.
+    bound = tuple(reply.header.get(key) for key in (*BOUND, "site"))
+    return reply.status is Status.REFUSED or bound == (request.study, request.round, request.nonce, site)
+
+
+def spoilt(bad: Mapping[str, Reply], number: int) -> Refusal:
     """What to tell when so many answers cannot be used that the quorum is out of reach."""
-    names = ", ".join(sorted(bad))
-    if all("diverged" in why for why in bad.values()):
+    if all(one.status is Status.DIVERGED for one in bad.values()):
+        names = ", ".join(sorted(bad))
         return Diverged(f"training diverged in round {number} at {names}", number, tuple(sorted(bad)))
     return Refusal(
-        "; ".join(f"{site}: {why}" for site, why in sorted(bad.items())),
+        "; ".join(f"{site}: {one.wrong}" for site, one in sorted(bad.items())),
         where=f"round {number}",
         remedy="let this site look at its rows and its version of wardround, allow fewer sites a round with [deploy] "
         "quorum, or leave the site out with [deploy] sites",
     )
 
 
-def misfit(answer: Answer, shapes: Message) -> str | None:
+def misfit(reply: Reply, shapes: Message) -> str | None:
     """Why an answer cannot be used: other arrays than expected, or numbers that are not finite."""
-    if answer.header.get("status") == "diverged":
+    if reply.status is Status.DIVERGED:
         return "its training diverged: the answer is not a finite number"
     expected, structure = jax.tree.flatten(shapes.arrays)
-    given, found = jax.tree.flatten(answer.message.arrays)
+    given, found = jax.tree.flatten(reply.message.arrays)
     if str(structure) != str(found):
         return "its answer holds other arrays than the algorithm's"
     for want, got in zip(expected, given, strict=True):

@@ -15,9 +15,12 @@ from typing import Any, Literal
 
 from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.site.datasets import find, frame_of, names_in, needed, read_columns, registered
-from wardround.deploy.site.policy import Policy, decide, epsilon_of, read_policy
+from wardround.deploy.site.policy import Policy, decide, epsilon_of
+from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.trust.audit_log import noted
 from wardround.runs.folder import digest
 from wardround.study.file import Study, parse_study
@@ -55,11 +58,6 @@ class Decision:
     data: str = ""
     until: str = ""
     epsilon: float = 0.0
-
-
-def study_id(study: Study) -> str:
-    """Name and hash: what is approved is exactly these words."""
-    return f"{study.study.name}-{digest(study.model_dump(mode='json'))[:12]}"
 
 
 def offer_path(home: SiteHome, study: str) -> Path:
@@ -285,26 +283,26 @@ def moment() -> str:
 # ---- what counts now ----
 
 
-def standing(home: SiteHome, study: str, *, today: date | None = None) -> tuple[str, str]:
-    """("ok" | "waiting" | "denied" | "withdrawn", why): whether this study may ask anything now."""
+def standing(home: SiteHome, study: str, *, today: date | None = None) -> tuple[Status, str]:
+    """Whether this study may ask anything now, and if not why."""
     if not offer_path(home, study).exists():
-        return "waiting", f"{home.words.name} does not know this study: offer it first"
+        return Status.WAITING, f"{home.words.name} does not know this study: offer it first"
     decision = read_decision(home, study)
     if decision is None:
-        return "waiting", f"{home.words.name} has not decided yet"
+        return Status.WAITING, f"{home.words.name} has not decided yet"
     if decision.state != "approved":
         why = f": {decision.why}" if decision.why else ""
-        return decision.state, f"{home.words.name} has {decision.state} it on {decision.when[:10]}{why}"
+        return Status(decision.state), f"{home.words.name} has {decision.state} it on {decision.when[:10]}{why}"
     offer = read_offer(home, study)
     if decision.id != study or offer.hash != decision.hash:
-        return "denied", f"{home.words.name} approved other words than these"
+        return Status.DENIED, f"{home.words.name} approved other words than these"
     now = today or datetime.now(UTC).date()
     if not decision.until or now > date.fromisoformat(decision.until):
-        return "denied", f"the approval of {home.words.name} ended on {decision.until or 'an unknown day'}"
+        return Status.DENIED, f"the approval of {home.words.name} ended on {decision.until or 'an unknown day'}"
     policy: Policy = read_policy(home.policy_path)
     reasons = decide(policy, offer.study, needed(study_of(offer)), spent=spent(home, beside=study), today=now)
     return (
-        ("denied", f"the policy of {home.words.name} no longer allows it: {'; '.join(reasons)}")
+        (Status.DENIED, f"the policy of {home.words.name} no longer allows it: {'; '.join(reasons)}")
         if reasons
-        else ("ok", "")
+        else (Status.OK, "")
     )

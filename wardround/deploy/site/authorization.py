@@ -19,18 +19,20 @@ from wardround.core.files import stamp, write_whole
 from wardround.core.recipes import Recipe, hashable
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import (
     checked_id,
     read_decision,
     read_offer,
     standing,
     store_offer,
-    study_id,
     study_of,
 )
 from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.enrolment import join
-from wardround.deploy.site.policy import read_policy, recipe_reasons
+from wardround.deploy.site.policy import recipe_reasons
+from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_budget import budget_of
 from wardround.deploy.site.probe_rules import probe_departures, query_departures
 from wardround.deploy.trust import countersignatures
@@ -60,7 +62,7 @@ class SiteOffice:
     def offered(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
         store_offer(self.home, study, content, submitter, others)
 
-    def state(self, study: str) -> tuple[str, str]:
+    def state(self, study: str) -> tuple[Status, str]:
         return self._while_unchanged(study, "state", lambda: standing(self.home, study))
 
     def approved(self, study: str) -> Study:
@@ -90,8 +92,8 @@ class SiteOffice:
                 remedy="ask for what was approved, or let the site change its policy",
             )
 
-    def smallest_cell(self, study: str) -> int:  # noqa: ARG002 - the same for every study
-        return read_policy(self.home.policy_path).smallest_cell
+    def smallest_cell(self, study: str) -> int:
+        return self._while_unchanged(study, "smallest cell", lambda: read_policy(self.home.policy_path).smallest_cell)
 
     def renewal(self) -> str:
         return pem(make_request(self.home.key, self.name)).decode()
@@ -149,7 +151,7 @@ class SiteOffice:
 
     def _must_stand(self, study: str) -> None:
         state, why = standing(self.home, study)
-        if state != "ok":
+        if state is not Status.OK:
             raise Refusal(f"this study is not approved: {why}", where=study, remedy="ask the site's administrator")
 
 

@@ -8,21 +8,17 @@ package also needs its package allowed, in the version that is installed here; n
 
 import inspect
 import math
-import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from wardround.core.errors import Refusal
 from wardround.core.packages import OWN, Package, announcements
 from wardround.core.recipes import Recipe, names_in
 from wardround.deploy.package_versions import ANY, Versions, is_allowed
-from wardround.deploy.settings_files import Words, checked, read_toml, toml_text, write_file
+from wardround.deploy.settings_files import Words
 
 SAFE = ("algorithm", "aggregator", "model", "transform", "probe", "choice", "query")
 """Kinds of components that a study may bring to a site; sources are the site's own affair."""
@@ -32,7 +28,6 @@ DESCRIBED = ("task", "private")
 """Parts of recipes that describe (the outcome, the noise around an algorithm) and are nothing that runs."""
 SMALLEST_CELL = 10
 FOR_PARTNERS = "the choice of partners"
-REMEDY = "write it anew with `wardround site init`, or restore it from a copy"
 
 
 def day(value: Any) -> Any:
@@ -258,126 +253,3 @@ def section(study: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def listed(words: Sequence[str]) -> str:
     return ", ".join(words) if words else "none is allowed yet"
-
-
-# ---- the file ----
-
-FILE = """\
-# What studies may do with the data of this site. What is not allowed here is forbidden; "*" allows everything.
-# Change it with an editor or with `wardround site policy set KEY VALUE`; a change counts at once.
-
-# For what studies may be. A study tells its purpose under [study]; one that tells another is refused.
-purposes = {purposes}
-
-# What may run here: components that are installed at this site, by KIND/NAME. KIND/* is all of a kind.
-# What is denied stays denied, also where a star would allow it.
-components = {components}
-components_denied = {components_denied}
-
-# Components of other packages than wardround also need their package here, with its versions: "fed-extras>=1.2,<2".
-# What counts is the version that is installed at this site.
-packages = {packages}
-packages_denied = {packages_denied}
-
-# Columns that studies may read, and columns that none may read. Patterns such as "lab_*" are understood.
-# A column that is not allowed is withheld: for a study it is as if it were not there.
-columns = {columns}
-columns_denied = {columns_denied}
-
-# Nothing is told about fewer patients than this.
-smallest_cell = {smallest_cell}
-
-# The most epsilon that all approved studies may spend together. Without this line, studies without a formal
-# privacy guarantee are allowed.
-{epsilon}
-# The delta at which epsilon is reckoned; studies that promise theirs at a larger one are refused.
-delta = {delta}
-
-# The last day on which this policy allows anything.
-expires = {expires}
-"""
-
-
-def first_policy(purposes: Sequence[str] = (), *, today: date | None = None) -> Policy:
-    """What `init` writes: installed components of safe kinds, no purpose and no column yet, for a year."""
-    until = (today or datetime.now(UTC).date()) + timedelta(days=365)
-    return Policy(purposes=list(purposes), components=installed(), expires=until)
-
-
-def installed() -> list[str]:
-    from wardround.engine import registry  # loads JAX
-
-    names = {kind: registry.queries() if kind == "query" else registry.own(kind) for kind in SAFE}
-    return [f"{kind}/{name}" for kind in SAFE for name in sorted(names[kind]) if f"{kind}/{name}" not in UNSAFE]
-
-
-def policy_text(policy: Policy) -> str:
-    words = {key: lines_of(value) for key, value in policy.model_dump().items() if key != "epsilon"}
-    cap = "# epsilon = 3.0" if policy.epsilon is None else f"epsilon = {toml_text(policy.epsilon)}"
-    return FILE.format(**words, epsilon=cap)
-
-
-def lines_of(value: Any) -> str:
-    """Long lists one entry a line, so that an editor can comment single ones out."""
-    if isinstance(value, list) and len(value) > 6:
-        return "[\n" + "".join(f"    {toml_text(one)},\n" for one in value) + "]"
-    return toml_text(value)
-
-
-def read_policy(path: Path) -> Policy:
-    return read_toml(path, Policy, REMEDY)
-
-
-def set_policy(path: Path, key: str, value: str) -> Policy:
-    """Change one key in the file and nothing else, so that comments stay; refuses what would be no policy."""
-    from wardround.engine.registry import nearest
-
-    if key not in Policy.model_fields:
-        known = tuple(Policy.model_fields)
-        raise Refusal(f"the policy has no key '{key}'", where=str(path), remedy=nearest(key, known))
-    before = read_policy(path)
-    meant = meaning(key, value)
-    policy = checked({**before.model_dump(), key: meant}, Policy, str(path))
-    text = replaced(path.read_text(encoding="utf-8"), key, getattr(policy, key))
-    if checked(tomllib.loads(text), Policy, str(path)) != policy:
-        raise Refusal(
-            f"'{key}' cannot be changed without touching other lines", where=str(path), remedy="use an editor"
-        )
-    write_file(path, text.encode())
-    return policy
-
-
-def meaning(key: str, value: str) -> Any:
-    """A value of the command line in the key's own type: lists by commas, "none" for no epsilon."""
-    sort = Policy.model_fields[key].annotation
-    if isinstance(getattr(Policy(), key), list):
-        # The comma of fed-extras>=1.2,<2 stays within it.
-        return [word.strip() for word in re.split(r",(?!\s*[<>=!~])", value) if word.strip()]
-    if key == "expires":
-        return value
-    if key == "epsilon" and value == "none":
-        return None
-    try:
-        return int(value) if sort is int else float(value)
-    except ValueError:
-        number = "a whole number" if sort is int else "a number, or none"
-        raise Refusal(f"'{key}' is {number}, not '{value}'", remedy="correct the value") from None
-
-
-def replaced(text: str, key: str, value: Any) -> str:
-    """The text with another value of a key, which may have taken several lines; a new key goes to the end."""
-    lines = text.splitlines(keepends=True)
-    new = f"# {key} = 3.0\n" if value is None else f"{key} = {lines_of(value)}\n"
-    for first, line in enumerate(lines):
-        name, equals, _ = line.lstrip("# ").partition("=")
-        if name.strip() != key or not equals or (line.lstrip().startswith("#") and key != "epsilon"):
-            continue
-        if line.lstrip().startswith("#"):
-            return "".join([*lines[:first], new, *lines[first + 1 :]])
-        for last in range(first + 1, len(lines) + 1):
-            try:
-                tomllib.loads("".join(lines[first:last]))
-            except tomllib.TOMLDecodeError:
-                continue
-            return "".join([*lines[:first], new, *lines[last:]])
-    return text.rstrip("\n") + f"\n\n{new}"

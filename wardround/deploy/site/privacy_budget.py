@@ -7,7 +7,8 @@ studies promise, of either level, is added up when they are approved.
 from pathlib import Path
 
 from wardround.deploy.home import SiteHome
-from wardround.deploy.site.policy import Policy, read_policy
+from wardround.deploy.site.policy import Policy
+from wardround.deploy.site.policy_file import read_policy
 from wardround.privacy.accountant import epsilon
 from wardround.privacy.budget import Budget, Entry
 

@@ -31,7 +31,7 @@ SLACK = 1e-6
 
 
 @dataclass(frozen=True)
-class Known:
+class OwnRows:
     """What a site knows of itself in a study: its training rows, their shapes, its number, and all sites' names."""
 
     rows: int
@@ -88,7 +88,7 @@ class Promise:
         if given.level == "site" and len(answered) < (given.answers or 1):
             raise self._refusal(f"{len(answered)} sites answered, and {given.answers} must share the noise")
 
-    def charge(self, recipe: Recipe, number: int, request: str, own: Known) -> None:
+    def charge(self, recipe: Recipe, number: int, request: str, own: OwnRows) -> None:
         """Debit the ledger for one answer, before it is made; raises Spent where the site must stay out.
 
         The same request costs nothing again: a crash after the debit leaves either an answer on the disk, which is then
@@ -108,13 +108,13 @@ class Promise:
                 f"round {number} was answered and its answer is kept no more; another would tell more than was charged"
             )
 
-    def _steps(self, recipe: Recipe, given: PrivacySection, own: Known) -> Steps:
+    def _steps(self, recipe: Recipe, given: PrivacySection, own: OwnRows) -> Steps:
         noise = given.noise_multiplier or 0.0
         if given.level == "site":
             return (Step(1.0, noise, 1),)
         return privacy.under_noise(assemble.steps_of(recipe, own.row, own.rows, len(own.sites)), noise)
 
-    def _refuse_weak(self, steps: Steps, own: Known, rounds: int) -> None:
+    def _refuse_weak(self, steps: Steps, own: OwnRows, rounds: int) -> None:
         """The approved promise must hold for the own patients over all rounds of the study, or those asked for."""
         said = self.study.privacy
         assert said is not None

@@ -28,7 +28,7 @@ EVERY_ROUND = ("round", "secure", "judge")
 BOUND = ("study", "round", "nonce", "site", "status")
 
 
-class Told(NamedTuple):
+class StoredReply(NamedTuple):
     """A reply as bytes, their hash, and what the record tells of it: names and shapes of arrays, which words."""
 
     reply: bytes
@@ -37,19 +37,19 @@ class Told(NamedTuple):
     words: list[str]
 
 
-def told_in(reply: bytes, sha256: str, words: Mapping[str, Any], answer: Message) -> Told:
-    return Told(reply, sha256, shapes_of(answer.arrays), sorted(set(words) - set(BOUND)))
+def told_in(reply: bytes, sha256: str, words: Mapping[str, Any], answer: Message) -> StoredReply:
+    return StoredReply(reply, sha256, shapes_of(answer.arrays), sorted(set(words) - set(BOUND)))
 
 
 class Replies:
     """Of one site; `again` says of an answer that it is the same if it is made again."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[Path, str], tuple[str, Told]] = {}
+        self._last: dict[tuple[Path, str], tuple[str, StoredReply]] = {}
 
     def find(
         self, folder: Path, topic: str, request: str, *, again: bool, once: Callable[[str], bool] = lambda sha256: False
-    ) -> Told | None:
+    ) -> StoredReply | None:
         """What was said to this request before; `once` tells of a hash that has left and must not be followed by
         another answer."""
         if not again:
@@ -57,7 +57,7 @@ class Replies:
         last, told = self._last.get((folder, topic), ("", None))
         return told if last == request else None
 
-    def keep(self, folder: Path, topic: str, request: str, told: Told, *, again: bool) -> None:
+    def keep(self, folder: Path, topic: str, request: str, told: StoredReply, *, again: bool) -> None:
         """Returns when a crash can no longer make it be forgotten, where that matters."""
         if again:
             self._last[folder, topic] = request, told
@@ -73,7 +73,7 @@ class Replies:
             del self._last[one]
 
 
-def saved_reply(folder: Path, name: str, once: Callable[[str], bool]) -> Told | None:
+def saved_reply(folder: Path, name: str, once: Callable[[str], bool]) -> StoredReply | None:
     """The reply that was saved under a name; one that is not what its file's name says is taken away.
 
     Unless that one has left and holds noise: whoever asks must not get a second answer to the same question.
@@ -104,7 +104,7 @@ def forget_old(folder: Path, prefix: str) -> None:
             os.unlink(old.path)
 
 
-def described(study: str, topic: str, number: Any, to: str, told: Told) -> dict[str, Any]:
+def described(study: str, topic: str, number: Any, to: str, told: StoredReply) -> dict[str, Any]:
     """A reply as the record tells it: how large, which arrays of which shapes, which further words; no value."""
     return {
         "study": study,

@@ -21,7 +21,10 @@ from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, encode, start
+from wardround.deploy.protocol.replies import reply_to
+from wardround.deploy.protocol.requests import Topic
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, start
 from wardround.deploy.site.privacy_guard import Promise
 from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, Replies, described, told_in
 from wardround.deploy.site.secure_round import SecureSite
@@ -32,7 +35,8 @@ from wardround.deploy.trust.certificates import Key
 from wardround.privacy.budget import Budget, Spent
 from wardround.study.file import Study
 
-TOPICS = ("query", "settle", "prepare", "begin", "round", "secure", "judge", "figures", "finish")
+TOPICS = tuple(topic for topic in Topic if topic is not Topic.OFFER)
+"""Questions that need an approved study; its worker has a method of each name."""
 ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
 """Questions about the site itself and no study."""
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
@@ -48,8 +52,8 @@ class Office(Protocol):
         """Put a study before the site's administrator."""
         ...
 
-    def state(self, study: str) -> tuple[str, str]:
-        """("ok" | "waiting" | "denied" | "withdrawn", why)."""
+    def state(self, study: str) -> tuple[Status, str]:
+        """Whether a study may ask anything now, and if not why."""
         ...
 
     def approved(self, study: str) -> Study:
@@ -118,7 +122,7 @@ class Clerk:
             header, message = decode(content, copies=False)
             study = self._check(topic, origin, header)
             if study is None:
-                return self._said(header, "ok", **self._about_itself(topic, header))
+                return self._said(header, Status.OK, **self._about_itself(topic, header))
             with self._lock:
                 point("site.request.received")
                 return self._answer_for(topic, study, header, message, content)
@@ -126,17 +130,19 @@ class Clerk:
             why = own = f"the request cannot be read: {error}"
         except Spent as refusal:  # for good, so the coordinator is not to ask for rounds again
             self.told(topic, str(refusal))
-            return self._said(header, "spent", for_others(refusal))
+            return self._said(header, Status.SPENT, for_others(refusal))
         except Refusal as refusal:
             why, own = for_others(refusal), str(refusal)
         except OSError as error:  # a full disk, mostly: not for ever, so the coordinator is to ask again
-            return self._said(header, "waiting", f"the site cannot write or read its files: {error.strerror or error}")
+            return self._said(
+                header, Status.WAITING, f"the site cannot write or read its files: {error.strerror or error}"
+            )
         except (KeyError, TypeError, ValueError, IndexError) as error:
             # The error's own words may quote what is in a table, so they stay here.
             why = f"the request does not make sense here ({type(error).__name__})"
             own = f"{why}: {error}"
         self.told(topic, own)
-        return self._said(header, "refused", why)
+        return self._said(header, Status.REFUSED, why)
 
     def _check(self, topic: str, origin: str, header: Mapping[str, Any]) -> str | None:
         """The study that a request is about, none for a mere greeting; refuses whom or what we do not understand."""
@@ -165,17 +171,17 @@ class Clerk:
         return {"wardround": __version__}
 
     def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
-        if topic == "offer":
+        if topic == Topic.OFFER:
             self.office.offered(study, header["content"], str(header.get("submitter", "")), header.get("others"))
         folder = self.office.folder(study) / "replies"
         state, why = self.office.state(study)
-        if topic == "offer" or state != "ok":
-            if state != "ok":
+        if topic == Topic.OFFER or state is not Status.OK:
+            if state is not Status.OK:
                 self._at_work.pop(study, None)
                 self._replies.forget(folder)
             return self._said(header, state, why)
         if topic not in TOPICS:
-            return self._said(header, "refused", f"there is no question called '{topic}'")
+            return self._said(header, Status.REFUSED, f"there is no question called '{topic}'")
         if study not in self._at_work:
             self._at_work[study] = self._start(study)
         private = self._at_work[study].study.privacy is not None
@@ -197,7 +203,7 @@ class Clerk:
             try:
                 self.office.leaves(described(study, topic, header.get("round"), self.coordinator, told))
             except NoRoom as refusal:  # what is not written down does not leave
-                return self._said(header, "waiting", for_others(refusal))
+                return self._said(header, Status.WAITING, for_others(refusal))
         point("site.audit.written")
         point("site.reply.ready")
         return told.reply
@@ -208,7 +214,7 @@ class Clerk:
         at_work = self._at_work[study]
         at_work.smallest_cell = self.office.smallest_cell(study)  # as the policy says now
         words, answer = getattr(at_work, topic)(header, message)
-        return {"status": "ok", **words}, answer
+        return {"status": Status.OK, **words}, answer
 
     def _start(self, study: str) -> AtWork:
         """Begin to work for a study, or go on after the process was started again."""
@@ -228,12 +234,11 @@ class Clerk:
         at_work.recall()
         return at_work
 
-    def _said(self, header: Mapping[str, Any], status: str, why: str = "", **words: Any) -> bytes:
+    def _said(self, header: Mapping[str, Any], status: Status, why: str = "", **words: Any) -> bytes:
         return self._reply(header, {"status": status, "why": why, **words}, None)
 
     def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None) -> bytes:
-        bound = {key: header.get(key) for key in ("study", "round", "nonce")}
-        return encode({**words, **bound, "site": self.office.name}, message)
+        return reply_to(header, self.office.name, words, message)
 
 
 def for_others(refusal: Refusal) -> str:

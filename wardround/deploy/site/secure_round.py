@@ -16,28 +16,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.recipes import Recipe
 from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.status import Status
 from wardround.deploy.trust.certificates import Key, check_issued
-from wardround.engine import registry
 from wardround.privacy.secure_sum.fixed_point import ring_vector
 from wardround.privacy.secure_sum.messages import Letter, from_json, to_json
 from wardround.privacy.secure_sum.session import Session, hash_of, session_from_json
 from wardround.privacy.secure_sum.site import Site, advertise, agree, mask, reveal, share
 
-SECURE_SUM = "secure_sum"
 Header = dict[str, Any]
 PublicKeys = dict[str, ec.EllipticCurvePublicKey]
-
-
-def precision_of(transforms: list[Recipe]) -> tuple[int, float]:
-    """Binary places and bound that the study's last transform says; only a secure sum at the end is understood."""
-    sums = [one.name for one in transforms[:-1] if one.name == SECURE_SUM]
-    if sums or not transforms or transforms[-1].name != SECURE_SUM:
-        raise Refusal("a secure sum must be the last transform", where="[[transforms]]", remedy="move it to the end")
-    known = {one.name: one.default for one in registry.find("transform", SECURE_SUM).parameters}
-    words = {**known, **dict(transforms[-1].settings)}
-    return int(words["fraction_bits"]), float(words["bound"])
 
 
 def keys_of(certificates: Mapping[str, Any], authority: x509.Certificate, roster: tuple[str, ...]) -> PublicKeys:
@@ -99,7 +87,7 @@ class SecureSite:
             made = answer()
             if made is None:
                 self.state = None
-                return {"status": "diverged"}, Message({})
+                return {"status": Status.DIVERGED}, Message({})
             self.state, letter = mask(state, request, ring_vector(made))
         elif asked == "reveal":
             after, letter = reveal(state, request)

@@ -27,8 +27,8 @@ from wardround.deploy.site.policy import (
     for_partners,
     outside_reasons,
     package_of,
-    read_policy,
 )
+from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_budget import charged
 from wardround.deploy.site.probe_rules import leaves_for_partners
 from wardround.engine.split_round import answer_shapes

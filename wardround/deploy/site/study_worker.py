@@ -27,17 +27,18 @@ from wardround.data.preparation import Preparation
 from wardround.data.schema import Schema
 from wardround.data.site_rows import AtSite, at_site, settled_frame
 from wardround.data.table import Table
-from wardround.deploy.coordinator.privacy_plan import row_of
 from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.secure_precision import precision_of
+from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.disclosure import in_own_cells, told_figures, told_losses
 from wardround.deploy.site.own_figures import keep_figures
-from wardround.deploy.site.privacy_guard import Known, Promise, request_of
+from wardround.deploy.site.privacy_guard import OwnRows, Promise, request_of
 from wardround.deploy.site.probe_rules import COUNTING, countable, debit, refuse_course
-from wardround.deploy.site.secure_round import SecureSite, precision_of
+from wardround.deploy.site.secure_round import SecureSite
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.registry import made_from
-from wardround.engine.split_round import Own, own_params, predicted, site_round
+from wardround.engine.split_round import Own, own_params, predicted, row_of, site_round
 from wardround.evaluate.block import result_block
 from wardround.evaluate.metrics import names_with
 from wardround.study.assemble import private_from
@@ -133,28 +134,32 @@ class AtWork:
 
     def round(self, header: Header, message: Message) -> tuple[Header, Message]:
         """One site's half of a round. What the site keeps is on disk before its answer leaves."""
-        if self._method(header)[1].sum_only:
+        method = self._method(header)
+        if method[1].sum_only:
             raise Refusal(
                 "the approved study opens only the sum of the answers, and a single one was asked for",
                 remedy="ask for what was approved",
             )
-        answer = self._answer(header, message, header["request"])
-        return ({"status": "diverged"}, Message({})) if answer is None else ({}, answer)
+        answer = self._answer(method, header, message, header["request"])
+        return ({"status": Status.DIVERGED}, Message({})) if answer is None else ({}, answer)
 
     def secure(self, header: Header, message: Message) -> tuple[Header, Message]:
         """One step of a round of which only the sum is opened."""
         assert self.sums is not None
-        if not self._method(header)[1].sum_only:
+        method = self._method(header)
+        if not method[1].sum_only:
             raise Refusal("the approved study has no secure sum", remedy="ask for what was approved")
         precision = precision_of([from_json(one) for one in header["transforms"]])
         if self.promise is not None:
             self.promise.check_sum(from_json(header["algorithm"]), header["step"], header["letter"])
         request = request_of(header, header["session"]["model"])
-        return self.sums.step(header, message, precision, lambda: self._answer(header, message, request))
+        return self.sums.step(header, message, precision, lambda: self._answer(method, header, message, request))
 
-    def _answer(self, header: Header, message: Message, request: str) -> Message | None:
+    def _answer(
+        self, method: tuple[Algorithm, Transform], header: Header, message: Message, request: str
+    ) -> Message | None:
         """Train; none where the answer is not finite. What the site keeps is on the disk, what it costs is debited."""
-        algorithm, transform = self._method(header)
+        algorithm, transform = method
         number, seed = int(header["round"]), int(header["seed"])
         own = self._own(algorithm.part)
         if header["algorithm"]["kind"] == "probe" and len(own.y) < self.smallest_cell:
@@ -162,7 +167,7 @@ class AtWork:
         kept = self._kept(algorithm, header, number - 1)
         if self.promise is not None:  # last of all that may be refused: what is debited is not given back
             assert self.task is not None
-            known = Known(len(own.y), row_of(self.task), self.number, self.sites)
+            known = OwnRows(len(own.y), row_of(self.task), self.number, self.sites)
             self.promise.charge(from_json(header["algorithm"]), number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
@@ -223,7 +228,7 @@ class AtWork:
         algorithm: Algorithm = self._made(header["algorithm"])
         if self.promise is not None:
             self.promise.check(from_json(header["algorithm"]), len(self.sites), silent=algorithm.silent)
-        return algorithm, chained(tuple(links))
+        return algorithm, chain(links) if links else identity()
 
     def _own(self, part: str) -> Own:
         if part not in self.parts:
@@ -307,7 +312,3 @@ class AtWork:
             path = self.folder / f"{topic}.json"
             if path.exists():
                 act(json.loads(path.read_bytes()), Message({}))
-
-
-def chained(links: tuple[Transform, ...]) -> Transform:
-    return chain(list(links)) if links else identity()

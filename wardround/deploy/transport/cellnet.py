@@ -33,6 +33,7 @@ from wardround.deploy.protocol.wire import Malformed
 from wardround.deploy.transport.cellnet_filter import SERVER, Gate, abandon, forget, words
 from wardround.deploy.transport.cellnet_small import CHANNEL, SMALL
 from wardround.deploy.transport.connectivity import check_free, reach, wait_until_listening
+from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.trust.certificates import check_issued, read_certificate, read_key
 
 MEMORY = {-8: 4, -3: 32 << 20, -1: 256 << 20}
@@ -49,14 +50,6 @@ Handler = Callable[[str, bytes], bytes]
 TOO_LARGE = "the answer is too large for one piece"
 
 
-class Unanswered(Exception):
-    """A request that got no answer: `gone` when the site went away, else it was late or the line broke."""
-
-    def __init__(self, target: str, why: str, *, gone: bool = False) -> None:
-        super().__init__(why)
-        self.target, self.why, self.gone = target, why, gone
-
-
 class Credentials(NamedTuple):
     """Paths of the consortium's authority, and of one's own certificate and key."""
 
@@ -65,7 +58,7 @@ class Credentials(NamedTuple):
     key: Path
 
 
-class Patience:
+class AbortSignal:
     """Ends a wait of CellNet's: when it was cancelled, or for good after some seconds, whatever trickles in."""
 
     def __init__(self, seconds: float) -> None:
@@ -109,7 +102,7 @@ class Party:
         self._fqcn = SERVER if self.listens else name
         self._lock = threading.Lock()
         self._present: set[str] = set()
-        self._waiting: dict[str, set[Patience]] = {}
+        self._waiting: dict[str, set[AbortSignal]] = {}
         self._watchers: list[Callable[[str, bool], None]] = []
         self._worried: list[Callable[[str], None]] = []
         self._large: set[tuple[str, str]] = set()
@@ -203,7 +196,7 @@ class Party:
 
         What shrinks much is packed on its way; one that cannot be unpacked raises Malformed.
         """
-        patience = Patience(within)
+        patience = AbortSignal(within)
         with self._lock:
             if target not in self._present:
                 raise Unanswered(target, "it is not connected", gone=True)
@@ -227,7 +220,7 @@ class Party:
             raise Unanswered(target, f"it did not answer within {within:.0f} s")
         raise Unanswered(target, words(reply.get_header(MessageHeaderKey.ERROR) or code))
 
-    def _exchanged(self, target: str, topic: str, body: Content, within: float, patience: Patience) -> Any:
+    def _exchanged(self, target: str, topic: str, body: Content, within: float, patience: AbortSignal) -> Any:
         """CellNet's reply: in one piece where question and answer are small, which takes it a third of the time."""
         words = {"channel": CHANNEL, "topic": topic, "target": target, "timeout": within}
         if len(body) <= SMALL and (target, topic) not in self._large:

@@ -50,7 +50,7 @@ from nvflare.fuel.f3.streaming.stream_types import StreamError
 
 from wardround.deploy.protocol.wire import LARGEST_MESSAGE
 from wardround.deploy.transport.cellnet_frames import Frame
-from wardround.deploy.transport.cellnet_small import CHANNEL, NO_SUCH, SMALL, Pieces
+from wardround.deploy.transport.cellnet_small import CHANNEL, NO_SUCH, SMALL, OnePiece
 
 MEGABYTE = 1 << 20
 SETTINGS = {
@@ -116,7 +116,7 @@ class Gate:
         self.asked: set[str] = set()
         self.refused: dict[tuple[str, str], int] = {}
         core, self.manager = cell.core_cell, cell.core_cell.communicator.conn_manager
-        self.pieces = Pieces(self.manager, own)
+        self.pieces = OnePiece(self.manager, own)
         self._process, core.process_message = core.process_message, self.process
         self._admit, self.manager.update_endpoint = self.manager.update_endpoint, self.admit
         self._leave, self.manager.close_connection = self.manager.close_connection, self.leave

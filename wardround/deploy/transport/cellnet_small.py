@@ -29,7 +29,7 @@ class Waiting:
         self.done = threading.Event()
 
 
-class Pieces:
+class OnePiece:
     """Of one party, called `own` in CellNet; `responders` make the replies to requests, by topic."""
 
     def __init__(self, manager: Any, own: str) -> None:

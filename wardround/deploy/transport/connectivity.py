@@ -24,7 +24,7 @@ EXPIRED, NOT_YET, WRONG_HOST, WRONG_ADDRESS = 10, 9, 62, 64
 AGAINST_US = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "DECRYPT_ERROR", "ACCESS_DENIED")
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """One thing that was looked at: fine, worth a look, or wrong with a remedy."""
 
     name: str
@@ -42,33 +42,33 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def reach(address: str, files: Files, *, within: float = 5.0) -> Finding:
+def reach(address: str, files: Files, *, within: float = 5.0) -> Diagnosis:
     """The first thing that is in the way, or that nothing is."""
     *_, last = steps(address, files, within=within)
     return last
 
 
-def steps(address: str, files: Files, *, within: float = 5.0) -> Iterator[Finding]:
+def steps(address: str, files: Files, *, within: float = 5.0) -> Iterator[Diagnosis]:
     """Name, line and TLS, one after the other, up to the first that fails."""
     host, port = host_and_port(address)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
         remedy = "check the spelling of the coordinator's address, and ask the network's administrator for the name"
-        yield Finding("name", "wrong", f"the name '{host}' is not known here (name resolution failed)", remedy)
+        yield Diagnosis("name", "wrong", f"the name '{host}' is not known here (name resolution failed)", remedy)
         return
-    yield Finding("name", "ok", f"'{host}' is {found[0][4][0]}")
+    yield Diagnosis("name", "ok", f"'{host}' is {found[0][4][0]}")
     try:
         line = socket.create_connection((host, port), within)
     except OSError as error:
         yield no_line(address, error, within)
         return
     with line:
-        yield Finding("line", "ok", f"something listens at {address}")
+        yield Diagnosis("line", "ok", f"something listens at {address}")
         yield handshake(line, host, files)
 
 
-def no_line(address: str, error: OSError, within: float) -> Finding:
+def no_line(address: str, error: OSError, within: float) -> Diagnosis:
     if isinstance(error, ConnectionRefusedError):
         what = f"nothing listens at {address} (the connection was refused)"
         remedy = "see that the coordinator is started and the port is right; a firewall may also refuse it"
@@ -78,10 +78,10 @@ def no_line(address: str, error: OSError, within: float) -> Finding:
     else:
         what = f"{address} cannot be reached ({error.strerror or error})"
         remedy = "see that this machine is on the network, and ask its administrator for a route"
-    return Finding("line", "wrong", what, remedy)
+    return Diagnosis("line", "wrong", what, remedy)
 
 
-def handshake(line: socket.socket, host: str, files: Files) -> Finding:
+def handshake(line: socket.socket, host: str, files: Files) -> Diagnosis:
     """TLS as gRPC would do it, up to the first word of the other side."""
     until = ""
     try:
@@ -91,16 +91,16 @@ def handshake(line: socket.socket, host: str, files: Files) -> Finding:
             secure.sendall(PREFACE)
             said = secure.recv(1)
     except Refusal as refusal:
-        return Finding("tls", "wrong", refusal.what, refusal.remedy)
+        return Diagnosis("tls", "wrong", refusal.what, refusal.remedy)
     except ssl.SSLCertVerificationError as error:
-        return Finding("tls", "wrong", *against_them(error, host))
+        return Diagnosis("tls", "wrong", *against_them(error, host))
     except ssl.SSLError as error:
-        return Finding("tls", "wrong", *(NOT_ACCEPTED if until else against_us(error)))
+        return Diagnosis("tls", "wrong", *(NOT_ACCEPTED if until else against_us(error)))
     except OSError:
         said = b""
     if not said:
-        return Finding("tls", "wrong", *(NOT_ACCEPTED if until else CUT))
-    return Finding("tls", "ok", f"TLS stands: both certificates are accepted, the coordinator's until {until}")
+        return Diagnosis("tls", "wrong", *(NOT_ACCEPTED if until else CUT))
+    return Diagnosis("tls", "ok", f"TLS stands: both certificates are accepted, the coordinator's until {until}")
 
 
 def client_context(files: Files) -> ssl.SSLContext:

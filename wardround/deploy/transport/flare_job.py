@@ -7,7 +7,6 @@ own messages are more than that.
 """
 
 import fcntl
-import hashlib
 import math
 import os
 import shutil
@@ -15,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +30,25 @@ from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 
 from wardround.core.errors import Refusal
-from wardround.deploy.coordinator.run_study import conduct
+from wardround.deploy.coordinator.events import Event
+from wardround.deploy.coordinator.queue import record_end, write_submission
+from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.home import CoordinatorHome, SiteHome
-from wardround.deploy.protocol.wire import Malformed, decode, encode
-from wardround.deploy.settings_files import read_json, write_json
-from wardround.deploy.site.approvals import study_id
+from wardround.deploy.protocol.replies import refusal_to
+from wardround.deploy.protocol.requests import Topic
+from wardround.deploy.settings_files import read_json
 from wardround.deploy.site.authorization import SiteOffice
-from wardround.deploy.site.request_handler import TOPICS, Clerk
+from wardround.deploy.site.request_handler import Clerk
+from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.flare_export import HOME_FILE, TASK, read_job
-from wardround.deploy.trust.audit_log import Log, noted, sent
+from wardround.deploy.transport.membership import REVOKED, Membership
+from wardround.deploy.trust.audit_log import noted
 from wardround.runs.folder import RunFolder
 from wardround.study.file import parse_study
 
 LOOK = 0.2
 """Seconds between two looks at whether the job was aborted."""
-ASKED = ("hello", "offer", *TOPICS)
+ASKED = ("hello", *Topic)
 RESULTS = ("manifest.json", "result.json", "rounds.jsonl", "model.safetensors")
 
 
@@ -89,29 +92,22 @@ class StudyController(Controller):  # type: ignore[misc]
         config = Path(workspace.get_app_config_dir(job))
         content, sites = read_job(config)
         study = parse_study(content, where=f"the job {job}")
-        name = study_id(study)
         # FLARE has authenticated who submits; what the job says of itself would be worth nothing.
         submitter = str((fl_ctx.get_prop(FLContextKey.JOB_META) or {}).get(JobMetaKey.SUBMITTER_NAME.value, ""))
-        folder, log = home.folder(name), home.log()
+        submission = Submission(study, tuple(sites), submitter)
+        folder, log = home.folder(submission.id), home.log()
+        transport = FlareTransport(self, Membership(home, log, submission.id), self._stopped)
         with only_job(folder):
-            write_json(folder / "study.json", {"study": study.model_dump(mode="json"), "submitter": submitter})
+            write_submission(folder, study, submitter)
             (folder / "state.json").unlink(missing_ok=True)
-            log.append(noted("started", study=name, job=str(job), submitter=submitter))
+            log.append(noted("started", study=submission.id, job=str(job), submitter=submitter))
             try:
-                conduct(
-                    study,
-                    RunFolder.taken_up(folder / "run"),
-                    sites,
-                    partial(self._ask, log, name),
-                    present=self._present,
-                    submitter=submitter,
-                    told=lambda word, facts: self.log_info(fl_ctx, in_words(word, facts)),
-                    stopped=self._stopped,
-                )
+                run = RunFolder.taken_up(folder / "run")
+                conduct(submission, run, transport, lambda event: self.log_info(fl_ctx, in_words(event)))
             except Refusal as refusal:
-                ended(folder, log, name, "failed", str(refusal))
+                record_end(folder, log, submission.id, "failed", str(refusal))
                 raise
-            ended(folder, log, name, "finished", "")
+            record_end(folder, log, submission.id, "finished", "")
             hand_out(folder / "run", Path(workspace.get_run_dir(job)) / "wardround")
 
     def _watch(self, abort_signal: Signal) -> None:
@@ -119,14 +115,12 @@ class StudyController(Controller):  # type: ignore[misc]
             if abort_signal.triggered:
                 self._stopped.set()
 
-    def _present(self) -> frozenset[str]:
+    def connected(self) -> frozenset[str]:
         names = (client.name for client in self._engine.get_clients())
         return frozenset(name for name in names if not self.communicator.get_client_disconnect_time(name))
 
-    def _ask(self, log: Log, study: str, site: str, topic: str, body: bytes, within: float) -> bytes:
+    def exchange(self, site: str, topic: str, body: bytes, within: float) -> bytes:
         """One question to one site as a task of FLARE's; raises with the reason where there is no answer."""
-        hashed = hashlib.sha256(body).hexdigest()
-        log.append(sent({"study": study, "topic": topic, "to": site, "bytes": len(body), "sha256": hashed}))
         done, answers = threading.Event(), []
 
         def came(client_task: Any, fl_ctx: FLContext) -> None:
@@ -136,7 +130,7 @@ class StudyController(Controller):  # type: ignore[misc]
 
         task = Task(
             TASK,
-            Shareable({"topic": topic, "body": body}),
+            Shareable({"topic": str(topic), "body": body}),
             timeout=math.ceil(within),
             result_received_cb=came,
             task_done_cb=lambda task, fl_ctx: done.set(),
@@ -148,12 +142,39 @@ class StudyController(Controller):  # type: ignore[misc]
                 pass
             if not answers:
                 self.cancel_task(task, fl_ctx=fl_ctx)
-                dead = site not in self._present()
-                raise TimeoutError("its part of the job has ended" if dead else f"no answer within {within:.0f} s")
+                dead = site not in self.connected()
+                why = "its part of the job has ended" if dead else f"no answer within {within:.0f} s"
+                raise Unanswered(site, why, gone=dead)
         answer = answers[0]
         if answer.get_return_code() != ReturnCode.OK or not isinstance(answer.get("body"), bytes):
-            raise ConnectionError(f"FLARE says {answer.get_return_code()} of this site; its log tells why")
+            raise Unanswered(site, f"FLARE says {answer.get_return_code()} of this site; its log tells why")
         return bytes(answer["body"])
+
+
+@dataclass(frozen=True)
+class FlareTransport:
+    """Fulfils the contract inside a job: the controller asks, the coordinator's home tells who belongs to us."""
+
+    controller: StudyController
+    membership: Membership
+    stopped: threading.Event
+
+    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
+        if self.membership.is_revoked(site):
+            raise Unanswered(site, REVOKED, gone=True)
+        return self.controller.exchange(site, topic, body, within)
+
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
+        self.membership.announce(topic, bodies)
+
+    def present(self) -> frozenset[str]:
+        return self.controller.connected() - self.membership.revoked_names()
+
+    def revoked(self) -> Mapping[str, str]:
+        return self.membership.revoked()
+
+    def certificates(self) -> Mapping[str, str]:
+        return self.membership.certificates()
 
 
 class StudyExecutor(Executor):  # type: ignore[misc]
@@ -181,7 +202,7 @@ class StudyExecutor(Executor):  # type: ignore[misc]
             reply = self._clerk.answer(topic, self._clerk.coordinator, body)
         except Refusal as refusal:
             self.log_error(fl_ctx, str(refusal))
-            reply = refused(site, body, str(refusal))
+            reply = refusal_to(body, site, str(refusal))
         answer = make_reply(ReturnCode.OK)
         answer["body"] = reply
         return answer
@@ -209,16 +230,6 @@ def clerk_of(workspace: Workspace, site: str) -> Clerk:
     return Clerk(SiteOffice(home))
 
 
-def refused(site: str, request: bytes, why: str) -> bytes:
-    """A site's refusal where there is no clerk to speak for it."""
-    try:
-        header, _ = decode(request)
-    except Malformed:
-        header = {}
-    bound = {key: header.get(key) for key in ("study", "round", "nonce")}
-    return encode({"status": "refused", "why": why, **bound, "site": site})
-
-
 @contextmanager
 def only_job(folder: Path) -> Iterator[None]:
     """Be the only job at this study; a killed process lets go by itself."""
@@ -236,11 +247,6 @@ def only_job(folder: Path) -> Iterator[None]:
         os.close(file)
 
 
-def ended(folder: Path, log: Log, study: str, state: str, why: str) -> None:
-    write_json(folder / "state.json", {"state": state, "why": why, "at": time.time()})
-    log.append(noted(state, study=study, why=why))
-
-
 def hand_out(run: Path, results: Path) -> None:
     """Lay the results where FLARE's `download_job` finds them."""
     results.mkdir(parents=True, exist_ok=True)
@@ -248,6 +254,7 @@ def hand_out(run: Path, results: Path) -> None:
         shutil.copyfile(run / name, results / name)
 
 
-def in_words(word: str, facts: Mapping[str, Any]) -> str:
-    told = "; ".join(f"{key}: {value}" for key, value in facts.items() if value)
-    return f"wardround, {word}: {told}"
+def in_words(event: Event) -> str:
+    """What happened, for FLARE's log."""
+    told = "; ".join(f"{one.name}: {getattr(event, one.name)}" for one in fields(event) if getattr(event, one.name))
+    return f"wardround, {type(event).__name__}: {told}"

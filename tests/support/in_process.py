@@ -1,4 +1,4 @@
-"""A consortium whose sites have real homes and clerks but no network: requests are handed over by a call.
+"""A consortium over the transport `in_process`: sites with real homes and request handlers, but no network.
 
 Points at which a party dies raise `Died` here; the party is then made anew from what is on its disk.
 """
@@ -6,25 +6,35 @@ Points at which a party dies raise `Died` here; the party is then made anew from
 import errno
 import json
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors.numpy import load_file
 
 from wardround.deploy import fault_points
-from wardround.deploy.coordinator import engine, run_study
+from wardround.deploy.coordinator import engine, gather, run_study
 from wardround.deploy.coordinator import secure_round as coordinator_sum
+from wardround.deploy.coordinator.events import Observer, ignore
 from wardround.deploy.demo import demo_study, make_coordinator, make_site, patients
+from wardround.deploy.protocol.replies import read_reply
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode
 from wardround.deploy.site import request_handler, study_worker
 from wardround.deploy.site import secure_round as site_sum
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import SiteOffice
 from wardround.deploy.site.request_handler import Clerk
+from wardround.deploy.transport.contract import Unanswered
+from wardround.deploy.transport.in_process import InProcess
+from wardround.deploy.transport.membership import Membership
 from wardround.runs.folder import RunFolder
 from wardround.study.file import Study, parse_study
 
+POINTED = (study_worker, request_handler, run_study, engine, gather, coordinator_sum, site_sum)
+"""Modules that call `point`."""
 NAMES = ("bo", "freetown", "kenema")
 KEPT = {"name": "scaffold", "learning_rate": 0.1}
 """An algorithm of which both sides keep something between rounds."""
@@ -32,10 +42,6 @@ KEPT = {"name": "scaffold", "learning_rate": 0.1}
 
 class Died(BaseException):
     """A process ended without a farewell; no `except Exception` may hear of it."""
-
-
-class Gone(Exception):
-    """What the network says of a site that died."""
 
 
 def study_of(name: str, rounds: int = 3, **tables: Any) -> Study:
@@ -48,63 +54,86 @@ def study_of(name: str, rounds: int = 3, **tables: Any) -> Study:
 
 
 class Consortium:
-    """Three sites; `change` may spoil a reply on its way, `away` says who is not connected."""
+    """Sites over `InProcess`; `change` may spoil a reply on its way, `away` says who is not connected.
+
+    It is the transport itself, so a test may also put another `ask` in the place of its own.
+    """
 
     def __init__(self, folder: Path, names: Sequence[str] = NAMES) -> None:
         self.folder, self.names = folder, tuple(names)
-        coordinator = make_coordinator(folder / "coordinator", 1)
+        self.home = make_coordinator(folder / "coordinator", 1)
         self.tables = patients(folder, names)
-        self.homes = {name: make_site(folder / name, name, coordinator, self.tables[name]) for name in names}
-        self.clerks = {name: Clerk(SiteOffice(home)) for name, home in self.homes.items()}
+        self.homes = {name: make_site(folder / name, name, self.home, self.tables[name]) for name in names}
+        self.clerks: dict[str, Clerk] = {}
+        self.transport = InProcess({}, Membership(self.home, self.home.log()))
+        for name in names:
+            self.restart(name)
         self.away: set[str] = set()
+        self.deciding: set[str] = set()
+        """Sites whose administrator has not decided yet."""
         self.asked: list[tuple[str, str, int]] = []
         self.deaths: list[str] = []
         self.change: Callable[[str, str, dict[str, Any], bytes], bytes] = lambda site, topic, header, reply: reply
 
     def restart(self, name: str) -> None:
+        """A new process of a site, from what is on its disk."""
         self.clerks[name] = Clerk(SiteOffice(self.homes[name]))
+        self.transport.sites[name] = self.clerks[name].answer
 
-    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:  # noqa: ARG002 - the network's form
+    # ---- the transport's contract ----
+
+    @property
+    def stopped(self) -> threading.Event:
+        return self.transport.stopped
+
+    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
         header, _ = decode(body)
         self.asked.append((site, topic, header["round"]))
         try:
-            reply = self.clerks[site].answer(topic, "server", body)
-            if topic == "offer" and decode(reply)[0]["status"] == "waiting":
+            reply = self.transport.ask(site, topic, body, within)
+            waits = topic == "offer" and read_reply(reply).status is Status.WAITING
+            if waits and site not in self.deciding:
                 approve(self.homes[site], header["study"], by=f"admin-{site}")
-                reply = self.clerks[site].answer(topic, "server", body)
+                reply = self.transport.ask(site, topic, body, within)
         except Died:
             self.deaths.append(site)
             self.restart(site)
-            raise Gone("it went away before it answered") from None
+            raise Unanswered(site, "it went away before it answered", gone=True) from None
         return self.change(site, topic, header, reply)
 
-    def conduct(self, study: Study, **more: Any) -> dict[str, Any]:
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
+        self.transport.announce(topic, bodies)
+
+    def present(self) -> frozenset[str]:
+        return self.transport.present() - self.away
+
+    def revoked(self) -> Mapping[str, str]:
+        return self.transport.revoked()
+
+    def certificates(self) -> Mapping[str, str]:
+        return self.transport.certificates()
+
+    # ---- studies ----
+
+    def conduct(
+        self, study: Study, observer: Observer = ignore, *, known_rows: Mapping[str, int] | None = None
+    ) -> dict[str, Any]:
         """One process of the coordinator: until the end, or until it dies."""
         path = self.run(study)
         folder = RunFolder.create(path, resume=(path / "manifest.json").exists())
-        present = more.pop("present", lambda: frozenset(self.names) - self.away)
-        certificates = {name: home.certificate_path.read_text() for name, home in self.homes.items()}
-        return run_study.conduct(
-            study,
-            folder,
-            self.names,
-            self.ask,
-            present=present,
-            submitter="researcher",
-            certificates=lambda: certificates,
-            **more,
-        )
+        submission = run_study.Submission(study, self.names, "researcher", known_rows or {})
+        return run_study.conduct(submission, folder, self, observer)
 
-    def until_done(self, study: Study, **more: Any) -> dict[str, Any]:
+    def until_done(self, study: Study) -> dict[str, Any]:
         """The coordinator is started again whenever it died."""
         while True:
             try:
-                return self.conduct(study, **more)
+                return self.conduct(study)
             except Died:
                 self.deaths.append("coordinator")
 
     def run(self, study: Study) -> Path:
-        return self.folder / "runs" / study.study.name
+        return self.home.folder(study_id(study)) / "run"
 
     def rounds(self, study: Study) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.run(study) / "rounds.jsonl").read_text().splitlines()]
@@ -115,7 +144,7 @@ class Consortium:
 
     def left(self, name: str, study: Study) -> list[dict[str, Any]]:
         entries = [json.loads(line)["entry"] for line in self.homes[name].audit_path.read_bytes().splitlines()]
-        return [one for one in entries if one["kind"] == "sent" and one["study"] == run_study.study_id(study)]
+        return [one for one in entries if one["kind"] == "sent" and one["study"] == study_id(study)]
 
 
 def die_at(monkeypatch: Any, name: str, count: int = 1) -> None:
@@ -128,16 +157,15 @@ def die_at(monkeypatch: Any, name: str, count: int = 1) -> None:
             if passed[0] == count:
                 raise Died
 
-    for module in (study_worker, request_handler, run_study, engine, coordinator_sum, site_sum):
+    for module in POINTED:
         monkeypatch.setattr(module, "point", point)
     if name in fault_points.PARTIAL:
         replace = os.replace
 
         def replaced(source: Any, target: Any) -> None:
-            if str(source).endswith(".partial") and fault_points.PARTIAL[name] in str(target):
-                ours = "/studies/" in str(target)  # a site's; the coordinator's runs lie elsewhere here
-                if ours == name.startswith("site."):
-                    point(name)
+            whose = ("/coordinator/" in str(target)) == name.startswith("coordinator.")
+            if whose and str(source).endswith(".partial") and fault_points.PARTIAL[name] in str(target):
+                point(name)
             replace(source, target)
 
         monkeypatch.setattr(os, "replace", replaced)

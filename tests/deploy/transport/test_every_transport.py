@@ -1,0 +1,252 @@
+"""One contract, three transports: a study ends the same, to the bit, whether its requests travel in one process, over
+CellNet between processes, or as tasks of a FLARE job."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pytest
+from safetensors.numpy import load_file
+
+from tests.support import flare_project, in_process, parties
+from wardround.core.errors import Refusal
+from wardround.deploy.home import CoordinatorHome, SiteHome
+from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.site.approvals import deny, store_offer
+from wardround.deploy.site.privacy_budget import ledger_path
+from wardround.deploy.transport.flare_export import export
+from wardround.privacy.budget import Budget
+from wardround.study.file import Study
+
+NAMES = in_process.NAMES
+ROUNDS = 2
+GRACE = {"quorum": 2, "deadline": 2.0}
+STUDIES: dict[str, dict[str, Any]] = {
+    "plain": {"algorithm": in_process.KEPT},
+    "secure": {"transforms": [{"name": "secure_sum"}]},
+    "private": {"privacy": {"epsilon": 0.5, "delta": 1e-3}},
+    "partners": {"study": {"user": "freetown"}, "partners": {"name": "gradient_distance", "errors": False, "top": 1}},
+    "absent": {"algorithm": in_process.KEPT, "deploy": GRACE},
+    "denied": {},
+}
+ABSENT, DENYING = "kenema", "bo"
+
+
+class Ended(NamedTuple):
+    """How a study ended."""
+
+    state: str
+    why: str
+    run: Path
+
+    @property
+    def bits(self) -> dict[str, bytes]:
+        arrays = load_file(self.run / "model.safetensors")
+        return {f"{name} {array.dtype} {array.shape}": array.tobytes() for name, array in arrays.items()}
+
+    @property
+    def rounds(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.run / "rounds.jsonl").read_text().splitlines()]
+
+    def read(self, name: str) -> dict[str, Any]:
+        words: dict[str, Any] = json.loads((self.run / name).read_bytes())
+        return words
+
+
+class World(Protocol):
+    """A consortium over one transport; `without` names a site that takes no part."""
+
+    homes: dict[str, SiteHome]
+
+    def end(self, study: Study, without: str | None = None) -> Ended: ...
+
+
+def ended_at(home: CoordinatorHome, study: str) -> Ended:
+    state = json.loads((home.folder(study) / "state.json").read_bytes())
+    return Ended(state["state"], state["why"], home.folder(study) / "run")
+
+
+class InOneProcess:
+    def __init__(self, folder: Path) -> None:
+        self.consortium = in_process.Consortium(folder, NAMES)
+        self.homes = self.consortium.homes
+
+    def end(self, study: Study, without: str | None = None) -> Ended:
+        self.consortium.away = {without} if without else set()
+        try:
+            self.consortium.conduct(study)
+        except Refusal as refusal:
+            return Ended("failed", str(refusal), self.consortium.run(study))
+        return Ended("finished", "", self.consortium.run(study))
+
+
+class OverCellNet:
+    """Real processes over mutual TLS; the absent site's is not there."""
+
+    def __init__(self, consortium: parties.Consortium) -> None:
+        self.consortium, self.homes = consortium, consortium.homes
+
+    def end(self, study: Study, without: str | None = None) -> Ended:
+        if without:
+            self.consortium.kill(without)
+            parties.until(lambda: without not in self.consortium.status()["present"], 60, "its going")
+        name = self.consortium.queue(study)
+        self.consortium.ended(name, 240)
+        if without:
+            self.consortium.start(without)
+            self.consortium.connected()
+        return ended_at(self.consortium.home, name)
+
+
+class OverFlare:
+    """Jobs of a FLARE project, which only begin when all sites are there: the absent one has not decided."""
+
+    def __init__(self, project: flare_project.Federation) -> None:
+        self.project, self.homes = project, project.homes
+
+    def end(self, study: Study, without: str | None = None) -> Ended:
+        name = study_id(study)
+        decided = [site for site in NAMES if (self.homes[site].path / "decisions" / f"{name}.json").exists()]
+        job = export(study, self.project.folder / name, NAMES)
+        approving = [] if decided else [site for site in NAMES if site != without]
+        self.project.submit([job], meanwhile=lambda: self.project.approve(name, approving))
+        assert (self.project.coordinator.folder(name) / "state.json").exists(), self.project.log()[-4000:]
+        return ended_at(self.project.coordinator, name)
+
+
+@pytest.fixture(scope="module")
+def in_one_process(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return InOneProcess(tmp_path_factory.mktemp("in"))
+
+
+@pytest.fixture(scope="module")
+def cellnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    pytest.importorskip("nvflare", reason="the network needs wardround[deploy]")
+    if sys.platform != "linux":
+        pytest.skip("the parties fork")
+    with parties.consortium_in(tmp_path_factory.mktemp("c"), names=NAMES) as made:
+        made.start()
+        made.connected(seconds=120)
+        yield OverCellNet(made)
+
+
+@pytest.fixture(scope="module")
+def flare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    pytest.importorskip("nvflare", reason="a job needs wardround[deploy]")
+    folder = tmp_path_factory.mktemp("f")
+    flare_project.provision(folder, NAMES)
+    with flare_project.running(folder, NAMES) as project:
+        yield OverFlare(project)
+
+
+def study_of(case: str) -> Study:
+    return in_process.study_of(case, ROUNDS, **STUDIES[case])
+
+
+@pytest.fixture(scope="module")
+def worlds(request: pytest.FixtureRequest) -> Any:
+    """How a study ended over a transport; each is conducted once over each."""
+    done: dict[tuple[str, str], tuple[World, Ended]] = {}
+
+    def end(transport: str, case: str) -> tuple[World, Ended]:
+        if (transport, case) not in done:
+            world: World = request.getfixturevalue(transport)
+            study = study_of(case)
+            if case == "denied":
+                name = study_id(study)
+                store_offer(world.homes[DENYING], name, study.model_dump(mode="json"), "researcher")
+                deny(world.homes[DENYING], name, by="administrator", why="not now")
+            done[transport, case] = world, world.end(study, ABSENT if case == "absent" else None)
+        return done[transport, case]
+
+    return end
+
+
+def everywhere(*cases: str, quick: tuple[str, ...] = ()) -> Any:
+    """These studies over every transport; over a network only the quick ones are not slow."""
+    found = [
+        pytest.param(transport, case, marks=[] if transport == "in_one_process" or case in quick else pytest.mark.slow)
+        for transport in ("in_one_process", "cellnet", "flare")
+        for case in cases
+    ]
+    return pytest.mark.parametrize(("transport", "case"), found)
+
+
+@everywhere("plain", "secure", "partners", "absent", quick=("plain",))
+def test_a_study_ends_with_the_same_bits_over_every_transport(worlds: Any, transport: str, case: str) -> None:
+    (_, ended), (_, expected) = worlds(transport, case), worlds("in_one_process", case)
+    assert (ended.state, ended.why) == ("finished", "")
+    assert ended.bits == expected.bits
+    # The letters of a secure sum hold signatures, which are a few bytes shorter or longer by chance.
+    shown = ("round", "sites", "bytes_down", *(() if case == "secure" else ("bytes_up",)))
+    assert [[one[key] for key in shown] for one in ended.rounds] == [
+        [one[key] for key in shown] for one in expected.rounds
+    ]
+    assert ended.read("result.json")["sites"] == expected.read("result.json")["sites"]
+    scores = [one.read("result.json")["methods"][0]["scores"] for one in (ended, expected)]
+    assert scores[0] == scores[1]
+
+
+@everywhere("plain", quick=("plain",))
+def test_all_sites_train_in_every_round(worlds: Any, transport: str, case: str) -> None:
+    _, ended = worlds(transport, case)
+    assert [(one["round"], tuple(one["sites"])) for one in ended.rounds] == [(1, NAMES), (2, NAMES)]
+
+
+@everywhere("secure")
+def test_a_secure_sum_is_close_to_the_plain_mean_and_its_answers_are_not_sent(
+    worlds: Any, transport: str, case: str
+) -> None:
+    world, ended = worlds(transport, case)
+    assert [tuple(one["sites"]) for one in ended.rounds] == [NAMES] * ROUNDS
+    for home in world.homes.values():
+        entries = [json.loads(line)["entry"] for line in home.audit_path.read_bytes().splitlines()]
+        ours = [one for one in entries if one["kind"] == "sent" and one["study"] == study_id(study_of(case))]
+        assert not [one for one in ours if one["topic"] == "round"]
+        # Five steps a round: advertise, share, mask, agree, reveal.
+        assert len([one for one in ours if one["topic"] == "secure"]) == 5 * ROUNDS
+
+
+@everywhere("private")
+def test_privacy_is_charged_alike_over_every_transport(worlds: Any, transport: str, case: str) -> None:
+    """Sites draw their noise themselves, so the models differ; what it costs each of them does not."""
+    (world, ended), (other, expected) = worlds(transport, case), worlds("in_one_process", case)
+    assert ended.state == "finished"
+    assert ended.read("agreement.json")["privacy"] == expected.read("agreement.json")["privacy"]
+    costs = [one.read("result.json")["methods"][0]["meters"]["privacy"] for one in (ended, expected)]
+    assert costs[0] == costs[1]
+    for name in NAMES:
+        ledgers = [Budget(ledger_path(one.homes[name])).entries() for one in (world, other)]
+        debits = [[(one.study, one.round, one.level, one.steps) for one in entries] for entries in ledgers]
+        assert debits[0] == debits[1]
+        assert [round_ for _, round_, _, _ in debits[0]] == [1, 2]
+
+
+@everywhere("partners")
+def test_the_same_partner_is_chosen_over_every_transport(worlds: Any, transport: str, case: str) -> None:
+    (_, ended), (_, expected) = worlds(transport, case), worlds("in_one_process", case)
+    chosen = [one.read("partners.json") for one in (ended, expected)]
+    assert chosen[0]["partners"] == chosen[1]["partners"]
+    assert len(chosen[0]["partners"]) == 1
+    assert chosen[0]["score"] == chosen[1]["score"]
+
+
+@everywhere("absent")
+def test_an_absent_site_is_named_with_the_reason(worlds: Any, transport: str, case: str) -> None:
+    _, ended = worlds(transport, case)
+    for one in ended.rounds:
+        assert one["sites"] == [name for name in NAMES if name != ABSENT]
+        reason = "has not decided yet" if transport == "flare" else "was not connected"
+        assert reason in one["measures"]["absent"][ABSENT]
+
+
+@everywhere("denied")
+def test_a_site_that_denies_ends_the_study_and_is_named(worlds: Any, transport: str, case: str) -> None:
+    _, ended = worlds(transport, case)
+    assert ended.state == "failed"
+    assert "is denied" in ended.why
+    assert "not now" in ended.why
+    assert f"site {DENYING}" in ended.why
+    assert not (ended.run / "rounds.jsonl").exists() or ended.rounds == []

@@ -1,0 +1,120 @@
+"""The coordinator's queue of studies: files in its home, so that a study outlives every process.
+
+HOME/queue/STUDY.json says that a study waits or is under way; HOME/studies/STUDY holds its words, how it ended, and its
+run folder.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wardround.core.errors import Refusal
+from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.settings_files import read_json, write_json
+from wardround.deploy.trust.audit_log import Log, noted
+from wardround.study.file import Study, parse_study
+from wardround.workflows.retrain import forgotten, manifest_of, refuse_unknown
+
+
+def queued(home: CoordinatorHome, study: Study, submitter: str) -> str:
+    """Put a study into the queue; gives its identity. One that is there already is left as it is."""
+    name = study_id(study)
+    folder = home.folder(name)
+    if not (folder / "study.json").exists():
+        write_submission(folder, study, submitter)
+    (home.path / "queue").mkdir(exist_ok=True)
+    write_json(home.path / "queue" / f"{name}.json", {"study": name, "queued": time.time()})
+    return name
+
+
+def in_queue(home: CoordinatorHome) -> list[str]:
+    """Studies waiting or under way, the oldest first."""
+    paths = sorted((home.path / "queue").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    return [path.stem for path in paths]
+
+
+# ---- a study's folder ----
+
+
+def write_submission(folder: Path, study: Study, submitter: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "study.json", {"study": study.model_dump(mode="json"), "submitter": submitter})
+
+
+def read_submission(folder: Path) -> tuple[Study, str]:
+    """The study that was queued in a folder of its name, and who submitted it."""
+    path = folder / "study.json"
+    content = read_json(path, "queue the study again with `wardround coordinator run`")
+    study = parse_study(content["study"], where=str(path))
+    if study_id(study) != folder.name:
+        raise Refusal(
+            f"these words are the study {study_id(study)} to this version of wardround",
+            where=str(path),
+            remedy="go on with the version that the study was begun with, or offer it anew",
+        )
+    return study, str(content["submitter"])
+
+
+def record_end(folder: Path, log: Log, study: str, state: str, why: str) -> None:
+    """Write down how a study ended, in its folder and in the audit log."""
+    write_json(folder / "state.json", {"state": state, "why": why, "at": time.time()})
+    log.append(noted(state, study=study, why=why))
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a crash came after the study had ended and before it was taken from the queue."""
+    path = folder / "state.json"
+    return path.exists() and read_json(path, "").get("state") == "finished"
+
+
+# ---- the same study without a site ----
+
+
+def queue_without(folder: Path, without: Sequence[str], submitter: str | None = None) -> str:
+    """Queue the study of a deployed run anew, without some sites; gives its identity."""
+    manifest = manifest_of(folder)
+    home = home_of(folder)
+    study = parse_study(manifest["study"], where=str(folder / "manifest.json"))
+    names = sorted(manifest.get("sites") or study.deploy.sites or agreed_sites(folder))
+    refuse_unknown(without, names)
+    left = [name for name in names if name not in without]
+    quorum = study.deploy.quorum
+    deploy = study.deploy.model_copy(
+        update={"sites": left, "quorum": None if quorum is None else min(quorum, len(left))}
+    )
+    present = study.participation.present
+    if present is not None:
+        present = {name: words for name, words in present.items() if name not in without} or None
+    new = forgotten(study, without).model_copy(
+        update={"deploy": deploy, "participation": study.participation.model_copy(update={"present": present})}
+    )
+    if new.partners is not None:  # they are no sites of the new study, so nothing is to be said about them
+        partners = new.partners.model_copy(
+            update={"withdrawn": [one for one in new.partners.withdrawn if one not in without]}
+        )
+        new = new.model_copy(update={"partners": partners})
+    asked = read_json(folder.parent / "study.json", "name the folder studies/STUDY/run of a coordinator's home")
+    # Checked as a whole: sites will read exactly these words.
+    return queued(home, parse_study(new.model_dump(mode="json"), where="retrain"), submitter or asked["submitter"])
+
+
+def home_of(folder: Path) -> CoordinatorHome:
+    """The coordinator's home that a deployed run lies in: HOME/studies/STUDY/run."""
+    home = CoordinatorHome(folder.absolute().parent.parent.parent)
+    if not (home.path / "coordinator.toml").exists():
+        raise Refusal(
+            "this deployed run does not lie in a coordinator's home",
+            where=str(folder),
+            remedy="name it where it was trained: HOME/studies/STUDY/run",
+        )
+    return home
+
+
+def agreed_sites(folder: Path) -> list[str]:
+    """Who took part in a deployed run, from what the sites agreed on; for one that was interrupted."""
+    path = folder / "agreement.json"
+    words: Mapping[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+    return sorted(words.get("rows", {}))

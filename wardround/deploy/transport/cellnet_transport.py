@@ -1,0 +1,35 @@
+"""The transport of our own processes: CellNet asks, the coordinator's home tells who belongs to the consortium."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wardround.deploy.transport.cellnet import Party
+from wardround.deploy.transport.contract import Unanswered
+from wardround.deploy.transport.membership import REVOKED, Membership
+
+
+@dataclass(frozen=True)
+class CellNetTransport:
+    """Fulfils the contract for a coordinator that listens as `party`."""
+
+    party: Party
+    membership: Membership
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
+        if self.membership.is_revoked(site):
+            raise Unanswered(site, REVOKED, gone=True)
+        return self.party.ask(site, topic, body, within=within)
+
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
+        self.membership.announce(topic, bodies)
+
+    def present(self) -> frozenset[str]:
+        return self.party.present - self.membership.revoked_names()
+
+    def revoked(self) -> Mapping[str, str]:
+        return self.membership.revoked()
+
+    def certificates(self) -> Mapping[str, str]:
+        return self.membership.certificates()

@@ -1,0 +1,47 @@
+"""How a coordinator reaches its sites: the one seam to the network, in the manner of httpx's `handle_request`.
+
+A transport carries bytes and knows who is there. What the bytes mean, for whom a round waits and what becomes of a
+silent site is decided above it, so all transports give the same bits. There are three: `cellnet_transport` (processes
+of our own over mutual TLS), `flare_job` (a job of NVIDIA FLARE) and `in_process` (no network at all).
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Unanswered(Exception):
+    """A request that got no answer: `gone` when the site went away, else it was late or the line broke."""
+
+    def __init__(self, target: str, why: str, *, gone: bool = False) -> None:
+        super().__init__(why)
+        self.target, self.why, self.gone = target, why, gone
+
+
+class Transport(Protocol):
+    """All that conducting a study needs of the world. Every method may be called from several threads."""
+
+    @property
+    def stopped(self) -> threading.Event:
+        """Set when the coordinator is to stop: whoever waits gives up at once, and goes on when started again."""
+        ...
+
+    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
+        """The site's reply; raises Unanswered, with the reason, when there is none within so many seconds."""
+        ...
+
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
+        """Write down what is about to be sent to whom; all of it is on the disk when this returns."""
+        ...
+
+    def present(self) -> frozenset[str]:
+        """Sites that can be asked now."""
+        ...
+
+    def revoked(self) -> Mapping[str, str]:
+        """Sites that were shut out for good, and why: nobody waits for them."""
+        ...
+
+    def certificates(self) -> Mapping[str, str]:
+        """The sites' certificates in PEM: in a secure sum sites check each other by them."""
+        ...

@@ -1,0 +1,44 @@
+"""The transport without a network: requests are handed to the sites' handlers in the same process.
+
+For tests, and for whoever wants to try a whole consortium, homes and approvals included, in one program.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from wardround.deploy.transport.contract import Unanswered
+from wardround.deploy.transport.membership import REVOKED, Membership
+
+COORDINATOR = "server"
+"""What a site calls its coordinator, as CellNet does."""
+Respond = Callable[[str, str, bytes], bytes]
+"""(topic, who asks, request) to the reply: a site's request handler."""
+
+
+@dataclass
+class InProcess:
+    """Fulfils the contract; `sites` may be exchanged while it runs, as a process is by its successor."""
+
+    sites: dict[str, Respond]
+    membership: Membership
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:  # noqa: ARG002 - nobody is late here
+        if self.membership.is_revoked(site):
+            raise Unanswered(site, REVOKED, gone=True)
+        if site not in self.sites:
+            raise Unanswered(site, "it is not connected", gone=True)
+        return self.sites[site](topic, COORDINATOR, body)
+
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
+        self.membership.announce(topic, bodies)
+
+    def present(self) -> frozenset[str]:
+        return frozenset(self.sites) - self.membership.revoked_names()
+
+    def revoked(self) -> Mapping[str, str]:
+        return self.membership.revoked()
+
+    def certificates(self) -> Mapping[str, str]:
+        return self.membership.certificates()

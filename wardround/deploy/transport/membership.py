@@ -1,0 +1,55 @@
+"""Who belongs to a consortium, by the files in its coordinator's home, and the record there of what is sent to whom.
+
+The half of a transport that needs no network: the same for our own processes and for a job of FLARE.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.trust.audit_log import Log, sent
+
+REVOKED = "its certificate was revoked"
+
+
+@dataclass
+class Membership:
+    """Read anew whenever a file changes, so that a revocation counts within the running round."""
+
+    home: CoordinatorHome
+    log: Log
+    study: str = ""
+    """Named in the record where one transport serves one study."""
+    _revoked: tuple[float, frozenset[str]] = field(default=(-1.0, frozenset()))
+
+    def is_revoked(self, site: str) -> bool:
+        return site in self.revoked_names()
+
+    def revoked_names(self) -> frozenset[str]:
+        path = self.home.path / "revoked.json"
+        stamp = path.stat().st_mtime_ns if path.exists() else 0
+        if stamp != self._revoked[0]:
+            self._revoked = (stamp, frozenset(self.home.revoked()))
+        return self._revoked[1]
+
+    def revoked(self) -> dict[str, str]:
+        return dict.fromkeys(self.revoked_names(), REVOKED)
+
+    def certificates(self) -> dict[str, str]:
+        """Of all sites that were not revoked, in PEM."""
+        paths = sorted((self.home.path / "sites").glob("*.pem"))
+        return {path.stem: path.read_text() for path in paths if not self.is_revoked(path.stem)}
+
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
+        """Write down what is about to be sent to whom; all of it is on the disk when this returns."""
+        different = {id(body): body for body in bodies.values()}  # mostly one for all: hashed once
+        hashes = {key: hashlib.sha256(body).hexdigest() for key, body in different.items()}
+        own = {"study": self.study} if self.study else {}
+        self.log.append(
+            *(
+                sent({**own, "topic": str(topic), "to": site, "bytes": len(body), "sha256": hashes[id(body)]})
+                for site, body in bodies.items()
+                if not self.is_revoked(site)
+            )
+        )
