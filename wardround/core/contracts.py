@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from wardround.core.quality import Quality
+
 Array = jax.Array | np.ndarray[Any, Any]
 Key = jax.Array
 Tree = Any
@@ -300,6 +302,8 @@ class Engine(Protocol):
         """Do these rounds, each a number and the indices of the sites that take part."""
         ...
 
-    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores: ...
+    def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
+        """How well the model that each site would use does on one part of its rows."""
+        ...
 
     def ask(self, query: Query, message: Message) -> Report: ...

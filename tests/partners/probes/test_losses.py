@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from wardround.engine.simulate import Simulation
-from wardround.partners.probes.losses import difference_errors, losses, row_losses
+from wardround.core.quality import row_losses
+from wardround.partners.probes.losses import difference_errors, losses
 
 SIZES = np.array([40, 7, 0, 23, 1, 64, 30])
 

@@ -19,11 +19,12 @@ import numpy as np
 from wardround import __version__
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
+from wardround.core.quality import Quality, quality_of
 from wardround.core.recipes import recipe_of, to_json
 from wardround.deploy.coordinator.gather import Patience
 from wardround.deploy.coordinator.secure_round import summed
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Answer, Judged, misfit, spoilt
+from wardround.deploy.protocol.replies import Answer, misfit, spoilt
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, digest, encode, size
 from wardround.deploy.site.study_worker import chained
 from wardround.deploy.trust.audit_log import BETWEEN
@@ -115,16 +116,12 @@ class Deployment:
             records.append(record)
         return progress, records
 
-    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Any:
+    def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
         """Sums of losses, from every site that is there: predictions and labels stay where they are."""
         answers = self.about_model("judge", algorithm, progress, part=part)
-        rows = {site: int(one.message.arrays["rows"]) for site, one in answers.items()}
-        told = {site: one.message.arrays for site, one in answers.items() if rows[site]}
-        return Judged(
-            {site: float(arrays["loss"]) for site, arrays in told.items()},
-            {site: rows[site] for site in told},
-            {site: int(arrays["right"]) for site, arrays in told.items()},
-        )
+        arrays = {site: answers[site].message.arrays for site in self.sites if site in answers}
+        told = {site: (float(one["loss"]), int(one["rows"]), int(one["right"])) for site, one in arrays.items()}
+        return quality_of(told, regression=self.task.regression)
 
     def ask(self, query: Query, message: Message) -> Report:
         return self.query(query, message, on="training")

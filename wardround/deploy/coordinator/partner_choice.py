@@ -17,6 +17,7 @@ import numpy as np
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
+from wardround.core.quality import Quality
 from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.coordinator.schema_agreement import Agreement
 from wardround.deploy.site.probe_rules import asks_of
@@ -163,12 +164,12 @@ class Remembering:
                 if engine.gone.keys() | engine.revoked().keys() == gone:
                     raise
 
-    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Any:  # noqa: ARG002 - the contract's
-        """No choice needs it: it would take predictions, which stay at the sites."""
+    def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:  # noqa: ARG002 - the contract's
+        """No choice announces it, so the sites would not answer: a choice compares models by the probe `losses`."""
         raise Refusal(
-            "a choice of partners asked for the predictions of sites",
+            "a choice of partners asked how well a model does, which it had not announced to the sites",
             where="[partners]",
-            remedy="choose by another way: sites tell sums of losses only",
+            remedy="let the choice announce the probe losses, and ask that",
         )
 
 

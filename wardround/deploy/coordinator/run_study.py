@@ -24,7 +24,6 @@ from wardround.deploy.coordinator.gather import Patience
 from wardround.deploy.coordinator.partner_choice import refuse_partners, those_who_trained, told_partners, with_partners
 from wardround.deploy.coordinator.schema_agreement import Agreement, agreed, as_words, from_words
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Judged
 from wardround.deploy.site.approvals import study_id
 from wardround.engine import registry
 from wardround.engine.checkpoint import read_header
@@ -212,7 +211,7 @@ def trained(
         params,
         participation,
         Schedule(study.study.rounds, study.evaluation.every),
-        judge=judged if any(rows[1] for rows in agreement.rows.values()) else None,
+        validates=any(rows[1] for rows in agreement.rows.values()),
         stopping=stopping_of(study),
         checkpoint=checkpoint,
         identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
@@ -221,18 +220,6 @@ def trained(
     )
     point("coordinator.checkpoint.saved")
     return algorithm, fitted
-
-
-def judged(told: Any) -> Mapping[str, Any]:
-    """Validation loss over all patients of the sites that told it, and site by site."""
-    sums: Judged = told
-    rows = sum(sums.rows.values())
-    sites = {site: sums.loss[site] / sums.rows[site] for site in sums.rows}
-    weighted = sum(sums.loss.values()) / rows if rows else float("nan")
-    return {
-        "validation_loss": {"weighted": weighted, "sites": sites},
-        "validation_accuracy": {"weighted": sum(sums.right.values()) / max(1, rows)},
-    }
 
 
 def finished(

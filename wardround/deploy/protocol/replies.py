@@ -22,14 +22,6 @@ class Answer(NamedTuple):
     wrong: str | None = None
 
 
-class Judged(NamedTuple):
-    """Sums of losses over the patients of the sites that told them."""
-
-    loss: dict[str, float]
-    rows: dict[str, int]
-    right: dict[str, int]
-
-
 def spoilt(bad: Mapping[str, str], number: int) -> Refusal:
     """What to tell when so many answers cannot be used that the quorum is out of reach."""
     names = ", ".join(sorted(bad))

@@ -26,8 +26,9 @@ from wardround.core.answers import answer, side_by_side
 from wardround.core.bounds import Bound, Count, CountOrAll, Momentum, NotNegative, Positive
 from wardround.core.contracts import Algorithm, Array, Batch, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, Gradient, batches, local_optimizer
+from wardround.core.quality import row_losses
 from wardround.core.recipes import recorded
-from wardround.partners.probes.losses import row_losses, standard_error
+from wardround.partners.probes.losses import standard_error
 
 Folds = Annotated[int, Bound(low=2)]
 
