@@ -5,7 +5,7 @@ Shapes below are for one site; the simulation engine adds an axis of sites by `v
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -20,6 +20,9 @@ Params = dict[str, Any]
 """Flat: "dense_1/kernel" names one array, so a layer split is a predicate on names."""
 Report = dict[str, Any]
 """What a query or meter tells: plain values that JSON can hold."""
+
+
+TaskKind = Literal["classification", "regression"]
 
 
 class Task(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from wardround.core.bounds import Bound
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
-from wardround.core.recipes import RECORDED, Recipe, hashable, recipe_of, remember
+from wardround.core.recipes import Recipe, hashable, recipe_of, remember
 
 ROOMS: Mapping[str, str] = {
     "algorithm": "wardround.algorithms",
@@ -29,16 +29,8 @@ ROOMS: Mapping[str, str] = {
     "partition": "wardround.data.partitions",
     "choice": "wardround.partners.choices",
     "probe": "wardround.partners.probes",
+    "query": "wardround.queries",
 }
-
-
-QUERIES = (
-    "wardround.data.statistics",
-    "wardround.data.schema",
-    "wardround.partners.similarity.histograms",
-    "wardround.partners.probes.feature_gains",
-)
-"""Modules with questions to sites (factories recorded as "query"); only these can be asked of a real site."""
 
 
 class Parameter(NamedTuple):
@@ -84,17 +76,6 @@ def remember_made(made: Any, component: Component, parts: tuple[Any, ...], setti
     remember(made, Recipe(component.kind, component.name, words, given))
 
 
-@cache
-def queries() -> Mapping[str, Callable[..., Any]]:
-    """Every question that may be put to a site, by name."""
-    found = {}
-    for module in QUERIES:
-        for name, member in vars(importlib.import_module(module)).items():
-            if getattr(member, RECORDED, "") == "query":
-                found[name] = member
-    return found
-
-
 @lru_cache(maxsize=256)
 def made_from(recipe: Recipe) -> Any:
     """Make what a recipe tells, from installed components only."""
@@ -102,10 +83,6 @@ def made_from(recipe: Recipe) -> Any:
         words = dict(recipe.settings)
         return Task(tuple(words["shape"]), tuple(words["classes"]), words["target"])
     parts = [made_from(part) for part in recipe.parts]
-    if recipe.kind == "query":
-        if recipe.name not in queries():
-            raise Refusal(f"there is no query called '{recipe.name}'", remedy=nearest(recipe.name, tuple(queries())))
-        return queries()[recipe.name](*parts, **dict(recipe.settings))
     return find(recipe.kind, recipe.name).build(*parts, **dict(recipe.settings))
 
 

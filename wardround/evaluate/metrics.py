@@ -17,8 +17,8 @@ import numpy as np
 
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
-from wardround.evaluate.calibration import calibration
 from wardround.core.quality import row_losses
+from wardround.evaluate.calibration import calibration
 from wardround.evaluate.ranking import macro, pr_auc, roc_auc
 from wardround.evaluate.rows import Numbers, Rows, rows_of
 

@@ -20,7 +20,7 @@ from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
 from wardround.partners.choice import Evidence
-from wardround.partners.probes.feature_gains import Plan, columns_recorded, feature_gains, plan
+from wardround.partners.probes.feature_gains import Plan, feature_gains, plan
 from wardround.partners.probes.own_models import own_models
 from wardround.partners.similarity.site_feedback import (
     Findings,
@@ -31,6 +31,7 @@ from wardround.partners.similarity.site_feedback import (
     site_feedback,
     steadied,
 )
+from wardround.queries.columns_recorded import columns_recorded
 
 try:
     WITH_DATA = (data_folder() / "uci_heart_disease").is_dir()
@@ -54,7 +55,7 @@ class Asked:
         self.columns = [column.name for column in self.loaded.preparation.columns]
         tables = [Site(name, frame) for name, frame in self.loaded.table.sites.items()]
         self.engine = Simulation(federation, tables=tables)
-        self.recorded = np.array(self.engine.ask(columns_recorded(self.columns), Message({}))["recorded"])
+        self.recorded = np.array(self.engine.ask(columns_recorded(columns=self.columns), Message({}))["recorded"])
         self.model = model_of(self.task)
         self.params = self.model.init(jax.random.key(0))
         self.gains = feature_gains(self.model, **SURE)

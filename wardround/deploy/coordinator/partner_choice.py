@@ -20,7 +20,6 @@ from wardround.core.files import write_whole
 from wardround.core.quality import Quality
 from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.coordinator.schema_agreement import Agreement
-from wardround.deploy.site.probe_rules import asks_of
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.checks import refuse_few
 from wardround.engine.participation import Participation, among
@@ -28,6 +27,7 @@ from wardround.partners.choice import Evidence, selected
 from wardround.runs.folder import as_json
 from wardround.study.file import Study
 from wardround.study.methods import Method, own_method
+from wardround.study.partners import asks_of
 from wardround.study.privacy import refuse_choice
 from wardround.workflows.partners.choose import Chosen, Known, choose, question_about, user_of, withdrawn_of
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from wardround.core.bounds import Count, NotNegative
-from wardround.partners.choice import Asks, Choice, Counts, Evidence, Question
-from wardround.partners.similarity.histograms import Differences, Histograms, differences, histograms
+from wardround.partners.choice import Asks, Choice, Evidence, Question
+from wardround.partners.similarity.histograms import Differences, Histograms, counts_asked, differences, histograms
 from wardround.partners.similarity.site_map import map_of
 from wardround.report.partners.differences import holm, sentences
 
@@ -40,7 +40,7 @@ def distribution_distance(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 
             details=details(question, told, found, np.flatnonzero(known)),
         )
 
-    return Choice(assess, Asks(counts=Counts(epsilon, smallest_cell)))
+    return Choice(assess, Asks(queries=counts_asked(epsilon, smallest_cell)))
 
 
 def details(question: Question, told: Histograms, found: Differences, known: Any) -> dict[str, Any]:

@@ -28,9 +28,9 @@ from scipy.stats import ncx2
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.contracts import Tree
 from wardround.core.errors import Refusal
-from wardround.partners.choice import Asks, Choice, Counts, Evidence, Question, probe
+from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
 from wardround.partners.probes.scatter import scatter
-from wardround.partners.similarity.histograms import Histograms, differences, histograms
+from wardround.partners.similarity.histograms import Histograms, counts_asked, differences, histograms
 from wardround.partners.similarity.site_map import map_of
 from wardround.report.partners.differences import sentences
 
@@ -74,7 +74,7 @@ def evidence(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 5) -> Choice:
         known = posterior(gradient, noise, likeness(told, sites))
         return judged(question, told, sites, rows[sites], noise, known)
 
-    return Choice(assess, Asks((probe("scatter"),), "once with all sites", Counts(epsilon, smallest_cell)))
+    return Choice(assess, Asks((probe("scatter"),), "once with all sites", counts_asked(epsilon, smallest_cell)))
 
 
 def whitened(state: Tree, sites: Numbers) -> tuple[Numbers, Numbers]:

@@ -20,9 +20,15 @@ from wardround.core.contracts import Algorithm, Array, Key, Message, Model, Para
 from wardround.core.descent import CHUNK, batches
 from wardround.core.quality import row_losses
 from wardround.core.recipes import recorded
+from wardround.core.terms import Terms
+
+TERMS = Terms(
+    "how well models that it is sent do on its patients: the mean loss of each, and how they differ",
+    lambda of: 2 * of.models + of.models**2 + 1,
+)
 
 
-@recorded("probe")
+@recorded("probe", TERMS)
 def losses(model: Model, *, part: Literal["train", "validation", "test"] = "train") -> Algorithm:
     """The mean loss of each of several models at every site, with its standard error; state["loss"] has a row a site.
 

@@ -28,6 +28,7 @@ from wardround.core.contracts import Algorithm, Array, Batch, Key, Message, Mode
 from wardround.core.descent import CHUNK, Gradient, batches, local_optimizer
 from wardround.core.quality import row_losses
 from wardround.core.recipes import recorded
+from wardround.core.terms import Terms
 from wardround.partners.probes.losses import standard_error
 
 Folds = Annotated[int, Bound(low=2)]
@@ -50,8 +51,13 @@ class Recipe(NamedTuple):
 
 USUAL = Recipe()
 
+TERMS = Terms(
+    "a model trained on its patients alone, how sure each weight is, and how well it does here",
+    lambda of: 2 * of.parameters + 3,
+)
 
-@recorded("probe")
+
+@recorded("probe", TERMS)
 def own_models(
     model: Model,
     *,

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wardround.partners.similarity.histograms import Column, Differences, Histograms
+from wardround.partners.similarity.histograms import Differences, Histograms
+from wardround.queries.cells_of import ColumnCells
 
 Numbers = np.ndarray[Any, Any]
 
@@ -70,7 +71,7 @@ def telling(labels: list[str], apart: Numbers) -> int:
 
 
 def of_number(
-    told: Histograms, column: Column, site: str, shares: tuple[Numbers, Numbers], rows: tuple[float, float]
+    told: Histograms, column: ColumnCells, site: str, shares: tuple[Numbers, Numbers], rows: tuple[float, float]
 ) -> str:
     """Which way the middle moved, or where patients lie if it did not; `shares` and `rows` are theirs, then ours."""
     theirs, ours = (median(column, share) for share in shares)
@@ -88,7 +89,7 @@ def of_number(
     return f"{name} is {'lower' if theirs < ours else 'higher'} there {medians}."
 
 
-def median(column: Column, shares: Numbers) -> float:
+def median(column: ColumnCells, shares: Numbers) -> float:
     """Where half of the known values lie below, in a straight line within the cell."""
     bounds = [column.low, *column.edges, column.high]
     upto = np.cumsum(shares)

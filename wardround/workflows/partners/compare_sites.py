@@ -12,13 +12,14 @@ from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.partners.choice import Choice, Evidence, Question
 from wardround.partners.choices.gradient_distance import distance_matrix
-from wardround.partners.probes.feature_gains import columns_of, columns_recorded, feature_gains, plan
+from wardround.partners.probes.feature_gains import columns_of, feature_gains, plan
 from wardround.partners.probes.slopes import slopes
 from wardround.partners.similarity.histograms import Differences, Histograms, differences, histograms
 from wardround.partners.similarity.rank_agreement import agreement
 from wardround.partners.similarity.site_feedback import differing_weights, further_features, site_feedback
 from wardround.partners.similarity.site_map import map_of
 from wardround.partners.similarity.transfer import Transfer, transfer_matrix
+from wardround.queries.columns_recorded import columns_recorded
 from wardround.report.partners.differences import holm, sentence, sentences
 from wardround.study import assemble
 from wardround.study.assemble import Setting
@@ -240,7 +241,7 @@ def feedback(
     columns = columns_of(federation.features)
     if len(federation.task.shape) != 1 or not columns or len(question.everyone) < 2:
         return []
-    recorded = np.array(question.engine.ask(columns_recorded(columns), Message({}))["recorded"], bool)
+    recorded = np.array(question.engine.ask(columns_recorded(columns=columns), Message({}))["recorded"], bool)
     own = {"models": moved.models, "spread": moved.spread, "rows": moved.rows}
     classes = federation.task.classes
     said = []
