@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "meters": {"core", "privacy"},
     "privacy": {"core"},
     "queries": {"core", "privacy"},
-    "partners": {"core", "privacy", "queries", "report"},
+    "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine"},
     "data": {"core", "queries"},
     "evaluate": {"core"},

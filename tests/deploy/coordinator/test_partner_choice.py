@@ -23,8 +23,7 @@ from wardround.deploy.site.partner_questions import debit, numbers_in_probe
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.study_summary import describe
 from wardround.partners.probes.losses import losses
-from wardround.partners.probes.own_models import Recipe as OwnModels
-from wardround.partners.probes.own_models import own_models
+from wardround.partners.probes.own_models import OwnTraining, own_models
 from wardround.partners.probes.slopes import slopes
 from wardround.partners.similarity.held_out import judge
 from wardround.partners.similarity.transfer import probes as transfer_probes
@@ -292,7 +291,7 @@ def test_the_other_choices_announce_the_probes_that_they_make():
     """Those above were refused at the sites if they did not; these make theirs in functions of their own."""
     ndoye = study_of("s", {"name": "ndoye", "folds": 3, "decay": 1.0})
     model = assemble.model_of(ndoye, TASK)
-    made = [recipe_of(one) for one in transfer_probes(model, OwnModels(folds=3, decay=1.0))]
+    made = [recipe_of(one) for one in transfer_probes(model, OwnTraining(folds=3, decay=1.0))]
     assert [departures(ndoye, one) for one in made] == [[], []]
     shapley = study_of("s", {"name": "shapley", "part": "test"})
     assert departures(shapley, recipe_of(judge(model, "test"))) == []

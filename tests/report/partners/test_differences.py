@@ -13,8 +13,9 @@ from wardround.core.federation import assemble
 from wardround.data.datasets.heart_disease import heart_disease
 from wardround.engine.simulate import Simulation
 from wardround.partners.similarity.histograms import differences, histograms
+from wardround.partners.similarity.multiple_tests import holm
 from wardround.queries.cells_of import ColumnCells
-from wardround.report.partners.differences import NOTHING, UNKNOWN, holm, median, sentences, standardized_shift
+from wardround.report.partners.differences import NOTHING, UNKNOWN, median, sentences, standardized_shift
 
 DATA = Path(os.environ.get("WARDROUND_DATA", Path(__file__).parents[3] / "shared" / "data"))
 HEART = DATA / "uci_heart_disease" / "heart_disease_4_hospitals.csv"

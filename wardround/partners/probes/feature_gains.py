@@ -36,7 +36,7 @@ from wardround.core.recipes import recorded
 from wardround.core.terms import Terms
 from wardround.partners.choice import Numbers
 from wardround.partners.probes.losses import standard_error
-from wardround.partners.probes.own_models import USUAL, Folds, Recipe, fold_models, held_out_losses
+from wardround.partners.probes.own_models import USUAL, Folds, OwnTraining, fold_models, held_out_losses
 
 TERMS = Terms(
     "how well models of its own do on its patients with some inputs left out",
@@ -60,7 +60,7 @@ def feature_gains(
     The state holds, for S sites and F sets: "loss" (S, F), "gain_error" (S, F), the standard error of the difference to
     the loss of set 0 on the same rows, and "rows" (S,). All are 0 where a site has not answered or has a single row.
     """
-    recipe = Recipe(folds, epochs, learning_rate, batch_size, decay, momentum)
+    recipe = OwnTraining(folds, epochs, learning_rate, batch_size, decay, momentum)
     aggregator = side_by_side()
 
     def init(params: Params, sites: int) -> Tree:

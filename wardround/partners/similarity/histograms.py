@@ -22,6 +22,7 @@ from scipy.stats import chi2
 from wardround.core.contracts import Engine, Message, Report
 from wardround.core.packing import pack
 from wardround.core.recipes import Recipe
+from wardround.partners.similarity.multiple_tests import holm
 from wardround.privacy.discrete_laplace import noise_variance
 from wardround.queries.cells_of import ColumnCells, cells_of
 from wardround.queries.kinds_of import kinds_of
@@ -202,6 +203,21 @@ def differences(told: Histograms) -> Differences:
     return Differences(
         *(np.stack(parts) if each else empty for parts in (zip(*each, strict=True) if each else [()] * 5))
     )
+
+
+def column_differences(told: Histograms, found: Differences, here: int, there: int) -> dict[str, dict[str, float]]:
+    """What differs between two sites, column by column, as plain values; p is corrected for the number of columns."""
+    corrected = holm(np.nan_to_num(found.p[:, here, there], nan=1.0))
+    return {
+        column.name: {
+            "distance": float(found.distance[at, here, there]),
+            "error": float(found.error[at, here, there]),
+            "variation": float(found.variation[at, here, there]),
+            "p": float(corrected[at]),
+        }
+        for at, column in enumerate(told.columns)
+        if np.isfinite(found.distance[at, here, there])
+    }
 
 
 def pairwise(told: Histograms, index: int) -> tuple[Numbers, ...]:

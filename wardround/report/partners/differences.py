@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wardround.partners.similarity.histograms import Differences, Histograms
+from wardround.partners.similarity.multiple_tests import holm
 from wardround.queries.cells_of import ColumnCells
 
 Numbers = np.ndarray[Any, Any]
@@ -122,15 +123,6 @@ def percent(share: float, rows: float, smallest: int) -> str:
         most = (smallest - 1) / max(rows, 1.0)
         return f"at most {math.ceil(100 * most)} %" if smallest > 1 else "0 %"
     return f"{100 * share:.0f} %"
-
-
-def holm(p: Numbers) -> Numbers:
-    """P-values corrected for their number: below 0.05, at most one family in twenty has a false one among them."""
-    order = np.argsort(p)
-    steps = p[order] * (len(p) - np.arange(len(p)))
-    corrected = np.empty(len(p))
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
-    return corrected
 
 
 def standardized_shift(told: Histograms, index: int) -> Numbers:

@@ -15,12 +15,15 @@ from wardround.partners.choices.gradient_distance import distance_matrix
 from wardround.partners.probes.feature_gains import columns_of, feature_gains, plan
 from wardround.partners.probes.slopes import slopes
 from wardround.partners.similarity.histograms import Differences, Histograms, differences, histograms
+from wardround.partners.similarity.multiple_tests import holm
 from wardround.partners.similarity.rank_agreement import agreement
 from wardround.partners.similarity.site_feedback import differing_weights, further_features, site_feedback
 from wardround.partners.similarity.site_map import map_of
 from wardround.partners.similarity.transfer import Transfer, transfer_matrix
 from wardround.queries.columns_recorded import columns_recorded
-from wardround.report.partners.differences import holm, sentence, sentences
+from wardround.report.partners.agreement import note_on
+from wardround.report.partners.differences import sentence, sentences
+from wardround.report.partners.feedback import in_sentences
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
@@ -150,7 +153,7 @@ def agreements(found: dict[str, Evidence]) -> list[dict[str, Any]]:
                     "against": "leave_one_out",
                     "rank_correlation": rank,
                     "sites": how.sites,
-                    "note": how.note,
+                    "note": note_on(how),
                 }
             )
     return told
@@ -255,28 +258,20 @@ def feedback(
                 feature_gains(question.model), {"params": question.params, "keep": tried.keep}, question.everyone
             )
         peers = [other for other in question.everyone if other != site]
-        said.append(
-            site_feedback(
-                site,
-                names,
-                question.user,
-                evidence,
-                chosen,
-                weights=differing_weights(
-                    own,
-                    federation.features,
-                    columns,
-                    recorded,
-                    site,
-                    target=federation.task.target,
-                    classes=classes,
-                    positive=classes[setting.positive] if len(classes) == 2 else None,
-                    peers=peers,
-                ),
-                further=further_features(state, tried, columns, recorded, site),
-                shifted=shifted(told, found, site, peers),
-            )
+        weights = differing_weights(
+            own,
+            federation.features,
+            columns,
+            recorded,
+            site,
+            target=federation.task.target,
+            classes=classes,
+            positive=classes[setting.positive] if len(classes) == 2 else None,
+            peers=peers,
         )
+        further = further_features(state, tried, columns, recorded, site)
+        numbers = site_feedback(site, names, question.user, evidence, chosen, weights=weights, further=further)
+        said.append(in_sentences(numbers, shifted(told, found, site, peers)))
     return said
 
 
