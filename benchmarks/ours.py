@@ -75,8 +75,7 @@ class Timed:
         return 1e3 * (time.perf_counter() - begun) / self.piece
 
     def loss(self) -> float:
-        scores = self.engine.evaluate(self.algorithm, self.progress, "train")
-        return float(-np.log(np.maximum(1e-7, scores.predicted[np.arange(len(scores.actual)), scores.actual])).mean())
+        return self.engine.judge(self.algorithm, self.progress, "train").mean_loss
 
 
 def measure(case: str, pieces: int, *, batch_size: int | None = None, data: Path | None = None) -> dict[str, Any]:

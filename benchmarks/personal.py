@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from wardround.core.federation import Federation, assemble
-from wardround.data.columns import as_text
 from wardround.data.datasets.triage import triage
 from wardround.data.load import load
 from wardround.data.site_rows import coded
 from wardround.evaluate.metrics import measure_sites
+from wardround.queries.columns import as_text
 from wardround.study.assemble import Setting, training_tables
 from wardround.study.file import Study, parse_study
 from wardround.study.methods import choosing, method_of

@@ -36,6 +36,12 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
     "partition": ("partitions", "Partitions", "How one pool becomes several sites. Named in `[data.partition]`."),
     "choice": ("choices", "Choices of partners", "How partners are judged. Named in `[partners]` and in `[compare]`."),
     "probe": ("probes", "Probes", "What choices of partners ask of the sites. No study names them."),
+    "query": (
+        "queries",
+        "Queries",
+        "Questions to the sites that are no training: for the preparation, and for choices of partners. No study names "
+        "them.",
+    ),
 }
 
 MEANINGS: Mapping[str, str] = {

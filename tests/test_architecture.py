@@ -19,20 +19,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transforms": {"core", "privacy"},
     "meters": {"core", "privacy"},
     "privacy": {"core"},
-    "partners": {"core", "privacy", "report"},
+    "queries": {"core", "privacy"},
+    "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine"},
-    "data": {"core"},
+    "data": {"core", "queries"},
     "evaluate": {"core", "engine"},
     "algorithms": {"core", "aggregators"},
     "engine": {"core"},
     "runs": {"core", "engine", "report"},
-    "report": {"core", "evaluate", "runs", "deploy", "partners"},
+    "report": {"core", "evaluate", "runs", "deploy", "partners", "queries"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
     "workflows": {
         *(
             "core",
             "engine",
             "data",
+            "queries",
             "evaluate",
             "partners",
             "incentives",
@@ -43,7 +45,10 @@ MAY_IMPORT: dict[str, set[str]] = {
             "deploy",
         )
     },
-    "deploy": {"core", "engine", "data", "evaluate", "partners", "privacy", "study", "runs", "workflows", "report"},
+    "deploy": {
+        *("core", "engine", "data", "queries", "evaluate", "partners", "privacy"),
+        *("study", "runs", "workflows", "report"),
+    },
 }
 """Beside itself; `cli` sits on top and may import anything."""
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "base", "v2"}

@@ -99,7 +99,7 @@ def test_equals_the_loop_while_sites_come_and_go(ragged: Federation, model: Mode
             np.testing.assert_allclose(matrix_of(server["models"]), models, atol=3e-6)
             # Three models of 32 bytes down; one update, three choices and the weight up, 32 + 12 + 4.
             assert (records[0].bytes_down, records[0].bytes_up) == (96 * len(step[1]), 48 * len(step[1]))
-        scores = engine.evaluate(algorithm, progress, "test")
+        scores = engine.predict(algorithm, progress, "test")
     for site in range(7):
         (x, y), (held_out, _) = rows_at(ragged, site), rows_at(ragged, site, "test")
         best = 0 if site == 2 else int(np.argmin([loss(w, x, y) for w in models]))
@@ -126,7 +126,7 @@ def trained(
     with Simulation(federation, seed=SEED, transform=PLAIN, device_count=1) as engine:
         progress = engine.begin(algorithm, start)
         progress, _ = engine.train(algorithm, progress, [(number, everyone) for number in range(1, rounds + 1)])
-        scores = engine.evaluate(algorithm, progress, "test")
+        scores = engine.predict(algorithm, progress, "test")
     return progress, scores.predicted, float(np.square(scores.predicted[:, 1] - scores.actual).mean())
 
 

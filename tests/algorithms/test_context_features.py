@@ -49,7 +49,7 @@ def trained(
 ) -> tuple[Progress, Scores]:
     with Simulation(federation, seed=SEED, transform=PLAIN, device_count=1) as engine:
         progress, _ = engine.train(algorithm, engine.begin(algorithm, start), rounds)
-        return jax.device_get(progress), engine.evaluate(algorithm, progress, "test")
+        return jax.device_get(progress), engine.predict(algorithm, progress, "test")
 
 
 def chances(w: Numbers, x: Numbers) -> Numbers:

@@ -82,7 +82,7 @@ def trained(algorithm: Algorithm, federation: Federation, rounds: Any, start: Nu
 def scored(algorithm: Algorithm, federation: Federation, rounds: Any, start: Numbers) -> tuple[Progress, Scores]:
     with Simulation(federation, seed=SEED, transform=PLAIN) as engine:
         progress, _ = engine.train(algorithm, engine.begin(algorithm, params_of(start)), rounds)
-        scores = engine.evaluate(algorithm, progress, "test")
+        scores = engine.predict(algorithm, progress, "test")
     return jax.device_get(progress), scores
 
 

@@ -76,7 +76,7 @@ def trained(algorithm: Algorithm, federation: Federation) -> tuple[Progress, Num
     """The state after the rounds, every site's predictions on its test rows, and where each site's begin."""
     with Simulation(federation, seed=SEED, transform=PLAIN) as engine:
         progress, _ = engine.train(algorithm, engine.begin(algorithm, params_of(START)), ROUNDS)
-        scores = engine.evaluate(algorithm, progress, "test")
+        scores = engine.predict(algorithm, progress, "test")
     return progress, scores.predicted, scores.first
 
 

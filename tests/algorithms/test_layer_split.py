@@ -115,7 +115,7 @@ def test_equals_the_loop_while_sites_come_and_go(ragged: Federation, model: Mode
     algorithm = built(model)
     with Simulation(ragged, seed=SEED, transform=PLAIN) as engine:
         progress, records = engine.train(algorithm, engine.begin(algorithm, params_of(START)), ROUNDS)
-        scores = engine.evaluate(algorithm, progress, "test")
+        scores = engine.predict(algorithm, progress, "test")
         server, clients = jax.device_get((progress.server, progress.clients))
     common, own = naive(ragged)
     np.testing.assert_allclose(server["dense_0/kernel"], common, atol=3e-6)
@@ -330,8 +330,8 @@ def course(model: Model, start: Numbers, fallback: bool) -> Course:
         progress = engine.begin(algorithm, params_of(start))
         for number in range(1, 9):
             progress, _ = engine.train(algorithm, progress, [(number, np.arange(5))])
-            later.append(losses(engine.evaluate(algorithm, progress, "validation"))[0, aside].mean())
-        end = losses(engine.evaluate(algorithm, progress, "test"))
+            later.append(losses(engine.predict(algorithm, progress, "validation"))[0, aside].mean())
+        end = losses(engine.predict(algorithm, progress, "test"))
     first = -np.log(probabilities(start, x)[np.arange(200), y])[aside].mean()
     return Course(first, later, end[0].mean(), end[1:].mean())
 
@@ -374,6 +374,6 @@ def test_helps_where_sites_share_slopes_but_not_their_baseline(model: Model) -> 
         with Simulation(own_baselines(), seed=SEED, transform=PLAIN) as engine:
             progress = engine.begin(algorithm, params_of(np.zeros((4, 2))))
             progress, _ = engine.train(algorithm, progress, [(number, np.arange(10)) for number in range(1, 65)])
-            scores = engine.evaluate(algorithm, progress, "test")
+            scores = engine.predict(algorithm, progress, "test")
         errors.append(-np.log(scores.predicted[np.arange(3000), scores.actual]).mean())
     assert errors[0] < 0.95 * min(errors[1:])

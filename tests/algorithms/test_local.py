@@ -53,7 +53,7 @@ def trained(algorithm: Algorithm, federation: Federation) -> tuple[Numbers, Numb
     """The common model, every site's own model, all predictions on test rows, and the records."""
     with Simulation(federation, seed=SEED, transform=PLAIN) as engine:
         progress, records = engine.train(algorithm, engine.begin(algorithm, params_of(START)), ROUNDS)
-        predicted = engine.evaluate(algorithm, progress, "test").predicted
+        predicted = engine.predict(algorithm, progress, "test").predicted
     clients = jax.device_get(progress.clients)
     own = np.stack([matrix_of({name: table[site] for name, table in clients.items()}) for site in range(7)])
     return matrix_of(algorithm.params(progress.server)), own, predicted, records

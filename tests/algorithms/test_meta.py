@@ -160,7 +160,7 @@ def rests_at(algorithm: Algorithm) -> tuple[Numbers, float]:
     with Simulation(two_slopes(), transform=PLAIN) as engine:
         progress = engine.begin(algorithm, params_of(np.array([[3.0], [0.0]])))
         progress, _ = engine.train(algorithm, progress, [(number, np.arange(2)) for number in range(1, 65)])
-        scores = engine.evaluate(algorithm, progress, "test")
+        scores = engine.predict(algorithm, progress, "test")
     error = float(np.square(scores.predicted - scores.actual).mean())
     return matrix_of(jax.device_get(algorithm.params(progress.server)))[:, 0], error
 

@@ -62,7 +62,7 @@ def trained(
 ) -> tuple[Progress, Scores]:
     with Simulation(federation, seed=SEED, transform=PLAIN, device_count=1) as engine:
         progress, _ = engine.train(algorithm, engine.begin(algorithm, start), rounds)
-        return progress, engine.evaluate(algorithm, progress, "test")
+        return progress, engine.predict(algorithm, progress, "test")
 
 
 def interpolated(model: Model, grid: tuple[float, ...] = GRID, batch_size: int = SIZE) -> Algorithm:
@@ -176,7 +176,7 @@ def test_shares_of_nothing_and_one_are_the_common_model_and_training_alone(
     """The grid plays no part in training, so that one training serves both."""
     for share, wanted in ((0.0, plain), (1.0, alone)):
         with Simulation(ragged, seed=SEED, transform=PLAIN, device_count=1) as engine:
-            scores = engine.evaluate(interpolated(model, (share,)), after[0], "test")
+            scores = engine.predict(interpolated(model, (share,)), after[0], "test")
         np.testing.assert_allclose(scores.predicted, wanted[1].predicted, atol=1e-6)
 
 

@@ -335,7 +335,7 @@ def test_helps_an_asking_site_with_few_patients() -> None:
                         alpha = tells(algorithm, progress.server)["alpha"]
                         assert alpha[1] > alpha[2] + 0.1
                         assert tells(algorithm, progress.server)["distance"][0] == 0
-                scores = engine.evaluate(algorithm, progress, "test")
+                scores = engine.predict(algorithm, progress, "test")
             own = slice(scores.first[0], scores.first[1])
             right = scores.predicted[own][np.arange(2000), scores.actual[own]]
             losses[name].append(float(-np.log(right).mean()))

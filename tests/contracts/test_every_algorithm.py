@@ -45,8 +45,8 @@ def test_learns_and_same_seed_gives_the_same_bits(name, even, model):
     assert name == "fed_sgd" or not same_bits(first, other)
     with Simulation(even, seed=3) as engine:
         before = engine.begin(algorithm, model.init(jax.random.key(0)))
-        untrained = engine.evaluate(algorithm, before, "train")
-        scores = engine.evaluate(algorithm, jax.tree.map(jax.numpy.asarray, first), "train")
+        untrained = engine.predict(algorithm, before, "train")
+        scores = engine.predict(algorithm, jax.tree.map(jax.numpy.asarray, first), "train")
     labels = np.eye(2)[scores.actual]
     assert np.square(scores.predicted - labels).mean() < np.square(untrained.predicted - labels).mean()
 

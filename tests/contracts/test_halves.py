@@ -22,7 +22,7 @@ def simulated(algorithm, transform, federation, params) -> Progress:
     with Simulation(federation, seed=SEED, transform=transform, device_count=1) as engine:
         progress = engine.begin(algorithm, params)
         progress, _ = engine.train(algorithm, progress, [(number, np.array(cohort)) for number, cohort in ROUNDS])
-        scores = engine.evaluate(algorithm, progress, "test") if algorithm.predict is not None else None
+        scores = engine.predict(algorithm, progress, "test") if algorithm.predict is not None else None
     return jax.device_get(progress), scores
 
 

@@ -9,10 +9,10 @@ import pytest
 from wardround.core.contracts import Message, Site, Task
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe, from_json, names_in, recipe_of, recorded, to_json
-from wardround.data.statistics import moments
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.partners.probes.slopes import slopes
+from wardround.queries.moments import moments
 
 TASK = Task((3,), ("no", "yes"), "ill")
 
@@ -61,7 +61,7 @@ def test_the_same_words_give_the_same_object_so_that_programs_are_shared():
 def test_a_query_travels_by_name():
     import pandas as pd
 
-    query = through_the_wire(moments(["age"], smallest_cell=2))
+    query = through_the_wire(moments(columns=["age"], smallest_cell=2))
     site = Site("a", pd.DataFrame({"age": [1.0, 3.0]}))
     assert query.combine([query.ask(Message({}), site)])["mean"] == [2.0]
 

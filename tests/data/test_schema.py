@@ -7,8 +7,9 @@ import pytest
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.data.query import ask_all
-from wardround.data.schema import Schema, agree, cards, cards_of, describe
+from wardround.data.schema import Schema, agree
 from wardround.data.sources.frame import frame
+from wardround.queries.cards import cards, cards_of
 
 GOOD: dict[str, Any] = {"age": [30.0, 40.0, 50.0], "sex": ["f", "m", "f"], "y": ["no", "yes", "no"]}
 
@@ -17,7 +18,7 @@ def checked(sites: dict[str, dict[str, Any]], target: str = "y", **options: Any)
     policy = {key: options.pop(key) for key in list(options) if key.startswith(("missing_", "empty_"))}
     table = frame({name: pd.DataFrame(columns) for name, columns in sites.items()}, target=target, **options)
     asked = [Site(name, rows) for name, rows in table.sites.items()]
-    return agree(cards_of(ask_all(cards(target, table.task), Message({}), asked)), table, **policy)
+    return agree(cards_of(ask_all(cards(target=target, task=table.task), Message({}), asked)), table, **policy)
 
 
 def refused(sites: dict[str, dict[str, Any]], *words: str, **options: Any) -> None:
@@ -154,14 +155,6 @@ def test_text_cannot_be_a_quantity() -> None:
 def test_positive_label_must_exist() -> None:
     refused({"A": GOOD}, "positive label 'yess'", "did you mean 'yes'?", positive="yess")
     refused({"A": {"x": [1.5, 2.5], "y": [0.1, 0.7]}}, "needs classes", positive="1")
-
-
-def test_a_card_does_not_tell_the_values_of_a_quantity() -> None:
-    rows = pd.DataFrame({"x": [1.25, 3.5], "y": [17.125, 4.75]})
-    assert describe("A", rows, "y").labels == ()
-    whole = pd.DataFrame({"y": range(21)})
-    assert describe("A", whole, "y").labels == ()
-    assert describe("A", pd.DataFrame({"y": [4, 5]}), "y", "regression").labels == ()
 
 
 def test_columns_kept_aside_are_no_features() -> None:

@@ -6,9 +6,10 @@ import pytest
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.data.query import ask_all
-from wardround.data.schema import agree, cards, cards_of
+from wardround.data.schema import agree
 from wardround.data.sources.csv import csv
 from wardround.data.table import Table
+from wardround.queries.cards import cards, cards_of
 
 TEXT = """hospital,patient,age,sex,outcome
 0301,1,40,f,died
@@ -31,7 +32,7 @@ def refusal(**options: object) -> str:
 
 def check(table: Table) -> None:
     sites = [Site(name, frame) for name, frame in table.sites.items()]
-    agree(cards_of(ask_all(cards(table.target), Message({}), sites)), table, missing_target="drop")
+    agree(cards_of(ask_all(cards(target=table.target), Message({}), sites)), table, missing_target="drop")
 
 
 def test_rows_go_to_the_site_their_column_names(tmp_path: Path) -> None:

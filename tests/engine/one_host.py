@@ -34,6 +34,6 @@ if __name__ == "__main__":
         progress = engine.begin(algorithm, model.init(jax.random.key(0)))
         assert engine.shape(algorithm, algorithm.params(progress.server)).devices == int(count)
         progress, _ = engine.train(algorithm, progress, [(n, np.arange(5)) for n in (1, 2, 3)])
-        scores = engine.evaluate(algorithm, progress, "test")
+        scores = engine.predict(algorithm, progress, "test")
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(progress)]
     np.savez(Path(target), *leaves, predicted=scores.predicted)

@@ -1,7 +1,7 @@
 """The server loop: what it remembers across a crash, when it stops, and whose weights it gives."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,30 @@ from wardround.core.contracts import (
     Query,
     Report,
     RoundRecord,
-    Scores,
     Task,
 )
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation
+from wardround.core.quality import Quality
 from wardround.engine.checkpoint import read_header
-from wardround.engine.fit import Fitted, Schedule, Stopping, fit
+from wardround.engine.fit import Fitted, Schedule, Stopping, fit, measures_of
 from wardround.engine.participation import everyone
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
 
 LOSSES = [0.9, 0.5, 0.3, 0.35, 0.31, 0.29, 0.2, 0.1]
 """Validation losses of rounds 1 to 8."""
+
+
+def quality(rest: float, own: float | None = None) -> Quality:
+    """Ten rows elsewhere with this mean loss, and those of site "a", if it tells any, with its own."""
+    told = {"elsewhere": rest} if own is None else {"elsewhere": rest, "a": own}
+    rows = np.full(len(told), 10)
+    return Quality(tuple(told), 10 * np.array(list(told.values())), rows, rows // 2)
+
+
+def scripted(number: int) -> Quality:
+    return quality(LOSSES[number - 1])
 
 
 class Counting:
@@ -43,8 +54,9 @@ class Counting:
 
     sites: Sequence[str] = ("a",)
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[int], Quality] = scripted) -> None:
         self.calls: list[list[int]] = []
+        self.told = told
 
     def begin(self, algorithm: Algorithm, params: Params) -> Progress:
         return Progress(server=jnp.float32(0), aggregator=(), transform=(), clients=())
@@ -58,22 +70,18 @@ class Counting:
         after = Progress(server=jnp.float32(rounds[-1][0]), aggregator=(), transform=(), clients=())
         return after, [RoundRecord(number, ("a",), 1, 1, 0.0, 0.0, 0, 0) for number, _ in rounds]
 
-    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores:
+    def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
         assert part == "validation"
-        return Scores(np.asarray(progress.server), np.zeros(1), np.zeros(2))
+        return self.told(int(progress.server))
 
     def ask(self, query: Query, message: Message) -> Report:
         raise NotImplementedError
 
 
-def scripted(scores: Scores) -> dict[str, Any]:
-    return {"validation_loss": {"weighted": LOSSES[int(scores.predicted) - 1]}}
-
-
 def fitted(engine: Counting | None = None, *, rounds: int = 8, **settings: Any) -> Fitted:
     schedule = Schedule(rounds, settings.pop("every", 1), settings.pop("saves", 1))
     nothing = fed_avg(logistic(Task((1,), ("no", "yes"))), weighted_mean())  # the engine does not look at it
-    return fit(nothing, engine or Counting(), {}, everyone(1), schedule, **{"judge": scripted, **settings})
+    return fit(nothing, engine or Counting(), {}, everyone(1), schedule, **{"validates": True, **settings})
 
 
 @pytest.mark.parametrize(
@@ -126,8 +134,7 @@ def test_rounds_between_two_events_run_in_one_call(
 ) -> None:
     engine = Counting()
     checkpoint = tmp_path / "state" if checkpoints else None
-    judge = scripted if evaluates else None
-    fitted(engine, rounds=rounds, every=every, saves=saves, judge=judge, checkpoint=checkpoint)
+    fitted(engine, rounds=rounds, every=every, saves=saves, validates=evaluates, checkpoint=checkpoint)
     assert engine.calls == pieces
 
 
@@ -203,21 +210,20 @@ def test_a_checkpoint_of_another_study_is_refused(tmp_path: Path) -> None:
         fitted(checkpoint=tmp_path / "state", identity="two", resume=True)
 
 
-def test_stopping_needs_a_judge() -> None:
+def test_stopping_needs_validation_rows() -> None:
     with pytest.raises(Refusal, match="validation rows"):
-        fitted(judge=None, stopping=Stopping(2))
+        fitted(validates=False, stopping=Stopping(2))
 
 
-def by_site(weighted: Sequence[float], own: Sequence[float | None]) -> Any:
-    """A judge with a loss of all sites and one of site "a" for rounds 1 to 8; before the first round both are 1."""
+def by_site(weighted: Sequence[float], own: Sequence[float | None]) -> Counting:
+    """All sites together lose `weighted` and site "a" `own` in rounds 1 to 8; before the first round both lose 1."""
 
-    def judge(scores: Scores) -> dict[str, Any]:
-        number = int(scores.predicted)
-        mine = own[number - 1] if number else 1.0
-        sites = {} if mine is None else {"a": mine}
-        return {"validation_loss": {"weighted": weighted[number - 1] if number else 1.0, "sites": sites}}
+    def told(number: int) -> Quality:
+        mean, mine = (weighted[number - 1], own[number - 1]) if number else (1.0, 1.0)
+        # The mean over 20 rows is (rest + mine) / 2.
+        return quality(mean if mine is None else 2 * mean - mine, mine)
 
-    return judge
+    return Counting(told)
 
 
 def test_stopping_for_a_site_looks_at_its_own_loss() -> None:
@@ -229,37 +235,33 @@ def test_stopping_for_a_site_looks_at_its_own_loss() -> None:
         (turning, falling, "a", 8, 8),
         (turning, falling, None, 2, 5),
     ):
-        result = fitted(judge=by_site(weighted, own), stopping=Stopping(3, site=site))
+        result = fitted(by_site(weighted, own), stopping=Stopping(3, site=site))
         assert (result.best_round, result.rounds, int(result.progress.server)) == (best, rounds, best)
 
 
 def test_a_site_whose_loss_is_not_told_is_refused_before_the_first_round() -> None:
-    for site, judge, words in (
+    for site, engine, words in (
         ("b", by_site([0.5] * 8, [0.5] * 8), "'b', which is not among the sites"),
-        ("a", scripted, "'a', which has no validation rows"),
-        ("a", lambda scores: {"validation_loss": {"weighted": 0.5, "sites": {}}}, "'a', which has no validation rows"),
-        ("a", lambda scores: {"validation_loss": {"weighted": 0.5, "sites": {"a": np.nan}}}, "has no validation rows"),
+        ("a", Counting(), "'a', which has no validation rows"),
+        ("a", Counting(lambda number: quality(0.5, np.nan)), "has no validation rows"),
+        ("a", Counting(lambda number: quality(0.5, np.inf)), "has no validation rows"),
     ):
-        engine = Counting()
         with pytest.raises(Refusal, match=words):
-            fitted(engine, judge=judge, stopping=Stopping(2, site=site))
+            fitted(engine, stopping=Stopping(2, site=site))
         assert engine.calls == []
 
 
 def test_a_sites_loss_that_is_no_number_any_more_has_diverged() -> None:
-    """The judge leaves out what is not finite; the loss of all sites may still be."""
+    """A site that tells nothing any more; the loss of all others may still be finite."""
     with pytest.raises(Diverged, match="after round 3"):
-        fitted(judge=by_site([0.5] * 8, [0.9, 0.8, None, 0.7, 0.6, 0.5, 0.4, 0.3]), stopping=Stopping(2, site="a"))
+        fitted(by_site([0.5] * 8, [0.9, 0.8, None, 0.7, 0.6, 0.5, 0.4, 0.3]), stopping=Stopping(2, site="a"))
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_state(loss: float, tmp_path: Path) -> None:
-    def judge(scores: Scores) -> dict[str, Any]:
-        number = int(scores.predicted)
-        return {"validation_loss": {"weighted": loss if number == 4 else 0.5}}
-
+    engine = Counting(lambda number: quality(loss if number == 4 else 0.5))
     with pytest.raises(Refusal, match="after round 4"):
-        fitted(judge=judge, checkpoint=tmp_path / "state")
+        fitted(engine, checkpoint=tmp_path / "state")
     assert read_header(tmp_path / "state")["round"] == 3
 
 
@@ -267,17 +269,18 @@ def test_the_best_weights_of_a_real_simulation_survive_further_rounds(even: Fede
     """The engine reuses its buffers; the best state must be a copy that later rounds do not write into."""
     algorithm = fed_avg(model, weighted_mean(), batch_size=16)
     params = model.init(jax.random.key(0))
-    number = iter(range(100))
+    number = iter(range(1, 100))
 
-    def judge(scores: Scores) -> dict[str, Any]:
-        return {"validation_loss": {"weighted": LOSSES[next(number)]}}
+    class Scripted(Simulation):
+        def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
+            return scripted(next(number))
 
     def trained(rounds: int, **settings: Any) -> Any:
-        with Simulation(even, seed=3) as engine:
+        with Scripted(even, seed=3) as engine:
             result = fit(algorithm, engine, params, everyone(7), Schedule(rounds), **settings)
         return jax.device_get(algorithm.params(result.progress.server))
 
-    stopped = trained(8, judge=judge, stopping=Stopping(2))
+    stopped = trained(8, validates=True, stopping=Stopping(2))
     three, five = trained(3), trained(5)
     assert all(np.array_equal(stopped[name], three[name]) for name in three)
     assert not all(np.array_equal(stopped[name], five[name]) for name in five)
@@ -289,9 +292,20 @@ def test_what_the_server_tells_is_recorded_by_the_names_of_the_sites() -> None:
         tells=lambda state: {"alpha": jnp.array([0.5]), "stopped": state > 2}
     )
     records: list[RoundRecord] = []
-    fit(algorithm, Counting(), {}, everyone(1), Schedule(3), judge=scripted, on_round=records.append)
+    fit(algorithm, Counting(), {}, everyone(1), Schedule(3), validates=True, on_round=records.append)
     assert [record.measures["told"] for record in records] == [
         {"alpha": {"a": 0.5}, "stopped": False},
         {"alpha": {"a": 0.5}, "stopped": False},
         {"alpha": {"a": 0.5}, "stopped": True},
     ]
+
+
+def test_a_round_tells_loss_and_accuracy_and_names_few_sites() -> None:
+    """Two sites of 10 rows with 5 right: losses 0.4 and 0.2, in all 0.3; a regression has no accuracy."""
+    told = measures_of(quality(0.4, 0.2))
+    assert told["validation_loss"]["weighted"] == pytest.approx(0.3)
+    assert told["validation_loss"]["sites"] == pytest.approx({"elsewhere": 0.4, "a": 0.2})
+    assert told["validation_accuracy"] == {"weighted": 0.5}
+    assert measures_of(quality(0.4, np.inf))["validation_loss"]["sites"] == pytest.approx({"elsewhere": 0.4})
+    many = Quality(tuple(map(str, range(101))), np.ones(101), np.ones(101, int), None)
+    assert measures_of(many) == {"validation_loss": {"weighted": 1.0, "sites": {}}}

@@ -138,6 +138,6 @@ def test_more_rows_than_a_chunk(common: Algorithm, model: Model) -> None:
     with Simulation(big, seed=3, device_count=1) as engine:
         progress = engine.begin(algorithm, logistic(big.task).init(jax.random.key(0)))
         progress = engine.train(algorithm, progress, [(1, np.zeros(1, int))])[0]
-        told = engine.evaluate(algorithm, progress, "test")
+        told = engine.predict(algorithm, progress, "test")
     expected = algorithm.predict(algorithm.params(progress.server), jnp.asarray(x[10:]))
     np.testing.assert_allclose(told.predicted, expected, atol=1e-6)

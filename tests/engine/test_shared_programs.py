@@ -21,7 +21,7 @@ def trained(federation, algorithm, model):
     with Simulation(federation, seed=3) as engine:
         progress, _ = engine.train(algorithm, engine.begin(algorithm, model.init(jax.random.key(0))), ROUNDS)
         devices = engine.shape(algorithm, algorithm.params(progress.server)).devices
-        predicted = engine.evaluate(algorithm, progress, "test").predicted
+        predicted = engine.predict(algorithm, progress, "test").predicted
     return jax.device_get(algorithm.params(progress.server)), predicted, devices
 
 

@@ -166,7 +166,7 @@ def test_a_million_clients_of_which_a_hundred_are_drawn(model):
     with Simulation(federation, seed=3, **settings) as engine:
         progress = engine.begin(algorithm, model.init(jax.random.key(0)))
         progress, records = engine.train(algorithm, progress, [(n, who.cohort(n)) for n in range(1, 41)])
-        scores = engine.evaluate(algorithm, progress, "train")
+        scores = engine.predict(algorithm, progress, "train")
     assert records[0].count == 100
     assert len(set(records[0].sites)) == 100
     assert len(scores.actual) == 100

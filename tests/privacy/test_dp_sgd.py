@@ -227,7 +227,7 @@ def test_private_training_learns(make_federation) -> None:
             progress = engine.begin(algorithm, model.init(KEY))
             if rounds:
                 progress, _ = engine.train(algorithm, progress, [(n, np.arange(3)) for n in range(1, rounds + 1)])
-            scores = engine.evaluate(algorithm, progress, "test")
+            scores = engine.predict(algorithm, progress, "test")
         right.append(float(roc_auc_score(scores.actual, scores.predicted[:, 1])))
     untrained, without, under_noise = right
     assert under_noise > without - 0.04 > untrained + 0.05

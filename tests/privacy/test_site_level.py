@@ -132,7 +132,7 @@ def test_in_a_study_the_length_adapts_and_is_told(even, model) -> None:
         progress = engine.begin(algorithm, model.init(KEY))
         progress, _ = engine.train(algorithm, progress, [(n, np.arange(7)) for n in (1, 2, 3)])
         told = algorithm.tells(progress.server)
-        engine.evaluate(algorithm, progress, "test")
+        engine.predict(algorithm, progress, "test")
     # All seven are far below 50 in each round: rates 1, 0.9, 0.81, each times 1/2.
     assert float(told["clip"]) == pytest.approx(50 * np.exp(-0.5 * (1 + 0.9 + 0.81)), rel=1e-3)
     assert float(told["below_clip"]) == pytest.approx(1.0, abs=0.01)

@@ -383,7 +383,6 @@ def serve(path: Path) -> None:
 
     for kind in registry.kinds():
         registry.components(kind)
-    registry.queries()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path))

@@ -5,10 +5,12 @@ Shapes below are for one site; the simulation engine adds an axis of sites by `v
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
+
+from wardround.core.quality import Quality
 
 Array = jax.Array | np.ndarray[Any, Any]
 Key = jax.Array
@@ -18,6 +20,9 @@ Params = dict[str, Any]
 """Flat: "dense_1/kernel" names one array, so a layer split is a predicate on names."""
 Report = dict[str, Any]
 """What a query or meter tells: plain values that JSON can hold."""
+
+
+TaskKind = Literal["classification", "regression"]
 
 
 class Task(NamedTuple):
@@ -300,6 +305,8 @@ class Engine(Protocol):
         """Do these rounds, each a number and the indices of the sites that take part."""
         ...
 
-    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores: ...
+    def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
+        """How well the model that each site would use does on one part of its rows."""
+        ...
 
     def ask(self, query: Query, message: Message) -> Report: ...

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
+from wardround.core.terms import TERMS, Terms
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -52,11 +53,12 @@ def recipe_of(made: Any) -> Recipe:
     return _recipes[made]
 
 
-def recorded(kind: str) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
+def recorded(kind: str, terms: Terms | None = None) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
     """A factory whose things can be made anew elsewhere, and which gives the same thing for the same words.
 
     The latter saves compilation: programs are kept for the very functions they were compiled from. What it is given
-    must be components (the parts, first) and plain values (the settings).
+    must be components (the parts, first) and plain values (the settings). A probe or a query says here on what terms a
+    site answers it.
     """
 
     def decorate(factory: Callable[Given, Made]) -> Callable[Given, Made]:
@@ -74,14 +76,11 @@ def recorded(kind: str) -> Callable[[Callable[Given, Made]], Callable[Given, Mad
                 remember(made, Recipe(kind, factory.__name__, plain, tuple(map(recipe_of, parts))))
             return made
 
-        setattr(make, RECORDED, kind)
+        if terms is not None:
+            setattr(make, TERMS, terms)
         return make
 
     return decorate
-
-
-RECORDED = "recorded_kind"
-"""The attribute by which a recorded factory is known."""
 
 
 def is_plain(value: Any) -> bool:

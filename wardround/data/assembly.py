@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.data.columns import as_text, kind_of, nearest
 from wardround.data.table import Kind, Table
+from wardround.queries.columns import as_text, kind_of, nearest
 
 POOL = "all"
 """Name of the one site of a pool that a partition will divide."""

@@ -17,14 +17,15 @@ from wardround.core.bounds import Count
 from wardround.core.contracts import Message, Query, Report, Site, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
-from wardround.data.columns import as_numbers, as_text, kind_of, nearest
 from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import Impute, Scale, check_choice, fit_preparation
 from wardround.data.query import Ask, ask_all
 from wardround.data.row_split import check_shares, generator
-from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree, cards, cards_of
+from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree
 from wardround.data.site_rows import at_site, known_rows, settled_frame
 from wardround.data.table import Partition, Table
+from wardround.queries.cards import cards, cards_of
+from wardround.queries.columns import as_numbers, as_text, kind_of, nearest
 
 Rows = np.ndarray[Any, Any]
 
@@ -120,7 +121,7 @@ def asking(sites: Sequence[Site]) -> Ask:
 
 def checked(table: Table, *, smallest_cell: int, **policy: Any) -> Schema:
     sites = [Site(name, frame) for name, frame in table.sites.items()]
-    query = cards(table.target, table.task, smallest_cell=smallest_cell)
+    query = cards(target=table.target, task=table.task, smallest_cell=smallest_cell)
     return agree(cards_of(ask_all(query, Message({}), sites)) if sites else [], table, **policy)
 
 

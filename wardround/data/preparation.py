@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.data.columns import as_numbers, as_text, kind_of, nearest
+from wardround.queries.columns import as_numbers, as_text, kind_of, nearest
 
 FORMAT = "wardround preparation 1"
 

@@ -14,11 +14,15 @@ import numpy as np
 
 from wardround.core.contracts import Message, Report
 from wardround.core.errors import Refusal
-from wardround.data.cells import BINS
-from wardround.data.columns import some
+from wardround.core.recipes import Recipe
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.query import Ask
-from wardround.data.statistics import category_counts, extremes, histogram, moments
+from wardround.queries.category_counts import category_counts
+from wardround.queries.cells import BINS
+from wardround.queries.columns import some
+from wardround.queries.extremes import extremes
+from wardround.queries.histogram import histogram
+from wardround.queries.moments import moments
 
 Impute = Literal["mean", "median", "most_frequent"]
 Scale = Literal["standard", "minmax", "none"]
@@ -63,6 +67,17 @@ def fit_preparation(
     return preparation, remarks(preparation)
 
 
+def statistics_asked(*, impute: str, scale: str, smallest_cell: int) -> tuple[Recipe, ...]:
+    """The queries by which sites agree on a schema and a preparation, as whoever approves a study is told of them."""
+    cell = ("smallest_cell", smallest_cell)
+    names = ["cards", "moments", "category_counts"]
+    if impute == "median" or scale == "minmax":
+        names.append("extremes")
+    if impute == "median":
+        names.append("histogram")
+    return tuple(Recipe("query", name, (cell,)) for name in names)
+
+
 def check_choice(key: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
         raise Refusal(f"the choice {key} = {value!r} is not known", remedy=f"choose one of {', '.join(known)}")
@@ -78,20 +93,20 @@ def fit_numbers(
     most_categories: int,
     smallest_cell: int,
 ) -> dict[str, NumberColumn | TextColumn]:
-    report = ask(moments(names, smallest_cell=smallest_cell), Message({}))
+    report = ask(moments(columns=tuple(names), smallest_cell=smallest_cell), Message({}))
     count, mean, deviations, missing = (
         np.array(report[key], np.float64) for key in ("count", "mean", "deviations", "missing")
     )
     spread: Report = {}
     if scale == "minmax" or impute == "median":
-        spread = ask(extremes(names, smallest_cell=smallest_cell), Message({}))
+        spread = ask(extremes(columns=tuple(names), smallest_cell=smallest_cell), Message({}))
     known = count > 0
     if impute == "mean":
         fill = mean
     elif impute == "median":
         fill = np.where(np.isfinite(spread["low"]), median(ask, names, spread, smallest_cell), mean)
     else:
-        query = category_counts(names, most=most_categories, numbers=True, smallest_cell=smallest_cell)
+        query = category_counts(columns=tuple(names), most=most_categories, numbers=True, smallest_cell=smallest_cell)
         counts = ask(query, Message({}))["counts"]
         fill = np.array([float(most_frequent(counts[name], float) or 0.0) for name in names])
 
@@ -121,7 +136,7 @@ def fit_numbers(
 def fit_words(
     ask: Ask, names: list[str], indicators: bool, most_categories: int, smallest_cell: int
 ) -> dict[str, NumberColumn | TextColumn]:
-    report = ask(category_counts(names, most=most_categories, smallest_cell=smallest_cell), Message({}))
+    report = ask(category_counts(columns=tuple(names), most=most_categories, smallest_cell=smallest_cell), Message({}))
     return {
         name: TextColumn(
             name,
@@ -152,7 +167,7 @@ def median(ask: Ask, names: list[str], spread: Report, smallest_cell: int) -> Va
         if not len(open_):
             break
         edges = np.linspace(low[open_], high[open_], BINS + 1, axis=-1)
-        query = histogram([names[i] for i in open_], smallest_cell=smallest_cell)
+        query = histogram(columns=tuple(names[i] for i in open_), smallest_cell=smallest_cell)
         report = ask(query, Message({"edges": edges}))
         count = np.array(report["known"])
         rank = np.stack([(count - 1) // 2, count // 2], axis=1)

@@ -6,41 +6,17 @@ classes, anything else is a quantity.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-import pandas as pd
-
-from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
-from wardround.core.recipes import recorded
-from wardround.data.cells import in_cells
-from wardround.data.columns import as_numbers, as_text, kind_of, nearest, some
-from wardround.data.query import pack, unpack
 from wardround.data.table import Kind, Table
-
-MOST_TOLD = 20
-"""Different whole numbers up to which a target is taken for classes without being told so."""
-MOST_CLASSES = 100
+from wardround.queries.cards import MOST_CLASSES, MOST_TOLD, Card
+from wardround.queries.columns import nearest, some
 
 MissingColumns = Literal["refuse", "fill"]
 MissingTarget = Literal["refuse", "drop"]
 EmptySites = Literal["refuse", "keep"]
-
-
-@dataclass(frozen=True)
-class Card:
-    """What a site tells about its table. `labels` are empty where the target is a quantity or has too many values."""
-
-    site: str
-    rows: int
-    kinds: dict[str, str]
-    infinite: dict[str, int]
-    missing_target: int
-    distinct: int
-    whole: bool
-    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -51,63 +27,6 @@ class Schema:
     task: Kind
     classes: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-def describe(name: str, frame: pd.DataFrame, target: str, task: Kind | None = None, smallest_cell: int = 1) -> Card:
-    """A site's card; labels are listed only as far as they are needed to tell the classes.
-
-    Counts are told in whole cells. A column known for fewer patients than a cell counts as empty, a rarer label is not
-    named, and that a column holds infinite values, a mistake to be mended, is told without their number.
-    """
-    kinds = {str(column): told_kind(frame[column], smallest_cell) for column in frame.columns}
-    measured = [column for column, kind in kinds.items() if kind == "number"]
-    infinite = {column: int(np.isinf(as_numbers(frame[column])).sum()) for column in measured}
-    labels: list[str] = []
-    distinct, whole, missing = 0, False, 0
-    if target in kinds:
-        outcome = frame[target]
-        missing = int(outcome.isna().sum())
-        broken = np.count_nonzero(as_numbers(outcome.dropna()) % 1) if kinds[target] == "number" else 0
-        whole = kinds[target] == "number" and int(broken) < smallest_cell
-        distinct = int(outcome.nunique())
-        most = MOST_TOLD if task is None and kinds[target] == "number" else MOST_CLASSES
-        if task != "regression" and distinct <= most and (whole or kinds[target] != "number" or task is not None):
-            labels = common_labels(outcome, smallest_cell)
-            distinct = len(labels)
-    return Card(
-        name,
-        in_cells(len(frame), smallest_cell),
-        kinds,
-        {column: number if smallest_cell == 1 else 1 for column, number in infinite.items() if number},
-        in_cells(missing, smallest_cell),
-        min(distinct, MOST_CLASSES + 1) if smallest_cell == 1 or distinct == len(labels) else MOST_CLASSES + 1,
-        whole,
-        tuple(labels),
-    )
-
-
-def told_kind(column: "pd.Series[Any]", smallest_cell: int) -> str:
-    known = int(column.notna().sum())
-    return "empty" if 0 < known < smallest_cell else str(kind_of(column))
-
-
-def common_labels(outcome: "pd.Series[Any]", smallest_cell: int) -> list[str]:
-    """The labels that enough patients have, in order."""
-    named, times = np.unique([label for label in as_text(outcome) if label is not None], return_counts=True)
-    return [str(label) for label, number in zip(named, times, strict=True) if number >= smallest_cell]
-
-
-@recorded("query")
-def cards(target: str, task: Kind | None = None, *, smallest_cell: int = 1) -> Query:
-    """Asks every site for its card."""
-
-    def ask(_: Message, site: Site) -> Message:
-        return Message({"card": pack(asdict(describe(site.name, site.table, target, task, smallest_cell)))})
-
-    def combine(answers: Sequence[Message]) -> Report:
-        return {"cards": [unpack(answer.arrays["card"]) for answer in answers]}
-
-    return Query(ask, combine)
 
 
 def agree(
@@ -271,9 +190,3 @@ def remarks(told: Sequence[Card], kinds: Mapping[str, str], task: str, target: s
         if single:
             notes.append(f"Only one outcome at {some(single)}: such a site cannot tell classes apart on its own.")
     return tuple(notes)
-
-
-def cards_of(report: Report) -> list[Card]:
-    """The cards in the report of `cards`."""
-    fields: list[dict[str, Any]] = report["cards"]
-    return [Card(**{**card, "labels": tuple(card["labels"])}) for card in fields]

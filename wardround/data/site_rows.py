@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.contracts import Site
-from wardround.data.columns import as_numbers, as_text
 from wardround.data.preparation import Preparation
 from wardround.data.row_split import split
 from wardround.data.schema import Schema
 from wardround.data.table import Table
+from wardround.queries.columns import as_numbers, as_text
 
 Rows = np.ndarray[Any, Any]
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-Kind = Literal["classification", "regression"]
+from wardround.core.contracts import TaskKind
+
+Kind = TaskKind
 
 
 @dataclass(frozen=True)

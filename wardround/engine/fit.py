@@ -1,7 +1,7 @@
 """The one server loop: drives any algorithm on any engine, keeps a checkpoint and a record of every round."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,17 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from wardround.core.contracts import Algorithm, Engine, Params, Progress, RoundRecord, Scores
+from wardround.core.contracts import Algorithm, Engine, Params, Progress, RoundRecord
 from wardround.core.errors import Diverged, Refusal
+from wardround.core.quality import Quality
 from wardround.engine.checkpoint import read_checkpoint, read_header, write_checkpoint
 from wardround.engine.participation import Participation
-
-Judge = Callable[[Scores], Mapping[str, Any]]
-"""From validation predictions to measures; must hold "validation_loss", a mapping with the key "weighted".
-
-Its key "sites", a mapping from a site's name to its own loss, is what stopping for one site looks at.
-"""
-
 
 MOST_TOLD = 100
 """Sites up to which an algorithm's numbers for each site are recorded by name."""
@@ -82,7 +76,7 @@ def fit(
     participation: Participation,
     schedule: Schedule,
     *,
-    judge: Judge | None = None,
+    validates: bool = False,
     stopping: Stopping | None = None,
     checkpoint: Path | None = None,
     identity: str = "",
@@ -94,13 +88,14 @@ def fit(
     With `checkpoint` the state is saved after every round, and with `resume` the run goes on from there and ends with
     the same bits as an uninterrupted one. A round is reported before its state is saved: a crash between the two
     makes it be done and reported once more, which a reader can tell by its number; the other way round it would be
-    lost. `identity` (a hash of the study) keeps studies from being mixed up.
+    lost. `identity` (a hash of the study) keeps studies from being mixed up. With `validates` the sites judge the model
+    on their validation rows as often as the schedule says.
     """
-    if stopping and judge is None:
+    if stopping and not validates:
         raise Refusal("early stopping needs validation rows", remedy="give every site a validation share")
     progress = engine.begin(algorithm, params)
-    if stopping and judge and stopping.site is not None:
-        refuse_unjudged(stopping.site, engine.sites, judge(engine.evaluate(algorithm, progress, "validation")))
+    if stopping and stopping.site is not None:
+        refuse_unjudged(stopping.site, engine, algorithm, progress)
     best, memory = progress, Memory()
     if resume and checkpoint is not None and checkpoint.exists():
         (progress, best), memory = load(checkpoint, progress, identity)
@@ -110,19 +105,19 @@ def fit(
     first_call = 0.0
     stopped = stopping is not None and memory.waited >= stopping.patience
     while memory.round < schedule.rounds and not stopped:
-        end = schedule.piece(memory.round, judge is not None, checkpoint is not None)
+        end = schedule.piece(memory.round, validates, checkpoint is not None)
         piece = [(number, participation.cohort(number)) for number in range(memory.round + 1, end + 1)]
         started = time.perf_counter()
         progress, done = engine.train(algorithm, progress, piece)
         first_call = first_call or time.perf_counter() - started
         memory = memory._replace(round=end)
-        if judge is not None and (end % schedule.evaluate_every == 0 or end == schedule.rounds):
-            measures = judge(engine.evaluate(algorithm, progress, "validation"))
-            loss = watched(measures, stopping)
-            refuse_loss(float(measures["validation_loss"]["weighted"]), end)
+        if validates and (end % schedule.evaluate_every == 0 or end == schedule.rounds):
+            quality = engine.judge(algorithm, progress, "validation")
+            loss = watched(quality, stopping)
+            refuse_loss(quality.mean_loss, end)
             refuse_loss(loss, end)
             said = told(algorithm, progress, engine.sites)
-            done[-1] = replace(done[-1], measures={**done[-1].measures, **measures, **said})
+            done[-1] = replace(done[-1], measures={**done[-1].measures, **measures_of(quality), **said})
             if stopping:
                 memory = remember(memory, loss, stopping)
                 if memory.best_round == end:
@@ -150,23 +145,34 @@ def told(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict
     return {"told": words}
 
 
-def watched(measures: Mapping[str, Any], stopping: Stopping | None) -> float:
-    """The loss that decides when to stop; one that a judge left out was no finite number."""
-    losses = measures["validation_loss"]
+def measures_of(quality: Quality) -> dict[str, Any]:
+    """What a round's record tells of its validation; the sites by name where they are not too many."""
+    losses = quality.mean_losses() if len(quality.sites) <= MOST_TOLD else {}
+    finite = {site: loss for site, loss in losses.items() if np.isfinite(loss)}
+    measures: dict[str, Any] = {"validation_loss": {"weighted": quality.mean_loss, "sites": finite}}
+    if quality.right is not None:
+        measures["validation_accuracy"] = {"weighted": quality.accuracy}
+    return measures
+
+
+def watched(quality: Quality, stopping: Stopping | None) -> float:
+    """The loss that decides when to stop; a site that told none has no finite one."""
     if stopping is None or stopping.site is None:
-        return float(losses["weighted"])
-    return float(losses["sites"].get(stopping.site, np.inf))
+        return quality.mean_loss
+    return quality.mean_losses().get(stopping.site, np.inf)
 
 
-def refuse_unjudged(site: str, sites: Sequence[str], measures: Mapping[str, Any]) -> None:
+def refuse_unjudged(site: str, engine: Engine, algorithm: Algorithm, progress: Progress) -> None:
     """Refuse to stop by a site that is not there, or whose loss nobody can tell, before the first round."""
+    sites = engine.sites
     if site not in sites:
         raise Refusal(
             f"training is to stop by the validation loss of '{site}', which is not among the sites",
             where="stopping",
             remedy=f"name one of {', '.join(sites[:20])}",
         )
-    if not np.isfinite(measures["validation_loss"].get("sites", {}).get(site, np.nan)):
+    losses = engine.judge(algorithm, progress, "validation").mean_losses()
+    if not np.isfinite(losses.get(site, np.nan)):
         raise Refusal(
             f"training is to stop by the validation loss of '{site}', which has no validation rows or is not evaluated",
             where="stopping",

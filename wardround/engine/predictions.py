@@ -1,6 +1,6 @@
 """Predictions on every site's held-out rows, by the model that the site would use itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from wardround.core.contracts import Algorithm, Array, Message, Progress, Scores, Shard, Tree, intensities
 from wardround.core.federation import Federation
+from wardround.core.quality import Quality, row_figures
 from wardround.engine.layout import Seating, Shape, capacity_for, power_of_two, seats, templates
 from wardround.engine.program import Data, over_lanes, round_key
 from wardround.engine.shared_programs import first_of
@@ -97,6 +98,22 @@ def scores(
             [_personal(algorithm, progress, federation, part, sites[at : at + SITES_AT_ONCE], seed) for at in pieces]
         )
     return Scores(predicted, np.asarray(federation.y[rows]), edges)
+
+
+def quality(scores: Scores, names: Sequence[str]) -> Quality:
+    """What the sites would tell of these predictions; losses are compiled, and added up in double precision."""
+    rows = np.diff(scores.first)
+    site = np.repeat(np.arange(len(rows)), rows)
+    loss, right = (np.asarray(one) for one in row_figures(scores.predicted, scores.actual))
+    sums, hits = (np.bincount(site, weights=one, minlength=len(rows)) for one in (loss, right))
+    there = np.flatnonzero(rows)
+    regression = scores.predicted.ndim == 1
+    return Quality(
+        tuple(names[int(index)] for index in there),
+        sums[there],
+        rows[there].astype(np.int64),
+        None if regression else hits[there].astype(np.int64),
+    )
 
 
 def _common(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
 from wardround.core.packages import OWN, Announcement, Package, announcements, import_factory
-from wardround.core.recipes import RECORDED, Recipe, hashable, recipe_of, remember
+from wardround.core.recipes import Recipe, hashable, recipe_of, remember
 from wardround.core.settings import checked, convert, in_words
 
 ROOMS: Mapping[str, str] = {
@@ -30,6 +30,7 @@ ROOMS: Mapping[str, str] = {
     "partition": "wardround.data.partitions",
     "choice": "wardround.partners.choices",
     "probe": "wardround.partners.probes",
+    "query": "wardround.queries",
 }
 TABLES: Mapping[str, str] = {"metric": "wardround.evaluate.metrics"}
 """Kinds whose own components stand in one table of a module (METRICS) and not each in a file of a room."""
@@ -37,14 +38,6 @@ SHARED = (("source", "dataset"), ("algorithm", "choice"))
 """Kinds that a study file names in the same place, so that a name must not exist in both."""
 RESERVED = frozenset({"global"})
 """What [compare] calls the study's own algorithm."""
-
-QUERIES = (
-    "wardround.data.statistics",
-    "wardround.data.schema",
-    "wardround.partners.similarity.histograms",
-    "wardround.partners.probes.feature_gains",
-)
-"""Modules with questions to sites (factories recorded as "query"); only these can be asked of a real site."""
 
 
 class Parameter(NamedTuple):
@@ -94,17 +87,6 @@ def remember_made(made: Any, component: Component, parts: tuple[Any, ...], setti
     remember(made, Recipe(component.kind, component.name, words, given))
 
 
-@cache
-def queries() -> Mapping[str, Callable[..., Any]]:
-    """Every question that may be put to a site, by name."""
-    found = {}
-    for module in QUERIES:
-        for name, member in vars(importlib.import_module(module)).items():
-            if getattr(member, RECORDED, "") == "query":
-                found[name] = member
-    return found
-
-
 @lru_cache(maxsize=256)
 def made_from(recipe: Recipe) -> Any:
     """Make what a recipe tells, from installed components only."""
@@ -112,10 +94,6 @@ def made_from(recipe: Recipe) -> Any:
         words = dict(recipe.settings)
         return Task(tuple(words["shape"]), tuple(words["classes"]), words["target"])
     parts = [made_from(part) for part in recipe.parts]
-    if recipe.kind == "query":
-        if recipe.name not in queries():
-            raise Refusal(f"there is no query called '{recipe.name}'", remedy=nearest(recipe.name, tuple(queries())))
-        return queries()[recipe.name](*parts, **dict(recipe.settings))
     return find(recipe.kind, recipe.name).build(*parts, **dict(recipe.settings))
 
 

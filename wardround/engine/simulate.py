@@ -26,6 +26,7 @@ from wardround.core.contracts import (
 )
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
+from wardround.core.quality import Quality
 from wardround.engine import devices, predictions
 from wardround.engine.checks import diverged, refuse_few, refuse_unseen
 from wardround.engine.feed import PIECES_UNDER_WAY, Feed, by_device, everywhere, on_host, spread_out
@@ -138,8 +139,13 @@ class Simulation:
             done += self._records(algorithm, progress, feed, some, seconds, cpu)
         return progress, done
 
-    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores:
-        """Predictions for one part of every evaluated site's rows, by the model that site would use."""
+    def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
+        """Sums of losses over one part of every evaluated site's rows, by the model that site would use."""
+        scores = self.predict(algorithm, progress, part)
+        return predictions.quality(scores, [self.federation.sites[int(site)] for site in self.evaluated])
+
+    def predict(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores:
+        """The predictions themselves, site after site: no real site would tell them, so only a simulation can."""
         return predictions.scores(
             algorithm,
             progress,

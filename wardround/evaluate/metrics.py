@@ -17,9 +17,9 @@ import numpy as np
 
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
+from wardround.core.quality import row_losses
 from wardround.engine import registry
 from wardround.evaluate.calibration import calibration
-from wardround.evaluate.losses import row_losses
 from wardround.evaluate.ranking import macro, pr_auc, roc_auc
 from wardround.evaluate.rows import Numbers, Rows, rows_of
 
@@ -91,11 +91,11 @@ def brier(rows: Rows, weights: Numbers | None = None) -> Numbers:
 
 
 def log_loss(rows: Rows, weights: Numbers | None = None) -> Numbers:
-    return _mean(rows, weights, _finite(row_losses(rows)))
+    return _mean(rows, weights, _finite(row_losses(rows.predicted, rows.actual)))
 
 
 def rmse(rows: Rows, weights: Numbers | None = None) -> Numbers:
-    return np.sqrt(_mean(rows, weights, _finite(row_losses(rows))))
+    return np.sqrt(_mean(rows, weights, _finite(row_losses(rows.predicted, rows.actual))))
 
 
 def mae(rows: Rows, weights: Numbers | None = None) -> Numbers:
@@ -106,7 +106,7 @@ def r2(rows: Rows, weights: Numbers | None = None) -> Numbers:
     """1 - squared error / squared deviation from the site's own mean."""
     # Measured from the site's first value: a constant target gives exact zeros, and large offsets cost no digits.
     shifted = rows.actual - rows.actual[rows.first[rows.site]]
-    columns = np.stack([_finite(row_losses(rows)), shifted, np.square(shifted)], axis=1)
+    columns = np.stack([_finite(row_losses(rows.predicted, rows.actual)), shifted, np.square(shifted)], axis=1)
     errors, plain, squares = np.moveaxis(rows.sums(weights, columns), 2, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = squares - np.square(plain) / rows.counts

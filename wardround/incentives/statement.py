@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from wardround.core.errors import Refusal
 from wardround.engine.registry import nearest
-from wardround.incentives.dilution import Choice, Part, check_limits, settle
+from wardround.incentives.dilution import DilutedPart, PartnerSet, check_limits, settle
 from wardround.incentives.rewards import RULES, reward
 
 ALONE = 'no partner is left: train alone with [algorithm] name = "local"'
@@ -62,13 +62,13 @@ def diluted(
     check_limits(limits)
     chosen: tuple[str, ...] = ()
 
-    def choice(remaining: frozenset[str]) -> Choice:
+    def choice(remaining: frozenset[str]) -> PartnerSet:
         nonlocal chosen
         candidates = tuple(site for site in rows if site in remaining)
         chosen = tuple(dict.fromkeys(choose(candidates))) if candidates else ()
         together = {site: rows.get(site, 0) for site in (asking, *chosen)}
         known = None if weights is None else {site: weights[site] for site in together if site in weights}
-        return Choice(together, known) if chosen else Choice({})
+        return PartnerSet(together, known) if chosen else PartnerSet({})
 
     possible = {site: limits.get(site, 1.0) for site in rows if site != asking and site not in withdrawn}
     settled = settle(choice, possible, asking=asking)
@@ -86,7 +86,7 @@ def diluted(
     return Diluted(chosen, table, reasons, " ".join([outcome, *reasons.values(), *nobody]), advice)
 
 
-def shares(part: Part) -> str:
+def shares(part: DilutedPart) -> str:
     told = f"it would be {part.row_share:.1%} of the training rows"
     return told if part.weight_share is None else f"{told} and {part.weight_share:.1%} of the weight"
 

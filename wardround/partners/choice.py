@@ -66,13 +66,6 @@ class Evidence(NamedTuple):
     """Plain values for the record and the report."""
 
 
-class Counts(NamedTuple):
-    """Histograms of the sites' patients: how much noise they may spend (0: none is added), and the smallest count."""
-
-    epsilon: float
-    smallest_cell: int
-
-
 class Probe(NamedTuple):
     """A probe as a choice announces it; the settings are those that it is made with, the model is the study's."""
 
@@ -89,7 +82,13 @@ class Asks(NamedTuple):
     probes: tuple[Probe, ...] = ()
     trains: str = ""
     """With whom the study's algorithm is trained meanwhile, in words; empty where it is not."""
-    counts: Counts | None = None
+    queries: tuple[Recipe, ...] = ()
+    """Questions with their settings; an epsilon among these is what all of them may spend together."""
+
+    @property
+    def epsilon(self) -> float:
+        """What all queries together may spend; 0 where none adds noise."""
+        return max((float(dict(one.settings).get("epsilon") or 0.0) for one in self.queries), default=0.0)
 
 
 def probe(name: str, **settings: Any) -> Probe:

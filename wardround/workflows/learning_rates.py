@@ -18,19 +18,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Scores, Shard, Tree
+from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Shard, Tree
 from wardround.core.errors import Diverged, Refusal
+from wardround.core.quality import Quality
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
 from wardround.engine.participation import Participation, among
 from wardround.engine.simulate import Simulation
-from wardround.evaluate.losses import loss_of
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method, asking_site, site_number
 from wardround.workflows.partners.choose import choose, question_of
-from wardround.workflows.run import askings, evaluated_sites, judge_for, stopping_of
+from wardround.workflows.run import askings, evaluated_sites, has_validation, stopping_of
 
 RATES = ("learning_rate", "outer_learning_rate")
 """The setting that is the rate: the first of these that the algorithm knows."""
@@ -127,27 +127,25 @@ def loss_at(
 ) -> tuple[float, int]:
     """Train as the comparison will, and look at the validation patients; infinite where training diverges."""
     stopping, evaluated = stopping_of(study), engine.evaluated
-    task, sites = setting.federation.task, setting.federation.sites
-    judge = judge_for(setting, evaluated) if stopping else None
+    sites = setting.federation.sites
+    validates = stopping is not None and has_validation(setting, evaluated)
     schedule = Schedule(study.study.rounds, study.evaluation.every if stopping else study.study.rounds)
 
-    def trained(algorithm: Algorithm) -> Scores:
-        fitted = fit(algorithm, engine, params, participation, schedule, judge=judge, stopping=stopping)
-        return engine.evaluate(algorithm, fitted.progress, "validation")
+    def judged(algorithm: Algorithm) -> Quality:
+        fitted = fit(algorithm, engine, params, participation, schedule, validates=validates, stopping=stopping)
+        return engine.judge(algorithm, fitted.progress, "validation")
 
     try:
         try:
-            scores = trained(movable(study, method, setting))
+            quality = judged(movable(study, method, setting))
         except jax.errors.ConcretizationTypeError:  # a factory that looks at its rate: one program a rate, then
-            scores = trained(assemble.build(study, method, setting.federation.task, sites))
+            quality = judged(assemble.build(study, method, setting.federation.task, sites))
     except Diverged:
         return np.inf, 1
-    losses = loss_of(scores, task)
     if method.for_one_site and study.study.user is not None:
-        asking = np.flatnonzero(evaluated == site_number(study.study.user, sites))
-        rows = losses.rows[asking]
-        return float(np.where(rows > 0, losses.sites[asking], 0.0).sum()), int(rows.sum())
-    return losses.weighted, int(losses.rows.sum())
+        asking = [site == study.study.user for site in quality.sites]
+        return quality.mean_losses().get(study.study.user, 0.0), int(quality.rows[asking].sum())
+    return quality.mean_loss, int(quality.rows.sum())
 
 
 def refuse_rates(study: Study, setting: Setting, methods: Sequence[Method]) -> None:

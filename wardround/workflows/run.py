@@ -1,7 +1,7 @@
 """Runs a study, one method or several on the same splits, into a run folder."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +13,10 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine import registry
 from wardround.engine.checks import refuse_few
-from wardround.engine.fit import Fitted, Judge, Schedule, Stopping, fit
+from wardround.engine.fit import Fitted, Schedule, Stopping, fit
 from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.participation import among
 from wardround.engine.simulate import Simulation
-from wardround.evaluate.losses import loss_of
 from wardround.runs.folder import RunFolder, digest, now
 from wardround.study import assemble
 from wardround.study.assemble import Setting
@@ -28,8 +27,6 @@ from wardround.workflows.partners.choose import choose, question_of, refuse_user
 from wardround.workflows.results import averaged, comparison_of, described, method_block
 
 OnRound = Callable[[Method, int, RoundRecord], None]
-MOST_LOSSES = 100
-"""Sites up to which each site's validation loss is recorded every round."""
 
 
 @dataclass(frozen=True)
@@ -177,14 +174,14 @@ def train(
             params,
             participation,
             Schedule(study.study.rounds, study.evaluation.every, study.evaluation.every),
-            judge=judge_for(setting, evaluated),
+            validates=has_validation(setting, evaluated),
             stopping=stopping_of(study),
             checkpoint=folder.checkpoint(method.name, repeat, place(study, method, federation)) if folder else None,
             identity=digest([study.model_dump(mode="json"), method, setting.fingerprint]),
             resume=resume,
             on_round=report,
         )
-        scores = engine.evaluate(algorithm, fitted.progress, part)
+        scores = engine.predict(algorithm, fitted.progress, part)
     params = jax.device_get(algorithm.params(fitted.progress.server))
     names = [federation.sites[int(index)] for index in evaluated]
     return Trained(method, repeat, fitted, params, scores, names, time.perf_counter() - started, user, partners)
@@ -218,23 +215,9 @@ def evaluated_sites(study: Study, setting: Setting, seed: int) -> np.ndarray[Any
     return np.sort(generator.choice(everyone, study.evaluation.sites, replace=False))
 
 
-def judge_for(setting: Setting, evaluated: np.ndarray[Any, Any]) -> Judge | None:
-    """Validation loss and accuracy of a round; none where no site has validation rows."""
-    federation = setting.federation
-    if not federation.part("validation")[1][evaluated].any():
-        return None
-    names = [federation.sites[int(index)] for index in evaluated] if len(evaluated) <= MOST_LOSSES else []
-
-    def judge(scores: Scores) -> Mapping[str, Any]:
-        losses = loss_of(scores, federation.task)
-        sites = {name: float(loss) for name, loss in zip(names, losses.sites, strict=False) if np.isfinite(loss)}
-        measures: dict[str, Any] = {"validation_loss": {"weighted": losses.weighted, "sites": sites}}
-        if not federation.task.regression:
-            right = scores.predicted.argmax(axis=1) == scores.actual
-            measures["validation_accuracy"] = {"weighted": float(right.mean())}
-        return measures
-
-    return judge
+def has_validation(setting: Setting, evaluated: np.ndarray[Any, Any]) -> bool:
+    """Whether any of these sites has validation rows to judge a round by."""
+    return bool(setting.federation.part("validation")[1][evaluated].any())
 
 
 def main_metric(study: Study, setting: Setting) -> str:
@@ -249,7 +232,7 @@ def refuse_early(study: Study, setting: Setting, methods: Sequence[Method]) -> N
     refuse_metric(study, setting)
     refuse_askings(study, setting, methods)
     participation = assemble.participation_of(study, federation.sites, seed)
-    if study.stopping and judge_for(setting, evaluated_sites(study, setting, seed)) is None:
+    if study.stopping and not has_validation(setting, evaluated_sites(study, setting, seed)):
         raise Refusal(
             "early stopping needs validation rows, and no site has any",
             where="[stopping]",

@@ -13,28 +13,30 @@ from tests.support import in_process
 from wardround import __version__
 from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
+from wardround.core.packing import pack
 from wardround.core.recipes import Recipe, recipe_of, to_json
 from wardround.deploy.coordinator.events import RoundDone
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import read_offer, reasons_against, store_offer, withdraw
 from wardround.deploy.site.authorization import SiteOffice, departures
+from wardround.deploy.site.partner_questions import debit, numbers_in_probe
 from wardround.deploy.site.policy import Policy, decide
-from wardround.deploy.site.probe_rules import asks_of, debit, numbers_in
 from wardround.deploy.site.study_summary import describe
-from wardround.partners.probes.feature_gains import columns_recorded
 from wardround.partners.probes.losses import losses
-from wardround.partners.probes.own_models import Recipe as OwnModels
-from wardround.partners.probes.own_models import own_models
+from wardround.partners.probes.own_models import OwnTraining, own_models
 from wardround.partners.probes.slopes import slopes
 from wardround.partners.similarity.held_out import judge
-from wardround.partners.similarity.histograms import cells_of, kinds_of, packed
 from wardround.partners.similarity.transfer import probes as transfer_probes
+from wardround.queries.cells_of import cells_of
+from wardround.queries.columns_recorded import columns_recorded
+from wardround.queries.kinds_of import kinds_of
 from wardround.report.run.page import write_report
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import parse_study
 from wardround.study.methods import own_method
+from wardround.study.partners import asks_of
 from wardround.workflows.run import run
 
 NAMES = ("bo", "freetown", "kenema", "makeni")
@@ -123,7 +125,7 @@ def test_partners_and_model_are_those_of_the_simulation(consortium, choice, sett
     # What was announced is what left: for every probe there are answers of just that many numbers.
     left = {sum(int(np.prod(shape)) for shape in one["arrays"].values()) for one in consortium.left(USER, study)}
     parameters = sum(array.size for array in model.values())
-    assert {numbers_in(one, parameters, len(NAMES)) for one in asks_of(study).probes} <= left
+    assert {numbers_in_probe(one, parameters, len(NAMES)) for one in asks_of(study).probes} <= left
 
 
 def test_who_is_not_chosen_trains_no_more_and_the_report_tells_the_choice(consortium):
@@ -290,7 +292,7 @@ def test_the_other_choices_announce_the_probes_that_they_make():
     """Those above were refused at the sites if they did not; these make theirs in functions of their own."""
     ndoye = study_of("s", {"name": "ndoye", "folds": 3, "decay": 1.0})
     model = assemble.model_of(ndoye, TASK)
-    made = [recipe_of(one) for one in transfer_probes(model, OwnModels(folds=3, decay=1.0))]
+    made = [recipe_of(one) for one in transfer_probes(model, OwnTraining(folds=3, decay=1.0))]
     assert [departures(ndoye, one) for one in made] == [[], []]
     shapley = study_of("s", {"name": "shapley", "part": "test"})
     assert departures(shapley, recipe_of(judge(model, "test"))) == []
@@ -315,18 +317,18 @@ def test_counts_are_asked_for_with_the_noise_and_the_cell_that_were_approved(sai
     study = study_of("s", {"name": "distribution_distance", **BY_COUNTS, **said})
     assert (departures(study, recipe_of(cells_of(**asked))) == []) == passes
     assert departures(study, recipe_of(kinds_of())) == []
-    assert departures(study, recipe_of(columns_recorded(("age",)))) != []
+    assert departures(study, recipe_of(columns_recorded(columns=("age",)))) != []
     assert departures(in_process.study_of("plain"), recipe_of(kinds_of())) != []
 
 
 def test_the_noise_of_counts_is_spent_once(tmp_path):
     """0.25 for each of two columns is 0.5 a question, so an epsilon of 1 pays for two; a repeated one costs nothing."""
     study = study_of("s", {"name": "distribution_distance", "epsilon": 1.0, **BY_COUNTS})
-    query = to_json(recipe_of(cells_of(epsilon=0.25, smallest_cell=10, seed=None)))
-    message = Message({"columns": packed([{"name": "age"}, {"name": "sex"}])})
+    recipe = recipe_of(cells_of(epsilon=0.25, smallest_cell=10, seed=None))
+    message = Message({"columns": pack([{"name": "age"}, {"name": "sex"}])})
 
     def ask(nonce):
-        debit(tmp_path, study, {"query": query, "on": "training", "nonce": nonce}, message)
+        debit(tmp_path, study, recipe, {"query": to_json(recipe), "on": "training", "nonce": nonce}, message)
 
     for nonce in ("a", "a", "b", "a", "b"):
         ask(nonce)
@@ -338,11 +340,11 @@ def test_the_noise_of_counts_is_spent_once(tmp_path):
 def test_counts_without_noise_are_told_as_often_as_a_choice_needs_them(tmp_path):
     """Four questions to find the edges and one for the counts."""
     study = study_of("s", {"name": "distribution_distance", **BY_COUNTS})
-    query = to_json(recipe_of(cells_of(epsilon=0.0, smallest_cell=10, seed=None)))
+    recipe = recipe_of(cells_of(epsilon=0.0, smallest_cell=10, seed=None))
 
     def ask(edge):
-        message = Message({"columns": packed([{"name": "age", "edges": [edge]}])})
-        debit(tmp_path, study, {"query": query, "on": "training"}, message)
+        message = Message({"columns": pack([{"name": "age", "edges": [edge]}])})
+        debit(tmp_path, study, recipe, {"query": to_json(recipe), "on": "training"}, message)
 
     for edge in (1, 2, 3, 4, 5, 5):
         ask(edge)

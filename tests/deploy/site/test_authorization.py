@@ -12,13 +12,13 @@ from wardround import __version__
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe, recipe_of, to_json
-from wardround.data.schema import cards, cards_of
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import approvals
 from wardround.deploy.site.authorization import SiteOffice, departures
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.request_handler import Clerk
 from wardround.deploy.trust.audit_log import examine
+from wardround.queries.cards import cards, cards_of
 from wardround.study import assemble
 from wardround.study.methods import own_method
 
@@ -34,7 +34,7 @@ def request(study: str, **words) -> bytes:
 
 
 def card(study: str) -> bytes:
-    return request(study, query=to_json(recipe_of(cards("outcome", None))), on="raw")
+    return request(study, query=to_json(recipe_of(cards(target="outcome", task=None))), on="raw")
 
 
 def leavings(home) -> list[dict]:
@@ -71,7 +71,7 @@ def test_from_offer_to_withdrawal(home):
 
 
 def small_card(reply: bytes) -> dict:
-    from wardround.data.query import unpack
+    from wardround.core.packing import unpack
 
     return unpack(decode(reply)[1].arrays["card"])
 
@@ -124,7 +124,7 @@ def test_an_unapproved_study_gets_neither_words_nor_rows(home):
     for act in (
         lambda: office.approved(offer.id),
         lambda: office.table(small.study()),
-        lambda: office.allow(offer.id, recipe_of(cards("outcome", None))),
+        lambda: office.allow(offer.id, recipe_of(cards(target="outcome", task=None))),
     ):
         with pytest.raises(Refusal, match="not approved"):
             act()

@@ -7,11 +7,11 @@ import pytest
 
 from tests.support import small_site as small
 from wardround.core.errors import Refusal
-from wardround.data.columns import kind_of
 from wardround.data.sources.csv import csv
 from wardround.deploy.site import datasets
 from wardround.deploy.site.policy import Policy
 from wardround.deploy.site.policy_file import read_policy, set_policy
+from wardround.queries.columns import kind_of
 
 
 @pytest.fixture

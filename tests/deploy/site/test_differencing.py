@@ -10,14 +10,16 @@ import pytest
 
 from wardround.core.contracts import Message, Query, Scores, Task
 from wardround.core.errors import Refusal
+from wardround.core.packing import unpack
 from wardround.core.recipes import Recipe, recipe_of, to_json
-from wardround.data.query import unpack
-from wardround.data.schema import cards
-from wardround.data.statistics import category_counts, extremes, moments
 from wardround.data.table import Table
 from wardround.deploy.site.disclosure import in_own_cells, told_figures, told_losses
 from wardround.deploy.site.study_worker import AtWork
 from wardround.evaluate.block import result_block
+from wardround.queries.cards import cards
+from wardround.queries.category_counts import category_counts
+from wardround.queries.extremes import extremes
+from wardround.queries.moments import moments
 from wardround.study.file import parse_study
 
 CELL, ROWS = 10, 160
@@ -63,10 +65,10 @@ def asked(site: AtWork, query: Query, on: str = "training") -> dict[str, Any]:
 def leaves(folder: Path, frame: pd.DataFrame, cell: int = CELL) -> dict[str, Any]:
     """Everything but the training itself, as one dictionary of numbers."""
     site, numbers = at_work(folder, frame, cell), ("age", "flag")
-    card = unpack(asked(site, cards("outcome", smallest_cell=cell), "raw")["card"])
-    wards = unpack(asked(site, category_counts(("ward",), most=9, smallest_cell=cell))["counts"])["ward"]
-    told = asked(site, moments(numbers, smallest_cell=cell))
-    ends = asked(site, extremes(numbers, smallest_cell=cell))
+    card = unpack(asked(site, cards(target="outcome", smallest_cell=cell), "raw")["card"])
+    wards = unpack(asked(site, category_counts(columns=("ward",), most=9, smallest_cell=cell))["counts"])["ward"]
+    told = asked(site, moments(columns=numbers, smallest_cell=cell))
+    ends = asked(site, extremes(columns=numbers, smallest_cell=cell))
     return {
         "rows": card["rows"],
         "labels": card["labels"],
@@ -109,7 +111,7 @@ def test_the_policys_cells_win_and_other_sizes_do_not_narrow_a_count(tmp_path):
     real = int((patients()["ward"] == "b").sum())
 
     def ward(cell: int) -> int:
-        query = category_counts(("ward",), most=9, smallest_cell=cell)
+        query = category_counts(columns=("ward",), most=9, smallest_cell=cell)
         return unpack(asked(site, query)["counts"])["ward"].get("b", 0)
 
     # Whoever asks in cells of 1 is answered in tens, in cells of 11, 12, ... 20 in twenties, then in forties.

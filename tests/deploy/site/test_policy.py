@@ -7,11 +7,11 @@ import pytest
 
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe, recipe_of
-from wardround.data.schema import cards
-from wardround.data.statistics import moments
 from wardround.deploy.site.policy import Policy, components_of, decide, epsilon_of, recipe_reasons
 from wardround.deploy.site.policy_file import first_policy, installed, policy_text, read_policy, set_policy
 from wardround.engine import registry
+from wardround.queries.cards import cards
+from wardround.queries.moments import moments
 from wardround.study.file import parse_study
 
 TODAY = date(2031, 5, 1)
@@ -115,13 +115,13 @@ def test_every_component_of_a_real_study_is_seen():
 
 def test_recipes_are_judged_by_names_columns_and_cells():
     policy = Policy(**ALLOWS)
-    assert recipe_reasons(policy, [recipe_of(moments(("age",), smallest_cell=10))]) == []
+    assert recipe_reasons(policy, [recipe_of(moments(columns=("age",), smallest_cell=10))]) == []
     # The default of the query is a cell of one patient.
-    assert "the query moments tells of groups of 1" in recipe_reasons(policy, [recipe_of(moments(("age",)))])[0]
-    assert recipe_reasons(policy, [recipe_of(moments(("age", "name"), smallest_cell=10))]) == [
+    assert "the query moments tells of groups of 1" in recipe_reasons(policy, [recipe_of(moments(columns=("age",)))])[0]
+    assert recipe_reasons(policy, [recipe_of(moments(columns=("age", "name"), smallest_cell=10))]) == [
         "column 'name' is not allowed"
     ]
-    assert recipe_reasons(policy, [recipe_of(cards("age", smallest_cell=10))]) == [
+    assert recipe_reasons(policy, [recipe_of(cards(target="age", smallest_cell=10))]) == [
         "the component query/cards is not allowed"
     ]
     inner = Recipe("algorithm", "fed_avg", (), (Recipe("model", "from_torch"), Recipe("task", "task")))

@@ -36,7 +36,7 @@ def test_who_what_and_how_long(home):
         "made for the site kenema",
         "100 rows. Columns: age, pulse, sex, outcome.",
         "algorithm/fed_avg, aggregator/weighted_mean, model/logistic",
-        "values of single patients, and counts between edges around the median",
+        "values of single patients; counts between edges around the median",
         "gives no formal guarantee",
         f"Until {read_policy(home.policy_path).expires}",
     ):

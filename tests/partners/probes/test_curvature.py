@@ -3,8 +3,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.answers import numbers_told
 from wardround.core.contracts import Model, Task
 from wardround.core.federation import assemble
+from wardround.core.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
@@ -128,3 +130,11 @@ def test_a_loss_that_does_not_bend_upwards_stops_its_column():
     # With enough damping the same system is (-2 + 4) step = 1.
     state = solve(federation, model, {"w": np.zeros(2, np.float32)}, right, [NOBODY], 4, damping=4.0)
     np.testing.assert_allclose(state["solution"]["w"], 0.5 * np.ones((1, 2)), rtol=1e-5)
+
+
+def test_an_answer_is_as_large_as_its_terms_say(model):
+    """One column a site, each a vector of 8 parameters and a count, and the number of rows."""
+    params = model.init(jax.random.key(0))
+    right = jax.tree.map(lambda a: jnp.stack([a] * 4), params)
+    told = numbers_told(curvature(model), {"model": params, "right": right, "without": jnp.arange(4)})
+    assert told == terms_of(curvature).numbers(Extent(parameters=8, sites=4)) == 37

@@ -5,20 +5,20 @@ from typing import get_type_hints
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from wardround.core.contracts import Message, Site, Task
+from tests.support.answers import numbers_told
+from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
 from wardround.core.order import visiting_order
+from wardround.core.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.mlp import mlp
 from wardround.partners.probes.feature_gains import (
     columns_of,
-    columns_recorded,
     feature_gains,
     inputs_of,
     plan,
@@ -189,23 +189,6 @@ def test_inputs_of_columns():
         inputs_of(("age", "weight"), ("age",))
 
 
-def test_recorded_is_what_has_a_known_value():
-    """Absent, empty, known once, known twice."""
-    tables = [
-        pd.DataFrame({"age": [30.0, 40.0], "lab": [np.nan, np.nan], "pain": ["no", None]}),
-        pd.DataFrame({"age": [np.nan, 2.0], "pain": [None, None]}),
-        pd.DataFrame({"age": [], "lab": []}),
-    ]
-    columns = ("age", "lab", "pain")
-    for cell, recorded in ((1, [[1, 0, 1], [1, 0, 0], [0, 0, 0]]), (2, [[1, 0, 0], [0, 0, 0], [0, 0, 0]])):
-        query = columns_recorded(columns, smallest_cell=cell)
-        answers = [query.ask(Message({}), Site(f"site-{i}", table)) for i, table in enumerate(tables)]
-        assert all(set(answer.arrays) == {"recorded"} for answer in answers)
-        report = query.combine(answers)
-        assert report["columns"] == list(columns)
-        assert np.array(report["recorded"]).astype(int).tolist() == recorded
-
-
 def test_a_plan_adds_to_what_the_site_records():
     """Site 1 lacks two columns that others have, site 2 one; nobody records the last column."""
     features = ("age", "sex=f", "sex=m", "lab", "lab missing", "shoe")
@@ -254,3 +237,9 @@ def test_a_small_own_error_does_not_outvote_the_others():
     mean, off = pooled(np.array([0.0, 0.2]), np.array([0.0005, 0.05]), np.array([100.0, 100.0]), np.ones(2))
     assert mean == pytest.approx(0.1)
     assert off > 0.05
+
+
+def test_an_answer_is_as_large_as_its_terms_say(model):
+    """Of 5 sets of inputs: 5 losses, 5 errors and the number of rows."""
+    params = {"params": model.init(jax.random.key(0)), "keep": np.ones((5, 3), np.float32)}
+    assert numbers_told(feature_gains(model), params) == terms_of(feature_gains).numbers(Extent(models=5)) == 11

@@ -1,11 +1,15 @@
 """Losses of several models at every site against NumPy, and what pairs of models differ by on the same rows."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.answers import numbers_told
+from wardround.core.quality import row_losses
+from wardround.core.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
-from wardround.partners.probes.losses import difference_errors, losses, row_losses
+from wardround.partners.probes.losses import difference_errors, losses
 
 SIZES = np.array([40, 7, 0, 23, 1, 64, 30])
 
@@ -118,3 +122,9 @@ def test_differences_by_hand():
     apart = np.array([[[0, 44.5], [44.5, 0]]])
     state = {"loss": np.array([[9.0, 2.5]]), "apart": apart, "rows": np.array([2.0])}
     np.testing.assert_allclose(difference_errors(state), [[[0, 1.5], [1.5, 0]]])
+
+
+def test_an_answer_is_as_large_as_its_terms_say(model):
+    """Of 5 models: 5 losses, 5 squares, 25 differences and the number of rows."""
+    stack = jax.tree.map(lambda a: jnp.stack([a] * 5), model.init(jax.random.key(0)))
+    assert numbers_told(losses(model), stack) == terms_of(losses).numbers(Extent(models=5)) == 36

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from tests.support.answers import numbers_told
 from wardround.core.contracts import Task
 from wardround.core.federation import assemble
 from wardround.core.order import visiting_order
+from wardround.core.terms import Extent, terms_of
 from wardround.data.datasets.triage import triage
 from wardround.data.load import load
 from wardround.engine.simulate import Simulation
@@ -213,3 +215,9 @@ def test_other_models_cross_validate_too(even):
     state = asked(simulated(even), model, own_models(model, folds=2, epochs=40))
     assert (state["cv"] < np.log(2)).all()
     assert all((leaf.max(axis=tuple(range(1, leaf.ndim))) > 0).all() for leaf in state["spread"].values())
+
+
+def test_an_answer_is_as_large_as_its_terms_say(model):
+    """A logistic model of 3 inputs and 2 classes has 3 * 2 + 2 = 8 parameters."""
+    told = numbers_told(own_models(model), model.init(jax.random.key(0)))
+    assert told == terms_of(own_models).numbers(Extent(parameters=8))

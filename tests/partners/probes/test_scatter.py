@@ -4,10 +4,12 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.answers import numbers_told
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.contracts import Batch, Model, Params
 from wardround.core.federation import Federation
+from wardround.core.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
 from wardround.partners.choice import Question
 from wardround.partners.probes.scatter import scatter, sketched
@@ -46,3 +48,9 @@ def test_a_large_model_is_told_in_signed_sums() -> None:
     # E|sketch|² = |g|², with relative standard deviation sqrt(2 / 256) = 0.09.
     assert np.sum(short**2) == pytest.approx(np.sum(long["w"] ** 2), rel=0.36)
     assert np.asarray(sketched({"w": np.arange(5.0)}, 256)).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_an_answer_is_as_large_as_its_terms_say(model):
+    """A logistic model of 3 inputs and 2 classes has 3 * 2 + 2 = 8 parameters."""
+    told = numbers_told(scatter(model), model.init(jax.random.key(0)))
+    assert told == terms_of(scatter).numbers(Extent(parameters=8))

@@ -4,6 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.answers import numbers_told
+from wardround.core.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
 from wardround.partners.probes.slopes import slopes
 
@@ -52,3 +54,9 @@ def test_gradients_by_the_formula(ragged, model, params):
     for name, rows in state["slopes"].items():
         np.testing.assert_allclose(some["slopes"][name][[0, 6]], rows[[0, 6]], atol=1e-6)
         assert not some["slopes"][name][1:6].any()
+
+
+def test_an_answer_is_as_large_as_its_terms_say(model):
+    """A logistic model of 3 inputs and 2 classes has 3 * 2 + 2 = 8 parameters."""
+    told = numbers_told(slopes(model), model.init(jax.random.key(0)))
+    assert told == terms_of(slopes).numbers(Extent(parameters=8))

@@ -1,6 +1,5 @@
 """Histograms by hand, noise by its formula, distances against independent formulas, and nothing else in a message."""
 
-import json
 import random
 from fractions import Fraction
 
@@ -11,21 +10,11 @@ from scipy.stats import chi2_contingency
 
 from wardround.core.contracts import Message, Site, Task
 from wardround.core.federation import assemble
+from wardround.core.packing import pack
 from wardround.engine.simulate import Simulation
-from wardround.partners.similarity.histograms import (
-    Column,
-    Histograms,
-    cells_of,
-    completed,
-    counted,
-    differences,
-    histograms,
-    names_of,
-    packed,
-    unpacked,
-    withheld,
-)
+from wardround.partners.similarity.histograms import Histograms, completed, differences, histograms
 from wardround.privacy.discrete_laplace import noise_variance, two_sided_geometric
+from wardround.queries.cells_of import ColumnCells, cells_of
 
 NO_ROWS = (np.zeros((1, 1), np.float32), np.zeros(1, np.int32))
 
@@ -37,7 +26,7 @@ def engine_of(tables: dict[str, pd.DataFrame], silent: tuple[str, ...] = ()) -> 
 
 
 def told_of(counts: list[list[float]], **fields: object) -> Histograms:
-    column = Column("sign", names=tuple("abcdefgh"[: len(counts[0]) - 2]))
+    column = ColumnCells("sign", names=tuple("abcdefgh"[: len(counts[0]) - 2]))
     return Histograms(tuple(f"site-{i}" for i in range(len(counts))), (column,), (np.array(counts, float),), **fields)
 
 
@@ -50,33 +39,6 @@ def multinomial_tables(generator: np.random.Generator, sizes: list[int]) -> dict
         value = np.where(generator.random(rows) < 0.06, np.nan, generator.exponential(1e-3, rows))
         tables[f"site-{i}"] = pd.DataFrame({"age": age, "word": word, "value": value})
     return tables
-
-
-def test_every_row_is_counted_in_one_cell() -> None:
-    table = pd.DataFrame({"age": [3, 10, 19.5, 20, 88, None], "sign": ["yes", "no", "no", "odd", None, "yes"]})
-    site = Site("a", table)
-    # A value on an edge lies above it: 3 | 10 19.5 | 20 88 | missing.
-    assert counted(site, Column("age", (10.0, 20.0), number=True)).tolist() == [1, 2, 2, 1]
-    # yes twice, no twice, one of another name, one missing.
-    assert counted(site, Column("sign", names=("yes", "no"))).tolist() == [2, 2, 1, 1]
-    # A column that the site does not have is missing for all.
-    assert counted(site, Column("weight", (10.0,), number=True)).tolist() == [0, 0, 6]
-
-
-@pytest.mark.parametrize(
-    ("counts", "told", "rest"),
-    [
-        ([30, 5, 9], [30, 5, 9], 0),  # nothing is small
-        ([30, 4, 9], [34, 0, 9], 0),  # one small cell could be had from the total: the largest takes it
-        ([30, 3, 3, 0], [30, 0, 0, 0], 6),  # two small cells, 5 or more together: their sum is told
-        ([30, 2, 2, 0], [34, 0, 0, 0], 0),  # their sum is small too
-        ([4, 4, 4], [0, 0, 0], 12),  # all are small
-        ([1, 2, 1], [0, 0, 0], 0),  # and so is their sum: nothing is told
-    ],
-)
-def test_small_cells_are_withheld(counts: list[int], told: list[int], rest: int) -> None:
-    cells, kept = withheld(np.array(counts), 5, noisy=False)
-    assert (cells.tolist(), kept) == (told, rest)
 
 
 def test_what_was_withheld_is_filled_in_as_the_others_lead_to_expect() -> None:
@@ -122,38 +84,10 @@ def test_large_and_awkward_epsilons_draw_too() -> None:
 
 def test_without_a_seed_the_noise_is_not_repeated() -> None:
     site = Site("a", pd.DataFrame({"x": np.arange(500.0)}))
-    message = Message({"columns": packed([Column("x", (100.0, 300.0), number=True)._asdict()])})
+    message = Message({"columns": pack([ColumnCells("x", (100.0, 300.0), number=True)._asdict()])})
     query = cells_of(epsilon=0.01, smallest_cell=1, seed=None)
     answers = [query.ask(message, site).arrays["cells_0"].tolist() for _ in range(3)]
     assert len({tuple(answer) for answer in answers}) > 1
-
-
-def test_a_message_holds_noisy_cells_and_nothing_else() -> None:
-    table = pd.DataFrame({"town": ["Bo"] * 40 + ["Kenema"] * 30 + ["Tiny"] * 4, "weight": np.arange(74) + 0.125})
-    site = Site("ward", table)
-    columns = [Column("town", names=("Bo", "Kenema")), Column("weight", (20.0, 50.0), number=True)]
-    message = Message({"columns": packed([column._asdict() for column in columns])})
-    answer = cells_of(epsilon=1.0, smallest_cell=5, seed=3).ask(message, site)
-    assert set(answer.arrays) == {"site", "names", "cells_0", "cells_1", "rest_0", "rest_1"}
-    assert unpacked(answer.arrays["site"]) == "ward"
-    np.testing.assert_array_equal(answer.arrays["names"], message.arrays["columns"])
-    for cells in (answer.arrays["cells_0"], answer.arrays["cells_1"]):
-        assert cells.dtype == np.int64
-        assert ((cells == 0) | (cells >= 5)).all()
-    exact = [counted(site, column) for column in columns]
-    assert exact[0].tolist() == [40, 30, 4, 0]
-    assert any((answer.arrays[f"cells_{i}"] != exact[i]).any() for i in range(2))
-
-
-def test_names_of_rare_categories_are_not_told() -> None:
-    table = pd.DataFrame({"town": ["Bo"] * 40 + ["Tiny"] * 4, "id": [f"patient {i}" for i in range(44)]})
-    message = Message({"columns": packed(["town", "id"])})
-    told = names_of(epsilon=0.0, smallest_cell=5, seed=None).ask(message, Site("ward", table))
-    assert unpacked(told.arrays["names"]) == {"town": ["Bo"], "id": []}
-    # With noise a name must also stand out of it: 1 + ln(1 / 2e-6) / 0.2 = 66.6 is more than 40 + 7 standard deviations
-    # of nothing (7.05 each would be 49), so the name of 40 patients is held back.
-    told = names_of(epsilon=0.2, smallest_cell=5, seed=1).ask(message, Site("ward", table))
-    assert unpacked(told.arrays["names"]) == {"town": [], "id": []}
 
 
 def test_distances_by_hand() -> None:
@@ -210,8 +144,8 @@ def test_noise_does_not_pass_for_a_difference(top: float, expected: float) -> No
     in cells that are all but empty is taken off in full, though the cut at 0 left half: another 0.005, which is all
     there is where the sites are alike.
     """
-    column = Column("x", (20.0, 50.0), number=True)
-    message = Message({"columns": packed([column._asdict()])})
+    column = ColumnCells("x", (20.0, 50.0), number=True)
+    message = Message({"columns": pack([column._asdict()])})
     generator = np.random.default_rng(3)
     distance, chance = [], []
     for seed in range(100):
@@ -289,8 +223,3 @@ def test_who_has_not_answered_has_no_distance() -> None:
     nobody = histograms(engine_of({}, ("late", "later")))
     assert nobody.columns == ()
     assert differences(nobody).distance.shape == (0, 2, 2)
-
-
-def test_packed_values_come_back() -> None:
-    value = {"a": [1, 2.5, "é"], "b": None}
-    assert unpacked(packed(value)) == json.loads(json.dumps(value))

@@ -20,17 +20,19 @@ from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
 from wardround.partners.choice import Evidence
-from wardround.partners.probes.feature_gains import Plan, columns_recorded, feature_gains, plan
+from wardround.partners.probes.feature_gains import Plan, feature_gains, plan
 from wardround.partners.probes.own_models import own_models
+from wardround.partners.similarity.multiple_tests import holm
 from wardround.partners.similarity.site_feedback import (
-    Findings,
+    DifferingWeights,
+    FurtherFeatures,
     differing_weights,
     further_features,
-    holm,
-    in_words,
     site_feedback,
     steadied,
 )
+from wardround.queries.columns_recorded import columns_recorded
+from wardround.report.partners.feedback import further_words, in_sentences, weight_words
 
 try:
     WITH_DATA = (data_folder() / "uci_heart_disease").is_dir()
@@ -54,7 +56,7 @@ class Asked:
         self.columns = [column.name for column in self.loaded.preparation.columns]
         tables = [Site(name, frame) for name, frame in self.loaded.table.sites.items()]
         self.engine = Simulation(federation, tables=tables)
-        self.recorded = np.array(self.engine.ask(columns_recorded(self.columns), Message({}))["recorded"])
+        self.recorded = np.array(self.engine.ask(columns_recorded(columns=self.columns), Message({}))["recorded"])
         self.model = model_of(self.task)
         self.params = self.model.init(jax.random.key(0))
         self.gains = feature_gains(self.model, **SURE)
@@ -138,10 +140,11 @@ def test_the_column_that_matters_is_found_and_the_other_is_not(asked, request):
         assert 0.05 < by_column[name]["share_of_loss"] < 1
     assert by_column["shoe_size"]["low"] < 0.01
     best = found.rows[0]["column"]
-    assert found.words[0].startswith(f"Recording {best} would help most: at the 4 sites that record it (")
-    assert found.words[1].startswith("Recording ")
-    assert "would help too" in found.words[1]
-    assert found.words[2] == "No help beyond chance was seen from shoe size."
+    words = further_words(found)
+    assert words[0].startswith(f"Recording {best} would help most: at the 4 sites that record it (")
+    assert words[1].startswith("Recording ")
+    assert "would help too" in words[1]
+    assert words[2] == "No help beyond chance was seen from shoe size."
     json.dumps(found.rows, allow_nan=False)
 
 
@@ -153,7 +156,8 @@ def test_the_gain_of_a_regression_is_the_variance_explained(cost):
 
 
 def test_a_site_that_records_all_is_told_so(ill):
-    assert ill.further(2) == Findings((), ("Every column that other sites record is recorded here too.",))
+    assert ill.further(2) == FurtherFeatures(())
+    assert further_words(ill.further(2)) == ("Every column that other sites record is recorded here too.",)
 
 
 def state_of(loss, error, rows):
@@ -184,7 +188,7 @@ def test_only_sites_that_record_a_column_and_answered_speak_of_it():
     # Holm: the smaller of two counts twice. One-sided: 3 standard errors, and none.
     assert lab["chance"] == pytest.approx(2 * stats.norm.sf(3))
     assert (shoe["sites"], shoe["gain"], shoe["chance"], shoe["helps"]) == (1, 0.0, 0.5, False)
-    assert found.words == (
+    assert further_words(found) == (
         "Recording lab would help most: at the 2 sites that record it (200 patients), the model's loss per patient "
         "fell by 0.15, 25% of it (95 % interval 0.052 to 0.25).",
         "No help beyond chance was seen from shoe size.",
@@ -200,9 +204,12 @@ def test_more_alike_sites_count_more_and_unlike_ones_not_at_all():
     assert towards["gain"] == pytest.approx(0.75 * 0.1 + 0.25 * 0.2)
     alone = further_features(STATE, TRIED, COLUMNS, RECORDED, 0, similarity=[0, 0, 1, np.nan])
     assert (alone.rows[0]["gain"], alone.rows[0]["error"]) == pytest.approx((0.2, 0.02))
-    assert "at the one site that records it (100 patients)" in alone.words[0]
+    assert "at the one site that records it (100 patients)" in further_words(alone)[0]
     assert alone.rows[1]["gain"] is None
-    assert alone.words[-1] == "Too few patients at comparable sites to say whether these columns would help: shoe size."
+    assert (
+        further_words(alone)[-1]
+        == "Too few patients at comparable sites to say whether these columns would help: shoe size."
+    )
     with pytest.raises(Refusal, match="A similarity is negative"):
         further_features(STATE, TRIED, COLUMNS, RECORDED, 0, similarity=[0, -1, 1, 1])
 
@@ -212,7 +219,7 @@ def test_no_help_beyond_chance_is_said_and_so_is_what_nobody_records():
     columns, recorded = (*COLUMNS, "blood_count"), np.array([[0, 0, 0], [1, 1, 0]], bool)
     found = further_features(state, TRIED, columns, recorded, 0)
     assert not any(row["helps"] for row in found.rows)
-    assert found.words == (
+    assert further_words(found) == (
         "None of the further columns helped the sites that record them beyond what chance does: lab, shoe size.",
         "No site records blood count, so nothing can be said of it.",
     )
@@ -243,8 +250,8 @@ def test_the_weight_that_was_turned_round_is_found(ill):
     assert fever["here"] < 0 < fever["elsewhere"]
     assert fever["chance"] < 1e-6
     assert all(row["chance"] > 0.005 for row in rest)
-    assert ill.weights(1).words[0] == "Here fever speaks against ill = yes, elsewhere for it."
-    assert ill.weights(1, positive="no").words[0] == "Here fever speaks for ill = no, elsewhere against it."
+    assert weight_words(ill.weights(1))[0] == "Here fever speaks against ill = yes, elsewhere for it."
+    assert weight_words(ill.weights(1, positive="no"))[0] == "Here fever speaks for ill = no, elsewhere against it."
     json.dumps(ill.weights(1).rows, allow_nan=False)
     for site in (2, 3):
         assert ill.weights(site, peers=(2, 3)).rows == ()
@@ -298,13 +305,13 @@ def test_how_often_truly_alike_sites_are_told_a_difference_and_truly_different_o
 
 def test_the_same_for_a_number(cost):
     assert [row["feature"] for row in cost.weights(1).rows] == ["fever=yes"]
-    assert cost.weights(1).words == ("Here fever goes with a lower cost, elsewhere with a higher one.",)
+    assert weight_words(cost.weights(1)) == ("Here fever goes with a lower cost, elsewhere with a higher one.",)
     assert cost.weights(2, peers=(0, 3)).rows == ()
 
 
 def test_columns_that_are_filled_here_are_not_compared(ill):
     """Five columns, of which site 0 records two."""
-    assert ill.weights(0, peers=(2, 3)).words == (
+    assert weight_words(ill.weights(0, peers=(2, 3))) == (
         "None of the model's 2 weights differs from its peers' beyond chance.",
     )
 
@@ -312,8 +319,9 @@ def test_columns_that_are_filled_here_are_not_compared(ill):
 def test_a_site_with_too_few_patients_is_told_so(ill):
     few = int(ill.own["rows"][4])
     said = f"The model was learned from {few} patients: too few to compare its weights (50 needed)."
-    assert ill.weights(4) == Findings((), (said,))
-    assert ill.weights(1, peers=(4,)).words == (
+    assert ill.weights(4) == DifferingWeights(patients=few, needed=50)
+    assert weight_words(ill.weights(4)) == (said,)
+    assert weight_words(ill.weights(1, peers=(4,))) == (
         "No other site with enough patients records the same columns, so no weight is compared.",
     )
 
@@ -341,9 +349,8 @@ def test_a_comparison_by_hand():
     assert row["error"] == pytest.approx(math.sqrt(1.5 * v))
     assert (row["here_error"], row["elsewhere_error"]) == pytest.approx((math.sqrt(v), math.sqrt(v / 2)))
     assert row["chance"] == pytest.approx(2 * stats.t.sf(0.7 / math.sqrt(1.5 * v), 12))
-    assert (
-        row["words"]
-        == "A higher age goes with a higher cost everywhere, but counts about 3.3 times as much here as elsewhere."
+    assert weight_words(compared(state, ("age",), ("age",))) == (
+        "A higher age goes with a higher cost everywhere, but counts about 3.3 times as much here as elsewhere.",
     )
 
 
@@ -409,15 +416,15 @@ def test_spreads_that_truly_differ_between_sites_stay_apart():
 
 def test_two_sites_one_site_and_no_plain_weights():
     two = own_state([[[1.0]], [[-1.0]]], np.full((2, 1, 1), 0.1), [80, 80])
-    assert compared(two, ("age",), ("age",)).words == (
+    assert weight_words(compared(two, ("age",), ("age",))) == (
         "Here a higher age goes with a higher cost, elsewhere with a lower one.",
     )
     one = own_state([[[1.0]]], np.full((1, 1, 1), 0.1), [80])
-    assert "No other site" in compared(one, ("age",), ("age",)).words[0]
+    assert "No other site" in weight_words(compared(one, ("age",), ("age",)))[0]
     said = ("The weights of this kind of model have no plain meaning, so they are not compared.",)
     deep = {**two, "models": {**two["models"], "dense_1/kernel": np.zeros((2, 1, 1))}}
-    assert compared(deep, ("age",), ("age",)).words == said
-    assert compared(two, (), ()).words == said
+    assert weight_words(compared(deep, ("age",), ("age",))) == said
+    assert weight_words(compared(two, (), ())) == said
     with pytest.raises(Refusal, match="'maybe' is no outcome"):
         compared(
             own_state(np.zeros((2, 1, 2)), np.ones((2, 1, 2)), [80, 80]),
@@ -428,82 +435,42 @@ def test_two_sites_one_site_and_no_plain_weights():
         )
 
 
-def test_holm_by_hand():
-    """Sorted 0.01, 0.02, 0.3 times 3, 2, 1, none below its predecessor; never above 1."""
-    np.testing.assert_allclose(holm(np.array([0.02, 0.3, 0.01])), [0.04, 0.3, 0.03])
-    np.testing.assert_allclose(holm(np.array([0.03, 0.02])), [0.04, 0.04])
-    np.testing.assert_allclose(holm(np.array([0.7, 0.6])), [1.0, 1.0])
-    assert holm(np.array([])).shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("here", "there", "said"),
-    [
-        ((2, 0.1), (1, 0.1), "Contact speaks for X everywhere, but counts about twice as much here as elsewhere."),
-        ((-1, 0.1), (-2, 0.1), "Contact speaks against X everywhere, but counts about half as much here as elsewhere."),
-        (
-            (0.05, 0.01),
-            (1, 0.1),
-            "Contact speaks for X everywhere, but counts less than a tenth as much here as elsewhere.",
-        ),
-        ((-1, 0.1), (1, 0.1), "Here contact speaks against X, elsewhere for it."),
-        ((0.1, 0.1), (1, 0.1), "Here contact says little about X, elsewhere it speaks for it."),
-        ((-1, 0.1), (0.1, 0.1), "Here contact speaks against X, elsewhere it says little about it."),
-        (
-            (-0.15, 0.1),
-            (0.15, 0.1),
-            "Here contact rather speaks against X, elsewhere rather for it. "
-            "Neither is clear by itself, but they differ.",
-        ),
-    ],
-)
-def test_weights_in_words(here, there, said):
-    assert in_words("contact", "X", False, here, there) == said
-
-
 # All together
 
 SITES = ("Bo", "Kenema", "Makeni", "Lunsar", "Kabala")
 EVIDENCE = Evidence(np.array([np.nan, 0.5, 0.8, 0.8, np.nan]), np.array([np.nan, 0.01, 0.2, 0.01, np.nan]), 0.6)
-NOTHING = Findings((), ())
+NOTHING = {"weights": DifferingWeights(), "further": FurtherFeatures(())}
 
 
 def test_rank_choice_and_how_sure_it_is():
     """Makeni and Lunsar share the first place; Kenema is 30 errors from Lunsar, 1.5 from Makeni."""
-    third = site_feedback(1, SITES, 0, EVIDENCE, (2, 3), weights=NOTHING, further=NOTHING)
-    assert third["rank"] == {"place": 3, "of": 3, "score": 0.5, "error": 0.01}
-    assert third["chosen"] is False
-    assert third["words"] == [
-        "Kenema is number 3 of 3 possible partners for Bo, and was not chosen.",
-        "Chance alone could change its place with Makeni.",
-    ]
-    first = site_feedback(2, SITES, 0, EVIDENCE, (2, 3), weights=NOTHING, further=NOTHING)
-    assert (first["rank"]["place"], first["chosen"]) == (1, True)
-    assert first["words"][1] == "Chance alone could change its place with Kenema, Lunsar."
+    third = site_feedback(1, SITES, 0, EVIDENCE, (2, 3), **NOTHING)
+    assert third.rank == {"place": 3, "of": 3, "score": 0.5, "error": 0.01}
+    assert (third.site, third.user, third.chosen, third.near) == ("Kenema", "Bo", False, ("Makeni",))
+    first = site_feedback(2, SITES, 0, EVIDENCE, (2, 3), **NOTHING)
+    assert first.rank is not None
+    assert (first.rank["place"], first.chosen, first.near) == (1, True, ("Kenema", "Lunsar"))
 
 
 def test_who_asked_and_who_did_not_answer_have_no_rank():
-    asked = site_feedback(0, SITES, 0, EVIDENCE, (2,), weights=NOTHING, further=NOTHING)
-    assert asked["rank"] is None
-    assert asked["words"] == ["Bo asked: the ranking is of the others as its partners."]
-    silent = site_feedback(4, SITES, 0, EVIDENCE, (2,), weights=NOTHING, further=NOTHING)
-    assert silent["rank"] is None
-    assert "Kabala was not judged as a partner of Bo" in silent["words"][0]
+    for site in (0, 4):
+        told = site_feedback(site, SITES, 0, EVIDENCE, (2,), **NOTHING)
+        assert (told.rank, told.near) == (None, ())
     only = Evidence(np.array([np.nan, 1.0]), np.array([np.nan, np.nan]), 0.0)
-    told = site_feedback(1, SITES[:2], 0, only, (1,), weights=NOTHING, further=NOTHING)
-    assert told["rank"] == {"place": 1, "of": 1, "score": 1.0, "error": None}
-    assert told["words"] == ["Kenema is the only possible partner for Bo, and was chosen."]
+    told = site_feedback(1, SITES[:2], 0, only, (1,), **NOTHING)
+    assert told.rank == {"place": 1, "of": 1, "score": 1.0, "error": None}
 
 
 def test_everything_is_passed_on_and_json_can_hold_it(ill):
     shifted = [{"feature": "age", "words": "Patients are older here.", "distance": 0.4}]
     scores = Evidence(np.array([0.1, np.nan, 0.3, 0.2, np.nan]), np.full(5, 0.01), 0.0)
-    weights, further = ill.weights(0), ill.further(0)
-    told = site_feedback(0, ill.sites, 1, scores, (2,), weights=weights, further=further, shifted=shifted)
+    weights, further = ill.weights(1), ill.further(0)
+    told = in_sentences(site_feedback(0, ill.sites, 1, scores, (2,), weights=weights, further=further), shifted)
     assert set(told) == {"site", "rank", "chosen", "weights", "shifted", "further_features", "words"}
     assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["words"][-len(further.words) :] == list(further.words)
+    assert told["words"][-len(further_words(further)) :] == list(further_words(further))
     assert "Patients are older here." in told["words"]
+    assert told["weights"][0]["words"] in told["words"]
     assert told["further_features"][0]["helps"]
 
 
@@ -515,4 +482,4 @@ def test_cholesterol_in_switzerland():
     found = asked.further(site)
     assert [(row["column"], row["sites"], row["helps"]) for row in found.rows] == [("chol", 3, False)]
     assert abs(found.rows[0]["gain"]) < 0.03
-    assert found.words[0].startswith("None of the further columns helped")
+    assert further_words(found)[0].startswith("None of the further columns helped")

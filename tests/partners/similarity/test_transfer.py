@@ -12,13 +12,13 @@ from wardround.core.order import visiting_order
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.partners.choice import Question
-from wardround.partners.probes.own_models import Recipe
+from wardround.partners.probes.own_models import OwnTraining
 from wardround.partners.similarity.transfer import paired, transfer_matrix
 
 LINE = Task((1,), (), "value")
 SLOPES = (1.0, 1.0, 3.0, 2.0, -1.0, 1.0)
 SIZES = (60, 25, 80, 1, 40, 9)
-RECIPE = Recipe(epochs=300, decay=2.0)
+RECIPE = OwnTraining(epochs=300, decay=2.0)
 SEED = 5
 
 

@@ -12,8 +12,10 @@ from wardround.core.contracts import Site, Task
 from wardround.core.federation import assemble
 from wardround.data.datasets.heart_disease import heart_disease
 from wardround.engine.simulate import Simulation
-from wardround.partners.similarity.histograms import Column, differences, histograms
-from wardround.report.partners.differences import NOTHING, UNKNOWN, holm, median, sentences, standardized_shift
+from wardround.partners.similarity.histograms import differences, histograms
+from wardround.partners.similarity.multiple_tests import holm
+from wardround.queries.cells_of import ColumnCells
+from wardround.report.partners.differences import NOTHING, UNKNOWN, median, sentences, standardized_shift
 
 DATA = Path(os.environ.get("WARDROUND_DATA", Path(__file__).parents[3] / "shared" / "data"))
 HEART = DATA / "uci_heart_disease" / "heart_disease_4_hospitals.csv"
@@ -105,7 +107,7 @@ def test_the_largest_difference_comes_first() -> None:
 
 
 def test_median_in_a_straight_line() -> None:
-    column = Column("x", (10.0, 20.0), low=0.0, high=40.0, number=True)
+    column = ColumnCells("x", (10.0, 20.0), low=0.0, high=40.0, number=True)
     # A quarter below 10, half from 10 to 20: the middle is halfway through that cell.
     assert median(column, np.array([0.25, 0.5, 0.25])) == pytest.approx(15.0)
     # 0.1 + 0.2 below 20, so (0.5 - 0.3) / 0.7 of the way from 20 to 40.

@@ -18,8 +18,8 @@ import pandas as pd
 from wardround.core.bounds import Positive
 from wardround.core.errors import Refusal
 from wardround.data.assembly import assemble_table
-from wardround.data.columns import as_text
 from wardround.data.table import Kind, Table
+from wardround.queries.columns import as_text
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
-from wardround.data.columns import nearest
 from wardround.deploy.home import CoordinatorHome, CoordinatorWords
 from wardround.deploy.settings_files import checked, toml_lines, write_file
 from wardround.deploy.trust.audit_log import noted
@@ -36,6 +35,7 @@ from wardround.deploy.trust.certificates import (
     told,
     word,
 )
+from wardround.queries.columns import nearest
 
 LONGEST_NAME = 64
 """Characters of a consortium's name: a certificate holds no more."""

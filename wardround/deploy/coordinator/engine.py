@@ -15,12 +15,13 @@ import numpy as np
 from wardround.core.chain import chain, identity
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
+from wardround.core.quality import Quality, quality_of
 from wardround.core.recipes import recipe_of, to_json
 from wardround.deploy.coordinator.events import SiteJoined
 from wardround.deploy.coordinator.gather import Absences, Gatherer
 from wardround.deploy.coordinator.secure_round import summed
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import LossSums, Reply, misfit
+from wardround.deploy.protocol.replies import Reply, misfit
 from wardround.deploy.protocol.requests import (
     AboutModel,
     AskQuery,
@@ -93,16 +94,12 @@ class Deployment:
             records.append(record)
         return progress, records
 
-    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Any:
+    def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
         """Sums of losses, from every site that is there: predictions and labels stay where they are."""
         answers = self.about_model("judge", algorithm, progress, part=part)
-        rows = {site: int(one.message.arrays["rows"]) for site, one in answers.items()}
-        told = {site: one.message.arrays for site, one in answers.items() if rows[site]}
-        return LossSums(
-            {site: float(arrays["loss"]) for site, arrays in told.items()},
-            {site: rows[site] for site in told},
-            {site: int(arrays["right"]) for site, arrays in told.items()},
-        )
+        arrays = {site: answers[site].message.arrays for site in self.sites if site in answers}
+        told = {site: (float(one["loss"]), int(one["rows"]), int(one["right"])) for site, one in arrays.items()}
+        return quality_of(told, regression=self.task.regression)
 
     def ask(self, query: Query, message: Message) -> Report:
         return self.query(query, message, on="training")

@@ -17,17 +17,18 @@ import numpy as np
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
+from wardround.core.quality import Quality
 from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.coordinator.events import PartnersSought
 from wardround.deploy.coordinator.schema_agreement import SchemaAgreement
-from wardround.engine import registry
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.checks import refuse_few
 from wardround.engine.participation import Participation, among
-from wardround.partners.choice import Choice, Evidence, selected
+from wardround.partners.choice import Evidence, selected
 from wardround.runs.folder import as_json
 from wardround.study.file import Study
 from wardround.study.methods import Method, own_method
+from wardround.study.partners import asks_of
 from wardround.study.privacy import refuse_choice
 from wardround.workflows.partners.choose import Chosen, Known, choose, question_about, user_of, withdrawn_of
 
@@ -46,8 +47,7 @@ def refuse_partners(study: Study, sites: Sequence[str], *, sum_only: bool) -> No
     others = [site for site in range(len(sites)) if site != user and site not in withdrawn]
     nothing = np.full(len(sites), np.nan)
     selected(Evidence(nothing, nothing, 0.0), method.rule, sites, others)
-    choice: Choice = registry.find("choice", method.choice).build(where="[partners]", **dict(method.choice_settings))
-    if sum_only and choice.asks.probes:
+    if sum_only and asks_of(study).probes:
         raise Refusal(
             f"the choice of partners by '{method.choice}' looks at every site's answer, and this study opens only sums",
             where="[partners]",
@@ -165,12 +165,12 @@ class Remembering:
                 if set(engine.gatherer.departed()) == gone:
                     raise
 
-    def evaluate(self, algorithm: Algorithm, progress: Progress, part: str) -> Any:  # noqa: ARG002 - the contract's
-        """No choice needs it: it would take predictions, which stay at the sites."""
+    def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:  # noqa: ARG002 - the contract's
+        """No choice announces it, so the sites would not answer: a choice compares models by the probe `losses`."""
         raise Refusal(
-            "a choice of partners asked for the predictions of sites",
+            "a choice of partners asked how well a model does, which it had not announced to the sites",
             where="[partners]",
-            remedy="choose by another way: sites tell sums of losses only",
+            remedy="let the choice announce the probe losses, and ask that",
         )
 
 

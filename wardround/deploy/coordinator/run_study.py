@@ -26,7 +26,6 @@ from wardround.deploy.coordinator.partner_choice import refuse_partners, those_w
 from wardround.deploy.coordinator.schema_agreement import SchemaAgreement, agreed, as_words, from_words, words_of
 from wardround.deploy.coordinator.secure_round import refuse_strangers
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import LossSums
 from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
@@ -230,7 +229,7 @@ def trained(
         params,
         participation,
         Schedule(study.study.rounds, study.evaluation.every),
-        judge=judged if any(rows[1] for rows in agreement.rows.values()) else None,
+        validates=any(rows[1] for rows in agreement.rows.values()),
         stopping=stopping_of(study),
         checkpoint=checkpoint,
         identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
@@ -239,18 +238,6 @@ def trained(
     )
     point("coordinator.checkpoint.saved")
     return algorithm, fitted
-
-
-def judged(told: Any) -> Mapping[str, Any]:
-    """Validation loss over all patients of the sites that told it, and site by site."""
-    sums: LossSums = told
-    rows = sum(sums.rows.values())
-    sites = {site: sums.loss[site] / sums.rows[site] for site in sums.rows}
-    weighted = sum(sums.loss.values()) / rows if rows else float("nan")
-    return {
-        "validation_loss": {"weighted": weighted, "sites": sites},
-        "validation_accuracy": {"weighted": sum(sums.right.values()) / max(1, rows)},
-    }
 
 
 def finished(

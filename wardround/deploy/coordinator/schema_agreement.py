@@ -12,10 +12,11 @@ from wardround.core.contracts import Message, Query, Report, Task
 from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import fit_preparation
-from wardround.data.schema import Schema, agree, cards, cards_of
+from wardround.data.schema import Schema, agree
 from wardround.data.table import Table
 from wardround.deploy.coordinator.engine import Deployment, rows_in
 from wardround.deploy.protocol.requests import PrepareRows, SettleSchema
+from wardround.queries.cards import cards, cards_of
 from wardround.study.file import Study
 
 
@@ -61,7 +62,7 @@ def words_of(study: Study) -> Table:
 def agreed(study: Study, engine: Deployment) -> SchemaAgreement:
     """Ask the sites until they agree; refuses, naming column and site, when they cannot."""
     table, data = words_of(study), study.data
-    query = cards(table.target, table.task, smallest_cell=data.preparation.smallest_cell)
+    query = cards(target=table.target, task=table.task, smallest_cell=data.preparation.smallest_cell)
     told = cards_of(engine.query(query, Message({}), on="raw"))
     schema = agree(
         told,

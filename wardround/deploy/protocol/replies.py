@@ -42,14 +42,6 @@ class Absence(NamedTuple):
         return self.why if self.status is None else f"{self.status}: {self.why}"
 
 
-class LossSums(NamedTuple):
-    """Sums of losses over the patients of the sites that told them."""
-
-    loss: dict[str, float]
-    rows: dict[str, int]
-    right: dict[str, int]
-
-
 def reply_to(header: Mapping[str, Any], site: str, words: Mapping[str, Any], message: Message | None = None) -> bytes:
     """A reply as bytes, bound to the request with this header (what could be read of it) and to the site."""
     bound = {key: header.get(key) for key in BOUND}

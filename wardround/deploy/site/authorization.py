@@ -31,10 +31,10 @@ from wardround.deploy.site.approvals import (
 )
 from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.enrolment import join
+from wardround.deploy.site.partner_questions import probe_departures, query_departures
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_budget import budget_of
-from wardround.deploy.site.probe_rules import probe_departures, query_departures
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import Sent, sent
 from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate

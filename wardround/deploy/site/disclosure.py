@@ -2,12 +2,11 @@
 
 A statistic is told in the policy's cells, or where the study asks for larger ones in a doubling of them: the same count
 told in cells of 10, 11, 12 and so on would soon be known. Shares of patients are told on a grid on which one patient
-makes at most half a step (see `data.cells`); from figures of ranks and probabilities no number of patients can be told,
-so these are told in steps of 1/64. Figures of an outcome that fewer patients than a cell have, or, for shares, are
-predicted to have, are withheld: a recall of two thirds is three patients. With a smallest cell of 1 all of it is exact.
+makes at most half a step (see `queries.cells`); from figures of ranks and probabilities no number of patients can be
+told, so these are told in steps of 1/64. Figures of an outcome that fewer patients than a cell have, or, for shares,
+are predicted to have, are withheld: a recall of two thirds is three patients. With a smallest cell of 1 all is exact.
 """
 
-import inspect
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +15,9 @@ import numpy as np
 
 from wardround.core.contracts import Report, Scores, Task
 from wardround.core.recipes import Recipe
-from wardround.data.cells import coarse_share, in_cells
-from wardround.engine.registry import queries
+from wardround.engine.registry import find
 from wardround.evaluate.losses import loss_of
+from wardround.queries.cells import coarse_share, in_cells
 
 Numbers = np.ndarray[Any, Any]
 OVER_ALL = ("accuracy", "brier", "calibration", "log_loss")
@@ -32,8 +31,7 @@ FEW = "told only where every outcome has enough patients, and for shares is pred
 
 def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
     """A query that tells of no fewer patients than the site allows, whatever it was asked."""
-    factory = queries().get(recipe.name)
-    if cell <= 1 or factory is None or "smallest_cell" not in inspect.signature(factory).parameters:
+    if cell <= 1 or all(one.name != "smallest_cell" for one in find("query", recipe.name).parameters):
         return recipe
     said, own = dict(recipe.settings), cell
     while isinstance(said.get("smallest_cell"), int) and own < said["smallest_cell"]:

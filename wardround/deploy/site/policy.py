@@ -6,7 +6,6 @@ is running. Component names are KIND/NAME, such as algorithm/fed_avg; KIND/* is 
 package also needs its package allowed, in the version that is installed here; nothing else of it is ever imported.
 """
 
-import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -179,13 +178,13 @@ def cell_reasons(policy: Policy, cells: Mapping[str, Any]) -> list[str]:
 
 def cells_in(recipe: Recipe) -> list[tuple[str, Any]]:
     """The smallest cell of every query that has one, said or by default."""
-    from wardround.engine.registry import queries  # loads JAX
+    from wardround.engine.registry import components  # loads JAX
 
     found = [pair for part in recipe.parts for pair in cells_in(part)]
-    if recipe.kind == "query" and recipe.name in queries():
-        parameter = inspect.signature(queries()[recipe.name]).parameters.get("smallest_cell")
-        if parameter is not None:
-            found.append((recipe.name, dict(recipe.settings).get("smallest_cell", parameter.default)))
+    if recipe.kind == "query" and recipe.name in components("query"):
+        for parameter in components("query")[recipe.name].parameters:
+            if parameter.name == "smallest_cell":
+                found.append((recipe.name, dict(recipe.settings).get("smallest_cell", parameter.default)))
     return found
 
 
@@ -237,13 +236,12 @@ def for_partners(study: Mapping[str, Any]) -> tuple[list[str], dict[str, int]]:
     """What a choice of partners brings to a site beside itself: components, and the smallest group it counts."""
     if not section(study, "partners"):
         return [], {}
-    from wardround.deploy.site.probe_rules import COUNTING, asks_in  # loads JAX
+    from wardround.study.partners import asks_in  # loads JAX
 
     asks = asks_in(section(study, "partners"))
-    names = [f"probe/{one.recipe.name}" for one in asks.probes]
-    if asks.counts is None:
-        return names, {}
-    return [*names, *(f"query/{name}" for name in COUNTING)], {FOR_PARTNERS: asks.counts.smallest_cell}
+    names = [f"{one.kind}/{one.name}" for one in (*(probe.recipe for probe in asks.probes), *asks.queries)]
+    cells = [cell for one in asks.queries for _, cell in cells_in(one)]
+    return names, {FOR_PARTNERS: min(cells)} if cells else {}
 
 
 def section(study: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -57,7 +57,7 @@ def first_policy(purposes: Sequence[str] = (), *, today: date | None = None) -> 
 def installed() -> list[str]:
     from wardround.engine import registry  # loads JAX
 
-    names = {kind: registry.queries() if kind == "query" else registry.own(kind) for kind in SAFE}
+    names = {kind: registry.own(kind) for kind in SAFE}
     return [f"{kind}/{name}" for kind in SAFE for name in sorted(names[kind]) if f"{kind}/{name}" not in UNSAFE]
 
 

@@ -22,7 +22,7 @@ from wardround.deploy.trust.certificates import Key, check_issued
 from wardround.privacy.secure_sum.fixed_point import ring_vector
 from wardround.privacy.secure_sum.messages import Letter, from_json, to_json
 from wardround.privacy.secure_sum.session import Session, hash_of, session_from_json
-from wardround.privacy.secure_sum.site import Site, advertise, agree, mask, reveal, share
+from wardround.privacy.secure_sum.site import SumSite, advertise, agree, mask, reveal, share
 
 Header = dict[str, Any]
 PublicKeys = dict[str, ec.EllipticCurvePublicKey]
@@ -54,7 +54,7 @@ class SecureSite:
     folder: Path
     signing: Callable[[], tuple[Key, x509.Certificate]]
     """The site's own key, and the certificate of the consortium's authority."""
-    state: Site | None = None
+    state: SumSite | None = None
 
     def step(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.core.terms import Extent
 from wardround.data.load import load
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
@@ -20,6 +21,14 @@ from wardround.deploy.protocol.wire import encode
 from wardround.deploy.settings_files import size_in_words
 from wardround.deploy.site.approvals import Offer, reasons_against, spent, study_of
 from wardround.deploy.site.datasets import find, frame_of, look, read_columns, registered, table_for
+from wardround.deploy.site.disclosure import in_own_cells
+from wardround.deploy.site.partner_questions import (
+    all_settings,
+    numbers_in,
+    numbers_in_probe,
+    prepared_by,
+    terms_for,
+)
 from wardround.deploy.site.policy import (
     Policy,
     components_of,
@@ -30,11 +39,11 @@ from wardround.deploy.site.policy import (
 )
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_budget import charged
-from wardround.deploy.site.probe_rules import leaves_for_partners
 from wardround.engine.split_round import answer_shapes
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
+from wardround.study.partners import asks_of
 
 ARRAYS: Mapping[str, str] = {
     "weight": "how many patients it trained on",
@@ -48,6 +57,8 @@ NOT_COVERED = (
     "and the figures on validation and test patients."
 )
 """In the same words as in the report."""
+ASSUMED = 10
+"""Sites that are reckoned with where the study does not name them."""
 HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
 """As long as the header of an answer usually is."""
 
@@ -87,7 +98,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
     for_choice: tuple[str, ...] = ()
     if not closed:
         components += for_partners(offer.study)[0]
-        for_choice = leaves_for_partners(study, answer.parameters if answer else None)
+        for_choice = leaves_for_partners(study, answer.parameters if answer else None, len(read))
     brought = {one: str(package) for one in components if (package := package_of(one)) is not None}
     used, rounds = spent(home, beside=offer.id), study.study.rounds
     paid = Paid(charged(home, policy, offer.id), charged(home, policy))
@@ -151,28 +162,55 @@ def runs(components: list[str], brought: Mapping[str, str]) -> tuple[str, ...]:
 
 def leaves_before(study: Study, policy: Policy) -> tuple[str, ...]:
     """The statistics from which sites agree how columns become numbers."""
-    ways = study.data.preparation
-    told = [
-        "Once, before training: names and kinds of the columns, the number of rows, the labels of the outcome; counts,"
-        " sums and squared deviations of numbers, counts of categories; no count of fewer than"
-        f" {policy.smallest_cell} patients."
-    ]
-    if ways.impute == "median" or ways.scale == "minmax":
-        cell = policy.smallest_cell
-        told.append(
-            (
-                "Also the smallest and largest value of each number, which are values of single patients"
-                if cell == 1
-                else f"Also between which values each number lies, rounded, with at least {cell} patients at either end"
-            )
-            + (", and counts between edges around the median." if ways.impute == "median" else ".")
-        )
+    asked = [in_own_cells(one, policy.smallest_cell) for one in prepared_by(study)]
+    words = [terms_for(one).told(all_settings(one)) for one in asked]
+    told = [f"Once, before training: {'; '.join(words)}; no count of fewer than {policy.smallest_cell} patients."]
     if policy.smallest_cell > 1:
         told.append(
             f"Counts leave rounded down to multiples of {policy.smallest_cell}, means and figures in steps: a patient"
             " more or less mostly changes nothing."
         )
     return tuple(told)
+
+
+def leaves_for_partners(study: Study, parameters: int | None, columns: int) -> tuple[str, ...]:
+    """What leaves while partners are chosen, in each probe's and query's own words; none where none are chosen."""
+    if study.partners is None:
+        return ()
+    asks, sites = asks_of(study), len(study.deploy.sites) or ASSUMED
+    least = f"if {sites} sites take part" if study.deploy.sites else f"reckoned with {sites} sites"
+    told = [
+        f"Before training, partners are chosen for {study.study.user} (choice/{study.partners.name}), and your answers "
+        "leave whether you are chosen or not. If you are not, no round of training is asked of you afterwards."
+    ]
+    if asks.trains:
+        told.append(f"Meanwhile the sites train {asks.trains}; in each of these rounds leaves what leaves in a round.")
+    for probe in asks.probes:
+        settings = all_settings(probe.recipe)
+        part = settings.get("part", "train")
+        held = "training" if part == "train" else part
+        size = "its size is not known yet"
+        if parameters is not None:
+            count = numbers_in_probe(probe, parameters, sites)
+            size = f"{count:,} numbers, about {size_in_words(4 * count)}, {least}"
+        words = terms_for(probe.recipe).told(settings)
+        told.append(
+            f"For the probe {probe.recipe.name}, {probe.times}: {words} ({held} patients; {size}). No noise is added."
+        )
+    for query in asks.queries:
+        terms = terms_for(query)
+        often = "as often as it is asked" if terms.times is None else times_in_words(terms.times)
+        count = numbers_in(query, Extent(sites=sites, columns=columns))
+        words = terms.told(all_settings(query))
+        told.append(f"For the query {query.name}, {often}: {words} (at most {count:,} numbers or names, {least}).")
+    if asks.queries:
+        noise = f"Noise of epsilon {asks.epsilon:g} in all is added to" if asks.epsilon else "No noise is added to"
+        told.append(f"{noise} the answers to these queries.")
+    return tuple(told)
+
+
+def times_in_words(times: int) -> str:
+    return "once" if times == 1 else f"up to {times} times"
 
 
 def leaves_a_round(study: Study, answer: Answer | None, unknown: str) -> tuple[str, ...]:

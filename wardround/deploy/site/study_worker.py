@@ -22,7 +22,6 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
 from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe, from_json
-from wardround.data.cells import in_cells
 from wardround.data.preparation import Preparation
 from wardround.data.schema import Schema
 from wardround.data.site_rows import AtSite, at_site, settled_frame
@@ -33,14 +32,15 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.disclosure import in_own_cells, told_figures, told_losses
 from wardround.deploy.site.own_figures import keep_figures
+from wardround.deploy.site.partner_questions import debit, refuse_course, seen_by, terms_for
 from wardround.deploy.site.privacy_guard import OwnRows, Promise, request_of
-from wardround.deploy.site.probe_rules import COUNTING, countable, debit, refuse_course
 from wardround.deploy.site.secure_round import SecureSite
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.registry import made_from
 from wardround.engine.split_round import Own, own_params, predicted, row_of, site_round
 from wardround.evaluate.block import result_block
 from wardround.evaluate.metrics import names_with
+from wardround.queries.cells import in_cells
 from wardround.study.assemble import private_from
 from wardround.study.file import Study
 from wardround.study.privacy import KIND
@@ -76,16 +76,13 @@ class AtWork:
         self.allow(recipe)
         query: Query = made_from(in_own_cells(recipe, self.smallest_cell))
         raw = header["on"] == "raw"
-        if raw and header["query"]["name"] != "cards":
+        if raw and terms_for(recipe).rows != "table":
             raise Refusal("only its card may be asked of a whole table", remedy="ask about the training rows")
         if not raw and self.own is None:
             raise Refusal("statistics were asked for before the sites had agreed on a schema", remedy="prepare first")
-        if raw or self.own is None:
-            table = Site(self.site, self.table.sites[self.site])
-        else:
-            table = countable(self.own) if header["query"]["name"] in COUNTING else self.own.training
-        debit(self.folder, self.study, header, message)
-        return {}, query.ask(message, table)
+        whole = Site(self.site, self.table.sites[self.site])
+        debit(self.folder, self.study, recipe, header, message)
+        return {}, query.ask(message, whole if raw or self.own is None else seen_by(recipe, self.own))
 
     def settle(self, header: Header, _: Message) -> tuple[Header, Message]:
         """Take over the agreed schema and split the own rows."""

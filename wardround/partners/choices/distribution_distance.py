@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 
 from wardround.core.bounds import Count, NotNegative
-from wardround.partners.choice import Asks, Choice, Counts, Evidence, Question
-from wardround.partners.similarity.histograms import Differences, Histograms, differences, histograms
+from wardround.partners.choice import Asks, Choice, Evidence, Question
+from wardround.partners.similarity.histograms import (
+    Differences,
+    Histograms,
+    column_differences,
+    counts_asked,
+    differences,
+    histograms,
+)
 from wardround.partners.similarity.site_map import map_of
-from wardround.report.partners.differences import holm, sentences
 
 LABEL = "Partners by their patients"
 
@@ -40,25 +46,12 @@ def distribution_distance(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 
             details=details(question, told, found, np.flatnonzero(known)),
         )
 
-    return Choice(assess, Asks(counts=Counts(epsilon, smallest_cell)))
+    return Choice(assess, Asks(queries=counts_asked(epsilon, smallest_cell)))
 
 
 def details(question: Question, told: Histograms, found: Differences, known: Any) -> dict[str, Any]:
-    """Per partner the words and the columns that differ; and a map of all sites."""
-    user = question.user
-    by_site = {}
-    for index in known:
-        corrected = holm(np.nan_to_num(found.p[:, user, index], nan=1.0))
-        by_site[told.sites[index]] = {
-            "words": sentences(told, found, user, int(index)),
-            "columns": {
-                column.name: {
-                    "distance": float(found.distance[at, user, index]),
-                    "error": float(found.error[at, user, index]),
-                    "variation": float(found.variation[at, user, index]),
-                    "p": float(corrected[at]),
-                }
-                for at, column in enumerate(told.columns)
-            },
-        }
+    """Per partner how much each column differs; and a map of all sites."""
+    by_site = {
+        told.sites[index]: {"columns": column_differences(told, found, question.user, int(index))} for index in known
+    }
     return {"sites": by_site, "map": map_of(told.sites, np.sqrt(np.maximum(found.overall[0], 0.0)), question.everyone)}

@@ -28,11 +28,16 @@ from scipy.stats import ncx2
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.contracts import Tree
 from wardround.core.errors import Refusal
-from wardround.partners.choice import Asks, Choice, Counts, Evidence, Question, probe
+from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
 from wardround.partners.probes.scatter import scatter
-from wardround.partners.similarity.histograms import Histograms, differences, histograms
+from wardround.partners.similarity.histograms import (
+    Histograms,
+    column_differences,
+    counts_asked,
+    differences,
+    histograms,
+)
 from wardround.partners.similarity.site_map import map_of
-from wardround.report.partners.differences import sentences
 
 LABEL = "Partners by all evidence"
 
@@ -69,12 +74,12 @@ def evidence(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 5) -> Choice:
         sites = np.flatnonzero(asked)
         blank = np.full(len(rows), np.nan)
         if not asked[question.user] or len(sites) < 2:
-            return Evidence(blank, blank.copy(), 0.0, {"sites": {}, "words": "The asking site has too few patients."})
+            return Evidence(blank, blank.copy(), 0.0, {"sites": {}})
         gradient, noise = whitened(state, sites)
         known = posterior(gradient, noise, likeness(told, sites))
         return judged(question, told, sites, rows[sites], noise, known)
 
-    return Choice(assess, Asks((probe("scatter"),), "once with all sites", Counts(epsilon, smallest_cell)))
+    return Choice(assess, Asks((probe("scatter"),), "once with all sites", counts_asked(epsilon, smallest_cell)))
 
 
 def whitened(state: Tree, sites: Numbers) -> tuple[Numbers, Numbers]:
@@ -151,7 +156,7 @@ def posterior(gradient: Numbers, noise: Numbers, kernel: Numbers) -> Posterior:
 def judged(
     question: Question, told: Histograms, sites: Numbers, rows: Numbers, noise: Numbers, known: Posterior
 ) -> Evidence:
-    """Every candidate's expected difference, its error, the cut, and the reasons in words."""
+    """Every candidate's expected difference, its error, the cut, and what it comes from."""
     names, user = tuple(question.engine.sites), int(np.flatnonzero(sites == question.user)[0])
     directions = known.mean.shape[-1]
     gram = second_moments(known)
@@ -169,7 +174,7 @@ def judged(
             "extra_loss": float(squared[user, i] / 2),
             "error": float(error[i] / 2),
             "helps_as_only_partner": float(helps[i]),
-            "words": sentences(told, found, question.user, int(sites[i])) if told.columns else [],
+            "columns": column_differences(told, found, question.user, int(sites[i])),
         }
         for i in others
     }

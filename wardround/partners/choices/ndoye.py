@@ -23,7 +23,7 @@ from wardround.core.bounds import Count, CountOrAll, Momentum, NotNegative, Posi
 from wardround.core.contracts import Report, Tree
 from wardround.core.errors import Refusal
 from wardround.partners.choice import Asks, Choice, Evidence, Numbers, Question, probe
-from wardround.partners.probes.own_models import USUAL, Folds, Recipe
+from wardround.partners.probes.own_models import USUAL, Folds, OwnTraining
 from wardround.partners.similarity.transfer import judged, own_models_of
 
 LABEL = "Transfer loss (adapted Ndoye factor)"
@@ -40,7 +40,7 @@ def ndoye(
     momentum: Momentum = USUAL.momentum,
 ) -> Choice:
     """How well each partner's own model holds for the asking site's patients, beside how well it does at home."""
-    recipe = Recipe(folds, epochs, learning_rate, batch_size, decay, momentum)
+    recipe = OwnTraining(folds, epochs, learning_rate, batch_size, decay, momentum)
 
     def assess(question: Question) -> Evidence:
         own = own_models_of(question, recipe)

@@ -21,11 +21,17 @@ from wardround.core.bounds import NotNegative, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, batches
 from wardround.core.recipes import recorded
+from wardround.core.terms import Terms
 
 NOBODY = -1
 
+TERMS = Terms(
+    "how its patients' loss bends around a model",
+    lambda of: of.sites * of.parameters + of.sites + 1,
+)
 
-@recorded("probe")
+
+@recorded("probe", TERMS)
 def curvature(
     model: Model,
     *,

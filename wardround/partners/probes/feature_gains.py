@@ -27,21 +27,24 @@ from wardround.core.contracts import (
     Message,
     Model,
     Params,
-    Query,
-    Report,
     Shard,
-    Site,
     Tree,
 )
 from wardround.core.descent import CHUNK, batches
 from wardround.core.errors import Refusal
 from wardround.core.recipes import recorded
+from wardround.core.terms import Terms
 from wardround.partners.choice import Numbers
 from wardround.partners.probes.losses import standard_error
-from wardround.partners.probes.own_models import USUAL, Folds, Recipe, fold_models, held_out_losses
+from wardround.partners.probes.own_models import USUAL, Folds, OwnTraining, fold_models, held_out_losses
+
+TERMS = Terms(
+    "how well models of its own do on its patients with some inputs left out",
+    lambda of: 2 * of.models + 1,
+)
 
 
-@recorded("probe")
+@recorded("probe", TERMS)
 def feature_gains(
     model: Model,
     *,
@@ -57,7 +60,7 @@ def feature_gains(
     The state holds, for S sites and F sets: "loss" (S, F), "gain_error" (S, F), the standard error of the difference to
     the loss of set 0 on the same rows, and "rows" (S,). All are 0 where a site has not answered or has a single row.
     """
-    recipe = Recipe(folds, epochs, learning_rate, batch_size, decay, momentum)
+    recipe = OwnTraining(folds, epochs, learning_rate, batch_size, decay, momentum)
     aggregator = side_by_side()
 
     def init(params: Params, sites: int) -> Tree:
@@ -127,22 +130,6 @@ class Plan(NamedTuple):
     """(1 + most columns that any site lacks, inputs) of 0 and 1: one shape, so one program, for every site."""
     further: tuple[str, ...]
     """The columns added in rows 1, 2, ...; what follows repeats row 0."""
-
-
-@recorded("query")
-def columns_recorded(columns: Sequence[str], *, smallest_cell: int = 1) -> Query:
-    """Which columns each site records; one known for fewer than `smallest_cell` patients counts as not recorded."""
-
-    def ask(_: Message, site: Site) -> Message:
-        table = site.table
-        known = [int(table[name].notna().sum()) if name in table.columns else 0 for name in columns]
-        return Message({"recorded": np.array([count >= max(1, smallest_cell) for count in known], np.uint8)})
-
-    def combine(answers: Sequence[Message]) -> Report:
-        rows = [np.asarray(answer.arrays["recorded"]).astype(bool).tolist() for answer in answers]
-        return {"columns": list(columns), "recorded": rows}
-
-    return Query(ask, combine)
 
 
 def columns_of(features: Sequence[str]) -> tuple[str, ...]:

@@ -18,13 +18,17 @@ from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
 from wardround.core.contracts import Algorithm, Array, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, batches
+from wardround.core.quality import row_losses
 from wardround.core.recipes import recorded
+from wardround.core.terms import Terms
 
-SMALLEST = 1e-7
-"""Probabilities are raised to this before the logarithm: about what single precision can tell from 0."""
+TERMS = Terms(
+    "how well models that it is sent do on its patients: the mean loss of each, and how they differ",
+    lambda of: 2 * of.models + of.models**2 + 1,
+)
 
 
-@recorded("probe")
+@recorded("probe", TERMS)
 def losses(model: Model, *, part: Literal["train", "validation", "test"] = "train") -> Algorithm:
     """The mean loss of each of several models at every site, with its standard error; state["loss"] has a row a site.
 
@@ -97,14 +101,6 @@ def losses(model: Model, *, part: Literal["train", "validation", "test"] = "trai
 def stacked(stack: Params) -> int:
     """How many models lie in a stack."""
     return int(jnp.shape(jax.tree.leaves(stack)[0])[0])
-
-
-def row_losses(predicted: Array, y: Array) -> Array:
-    """Minus the logarithm of the right class's probability, or the squared error of a regression; one a row."""
-    if predicted.ndim == 1:
-        return jnp.square(predicted - y)
-    right = jnp.take_along_axis(predicted, y[:, None].astype(jnp.int32), axis=1)[:, 0]
-    return -jnp.log(jnp.clip(right, SMALLEST, 1.0))
 
 
 def standard_error(mean: Array, squares: Array, rows: Array) -> Array:

@@ -26,13 +26,15 @@ from wardround.core.answers import answer, side_by_side
 from wardround.core.bounds import Bound, Count, CountOrAll, Momentum, NotNegative, Positive
 from wardround.core.contracts import Algorithm, Array, Batch, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, Gradient, batches, local_optimizer
+from wardround.core.quality import row_losses
 from wardround.core.recipes import recorded
-from wardround.partners.probes.losses import row_losses, standard_error
+from wardround.core.terms import Terms
+from wardround.partners.probes.losses import standard_error
 
 Folds = Annotated[int, Bound(low=2)]
 
 
-class Recipe(NamedTuple):
+class OwnTraining(NamedTuple):
     """How a site trains its own models: `folds` of them without one fold of its rows each, and one with all rows."""
 
     folds: int = 5
@@ -47,10 +49,15 @@ class Recipe(NamedTuple):
         return max(self.batch_size, CHUNK)
 
 
-USUAL = Recipe()
+USUAL = OwnTraining()
+
+TERMS = Terms(
+    "a model trained on its patients alone, how sure each weight is, and how well it does here",
+    lambda of: 2 * of.parameters + 3,
+)
 
 
-@recorded("probe")
+@recorded("probe", TERMS)
 def own_models(
     model: Model,
     *,
@@ -62,7 +69,7 @@ def own_models(
     momentum: Momentum = USUAL.momentum,
 ) -> Algorithm:
     """Every site's own model, with its cross-validated loss and how sure each weight is (batch_size 0: all rows)."""
-    recipe = Recipe(folds, epochs, learning_rate, batch_size, decay, momentum)
+    recipe = OwnTraining(folds, epochs, learning_rate, batch_size, decay, momentum)
     aggregator = side_by_side()
 
     def init(params: Params, sites: int) -> Tree:
@@ -128,7 +135,7 @@ def own_models(
     )
 
 
-def fold_models(gradient: Gradient, params: Params, shard: Shard, key: Key, recipe: Recipe) -> Params:
+def fold_models(gradient: Gradient, params: Params, shard: Shard, key: Key, recipe: OwnTraining) -> Params:
     """The site's models side by side: number k has never seen the rows of fold k, the last one has seen all rows."""
     folds, size = recipe.folds, recipe.batch_size or CHUNK
     numbers = jnp.arange(folds + 1)

@@ -14,12 +14,18 @@ from wardround.core.answers import answer, side_by_side
 from wardround.core.contracts import Algorithm, Array, Batch, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, batches
 from wardround.core.recipes import recorded
+from wardround.core.terms import Terms
 
 WIDEST = 256
 """Numbers of a gradient that are told; of a larger model, random signed sums of its weights' gradients."""
 
+TERMS = Terms(
+    "the mean gradient of its patients' loss, and how single patients' gradients scatter around it",
+    lambda of: min(WIDEST, of.parameters) * (1 + min(WIDEST, of.parameters)) + 1,
+)
 
-@recorded("probe")
+
+@recorded("probe", TERMS)
 def scatter(model: Model) -> Algorithm:
     """A probe of one round: each site's mean gradient at the model sent, and the second moments over its patients."""
     aggregator = side_by_side()

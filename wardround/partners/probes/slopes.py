@@ -14,9 +14,15 @@ from wardround.core.answers import answer, side_by_side
 from wardround.core.contracts import Algorithm, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import full_gradient
 from wardround.core.recipes import recorded
+from wardround.core.terms import Terms
+
+TERMS = Terms(
+    "where its patients pull the model: the mean gradient of their loss",
+    lambda of: of.parameters + 1,
+)
 
 
-@recorded("probe")
+@recorded("probe", TERMS)
 def slopes(model: Model, *, part: Literal["train", "validation", "test"] = "train") -> Algorithm:
     """The gradient of each site's mean loss at the model that was sent; state["slopes"] has one row a site."""
     aggregator = side_by_side()

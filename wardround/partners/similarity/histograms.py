@@ -12,18 +12,21 @@ column. With a hundred patients and a score of columns, an epsilon below about 2
 noise leaves of a difference is understated, never made up.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from scipy.stats import chi2
 
-from wardround.core.contracts import Engine, Message, Query, Report, Site
-from wardround.core.recipes import recorded
-from wardround.privacy.discrete_laplace import noise_source, noise_variance
+from wardround.core.contracts import Engine, Message, Report
+from wardround.core.packing import pack
+from wardround.core.recipes import Recipe
+from wardround.partners.similarity.multiple_tests import holm
+from wardround.privacy.discrete_laplace import noise_variance
+from wardround.queries.cells_of import ColumnCells, cells_of
+from wardround.queries.kinds_of import kinds_of
+from wardround.queries.names_of import names_of
 
 Numbers = np.ndarray[Any, Any]
 
@@ -31,34 +34,17 @@ CELLS = 8
 """Cells of a number's histogram, about equally full over all sites together."""
 ZOOM = 16
 ZOOMS = 3
-MOST_NAMES = 50
-DELTA = 1e-6
 MISSING, OTHER = "missing", "other"
 POWERS = np.exp2(np.arange(-12.0, 41.0, 4))
 WIDE = np.concatenate([-POWERS[::-1], [0.0], POWERS])
 """Where the search for a column's range begins, whatever its unit: known before anybody looks at a patient."""
 
 
-class Column(NamedTuple):
-    """The cells of one column: between inner edges from `low` to `high`, or by name; the last cell is the missing."""
-
-    name: str
-    edges: tuple[float, ...] = ()
-    names: tuple[str, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    number: bool = False
-
-    @property
-    def cells(self) -> int:
-        return len(self.edges) + 2 if self.number else len(self.names) + 2
-
-
 class Histograms(NamedTuple):
     """What the sites told: `counts[c]` has the shape (sites, cells of column c), NaN for sites without answer."""
 
     sites: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnCells, ...]
     counts: tuple[Numbers, ...]
     noise: float = 0.0
     """The variance of the noise in every cell."""
@@ -95,26 +81,32 @@ class Differences(NamedTuple):
         return self.distance.sum(axis=0) / columns, error, self.chance.sum(axis=0) / columns
 
 
+def counts_asked(epsilon: float, smallest_cell: int) -> tuple[Recipe, ...]:
+    """The questions by which `histograms` learns all it does, as a choice of partners announces them."""
+    settings = (("epsilon", epsilon), ("seed", None), ("smallest_cell", smallest_cell))
+    return (Recipe("query", "kinds_of"), Recipe("query", "names_of", settings), Recipe("query", "cells_of", settings))
+
+
 def histograms(engine: Engine, *, epsilon: float = 0.0, smallest_cell: int = 5, seed: int | None = None) -> Histograms:
     """Agree on cells with all sites, then ask each for its counts; `seed` fixes the noise and is for tests only."""
     kinds = engine.ask(kinds_of(), Message({}))["kinds"]
     share = epsilon / max(1, len(kinds))
     search, final = share / 4, share * 3 / 4
     words = [name for name, kind in kinds.items() if kind == "text"]
-    columns: dict[str, Column] = {}
+    columns: dict[str, ColumnCells] = {}
     if words:
         told = engine.ask(
-            names_of(epsilon=search, smallest_cell=smallest_cell, seed=seed), Message({"columns": packed(words)})
+            names_of(epsilon=search, smallest_cell=smallest_cell, seed=seed), Message({"columns": pack(words)})
         )
-        columns |= {name: Column(name, names=tuple(told["names"][name])) for name in words}
+        columns |= {name: ColumnCells(name, names=tuple(told["names"][name])) for name in words}
     numbers = [name for name, kind in kinds.items() if kind != "text"]
     steps, rows = ZOOMS + 1, dict[str, float]()
 
-    def ask(some: Sequence[Column], spent: float, turn: int) -> Report:
+    def ask(some: Sequence[ColumnCells], spent: float, turn: int) -> Report:
         query = cells_of(epsilon=spent, smallest_cell=smallest_cell, seed=None if seed is None else seed + turn)
-        return engine.ask(query, Message({"columns": packed([column._asdict() for column in some])}))
+        return engine.ask(query, Message({"columns": pack([column._asdict() for column in some])}))
 
-    found = {name: Column(name, tuple(WIDE), low=WIDE[0], high=WIDE[-1], number=True) for name in numbers}
+    found = {name: ColumnCells(name, tuple(WIDE), low=WIDE[0], high=WIDE[-1], number=True) for name in numbers}
     for turn in range(steps if found else 0):
         report = ask(list(found.values()), search / steps, turn + 1)
         agreed = zoomed if turn < steps - 1 else merged
@@ -130,125 +122,13 @@ def histograms(engine: Engine, *, epsilon: float = 0.0, smallest_cell: int = 5, 
     return arranged(report, tuple(engine.sites), tuple(ordered), smallest_cell, noise_variance(final))
 
 
-@recorded("query")
-def kinds_of() -> Query:
-    """Which columns there are, and whether each holds numbers or words: the form of the table, no patient's value."""
-
-    def ask(_: Message, site: Site) -> Message:
-        return Message({"kinds": packed({str(name): plain(site.table[name])[0] for name in site.table.columns})})
-
-    def combine(answers: Sequence[Message]) -> Report:
-        kinds: dict[str, str] = {}
-        for answer in answers:
-            for name, kind in unpacked(answer.arrays["kinds"]).items():
-                # In this order by chance of spelling: "empty" gives way to "number", and that to "text".
-                kinds[name] = max(kind, kinds.get(name, "empty"))
-        return {"kinds": kinds}
-
-    return Query(ask, combine)
-
-
-@recorded("query")
-def names_of(*, epsilon: float, smallest_cell: int, seed: int | None) -> Query:
-    """Names of the categories that are not rare at a site; of a column with very many values, none."""
-    least = max(float(smallest_cell), 1 + math.log(1 / (2 * DELTA)) / epsilon if epsilon else 0.0)
-
-    def ask(message: Message, site: Site) -> Message:
-        noise = noise_source(epsilon, seed, f"names {site.name}")
-        told = {}
-        for name in unpacked(message.arrays["columns"]):
-            values, times = np.unique(words_of(site, name), return_counts=True)
-            kept = [str(v) for v, n in zip(values, times, strict=True) if int(n) + noise() >= least]
-            told[name] = kept if len(kept) <= MOST_NAMES else []
-        return Message({"names": packed(told)})
-
-    def combine(answers: Sequence[Message]) -> Report:
-        told = [unpacked(answer.arrays["names"]) for answer in answers]
-        return {"names": {name: sorted({label for one in told for label in one[name]}) for name in told[0]}}
-
-    return Query(ask, combine)
-
-
-@recorded("query")
-def cells_of(*, epsilon: float, smallest_cell: int, seed: int | None) -> Query:
-    """The counts of every site over the cells that the message names, noised and with small ones withheld."""
-
-    def ask(message: Message, site: Site) -> Message:
-        noise = noise_source(epsilon, seed, f"cells {site.name}")
-        arrays: dict[str, Any] = {"site": packed(site.name)}
-        for index, fields in enumerate(unpacked(message.arrays["columns"])):
-            exact = counted(site, Column(**fields))
-            noisy = np.array([int(n) + noise() for n in exact], np.int64)
-            arrays[f"cells_{index}"], arrays[f"rest_{index}"] = withheld(noisy, smallest_cell, noisy=epsilon > 0)
-        arrays["names"] = message.arrays["columns"]
-        return Message(arrays)
-
-    def combine(answers: Sequence[Message]) -> Report:
-        sites = {}
-        for answer in answers:
-            names = [fields["name"] for fields in unpacked(answer.arrays["names"])]
-            sites[unpacked(answer.arrays["site"])] = {
-                name: {"cells": answer.arrays[f"cells_{i}"].tolist(), "rest": int(answer.arrays[f"rest_{i}"])}
-                for i, name in enumerate(names)
-            }
-        return {"sites": sites}
-
-    return Query(ask, combine)
-
-
-def withheld(counts: Numbers, smallest: int, *, noisy: bool) -> tuple[Numbers, int]:
-    """Small cells as 0, and what they held together; where a sum would tell single cells, the largest cell takes it."""
-    small = counts < smallest
-    rest = int(counts[small].sum())
-    told = np.where(small, 0, counts)
-    if noisy or small.all() or (rest >= smallest and int((counts[small] != 0).sum()) > 1):
-        return told, max(0, rest) if noisy or rest >= smallest else 0
-    told[int(np.argmax(told))] += rest
-    return told, 0
-
-
-def counted(site: Site, column: Column) -> Numbers:
-    """The site's training rows in each cell; every row is in exactly one."""
-    counts = np.zeros(column.cells, np.int64)
-    rows = len(site.table)
-    if not column.number:
-        words = words_of(site, column.name)
-        where = {name: index for index, name in enumerate(column.names)}
-        np.add.at(counts, [where.get(word, len(column.names)) for word in words], 1)
-        known = len(words)
-    else:
-        values = plain(site.table[column.name])[1] if column.name in site.table.columns else np.empty(0)
-        np.add.at(counts, np.searchsorted(column.edges, values, side="right"), 1)
-        known = len(values)
-    counts[-1] = rows - known
-    return counts
-
-
-def words_of(site: Site, name: str) -> list[str]:
-    if name not in site.table.columns:
-        return []
-    return [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in plain(site.table[name])[1]]
-
-
-def plain(series: "pd.Series[Any]") -> tuple[str, Any]:
-    """A column as ("number", its known values), ("text", its known words) or ("empty", nothing)."""
-    known = series[series.notna()]
-    if not len(known):
-        return "empty", np.empty(0)
-    if pd.api.types.is_bool_dtype(known.infer_objects().dtype):
-        return "text", ["yes" if value else "no" for value in known]
-    if pd.api.types.is_numeric_dtype(known.infer_objects().dtype):
-        return "number", known.to_numpy(np.float64)
-    return "text", [str(value) for value in known]
-
-
 def pooled(report: Report, name: str, epsilon: float) -> Numbers:
     """The counts of all sites together in the cells that hold values; what may be nothing but noise is taken as 0."""
     counts = np.sum([np.array(told[name]["cells"][:-1], float) for told in report["sites"].values()], axis=0)
     return np.where(counts > 3 * math.sqrt(len(report["sites"]) * noise_variance(epsilon)), counts, 0.0)
 
 
-def zoomed(column: Column, counts: Numbers) -> Column:
+def zoomed(column: ColumnCells, counts: Numbers) -> ColumnCells:
     """Finer edges over the range that holds all but a hundredth at either end."""
     if not counts.sum() > 0:
         return column
@@ -257,7 +137,7 @@ def zoomed(column: Column, counts: Numbers) -> Column:
     return column._replace(edges=edges, low=low, high=high)
 
 
-def occupied(column: Column, counts: Numbers) -> tuple[float, float]:
+def occupied(column: ColumnCells, counts: Numbers) -> tuple[float, float]:
     if not counts.sum() > 0:
         return column.low, column.high
     bounds = np.array([column.low, *column.edges, column.high])
@@ -267,7 +147,7 @@ def occupied(column: Column, counts: Numbers) -> tuple[float, float]:
     return (low, high) if high > low else (column.low, column.high)
 
 
-def merged(column: Column, counts: Numbers) -> Column:
+def merged(column: ColumnCells, counts: Numbers) -> ColumnCells:
     """Neighbouring cells put together until each holds its part of all sites' rows."""
     low, high = occupied(column, counts)
     total, full = counts.sum(), 0.0
@@ -281,7 +161,7 @@ def merged(column: Column, counts: Numbers) -> Column:
 
 
 def arranged(
-    report: Report, sites: tuple[str, ...], columns: tuple[Column, ...], smallest: int, noise: float
+    report: Report, sites: tuple[str, ...], columns: tuple[ColumnCells, ...], smallest: int, noise: float
 ) -> Histograms:
     """Answers in the order of the engine's sites, the cells told as 0 filled in as far as what was withheld goes."""
     counts = []
@@ -325,6 +205,21 @@ def differences(told: Histograms) -> Differences:
     )
 
 
+def column_differences(told: Histograms, found: Differences, here: int, there: int) -> dict[str, dict[str, float]]:
+    """What differs between two sites, column by column, as plain values; p is corrected for the number of columns."""
+    corrected = holm(np.nan_to_num(found.p[:, here, there], nan=1.0))
+    return {
+        column.name: {
+            "distance": float(found.distance[at, here, there]),
+            "error": float(found.error[at, here, there]),
+            "variation": float(found.variation[at, here, there]),
+            "p": float(corrected[at]),
+        }
+        for at, column in enumerate(told.columns)
+        if np.isfinite(found.distance[at, here, there])
+    }
+
+
 def pairwise(told: Histograms, index: int) -> tuple[Numbers, ...]:
     p, rows = told.shares(index), told.rows(index)
     gap = p[:, None] - p[None]
@@ -352,12 +247,3 @@ def pairwise(told: Histograms, index: int) -> tuple[Numbers, ...]:
     scale = np.where(some, spread / np.where(some, 2 * expected, 1.0), 1.0)
     rare = np.where(some, chi2.sf(statistic / scale, np.where(some, expected / scale, 1.0)), 1.0) + 0 * pair
     return apart - chance, error, chance, np.abs(gap).sum(axis=-1) / 2, rare
-
-
-def packed(value: Any) -> Numbers:
-    """Plain values as the bytes of their JSON: messages carry arrays only."""
-    return np.frombuffer(json.dumps(value, allow_nan=False).encode(), np.uint8)
-
-
-def unpacked(array: Any) -> Any:
-    return json.loads(np.asarray(array, np.uint8).tobytes().decode())

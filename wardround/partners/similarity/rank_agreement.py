@@ -6,7 +6,6 @@ beyond by Student's t.
 """
 
 from itertools import permutations
-from math import factorial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +14,10 @@ from scipy.special import stdtr
 from wardround.partners.choice import Evidence
 
 Numbers = np.ndarray[Any, Any]
-FEWEST = 5
-"""Sites below which even a perfect agreement comes about by chance in more than one of 100 cases."""
 ENUMERATED = 7
 
 
-class Agreement(NamedTuple):
+class RankAgreement(NamedTuple):
     """Between two judgements of the same sites."""
 
     spearman: float
@@ -31,34 +28,27 @@ class Agreement(NamedTuple):
     """The share of these for which both say the same: a partner, or none."""
     chance: float
     """The probability that orders drawn at random agree as well as these do, or better."""
-    note: str
-    """What a reader must know before trusting the number; empty where there is nothing to add."""
 
 
-def agreement(one: Evidence, other: Evidence) -> Agreement:
+def agreement(one: Evidence, other: Evidence) -> RankAgreement:
     """The rank correlation of two judgements over the sites that both have judged.
 
     >>> exact, quick = (Evidence(np.array(s), np.zeros(4), 0.0) for s in ([3.0, 1, 2, np.nan], [9.0, -1, 5, 7]))
     >>> told = agreement(exact, quick)
-    >>> told.spearman, told.sites, told.note
-    (1.0, 3, 'Only 3 sites: of the 6 orders there are, one agrees perfectly by chance.')
+    >>> told.spearman, told.sites
+    (1.0, 3)
     """
     both = np.isfinite(one.score) & np.isfinite(other.score)
     a, b = one.score[both], other.score[both]
     sites = len(a)
     if not sites:
-        return Agreement(np.nan, 0, np.nan, np.nan, "No site has been judged in both ways.")
+        return RankAgreement(np.nan, 0, np.nan, np.nan)
     same_side = float(np.mean((a > one.cut) == (b > other.cut)))
     ranked, against = ranks(a), ranks(b)
     if np.ptp(ranked) == 0 or np.ptp(against) == 0:
-        why = "Only one site: there is no order." if sites == 1 else "One of the two scores all sites alike."
-        return Agreement(np.nan, sites, same_side, np.nan, f"{why} Nothing can be said about the order.")
+        return RankAgreement(np.nan, sites, same_side, np.nan)
     spearman = correlation(ranked, against)
-    note = ""
-    if sites < FEWEST:
-        orders = factorial(sites)
-        note = f"Only {sites} sites: of the {orders} orders there are, one agrees perfectly by chance."
-    return Agreement(spearman, sites, same_side, by_chance(ranked, against, spearman), note)
+    return RankAgreement(spearman, sites, same_side, by_chance(ranked, against, spearman))
 
 
 def ranks(values: Numbers) -> Numbers:

@@ -1,9 +1,10 @@
-"""What a site is told about itself: its rank, where its model and patients differ, and what else it might record.
+"""What a site is told about itself, in numbers: its rank, where its model differs, and what else it might record.
 
 Needs the probes `own_models` and `feature_gains` and one query; no record leaves a site. Columns that a site does not
 record are filled with a common stand-in, so a model learns nothing from them there. Which of them would help it is
 estimated at the sites that do record them: what their own cross-validated models lose when they are given only what
 this site records, and win back with one column more. That is a promise for patients like theirs, not for this site's.
+The same in sentences is `report.partners.feedback`.
 """
 
 import math
@@ -17,6 +18,7 @@ from wardround.core.contracts import Report, Tree
 from wardround.core.errors import Refusal
 from wardround.partners.choice import Evidence, Numbers
 from wardround.partners.probes.feature_gains import Plan, checked, inputs_of, pooled
+from wardround.partners.similarity.multiple_tests import holm
 
 SURE = 0.05
 """Chance, over all comparisons made for one site together, that one of them is called a difference by accident."""
@@ -24,16 +26,40 @@ NORMAL = 1.96
 """Standard errors to each side of a 95 % interval."""
 ROWS_A_FOLD = 10
 """Patients in a fold below which the spread of a model's weights is not believed."""
-AFFIRMED = ("yes", "true", "present")
-NAMED = 6
-"""Columns named in one sentence, at most."""
 
 
-class Findings(NamedTuple):
-    """Plain values, most important first, and the same in sentences."""
+class FurtherFeatures(NamedTuple):
+    """What the site might record, best first (gain None where nobody can tell), and columns that no site records."""
 
     rows: tuple[Report, ...]
-    words: tuple[str, ...]
+    nobody: tuple[str, ...] = ()
+
+
+class DifferingWeights(NamedTuple):
+    """Weights that differ from the peers' beyond chance, the surest first, of so many that were `compared`."""
+
+    rows: tuple[Report, ...] = ()
+    compared: int = 0
+    regression: bool = False
+    plain: bool = True
+    """Whether the weights of this kind of model have a meaning that could be compared."""
+    patients: float = 0
+    """From how many the site's model was learned, and how many it takes to compare its weights."""
+    needed: int = 0
+
+
+class SiteFeedback(NamedTuple):
+    """All that one site is told. The rank is among the sites that were judged; equal scores share the better place."""
+
+    site: str
+    user: str
+    """Who asked; perhaps this very site."""
+    rank: Report | None
+    chosen: bool
+    near: tuple[str, ...]
+    """With whom chance alone could change the site's place."""
+    weights: DifferingWeights
+    further: FurtherFeatures
 
 
 def further_features(
@@ -44,7 +70,7 @@ def further_features(
     site: int,
     *,
     similarity: Sequence[float] | Numbers | None = None,
-) -> Findings:
+) -> FurtherFeatures:
     """Which column the site should record next, best first, from the state of `feature_gains` after this plan.
 
     Sites that record a column count by the inverse of their variance and by their similarity to this one (0 or more;
@@ -76,33 +102,7 @@ def further_features(
     known.sort(key=lambda row: (not row["helps"], -row["gain"]))
     unknown = [row | {"gain": None, "error": None, "helps": False} for row in rows if "gain" not in row]
     nobody = [column for column, anyone in zip(columns, np.any(has, axis=0).tolist(), strict=True) if not anyone]
-    return Findings((*known, *unknown), told_further(known, unknown, nobody))
-
-
-def told_further(known: Sequence[Report], unknown: Sequence[Report], nobody: Sequence[str]) -> tuple[str, ...]:
-    words = []
-    helpful = [row for row in known if row["helps"]]
-    for place, row in enumerate(helpful):
-        much = "most" if place == 0 else "too"
-        at = "the one site that records it" if row["sites"] == 1 else f"the {row['sites']} sites that record it"
-        share = f", {row['share_of_loss']:.0%} of it" if row["share_of_loss"] is not None else ""
-        words.append(
-            f"Recording {plain(row['column'])} would help {much}: at {at} ({patients(row['patients'])}), the model's "
-            f"loss per patient fell by {row['gain']:.2g}{share} (95 % interval {row['low']:.2g} to {row['high']:.2g})."
-        )
-    useless = [plain(row["column"]) for row in known if not row["helps"]]
-    if useless and not helpful:
-        words.append(
-            f"None of the further columns helped the sites that record them beyond what chance does: {named(useless)}."
-        )
-    elif useless:
-        words.append(f"No help beyond chance was seen from {named(useless)}.")
-    if unknown:
-        names = named([plain(row["column"]) for row in unknown])
-        words.append(f"Too few patients at comparable sites to say whether these columns would help: {names}.")
-    if nobody:
-        words.append(f"No site records {named([plain(column) for column in nobody])}, so nothing can be said of it.")
-    return tuple(words) or ("Every column that other sites record is recorded here too.",)
+    return FurtherFeatures((*known, *unknown), tuple(nobody))
 
 
 def differing_weights(
@@ -117,7 +117,7 @@ def differing_weights(
     positive: str | None = None,
     peers: Sequence[int] | None = None,
     folds: int = 5,
-) -> Findings:
+) -> DifferingWeights:
     """Which weights of the site's own model differ from its peers' (all others, or those named), beyond chance.
 
     `own` is the state of `own_models` with that many `folds`. Two columns of a softmax, and the categories of a
@@ -132,13 +132,13 @@ def differing_weights(
     has = checked(recorded, columns)
     kernel = plain_kernel(own["models"], len(features), max(1, len(classes)))
     if kernel is None:
-        return Findings((), ("The weights of this kind of model have no plain meaning, so they are not compared.",))
+        return DifferingWeights(plain=False)
     count = np.asarray(own["rows"], np.float64)
     others = [index for index in (range(len(count)) if peers is None else peers) if index != site]
     enough = count >= ROWS_A_FOLD * folds
+    found_in = DifferingWeights(regression=not classes, patients=float(count[site]), needed=ROWS_A_FOLD * folds)
     if not enough[site]:
-        few, least = patients(count[site]), ROWS_A_FOLD * folds
-        return Findings((), (f"The model was learned from {few}: too few to compare its weights ({least} needed).",))
+        return found_in
     signs = contrasts(features, columns)
     made = np.array([list(columns).index(sign.column) for sign in signs], np.int64)
     weight, spread = np.asarray(own["models"][kernel], np.float64), np.asarray(own["spread"][kernel], np.float64)
@@ -155,18 +155,13 @@ def differing_weights(
         outcome, sign = outcomes[at[0]], signs[at[1]]
         here, there, here_error, there_error, off = (float(array[tuple(at)]) for array in found[:5])
         if corrected < SURE:
-            said = in_words(sign.phrase, outcome, not classes, (here, here_error), (there, there_error))
             rows.append(
                 {"feature": sign.feature, "column": sign.column, "outcome": outcome, "here": here}
                 | {"here_error": here_error, "elsewhere": there, "elsewhere_error": there_error}
-                | {"difference": here - there, "error": off, "chance": float(corrected), "words": said}
+                | {"difference": here - there, "error": off, "chance": float(corrected)}
             )
     rows.sort(key=lambda row: (row["chance"], -abs(row["difference"]) / row["error"]))
-    if not len(usable):
-        return Findings((), ("No other site with enough patients records the same columns, so no weight is compared.",))
-    if not rows:
-        return Findings((), (f"None of the model's {len(usable)} weights differs from its peers' beyond chance.",))
-    return Findings(tuple(rows), tuple(row["words"] for row in rows))
+    return found_in._replace(rows=tuple(rows), compared=len(usable))
 
 
 def plain_kernel(models: Mapping[str, Any], inputs: int, outputs: int) -> str | None:
@@ -178,11 +173,10 @@ def plain_kernel(models: Mapping[str, Any], inputs: int, outputs: int) -> str | 
 
 
 class Sign(NamedTuple):
-    """One thing about a patient that a linear model weighs: how to read it off the weights, and how to say it."""
+    """One thing about a patient that a linear model weighs, and how to read it off the weights."""
 
     feature: str
     column: str
-    phrase: str
     weights: Numbers
     errors: Numbers
 
@@ -194,16 +188,12 @@ def contrasts(features: Sequence[str], columns: Sequence[str]) -> list[Sign]:
     for column, places in inputs_of(features, columns).items():
         categories = [at for at in places if features[at].startswith(f"{column}=")]
         for at in [at for at in places if at not in categories]:
-            missing = features[at] != column
-            phrase = f"a missing {plain(column)}" if missing else f"a higher {plain(column)}"
-            signs.append(Sign(features[at], column, phrase, unit[at], unit[at]))
+            signs.append(Sign(features[at], column, unit[at], unit[at]))
         size = len(categories)
         for at in categories if size != 2 else categories[-1:]:
-            label = features[at].removeprefix(f"{column}=")
-            said = plain(column) if label.lower() in AFFIRMED else f"{plain(column)} = {label}"
             rest = unit[[other for other in categories if other != at]].sum(axis=0)
             errors = unit[at] + rest if size == 2 else unit[at] * (size / (size - 1) if size > 1 else 1.0)
-            signs.append(Sign(features[at], column, said, unit[at] - rest / max(1, size - 1), errors))
+            signs.append(Sign(features[at], column, unit[at] - rest / max(1, size - 1), errors))
     return signs
 
 
@@ -214,7 +204,9 @@ def by_outcome(
     if not classes:
         return value, error, [plain(target)]
     if positive is not None and positive not in classes:
-        raise Refusal(f"{positive!r} is no outcome", where=f"target {target}", remedy=f"name one of {named(classes)}")
+        raise Refusal(
+            f"{positive!r} is no outcome", where=f"target {target}", remedy=f"name one of {', '.join(classes)}"
+        )
     if len(classes) == 2:
         at = 1 if positive is None else classes.index(positive)
         return (
@@ -292,63 +284,8 @@ def compared(
     return Compared(value[site], there, np.sqrt(variance[site]), there_error, np.sqrt(both), chance)
 
 
-def holm(chance: Numbers) -> Numbers:
-    """Corrected for many comparisons (Holm 1979): below a level by accident for none of them, that often.
-
-    >>> holm(np.array([0.01, 0.04, 0.03])).round(6).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(chance)
-    corrected = np.empty(len(chance))
-    corrected[order] = np.minimum(1, np.maximum.accumulate(chance[order] * np.arange(len(chance), 0, -1)))
-    return corrected
-
-
 def plain(name: str) -> str:
     return name.replace("_", " ")
-
-
-def patients(number: float) -> str:
-    return f"{number:,.0f} patient" + ("" if number == 1 else "s")
-
-
-def named(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def in_words(phrase: str, outcome: str, number: bool, here: tuple[float, float], there: tuple[float, float]) -> str:
-    """A weight here against elsewhere, each with its standard error, as a clinician would say it."""
-    verb, (toward, away), it = (
-        ("goes", ("with a higher", "with a lower"), "one") if number else ("speaks", ("for", "against"), "it")
-    )
-
-    def says(value: float, what: str = outcome) -> str:
-        return f"{toward if value > 0 else away} {what}"
-
-    clear_here, clear_there = (abs(value) > NORMAL * error for value, error in (here, there))
-    if clear_here and clear_there and here[0] * there[0] > 0:
-        more = f"but counts {times(here[0] / there[0])} here as elsewhere"
-        return f"{phrase[:1].upper()}{phrase[1:]} {verb} {says(here[0])} everywhere, {more}."
-    if clear_here and clear_there:
-        return f"Here {phrase} {verb} {says(here[0])}, elsewhere {says(there[0], it)}."
-    if clear_there:
-        return f"Here {phrase} says little about {outcome}, elsewhere it {verb} {says(there[0], it)}."
-    if clear_here:
-        return f"Here {phrase} {verb} {says(here[0])}, elsewhere it says little about it."
-    either = "Neither is clear by itself, but they differ."
-    return f"Here {phrase} rather {verb} {says(here[0])}, elsewhere rather {says(there[0], it)}. {either}"
-
-
-def times(ratio: float) -> str:
-    """
-    >>> times(2.04), times(3.3), times(0.5), times(0.3)
-    ('about twice as much', 'about 3.3 times as much', 'about half as much', 'about 0.3 times as much')
-    """
-    for known, word in ((2, "twice"), (0.5, "half")):
-        if abs(ratio / known - 1) < 0.1:
-            return f"about {word} as much"
-    return f"about {ratio:.1f} times as much" if ratio >= 0.1 else "less than a tenth as much"
 
 
 def site_feedback(
@@ -358,40 +295,18 @@ def site_feedback(
     evidence: Evidence,
     chosen: Sequence[int],
     *,
-    weights: Findings,
-    further: Findings,
-    shifted: Sequence[Mapping[str, Any]] = (),
-) -> Report:
-    """All that one site is told, in plain values and in sentences; `shifted` has a feature, words and distance each.
-
-    The rank is among the sites that were judged; sites of equal score share the better place.
-    """
+    weights: DifferingWeights,
+    further: FurtherFeatures,
+) -> SiteFeedback:
+    """What one site is told, with its rank among those that were judged, if it was."""
     score, error = np.asarray(evidence.score, np.float64), np.asarray(evidence.error, np.float64)
-    name, judged = sites[site], np.isfinite(score)
+    judged = np.isfinite(score)
     rank: Report | None = None
-    if site == user:
-        words = [f"{name} asked: the ranking is of the others as its partners."]
-    elif not judged[site]:
-        words = [f"{name} was not judged as a partner of {sites[user]}: it gave no answer, or was no candidate."]
-    else:
-        place, of = 1 + int((score[judged] > score[site]).sum()), int(judged.sum())
+    near: tuple[str, ...] = ()
+    if site != user and judged[site]:
         known = float(error[site]) if np.isfinite(error[site]) else None
-        rank = {"place": place, "of": of, "score": float(score[site]), "error": known}
-        best = "the only possible partner" if of == 1 else f"number {place} of {of} possible partners"
-        words = [f"{name} is {best} for {sites[user]}, and was {'' if site in chosen else 'not '}chosen."]
+        place = 1 + int((score[judged] > score[site]).sum())
+        rank = {"place": place, "of": int(judged.sum()), "score": float(score[site]), "error": known}
         gap, off = np.abs(score - score[site]), np.hypot(error, error[site])
-        near = [sites[int(at)] for at in np.flatnonzero(judged & (gap < NORMAL * off)) if at != site]
-        if near:
-            words.append(f"Chance alone could change its place with {named(near)}.")
-    words += weights.words
-    words += [str(row["words"]) for row in shifted]
-    words += further.words
-    return {
-        "site": name,
-        "rank": rank,
-        "chosen": site in chosen,
-        "weights": list(weights.rows),
-        "shifted": [dict(row) for row in shifted],
-        "further_features": list(further.rows),
-        "words": words,
-    }
+        near = tuple(sites[int(at)] for at in np.flatnonzero(judged & (gap < NORMAL * off)) if at != site)
+    return SiteFeedback(sites[site], sites[user], rank, site in chosen, near, weights, further)

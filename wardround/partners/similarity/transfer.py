@@ -16,7 +16,7 @@ import numpy as np
 from wardround.core.contracts import Algorithm, Model, Params, Tree
 from wardround.partners.choice import Numbers, Question
 from wardround.partners.probes.losses import losses
-from wardround.partners.probes.own_models import USUAL, Recipe, own_models
+from wardround.partners.probes.own_models import USUAL, OwnTraining, own_models
 
 
 class Transfer(NamedTuple):
@@ -43,22 +43,22 @@ class Transfer(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def probes(model: Model, recipe: Recipe) -> tuple[Algorithm, Algorithm]:
+def probes(model: Model, recipe: OwnTraining) -> tuple[Algorithm, Algorithm]:
     """Always the same objects for the same settings, so that compiled programs are found again."""
     return own_models(model, **recipe._asdict()), losses(model)
 
 
-def own_models_of(question: Question, recipe: Recipe = USUAL) -> Tree:
+def own_models_of(question: Question, recipe: OwnTraining = USUAL) -> Tree:
     """The state of `own_models` after everybody was asked, as NumPy arrays."""
     return jax.device_get(question.probe(probes(question.model, recipe)[0], question.params))
 
 
-def judged(question: Question, models: Params, sites: tuple[int, ...], recipe: Recipe = USUAL) -> Tree:
+def judged(question: Question, models: Params, sites: tuple[int, ...], recipe: OwnTraining = USUAL) -> Tree:
     """The state of `losses` after these sites judged the models on their training rows, as NumPy arrays."""
     return jax.device_get(question.probe(probes(question.model, recipe)[1], models, sites))
 
 
-def transfer_matrix(question: Question, recipe: Recipe = USUAL) -> Transfer:
+def transfer_matrix(question: Question, recipe: OwnTraining = USUAL) -> Transfer:
     """Every site's own model at every site."""
     own = own_models_of(question, recipe)
     said = judged(question, own["models"], question.everyone, recipe)

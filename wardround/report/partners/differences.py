@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wardround.partners.similarity.histograms import Column, Differences, Histograms
+from wardround.partners.similarity.histograms import Differences, Histograms
+from wardround.partners.similarity.multiple_tests import holm
+from wardround.queries.cells_of import ColumnCells
 
 Numbers = np.ndarray[Any, Any]
 
@@ -70,7 +72,7 @@ def telling(labels: list[str], apart: Numbers) -> int:
 
 
 def of_number(
-    told: Histograms, column: Column, site: str, shares: tuple[Numbers, Numbers], rows: tuple[float, float]
+    told: Histograms, column: ColumnCells, site: str, shares: tuple[Numbers, Numbers], rows: tuple[float, float]
 ) -> str:
     """Which way the middle moved, or where patients lie if it did not; `shares` and `rows` are theirs, then ours."""
     theirs, ours = (median(column, share) for share in shares)
@@ -88,7 +90,7 @@ def of_number(
     return f"{name} is {'lower' if theirs < ours else 'higher'} there {medians}."
 
 
-def median(column: Column, shares: Numbers) -> float:
+def median(column: ColumnCells, shares: Numbers) -> float:
     """Where half of the known values lie below, in a straight line within the cell."""
     bounds = [column.low, *column.edges, column.high]
     upto = np.cumsum(shares)
@@ -121,15 +123,6 @@ def percent(share: float, rows: float, smallest: int) -> str:
         most = (smallest - 1) / max(rows, 1.0)
         return f"at most {math.ceil(100 * most)} %" if smallest > 1 else "0 %"
     return f"{100 * share:.0f} %"
-
-
-def holm(p: Numbers) -> Numbers:
-    """P-values corrected for their number: below 0.05, at most one family in twenty has a false one among them."""
-    order = np.argsort(p)
-    steps = p[order] * (len(p) - np.arange(len(p)))
-    corrected = np.empty(len(p))
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
-    return corrected
 
 
 def standardized_shift(told: Histograms, index: int) -> Numbers:

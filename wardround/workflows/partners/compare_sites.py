@@ -12,14 +12,18 @@ from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.partners.choice import Choice, Evidence, Question
 from wardround.partners.choices.gradient_distance import distance_matrix
-from wardround.partners.probes.feature_gains import columns_of, columns_recorded, feature_gains, plan
+from wardround.partners.probes.feature_gains import columns_of, feature_gains, plan
 from wardround.partners.probes.slopes import slopes
 from wardround.partners.similarity.histograms import Differences, Histograms, differences, histograms
+from wardround.partners.similarity.multiple_tests import holm
 from wardround.partners.similarity.rank_agreement import agreement
 from wardround.partners.similarity.site_feedback import differing_weights, further_features, site_feedback
 from wardround.partners.similarity.site_map import map_of
 from wardround.partners.similarity.transfer import Transfer, transfer_matrix
-from wardround.report.partners.differences import holm, sentence, sentences
+from wardround.queries.columns_recorded import columns_recorded
+from wardround.report.partners.agreement import note_on
+from wardround.report.partners.differences import sentence, sentences
+from wardround.report.partners.feedback import in_sentences
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
@@ -149,7 +153,7 @@ def agreements(found: dict[str, Evidence]) -> list[dict[str, Any]]:
                     "against": "leave_one_out",
                     "rank_correlation": rank,
                     "sites": how.sites,
-                    "note": how.note,
+                    "note": note_on(how),
                 }
             )
     return told
@@ -240,7 +244,7 @@ def feedback(
     columns = columns_of(federation.features)
     if len(federation.task.shape) != 1 or not columns or len(question.everyone) < 2:
         return []
-    recorded = np.array(question.engine.ask(columns_recorded(columns), Message({}))["recorded"], bool)
+    recorded = np.array(question.engine.ask(columns_recorded(columns=columns), Message({}))["recorded"], bool)
     own = {"models": moved.models, "spread": moved.spread, "rows": moved.rows}
     classes = federation.task.classes
     said = []
@@ -254,28 +258,20 @@ def feedback(
                 feature_gains(question.model), {"params": question.params, "keep": tried.keep}, question.everyone
             )
         peers = [other for other in question.everyone if other != site]
-        said.append(
-            site_feedback(
-                site,
-                names,
-                question.user,
-                evidence,
-                chosen,
-                weights=differing_weights(
-                    own,
-                    federation.features,
-                    columns,
-                    recorded,
-                    site,
-                    target=federation.task.target,
-                    classes=classes,
-                    positive=classes[setting.positive] if len(classes) == 2 else None,
-                    peers=peers,
-                ),
-                further=further_features(state, tried, columns, recorded, site),
-                shifted=shifted(told, found, site, peers),
-            )
+        weights = differing_weights(
+            own,
+            federation.features,
+            columns,
+            recorded,
+            site,
+            target=federation.task.target,
+            classes=classes,
+            positive=classes[setting.positive] if len(classes) == 2 else None,
+            peers=peers,
         )
+        further = further_features(state, tried, columns, recorded, site)
+        numbers = site_feedback(site, names, question.user, evidence, chosen, weights=weights, further=further)
+        said.append(in_sentences(numbers, shifted(told, found, site, peers)))
     return said
 
 

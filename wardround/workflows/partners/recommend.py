@@ -112,19 +112,19 @@ def one_split(study: Study, setting: Setting, number: int) -> Split:
         params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
         question = replace(question_of(study, setting, engine, algorithm, params, participation), seed=seed)
         chosen = choose(question, method)
-        together = trained_among(question, [chosen.user, *chosen.partners])
-        everyone = trained_among(question, participation.cohort(1).tolist())
+        together = trained_among(engine, question, [chosen.user, *chosen.partners])
+        everyone = trained_among(engine, question, participation.cohort(1).tolist())
     known = {parameter.name for parameter in registry.find("algorithm", "local").parameters}
     inherited = {key: value for key, value in study.algorithm.settings.items() if key in known}
     alone = train(study, setting, method_of("local", "local", inherited), number, None, part="validation").scores
     return Split(setting, chosen, alone, together, everyone)
 
 
-def trained_among(question: Question, sites: Sequence[int]) -> Scores:
+def trained_among(engine: Simulation, question: Question, sites: Sequence[int]) -> Scores:
     """Predictions of the validation rows after training among these sites only."""
-    participation = among(everyone(len(question.engine.sites)), sites)
-    fitted = fit(question.algorithm, question.engine, question.params, participation, Schedule(question.rounds))
-    return question.engine.evaluate(question.algorithm, fitted.progress, "validation")
+    participation = among(everyone(len(engine.sites)), sites)
+    fitted = fit(question.algorithm, engine, question.params, participation, Schedule(question.rounds))
+    return engine.predict(question.algorithm, fitted.progress, "validation")
 
 
 def averaged(found: Sequence[Evidence]) -> Evidence:

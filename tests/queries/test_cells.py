@@ -11,10 +11,13 @@ from scipy.optimize import linprog
 
 from tests.support.amount import examples
 from wardround.core.contracts import Message, Site
-from wardround.data.cells import coarse_ends, coarse_moments, coarse_share, fences, in_cells, step_above
-from wardround.data.query import unpack
-from wardround.data.schema import describe
-from wardround.data.statistics import category_counts, extremes, histogram, moments
+from wardround.core.packing import unpack
+from wardround.queries.cards import describe
+from wardround.queries.category_counts import category_counts
+from wardround.queries.cells import coarse_ends, coarse_moments, coarse_share, fences, in_cells, step_above
+from wardround.queries.extremes import extremes
+from wardround.queries.histogram import histogram
+from wardround.queries.moments import moments
 
 CELL = 10
 
@@ -37,11 +40,13 @@ def told(frame: pd.DataFrame, cell: int = CELL) -> dict[str, np.ndarray]:
     """All statistics that preparation asks a site for."""
     site, numbers = Site("A", frame), ("age", "stay", "smokes")
     edges = Message({"edges": np.tile(np.linspace(0.0, 100.0, 65), (3, 2, 1))})
-    counts = unpack(category_counts(("ward",), most=9, smallest_cell=cell).ask(Message({}), site).arrays["counts"])
+    counts = unpack(
+        category_counts(columns=("ward",), most=9, smallest_cell=cell).ask(Message({}), site).arrays["counts"]
+    )
     return {
-        **moments(numbers, smallest_cell=cell).ask(Message({}), site).arrays,
-        **extremes(numbers, smallest_cell=cell).ask(Message({}), site).arrays,
-        **histogram(numbers, smallest_cell=cell).ask(edges, site).arrays,
+        **moments(columns=numbers, smallest_cell=cell).ask(Message({}), site).arrays,
+        **extremes(columns=numbers, smallest_cell=cell).ask(Message({}), site).arrays,
+        **histogram(columns=numbers, smallest_cell=cell).ask(edges, site).arrays,
         "wards": np.array([counts["ward"].get(name, 0) for name in "abcd"]),
         "card": np.array([describe("A", frame, "ward", smallest_cell=cell).rows]),
     }
@@ -182,7 +187,7 @@ def test_no_choice_of_edges_closes_in_on_a_patient():
     ends = coarse_ends(ordered, CELL)
 
     def below(edge: float, cell: int) -> int:
-        query = histogram(("stay",), smallest_cell=cell)
+        query = histogram(columns=("stay",), smallest_cell=cell)
         edges = Message({"edges": np.array([[[edge, edge + 1.0]]])})
         return int(query.ask(edges, Site("A", frame)).arrays["below"][0, 0])
 
@@ -201,18 +206,3 @@ def test_no_choice_of_edges_closes_in_on_a_patient():
     # The outermost patients are never reached: no edge tells that all are below it.
     assert below(1e9, CELL) == in_cells(int((ordered <= ends.high).sum()), CELL)
     assert below(-1e9, CELL) == in_cells(int((ordered < ends.low).sum()), CELL)
-
-
-def test_a_card_names_no_rare_label_and_no_single_value():
-    frame = patients(1).assign(rare=np.nan)
-    frame.loc[:3, "rare"] = 1.0
-    card = describe("A", frame, "ward", smallest_cell=CELL)
-    assert card.kinds["rare"] == "empty"
-    assert describe("A", frame, "ward").kinds["rare"] == "number"
-    times = frame["ward"].value_counts()
-    assert 0 < times["d"] < CELL
-    assert card.labels == tuple(sorted(times.index[times >= CELL]))
-    assert (card.rows, card.distinct) == (100, len(card.labels))
-    # A quantity stays one though no value is shared by a cell of patients.
-    assert not describe("A", frame, "stay", smallest_cell=CELL).whole
-    assert describe("A", frame, "stay", smallest_cell=CELL).distinct > 100

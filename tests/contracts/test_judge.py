@@ -1,0 +1,89 @@
+"""Both engines say the same about a model's quality: the same federation, simulated and over sites with homes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.support import clerks
+from wardround.core.quality import Quality
+from wardround.deploy.coordinator.engine import Deployment
+from wardround.deploy.site.policy import set_policy
+from wardround.engine.simulate import Simulation
+from wardround.runs.folder import RunFolder
+from wardround.study.methods import own_method
+from wardround.workflows.run import run
+
+ALGORITHMS = [clerks.KEPT, {"name": "fine_tune", "learning_rate": 0.1}]
+"""One whose sites use the common model, and one whose sites use models of their own."""
+
+
+def study_of(name: str, algorithm: dict, cell: int):
+    data = clerks.study_of(name).data.model_dump(mode="json", exclude_none=True)
+    preparation = {**data.get("preparation", {}), "smallest_cell": cell}
+    return clerks.study_of(name, 2, algorithm=algorithm, data={"preparation": preparation})
+
+
+@pytest.fixture(scope="module")
+def consortium(tmp_path_factory):
+    return clerks.Consortium(tmp_path_factory.mktemp("judging"))
+
+
+@pytest.fixture
+def told(monkeypatch) -> dict[type, list[Quality]]:
+    """What each engine's `judge` gives, in the order in which it is asked."""
+    found: dict[type, list[Quality]] = {Simulation: [], Deployment: []}
+
+    def listening(engine: type) -> None:
+        judge = engine.judge
+
+        def heard(self, *question):
+            found[engine].append(judge(self, *question))
+            return found[engine][-1]
+
+        monkeypatch.setattr(engine, "judge", heard)
+
+    for engine in found:
+        listening(engine)
+    return found
+
+
+def on_both(consortium, study, told, cell: int) -> list[tuple[Quality, Quality]]:
+    """The qualities of every round, simulated and deployed."""
+    for home in consortium.homes.values():
+        set_policy(home.policy_path, "smallest_cell", str(cell))
+    consortium.conduct(study)
+    frames = [pd.read_csv(path).assign(hospital=name) for name, path in consortium.tables.items()]
+    path = consortium.folder / "patients.csv"
+    pd.concat(frames).to_csv(path, index=False)
+    study = study.model_copy(update={"data": study.data.model_copy(update={"path": str(path)})})
+    folder = RunFolder.create(consortium.folder / f"simulated-{study.study.name}", resume=False)
+    run(study, folder, [own_method(study)], kind="run")
+    return list(zip(told[Simulation], told[Deployment], strict=True))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda one: one["name"])
+def test_with_cells_of_one_patient_both_engines_tell_the_same(consortium, told, algorithm):
+    study = study_of(f"exact-{algorithm['name']}", algorithm, 1)
+    rounds = on_both(consortium, study, told, 1)
+    assert len(rounds) == 2
+    for simulated, deployed in rounds:
+        assert deployed.sites == simulated.sites == clerks.NAMES
+        assert deployed.rows.tolist() == simulated.rows.tolist()
+        assert deployed.right is not None
+        assert simulated.right is not None
+        assert deployed.right.tolist() == simulated.right.tolist()
+        np.testing.assert_allclose(deployed.loss, simulated.loss, rtol=1e-5)
+    # Else the same numbers every time would pass, too.
+    assert rounds[0][0].mean_loss > rounds[1][0].mean_loss
+
+
+def test_larger_cells_coarsen_rows_and_right_answers_but_not_the_mean_loss(consortium, told):
+    """The simulation's preparation rounds as the sites do, so both train alike; only what sites tell is coarser."""
+    for simulated, deployed in on_both(consortium, study_of("coarse", clerks.KEPT, 10), told, 10):
+        assert deployed.rows.tolist() == (simulated.rows // 10 * 10).tolist()
+        assert deployed.mean_losses() == pytest.approx(simulated.mean_losses(), rel=1e-4)
+        assert deployed.right is not None
+        assert simulated.right is not None
+        # One patient makes at most half a step of the grid of shares: off by a step, and by rounding to whole rows.
+        off = np.abs(deployed.right / deployed.rows - simulated.right / simulated.rows)
+        assert (off <= 2 / simulated.rows + 0.5 / deployed.rows).all()

@@ -1,0 +1,121 @@
+"""What an approved study may ask of a real site beside training: its own preparation, and what its choice announces.
+
+A study with [partners] lets the coordinator put some probes and queries to the site before it trains. Which ones
+follows from the approved words alone: every choice says what it asks, so anything else is refused. How large an answer
+is, what it tells, how often it is given and what it spends stands beside each probe and query (`core.terms`).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wardround.core.contracts import Message, Site
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.core.recipes import Recipe
+from wardround.core.terms import Extent, Settings, Terms, terms_of
+from wardround.data.preparation_fit import statistics_asked
+from wardround.data.site_rows import AtSite
+from wardround.deploy.protocol.wire import encode
+from wardround.engine import registry
+from wardround.partners.choice import Probe
+from wardround.study.file import Study
+from wardround.study.partners import asks_of
+
+
+def prepared_by(study: Study) -> tuple[Recipe, ...]:
+    """The queries of the study's preparation."""
+    said = study.data.preparation
+    return statistics_asked(impute=said.impute, scale=said.scale, smallest_cell=said.smallest_cell)
+
+
+def terms_for(recipe: Recipe) -> Terms:
+    return terms_of(registry.find(recipe.kind, recipe.name).factory)
+
+
+def all_settings(recipe: Recipe) -> Settings:
+    """The settings of a recipe, with the defaults of those that it leaves out."""
+    parameters = registry.find(recipe.kind, recipe.name).parameters
+    return {one.name: one.default for one in parameters if not one.required} | dict(recipe.settings)
+
+
+def numbers_in(recipe: Recipe, extent: Extent) -> int:
+    """How many numbers an answer has, at most."""
+    return terms_for(recipe).numbers(extent._replace(settings=all_settings(recipe)))
+
+
+def numbers_in_probe(probe: Probe, parameters: int, sites: int) -> int:
+    return numbers_in(probe.recipe, Extent(parameters=parameters, sites=sites, models=probe.models(sites)))
+
+
+# ---- what may be asked ----
+
+
+def probe_departures(study: Study, recipe: Recipe) -> list[str]:
+    """Why a probe is not what the approved choice of partners asks; its model is looked at elsewhere."""
+    if any(recipe._replace(parts=()) == one.recipe for one in asks_of(study).probes):
+        return []
+    why = "chooses no partners" if study.partners is None else f"chooses partners by {study.partners.name}"
+    return [f"the study {why}, which does not ask for the probe {recipe.name} with these settings"]
+
+
+def query_departures(study: Study, recipe: Recipe) -> list[str]:
+    """Why a question is not the study's. Of the preparation's, columns and cells are what the policy looks at."""
+    if any(one.name == recipe.name for one in prepared_by(study)):
+        return []
+    said = [one for one in asks_of(study).queries if one.name == recipe.name]
+    if not said:
+        return [f"the study does not ask the question {recipe.name}"]
+    asked = all_settings(recipe)
+    wrong = [terms_for(recipe).departs(all_settings(one), asked) for one in said]
+    return [] if "" in wrong else [f"the study does not ask the question {recipe.name} with this {wrong[0]}"]
+
+
+def refuse_course(study: Study, header: Mapping[str, Any]) -> None:
+    """A course is a training while partners are chosen: there are none in a study that does not choose so."""
+    course = header.get("course")
+    if course is None:
+        return
+    kind = header["algorithm"].get("kind")
+    asks = asks_of(study)
+    # `type` and not isinstance: true is no number.
+    if type(course) is not int or course < 1 or not (asks.trains if kind == "algorithm" else asks.probes):
+        raise Refusal(
+            "a training beside the study's own was asked for, and the approved study has none",
+            remedy="ask for what was approved",
+        )
+
+
+def seen_by(recipe: Recipe, own: AtSite) -> Site:
+    """What a query may look at, once the rows are split: no column that was set aside, and no row held out."""
+    if terms_for(recipe).rows != "training":
+        return own.training
+    columns = list(dict.fromkeys((*own.schema.kinds, own.target)))
+    return Site(own.name, own.frame[columns].iloc[own.parts[0]].reset_index(drop=True))
+
+
+def debit(folder: Path, study: Study, recipe: Recipe, header: Mapping[str, Any], message: Message) -> None:
+    """Charge a question before it is answered; refuse more questions, or less noise, than its terms allow.
+
+    The same request, asked again since its answer was lost before it left, is charged once. Any other is charged, even
+    if only a word of it differs: its answer has noise of its own, and many such would take the noise away; without
+    noise, counts between ever other edges would tell single patients apart.
+    """
+    terms, name = terms_for(recipe), recipe.name
+    if terms.times is None:
+        return
+    budget = asks_of(study).epsilon
+    path = folder / "counted.json"
+    charged: dict[str, tuple[str, float]] = json.loads(path.read_bytes()) if path.exists() else {}
+    cost = terms.spends(all_settings(recipe), message)
+    charged[hashlib.sha256(encode(dict(header), message)).hexdigest()] = (name, cost)
+    spent = sum(paid for _, paid in charged.values())
+    if spent > budget * (1 + 1e-6) or sum(one == name for one, _ in charged.values()) > terms.times:
+        raise Refusal(
+            f"the query {name} was asked once more, or with less noise, than its terms and the approved study allow "
+            f"(at most {terms.times} times {name}, an epsilon of {budget:g} in all)",
+            remedy="ask for what was approved",
+        )
+    write_whole(path, json.dumps(charged).encode())

@@ -1,0 +1,24 @@
+"""What the choice of partners that a study names asks of the sites: known from the study's words alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from wardround.engine import registry
+from wardround.partners.choice import Asks, Choice
+from wardround.study.file import PartnersSection, Study
+
+
+def choice_of(said: PartnersSection) -> Choice:
+    """The choice that a study names, made as it says."""
+    component = registry.find("choice", said.name, where="[partners]")
+    choice: Choice = component.build(where="[partners]", **said.settings)
+    return choice
+
+
+def asks_of(study: Study) -> Asks:
+    return Asks() if study.partners is None else choice_of(study.partners).asks
+
+
+def asks_in(words: Mapping[str, Any]) -> Asks:
+    """The same from the table [partners] alone."""
+    return choice_of(PartnersSection.model_validate(dict(words))).asks
