@@ -27,7 +27,7 @@ from wardround.deploy.coordinator.events import (
     ignore,
 )
 from wardround.deploy.coordinator.maintenance import Tending, renew_own
-from wardround.deploy.coordinator.queue import in_queue, is_finished, read_submission, record_end
+from wardround.deploy.coordinator.queue import in_queue, is_finished, known_rows, read_submission, record_end
 from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.fault_points import arm, point
 from wardround.deploy.home import CoordinatorHome
@@ -210,13 +210,6 @@ def status_after(event: Event) -> dict[str, Any]:
             return {"missing": dict.fromkeys(event.sites, "it has not approved the study yet")}
         case _:
             return {}
-
-
-def known_rows(home: CoordinatorHome) -> dict[str, int]:
-    """Every site's training rows, as it told them in the last study that it agreed on."""
-    paths = sorted((home.path / "studies").glob("*/run/agreement.json"), key=lambda path: path.stat().st_mtime_ns)
-    agreed = [read_json(path, "") for path in paths]
-    return {site: int(rows[0]) for words in agreed for site, rows in words.get("rows", {}).items()}
 
 
 def unfailing(observer: Observer) -> Observer:

@@ -31,7 +31,7 @@ from nvflare.apis.workspace import Workspace
 
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import Event
-from wardround.deploy.coordinator.queue import record_end, write_submission
+from wardround.deploy.coordinator.queue import known_rows, record_end, write_submission
 from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.replies import refusal_to
@@ -94,7 +94,7 @@ class StudyController(Controller):  # type: ignore[misc]
         study = parse_study(content, where=f"the job {job}")
         # FLARE has authenticated who submits; what the job says of itself would be worth nothing.
         submitter = str((fl_ctx.get_prop(FLContextKey.JOB_META) or {}).get(JobMetaKey.SUBMITTER_NAME.value, ""))
-        submission = Submission(study, tuple(sites), submitter)
+        submission = Submission(study, tuple(sites), submitter, known_rows(home))
         folder, log = home.folder(submission.id), home.log()
         transport = FlareTransport(self, Membership(home, log, submission.id), self._stopped)
         with only_job(folder):
