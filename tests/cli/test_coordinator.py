@@ -164,17 +164,22 @@ def test_sites_are_asked_for_groups_of_ten_unless_the_study_says_otherwise() -> 
 
 def test_what_sites_say_is_shown_as_plain_text(capsys: Capture) -> None:
     from wardround.cli.study_progress import announcer
+    from wardround.deploy.coordinator.events import AnswersGathered, Event, RoundDone, SiteWarning, StudyEnded
 
     announce = announcer()
     for _ in range(2):
-        announce("warning", {"site": "bo", "why": "bad\x1b[31m\nwardround: all is well"})
+        announce(SiteWarning("bo", "bad\x1b[31m\nwardround: all is well"))
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1  # in one line, and once
     assert "\x1b" not in err
-    assert told("round done", {"round": 2, "of": 5, "sites": ["a"], "absent": {"b": "it was late"}}) == (
-        "round 2 of 5: 1 site (without b: it was late)"
-    )
-    assert told("something new", {}) == ""
+    done = RoundDone(2, 5, ("a",), {"absent": {"b": "it was late"}})
+    assert told(done) == "round 2 of 5: 1 site (without b: it was late)"
+    late = {"b": "it was late"}
+    assert told(AnswersGathered("round", 2, ("a",), late)) == "round 2: no answer from b: it was late"
+    assert told(AnswersGathered("judge", 2, ("a",), late)) == ""
+    assert told(StudyEnded("s", "failed", "no site is left", "/runs/s")) == "s failed: no site is left"
+    assert told(StudyEnded("s", "finished", "", "/runs/s")) == "s is finished: /runs/s"
+    assert told(Event()) == ""
 
 
 def test_a_card_that_fails_does_not_stop_the_coordinator(tmp_path: Path, capsys: Capture) -> None:

@@ -29,7 +29,7 @@ from wardround.deploy.site.authorization import SiteOffice
 from wardround.deploy.site.request_handler import Clerk
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.in_process import InProcess
-from wardround.deploy.transport.membership import Membership
+from wardround.deploy.transport.site_register import SiteRegister
 from wardround.runs.folder import RunFolder
 from wardround.study.file import Study, parse_study
 
@@ -65,7 +65,7 @@ class Consortium:
         self.tables = patients(folder, names)
         self.homes = {name: make_site(folder / name, name, self.home, self.tables[name]) for name in names}
         self.clerks: dict[str, Clerk] = {}
-        self.transport = InProcess({}, Membership(self.home, self.home.log()))
+        self.transport = InProcess({}, SiteRegister(self.home, self.home.log()))
         for name in names:
             self.restart(name)
         self.away: set[str] = set()

@@ -12,7 +12,7 @@ from tests.support.in_process import NAMES, Consortium
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import ApprovalPending, SitesAwaited
-from wardround.deploy.coordinator.service import known_rows
+from wardround.deploy.coordinator.queue import known_rows
 from wardround.deploy.demo import demo_study
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode

@@ -70,6 +70,13 @@ def is_finished(folder: Path) -> bool:
     return path.exists() and read_json(path, "").get("state") == "finished"
 
 
+def known_rows(home: CoordinatorHome) -> dict[str, int]:
+    """Every site's training rows, as it told them in the last study that it agreed on."""
+    paths = sorted((home.path / "studies").glob("*/run/agreement.json"), key=lambda path: path.stat().st_mtime_ns)
+    agreed = [read_json(path, "") for path in paths]
+    return {site: int(rows[0]) for words in agreed for site, rows in words.get("rows", {}).items()}
+
+
 # ---- the same study without a site ----
 
 

@@ -27,7 +27,7 @@ from wardround.deploy.coordinator.events import (
     ignore,
 )
 from wardround.deploy.coordinator.maintenance import Tending, renew_own
-from wardround.deploy.coordinator.queue import in_queue, is_finished, read_submission, record_end
+from wardround.deploy.coordinator.queue import in_queue, is_finished, known_rows, read_submission, record_end
 from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.fault_points import arm, point
 from wardround.deploy.home import CoordinatorHome
@@ -35,7 +35,7 @@ from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_transport import CellNetTransport
-from wardround.deploy.transport.membership import Membership
+from wardround.deploy.transport.site_register import SiteRegister
 from wardround.deploy.trust.audit_log import noted
 from wardround.runs.folder import RunFolder
 from wardround.study.file import Study
@@ -56,7 +56,7 @@ class Coordinator:
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = Party(words.name, words.listen, files)
         self.log = home.log()
-        self.transport = CellNetTransport(self.party, Membership(home, self.log))
+        self.transport = CellNetTransport(self.party, SiteRegister(home, self.log))
         self.stopped = self.transport.stopped
         self.tending = Tending(home, self.transport, self._warned)
         self.party.watch(self._seen)
@@ -135,7 +135,7 @@ class Coordinator:
     def sites_for(self, study: Study) -> list[str]:
         """Those the study names, or everybody with a certificate that was not revoked."""
         known = sorted(path.stem for path in (self.home.path / "sites").glob("*.pem"))
-        named = study.deploy.sites or [site for site in known if not self.transport.membership.is_revoked(site)]
+        named = study.deploy.sites or [site for site in known if not self.transport.register.is_revoked(site)]
         for site in named:
             if site not in known:
                 raise Refusal(
@@ -150,7 +150,7 @@ class Coordinator:
     def _seen(self, site: str, came: bool) -> None:
         self.observer(ConnectionChanged(site, came))
         self.write_status()
-        if came and not self.transport.membership.is_revoked(site):
+        if came and not self.transport.register.is_revoked(site):
             self.tending.soon(site)
 
     def _warned(self, site: str, why: str) -> None:
@@ -172,7 +172,7 @@ class Coordinator:
 
     def write_status(self) -> None:
         """Several threads write it; a full disk must not end the process."""
-        present, revoked = self.party.present, self.transport.membership.revoked_names()
+        present, revoked = self.party.present, self.transport.register.revoked_names()
         with self._writing, suppress(Refusal):
             self.home.write_status(
                 {
@@ -210,13 +210,6 @@ def status_after(event: Event) -> dict[str, Any]:
             return {"missing": dict.fromkeys(event.sites, "it has not approved the study yet")}
         case _:
             return {}
-
-
-def known_rows(home: CoordinatorHome) -> dict[str, int]:
-    """Every site's training rows, as it told them in the last study that it agreed on."""
-    paths = sorted((home.path / "studies").glob("*/run/agreement.json"), key=lambda path: path.stat().st_mtime_ns)
-    agreed = [read_json(path, "") for path in paths]
-    return {site: int(rows[0]) for words in agreed for site, rows in words.get("rows", {}).items()}
 
 
 def unfailing(observer: Observer) -> Observer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from wardround.deploy.transport.cellnet import Party
 from wardround.deploy.transport.contract import Unanswered
-from wardround.deploy.transport.membership import REVOKED, Membership
+from wardround.deploy.transport.site_register import REVOKED, SiteRegister
 
 
 @dataclass(frozen=True)
@@ -14,22 +14,22 @@ class CellNetTransport:
     """Fulfils the contract for a coordinator that listens as `party`."""
 
     party: Party
-    membership: Membership
+    register: SiteRegister
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
-        if self.membership.is_revoked(site):
+        if self.register.is_revoked(site):
             raise Unanswered(site, REVOKED, gone=True)
         return self.party.ask(site, topic, body, within=within)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
-        self.membership.announce(topic, bodies)
+        self.register.announce(topic, bodies)
 
     def present(self) -> frozenset[str]:
-        return self.party.present - self.membership.revoked_names()
+        return self.party.present - self.register.revoked_names()
 
     def revoked(self) -> Mapping[str, str]:
-        return self.membership.revoked()
+        return self.register.revoked()
 
     def certificates(self) -> Mapping[str, str]:
-        return self.membership.certificates()
+        return self.register.certificates()

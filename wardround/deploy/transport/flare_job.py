@@ -31,7 +31,7 @@ from nvflare.apis.workspace import Workspace
 
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import Event
-from wardround.deploy.coordinator.queue import record_end, write_submission
+from wardround.deploy.coordinator.queue import known_rows, record_end, write_submission
 from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.replies import refusal_to
@@ -41,7 +41,7 @@ from wardround.deploy.site.authorization import SiteOffice
 from wardround.deploy.site.request_handler import Clerk
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.flare_export import HOME_FILE, TASK, read_job
-from wardround.deploy.transport.membership import REVOKED, Membership
+from wardround.deploy.transport.site_register import REVOKED, SiteRegister
 from wardround.deploy.trust.audit_log import noted
 from wardround.runs.folder import RunFolder
 from wardround.study.file import parse_study
@@ -94,9 +94,9 @@ class StudyController(Controller):  # type: ignore[misc]
         study = parse_study(content, where=f"the job {job}")
         # FLARE has authenticated who submits; what the job says of itself would be worth nothing.
         submitter = str((fl_ctx.get_prop(FLContextKey.JOB_META) or {}).get(JobMetaKey.SUBMITTER_NAME.value, ""))
-        submission = Submission(study, tuple(sites), submitter)
+        submission = Submission(study, tuple(sites), submitter, known_rows(home))
         folder, log = home.folder(submission.id), home.log()
-        transport = FlareTransport(self, Membership(home, log, submission.id), self._stopped)
+        transport = FlareTransport(self, SiteRegister(home, log, submission.id), self._stopped)
         with only_job(folder):
             write_submission(folder, study, submitter)
             (folder / "state.json").unlink(missing_ok=True)
@@ -156,25 +156,25 @@ class FlareTransport:
     """Fulfils the contract inside a job: the controller asks, the coordinator's home tells who belongs to us."""
 
     controller: StudyController
-    membership: Membership
+    register: SiteRegister
     stopped: threading.Event
 
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
-        if self.membership.is_revoked(site):
+        if self.register.is_revoked(site):
             raise Unanswered(site, REVOKED, gone=True)
         return self.controller.exchange(site, topic, body, within)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
-        self.membership.announce(topic, bodies)
+        self.register.announce(topic, bodies)
 
     def present(self) -> frozenset[str]:
-        return self.controller.connected() - self.membership.revoked_names()
+        return self.controller.connected() - self.register.revoked_names()
 
     def revoked(self) -> Mapping[str, str]:
-        return self.membership.revoked()
+        return self.register.revoked()
 
     def certificates(self) -> Mapping[str, str]:
-        return self.membership.certificates()
+        return self.register.certificates()
 
 
 class StudyExecutor(Executor):  # type: ignore[misc]

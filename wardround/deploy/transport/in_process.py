@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from wardround.deploy.transport.contract import Unanswered
-from wardround.deploy.transport.membership import REVOKED, Membership
+from wardround.deploy.transport.site_register import REVOKED, SiteRegister
 
 COORDINATOR = "server"
 """What a site calls its coordinator, as CellNet does."""
@@ -21,24 +21,24 @@ class InProcess:
     """Fulfils the contract; `sites` may be exchanged while it runs, as a process is by its successor."""
 
     sites: dict[str, Respond]
-    membership: Membership
+    register: SiteRegister
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:  # noqa: ARG002 - nobody is late here
-        if self.membership.is_revoked(site):
+        if self.register.is_revoked(site):
             raise Unanswered(site, REVOKED, gone=True)
         if site not in self.sites:
             raise Unanswered(site, "it is not connected", gone=True)
         return self.sites[site](topic, COORDINATOR, body)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
-        self.membership.announce(topic, bodies)
+        self.register.announce(topic, bodies)
 
     def present(self) -> frozenset[str]:
-        return frozenset(self.sites) - self.membership.revoked_names()
+        return frozenset(self.sites) - self.register.revoked_names()
 
     def revoked(self) -> Mapping[str, str]:
-        return self.membership.revoked()
+        return self.register.revoked()
 
     def certificates(self) -> Mapping[str, str]:
-        return self.membership.certificates()
+        return self.register.certificates()

@@ -14,7 +14,7 @@ REVOKED = "its certificate was revoked"
 
 
 @dataclass
-class Membership:
+class SiteRegister:
     """Read anew whenever a file changes, so that a revocation counts within the running round."""
 
     home: CoordinatorHome

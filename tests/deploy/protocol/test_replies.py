@@ -1,0 +1,79 @@
+"""Replies are bound to their request, and what is no reply of ours is told as such."""
+
+import numpy as np
+import pytest
+
+from wardround.core.contracts import Message
+from wardround.core.errors import Diverged, Refusal
+from wardround.deploy.protocol.replies import (
+    Absence,
+    is_reply_to,
+    misfit,
+    read_reply,
+    refusal_to,
+    reply_to,
+    spoilt,
+)
+from wardround.deploy.protocol.requests import SettleSchema, request_of
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.wire import Malformed, decode, encode
+
+REQUEST = request_of(SettleSchema({"kinds": {}}, 7), study="s-1", number=3)
+
+
+def replied(**words):
+    header, _ = decode(REQUEST.body)
+    return reply_to({**header, **words.pop("header", {})}, words.pop("site", "bo"), {"status": Status.OK, **words})
+
+
+def test_a_reply_belongs_to_the_request_whose_study_round_and_nonce_it_repeats():
+    assert is_reply_to(read_reply(replied()), REQUEST, "bo")
+    for other in ({"study": "s-2"}, {"round": 4}, {"nonce": "00"}):
+        assert not is_reply_to(read_reply(replied(header=other)), REQUEST, "bo")
+    assert not is_reply_to(read_reply(replied(site="kenema")), REQUEST, "bo")
+
+
+def test_a_refusal_of_what_could_not_be_read_is_believed():
+    reply = read_reply(refusal_to(b"nonsense", "bo", "no"))
+    assert (reply.status, reply.why) == (Status.REFUSED, "no")
+    assert is_reply_to(reply, REQUEST, "bo")
+    assert is_reply_to(read_reply(refusal_to(REQUEST.body, "bo", "no")), REQUEST, "bo")
+
+
+@pytest.mark.parametrize("status", ["fine", None, 3])
+def test_a_status_that_nobody_knows_is_malformed(status):
+    with pytest.raises(Malformed, match="no status"):
+        read_reply(encode({"status": status}))
+
+
+def test_the_same_question_has_the_same_nonce_and_no_other_has():
+    again = request_of(SettleSchema({"kinds": {}}, 7), study="s-1", number=3)
+    assert again == REQUEST
+    others = [
+        request_of(SettleSchema({"kinds": {}}, 8), study="s-1", number=3),
+        request_of(SettleSchema({"kinds": {}}, 7), study="s-1", number=4),
+        request_of(SettleSchema({"kinds": {}}, 7), study="s-1", number=3, course=1),
+        request_of(SettleSchema({"kinds": {}}, 7), Message({"a": np.zeros(1)}), study="s-1", number=3),
+    ]
+    assert len({REQUEST.nonce, *(one.nonce for one in others)}) == 5
+
+
+def test_the_words_of_a_status_are_those_on_the_wire():
+    assert [str(one) for one in Status] == ["ok", "waiting", "denied", "withdrawn", "refused", "spent", "diverged"]
+    assert [one for one in Status if one.is_answer] == [Status.OK, Status.DIVERGED]
+    assert [one for one in Status if one.is_departure] == [Status.DENIED, Status.WITHDRAWN]
+    assert str(Absence("no budget", Status.SPENT)) == "spent: no budget"
+    assert str(Absence("it was not connected")) == "it was not connected"
+
+
+def test_answers_that_cannot_be_used_end_a_round_in_the_words_of_the_first_kind_of_trouble():
+    shapes = Message({"weight": np.float32(0)})
+    diverged = read_reply(replied(status=Status.DIVERGED))
+    diverged = diverged._replace(wrong=misfit(diverged, shapes))
+    empty = read_reply(replied())
+    empty = empty._replace(wrong=misfit(empty, shapes))
+    assert isinstance(spoilt({"bo": diverged}, 2), Diverged)
+    mixed = spoilt({"bo": diverged, "kenema": empty}, 2)
+    assert not isinstance(mixed, Diverged)
+    assert isinstance(mixed, Refusal)
+    assert "other arrays" in str(mixed)
