@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.clerks import Consortium, study_of
 
 from tests.support import small_site as small
 from tests.support.outside_package import MEAN, lay, lay_mean, visible
@@ -12,9 +13,11 @@ from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe, recipe_of, to_json
 from wardround.deploy.home import SiteHome
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import approvals
 from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.own_figures import own_figures
 from wardround.deploy.site.policy import Policy, component_reasons
 from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.request_handler import Clerk
@@ -32,6 +35,18 @@ from wardround.partners.choice import Choice
 def patient() -> Choice:
     """Wait, and choose nobody."""
     raise ValueError("made")
+'''
+
+
+YOUDEN = '''"""Youden's index."""
+
+from wardround.evaluate.metrics import METRICS, Metric
+
+
+def youden() -> Metric:
+    """Sensitivity and specificity together, less 1."""
+    accuracy = METRICS["balanced_accuracy"]
+    return Metric(lambda rows, weights: 2 * accuracy.compute(rows, weights) - 1, accuracy.why, "Youden's index")
 '''
 
 
@@ -161,3 +176,29 @@ def test_a_word_that_is_no_package_is_refused(tmp_path: Path) -> None:
         set_policy(home.policy_path, "packages", "fed extras")
     set_policy(home.policy_path, "packages", "one>=1, <2, two, three!=1.5,<=2")
     assert read_policy(home.policy_path).packages == ["one>=1, <2", "two", "three!=1.5,<=2"]
+
+
+def test_real_sites_train_and_measure_with_components_of_other_packages(tmp_path: Path) -> None:
+    """The mean under another name gives the mean's model; a metric runs at a site only if it is allowed there."""
+    entries = {"aggregator.calm": "calm:calm", "metric.youden": "youden:youden"}
+    modules = {"calm": MEAN.format(name="calm"), "youden": YOUDEN}
+    with visible(lay(tmp_path / "there", "fed-extras", "1.2", modules, entries)):
+        consortium = Consortium(tmp_path)
+        for home in consortium.homes.values():
+            allow(home, "fed-extras==1.2")
+        theirs = study_of("theirs", aggregator={"name": "calm"}, study={"metric": "youden"})
+        offer = small.offered(consortium.homes["bo"], theirs)
+        with pytest.raises(Refusal, match=r"metric/youden is not allowed \(it comes from fed-extras 1\.2\)"):
+            approvals.approve(consortium.homes["bo"], offer.id, by="ben")
+        assert "youden" not in sys.modules
+        for home in consortium.homes.values():
+            allow(home, "fed-extras==1.2", "metric/youden")
+        told = consortium.until_done(theirs)
+        assert told["metric"] == "youden"
+        for site, home in consortium.homes.items():
+            figures = own_figures(home.folder(study_id(theirs)))["figures"]
+            assert figures["youden"]["value"] == pytest.approx(2 * figures["balanced_accuracy"]["value"] - 1)
+            assert "youden" in told["methods"][0]["scores"]["sites"][site]
+        ours = study_of("ours")
+        consortium.until_done(ours)
+        assert consortium.model(theirs) == consortium.model(ours)
