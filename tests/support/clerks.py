@@ -12,6 +12,7 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
+from tests.support.results import plain
 from wardround.deploy import fault_points
 from wardround.deploy.coordinator import engine, run_study
 from wardround.deploy.coordinator import secure_round as coordinator_sum
@@ -84,15 +85,17 @@ class Consortium:
         folder = RunFolder.create(path, resume=(path / "manifest.json").exists())
         present = more.pop("present", lambda: frozenset(self.names) - self.away)
         certificates = {name: home.certificate_path.read_text() for name, home in self.homes.items()}
-        return run_study.conduct(
-            study,
-            folder,
-            self.names,
-            self.ask,
-            present=present,
-            submitter="researcher",
-            certificates=lambda: certificates,
-            **more,
+        return plain(
+            run_study.conduct(
+                study,
+                folder,
+                self.names,
+                self.ask,
+                present=present,
+                submitter="researcher",
+                certificates=lambda: certificates,
+                **more,
+            )
         )
 
     def until_done(self, study: Study, **more: Any) -> dict[str, Any]:

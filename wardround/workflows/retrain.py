@@ -21,9 +21,11 @@ from wardround.data.load import fingerprint_of, known_target, load, partitioned
 from wardround.data.table import Partition
 from wardround.deploy.coordinator.service import queued
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.settings_files import read_json
 from wardround.engine import registry
 from wardround.runs.folder import RunFolder, digest
+from wardround.runs.json_files import read_json
+from wardround.runs.read import require_manifest, require_result
+from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import ParticipationSection, Study, parse_study
@@ -35,7 +37,7 @@ SIMULATED = ("run", "compare", "demo")
 
 def manifest_of(folder: Path) -> dict[str, Any]:
     """The manifest of a finished run that can be retrained."""
-    manifest = read_json(folder / "manifest.json", "name a folder that `wardround run` wrote")
+    manifest = require_manifest(folder)
     if manifest.get("kind") not in (*SIMULATED, "deployed"):
         raise Refusal(
             f"a run of `wardround {manifest.get('kind')}` trains no model of its own",
@@ -51,14 +53,14 @@ def retrain(
     out: Path,
     *,
     on_round: OnRound = lambda method, repeat, record: None,
-) -> dict[str, Any]:
+) -> RunResult:
     """Train a simulated run again without some sites, into another folder; gives the result.
 
     Of a comparison the first split is trained again, whose models it had written.
     """
     manifest = manifest_of(folder)
     gone = sorted({*manifest.get("without", ()), *without})
-    study = parse_study(manifest["study"], where=str(folder / "manifest.json"))
+    study = parse_study(manifest["study"], where=str(folder))
     names = names_in(folder)
     refuse_unknown(gone, names)
     unchanged = None if manifest.get("without") else manifest["data_hash"]
@@ -69,8 +71,7 @@ def retrain(
     words = f"Trained without {', '.join(gone)}, as if {'it' if len(gone) == 1 else 'they'} had never taken part."
     new = RunFolder.create(out, resume=False)
     result = run(study, new, methods, kind=manifest["kind"], first=setting, on_round=on_round, notes=[words])
-    written = read_json(out / "manifest.json", "")
-    new.write("manifest.json", {**written, "without": gone, "retrained_from": manifest["study_hash"]})
+    new.amend_manifest(without=gone, retrained_from=manifest["study_hash"])
     return result
 
 
@@ -91,8 +92,8 @@ def methods_of(study: Study, kind: str, folder: Path) -> list[Method]:
 
 def names_in(folder: Path) -> list[str]:
     """The sites of a finished run in the order of their numbers; their rows need not be there any more."""
-    result = read_json(folder / "result.json", "let the run be finished first, with --resume")
-    return [site["name"] for site in result["sites"]]
+    result = require_result(folder)
+    return [site.name for site in result.sites] if isinstance(result, RunResult) else []
 
 
 def setting_without(
@@ -262,7 +263,7 @@ def queue_without(folder: Path, without: Sequence[str], submitter: str | None = 
     """Queue the study of a deployed run anew, without some sites; gives its identity."""
     manifest = manifest_of(folder)
     home = home_of(folder)
-    study = parse_study(manifest["study"], where=str(folder / "manifest.json"))
+    study = parse_study(manifest["study"], where=str(folder))
     names = sorted(manifest.get("sites") or study.deploy.sites or agreed_sites(folder))
     refuse_unknown(without, names)
     left = [name for name in names if name not in without]

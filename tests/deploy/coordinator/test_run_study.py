@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
+from tests.support.results import plain
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.run_study import conduct, study_id
@@ -55,7 +56,7 @@ class Consortium:
         path = self.folder / name
         folder = RunFolder.create(path, resume=(path / "manifest.json").exists())
         present = lambda: frozenset(NAMES) - self.away  # noqa: E731 - one line
-        return conduct(study, folder, NAMES, self.ask, present=present, submitter="researcher", **more)
+        return plain(conduct(study, folder, NAMES, self.ask, present=present, submitter="researcher", **more))
 
     def model(self, name="run"):
         return load_file(self.folder / name / "model.safetensors")
@@ -80,7 +81,7 @@ def simulated(consortium, study):
     data = study.data.model_copy(update={"path": str(consortium.folder / "patients.csv")})
     study = study.model_copy(update={"data": data})
     folder = RunFolder.create(consortium.folder / "simulated", resume=False)
-    return run(study, folder, [own_method(study)], kind="run")
+    return plain(run(study, folder, [own_method(study)], kind="run"))
 
 
 @pytest.mark.parametrize("algorithm", ["fed_avg", "scaffold", "ditto"])

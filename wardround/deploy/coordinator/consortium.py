@@ -7,7 +7,6 @@ use it. Only one process at a time may be the coordinator of a home.
 
 import fcntl
 import hashlib
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from wardround.core.errors import Refusal
 from wardround.data.columns import nearest
 from wardround.deploy.home import CoordinatorHome, CoordinatorWords
-from wardround.deploy.settings_files import checked, toml_lines, write_file
+from wardround.deploy.settings_files import checked, toml_lines
 from wardround.deploy.trust.audit_log import noted
 from wardround.deploy.trust.certificates import (
     check_name,
@@ -37,6 +36,7 @@ from wardround.deploy.trust.certificates import (
     told,
     word,
 )
+from wardround.runs.json_files import write_file
 
 LONGEST_NAME = 64
 """Characters of a consortium's name: a certificate holds no more."""
@@ -259,8 +259,9 @@ def standing(home: CoordinatorHome) -> dict[str, Any]:
 def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every study of the home: its state, its round, what travelled, what it spends and how long a site is given."""
     from wardround.deploy.coordinator.service import in_queue
-    from wardround.deploy.settings_files import read_json
     from wardround.deploy.site.policy import epsilon_of
+    from wardround.runs.json_files import read_json
+    from wardround.runs.read import read_rounds
 
     queue = in_queue(home)
     found = []
@@ -271,7 +272,7 @@ def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, An
         ended = read_json(path.parent / "state.json", "") if (path.parent / "state.json").exists() else {}
         current = said.get("study") == name
         state = "running" if current else "queued" if name in queue else str(ended.get("state", "interrupted"))
-        rounds = read_rounds(path.parent)
+        rounds, _ = read_rounds(path.parent / "run")  # a last line that is being written is left alone
         last = max([int(one["round"]) for one in rounds], default=0)
         found.append(
             {
@@ -297,9 +298,3 @@ def spent_so_far(rounds: Sequence[Mapping[str, Any]]) -> float | None:
     """The epsilon of the rounds up to now, at most; none where nothing is promised."""
     told = [one["measures"]["privacy"].get("epsilon") for one in rounds if "privacy" in one.get("measures", {})]
     return told[-1] if told else None
-
-
-def read_rounds(folder: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file that another process is writing: a last one without its end is left alone."""
-    path = folder / "run" / "rounds.jsonl"
-    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []

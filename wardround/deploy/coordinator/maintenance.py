@@ -13,11 +13,11 @@ from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, encode
-from wardround.deploy.settings_files import write_file
 from wardround.deploy.transport.cellnet import Party, Unanswered
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import noted
 from wardround.deploy.trust.certificates import due, make_request, pem, read_certificate, read_request, sign
+from wardround.runs.json_files import write_file
 
 PATIENCE = 20.0
 """Seconds that a site has to answer."""

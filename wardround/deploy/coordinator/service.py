@@ -18,11 +18,12 @@ from wardround.deploy.coordinator.maintenance import Tending, renew_own
 from wardround.deploy.coordinator.run_study import conduct
 from wardround.deploy.fault_points import arm, point
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.site.approvals import study_id
 from wardround.deploy.transport.cellnet import Credentials, Party, Unanswered
 from wardround.deploy.trust.audit_log import noted, sent
 from wardround.runs.folder import RunFolder
+from wardround.runs.json_files import read_json, write_json
+from wardround.runs.result import RunResult
 from wardround.study.file import Study, parse_study
 
 Tell = Callable[[str, Mapping[str, Any]], None]
@@ -86,7 +87,7 @@ class Coordinator:
             self.write_status()
             self.stopped.wait(LOOK)
 
-    def run(self, name: str) -> dict[str, Any] | None:
+    def run(self, name: str) -> RunResult | None:
         """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue."""
         folder = self.home.folder(name)
         try:
@@ -107,7 +108,7 @@ class Coordinator:
         self.tell(how, {"study": name, "why": why, "folder": str(folder / "run")})
         return result
 
-    def _conduct(self, name: str, folder: Path) -> dict[str, Any]:
+    def _conduct(self, name: str, folder: Path) -> RunResult:
         content = read_json(folder / "study.json", "queue the study again with `wardround coordinator run`")
         study = parse_study(content["study"], where=str(folder / "study.json"))
         if study_id(study) != name:

@@ -18,7 +18,8 @@ from pydantic import BeforeValidator, Field
 
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe, names_in
-from wardround.deploy.settings_files import Words, checked, read_toml, toml_text, write_file
+from wardround.deploy.settings_files import Words, checked, read_toml, toml_text
+from wardround.runs.json_files import write_file
 
 ANY = "*"
 SAFE = ("algorithm", "aggregator", "model", "transform", "probe", "choice", "query")

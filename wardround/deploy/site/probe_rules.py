@@ -14,9 +14,9 @@ from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe
+from wardround.core.units import size_in_words
 from wardround.data.site_rows import AtSite
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.settings_files import size_in_words
 from wardround.engine import registry
 from wardround.partners.choice import Asks, Choice, Counts, Probe
 from wardround.partners.probes.scatter import WIDEST

@@ -12,9 +12,9 @@ from typing import Any
 
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, SiteHome
-from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.site.approvals import study_id
 from wardround.deploy.trust.certificates import check_name
+from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study
 
 CONTROLLER = "wardround.deploy.transport.flare_job.StudyController"

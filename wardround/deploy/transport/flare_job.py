@@ -34,19 +34,20 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.run_study import conduct
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.wire import Malformed, decode, encode
-from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.site.approvals import study_id
 from wardround.deploy.site.authorization import SiteOffice
 from wardround.deploy.site.request_handler import TOPICS, Clerk
 from wardround.deploy.transport.flare_export import HOME_FILE, TASK, read_job
 from wardround.deploy.trust.audit_log import Log, noted, sent
+from wardround.runs.file_names import MANIFEST, MODEL, RESULT, ROUNDS
 from wardround.runs.folder import RunFolder
+from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import parse_study
 
 LOOK = 0.2
 """Seconds between two looks at whether the job was aborted."""
 ASKED = ("hello", "offer", *TOPICS)
-RESULTS = ("manifest.json", "result.json", "rounds.jsonl", "model.safetensors")
+RESULTS = (MANIFEST, RESULT, ROUNDS, MODEL)
 
 
 class StudyController(Controller):  # type: ignore[misc]

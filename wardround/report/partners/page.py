@@ -5,8 +5,8 @@ from wardround.report.html.markup import Html, bullets, joined, paragraph, safe,
 from wardround.report.partners import charts as figures
 from wardround.report.partners import tables as own_tables
 from wardround.report.partners import text as words
+from wardround.report.partners.answer import Partnership
 from wardround.report.run import ground_truth, progress_charts, tables
-from wardround.runs.partners_result import Partnership
 
 
 def partners_page(asked: Partnership) -> Html:

@@ -1,7 +1,6 @@
 """The report of a run folder: one HTML file for a clinician and a hospital board."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from wardround.core.errors import Refusal
@@ -10,6 +9,7 @@ from wardround.report.fairness import section as fairness
 from wardround.report.html.document import document, drawn, facts, moment, noted, notices
 from wardround.report.html.markup import Html, bullets, joined, paragraph, plain, safe, section
 from wardround.report.metric_names import label_of
+from wardround.report.partners.answer import partnership_of
 from wardround.report.partners.page import partners_page
 from wardround.report.run import (
     diagnostics_charts,
@@ -21,9 +21,10 @@ from wardround.report.run import (
     tables,
 )
 from wardround.report.run.ranking import best_overall
-from wardround.runs.partners_read import read_partnership
-from wardround.runs.read import MANIFEST, RESULT, read_object, read_run
-from wardround.runs.result import Run, total
+from wardround.runs.fields import total
+from wardround.runs.read import read_manifest, read_result
+from wardround.runs.result import CasesResult, PartnersResult
+from wardround.runs.run import Run, read_run
 
 FILE = "report.html"
 
@@ -55,20 +56,20 @@ def write_report(folder: Path) -> Path:
 
 def text_of(folder: Path) -> Html:
     """The page that fits what the folder holds: an answer about partners, or a run."""
-    result = read_object(folder / RESULT) or {}
-    if result.get("kind") == "cases":
+    found = read_result(folder)
+    if found is not None and isinstance(found.result, CasesResult):
         from wardround.report.cases.page import cases_page  # which itself draws on pages of runs
 
         return cases_page(folder)
-    if result.get("kind") != "partners":
-        return page(read_run(folder), fairness.read_fairness(result))
-    manifest = read_object(folder / MANIFEST) or {}
-    return partners_page(read_partnership(result, manifest=manifest, default_name=folder.resolve().name))
+    if found is None or not isinstance(found.result, PartnersResult):
+        return page(read_run(folder))
+    manifest, name = read_manifest(folder), folder.resolve().name
+    return partners_page(partnership_of(found.result, manifest=manifest, default_name=name, remarks=found.remarks))
 
 
-def page(run: Run, groups: Sequence[fairness.Fairness] = ()) -> Html:
+def page(run: Run) -> Html:
     """The whole document."""
-    return document(run.name, subtitle(run), content(run, groups), run.manifest)
+    return document(run.name, subtitle(run), content(run), run.manifest)
 
 
 def subtitle(run: Run) -> Html:
@@ -79,7 +80,7 @@ def subtitle(run: Run) -> Html:
     return joined(parts, " · ")
 
 
-def content(run: Run, groups: Sequence[fairness.Fairness] = ()) -> Html:
+def content(run: Run) -> Html:
     """The sections in the order in which a reader asks: what came out, what it cannot tell, the evidence, the cost."""
     progress = progress_charts.progress(run)
     return joined(
@@ -101,7 +102,7 @@ def content(run: Run, groups: Sequence[fairness.Fairness] = ()) -> Html:
                 "differences", "Is one model better than another?", difference_words(run),
                 drawn("differences", [score_charts.differences(run)]), tables.differences(run),
             ),
-            section("fairness", "Groups of patients", fairness.told(groups, run.task)),
+            section("fairness", "Groups of patients", fairness.told(fairness.fairness_of(run.methods), run.task)),
             section("costs", "Traffic, time and energy", drawn("costs", progress_charts.costs(run)), tables.costs(run)),
             section("patients", "Patients", drawn("patients", progress_charts.patients(run)), tables.patients(run)),
             section(
@@ -130,7 +131,7 @@ def broken(run: Run) -> Html:
 
 def figures_first(run: Run) -> Html:
     """The figures a reader looks for first."""
-    cost = [method.cost for method in run.methods]
+    cost = [run.cost(method) for method in run.methods]
     patients = sum(hospital.patients for hospital in run.hospitals)
     found = []
     if run.hospitals:
@@ -139,7 +140,7 @@ def figures_first(run: Run) -> Html:
         found.append(("Patients", f"{patients:,}"))
     leaders = best_overall(run, run.metric)
     if len(leaders) == 1:
-        value = leaders[0].weighted[run.metric].value or 0.0
+        value = leaders[0].over_all(run.metric).value or 0.0
         reached = f"{plain(label_of(run.metric))} {numbers.score(value)}"
         if len(run.methods) == 1:
             found.append(("All hospitals, by patients", reached))
