@@ -20,13 +20,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "meters": {"core", "privacy"},
     "privacy": {"core"},
     "partners": {"core", "privacy", "report"},
-    "incentives": {"core", "engine"},
+    "incentives": {"core", "engine", "runs"},
     "data": {"core"},
     "evaluate": {"core"},
     "algorithms": {"core", "aggregators"},
     "engine": {"core"},
-    "runs": {"core", "engine", "report"},
-    "report": {"core", "evaluate", "runs", "deploy", "partners"},
+    "runs": {"core"},
+    "report": {"core", "evaluate", "runs", "partners"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
     "workflows": {
         *(
@@ -147,6 +147,22 @@ def test_modules_are_short_and_say_what_they_are(path: Path) -> None:
     assert ast.get_docstring(parsed(path)), "a docstring on top"
 
 
+RUN_FILES = ("result.json", "manifest.json", "rounds.jsonl", "model_card.json")
+
+
+def named_files(tree: ast.AST) -> list[str]:
+    """Files of a run folder that are named as a path or a part of one; sentences may speak of them."""
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [text for text in texts if text in RUN_FILES or text.endswith(tuple(f"/{name}" for name in RUN_FILES))]
+
+
+def test_only_runs_names_the_files_of_a_run_folder() -> None:
+    """Whoever wants a result, a manifest or rounds asks `wardround.runs`, so that there is one format."""
+    tools = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "docs").glob("*.py")]
+    others = [path for path in [*MODULES, *tools] if path.parent != PACKAGE / "runs"]
+    assert {named(path): found for path in others if (found := named_files(parsed(path)))} == {}
+
+
 def homes_of(kind: str, name: str) -> list[Path]:
     """Where the test of a component may lie: its room mirrored, or for sources beside the other tests of data."""
     room = registry.ROOMS[kind].removeprefix("wardround.").split(".")
@@ -175,3 +191,5 @@ def test_the_rules_find_what_they_forbid() -> None:
     for bad in ("eval('1')", "torch.load(p)", "yaml.load(p)", "np.load(p, allow_pickle=True)", "run(c, shell=True)"):
         assert wrong_calls(ast.parse(bad)), bad
     assert wrong_calls(ast.parse("np.load(p, allow_pickle=False); model.eval(); json.load(p)")) == []
+    path = "folder / 'result.json'; f'{folder}/manifest.json'; 'see result.json'; '\"\"\"rounds.jsonl is read\"\"\"'"
+    assert named_files(ast.parse(path)) == ["result.json", "/manifest.json"]

@@ -36,6 +36,8 @@ class ModelScope(ResultPart):
 
 
 class ScopeTable(ResultPart):
+    """Methods by the number of sites behind their models."""
+
     sites: Whole
     methods: ByName[ModelScope]
 
@@ -49,6 +51,8 @@ class BudgetTables(ResultPart):
 
 
 class TriedRate(ResultPart):
+    """A learning rate and the validation loss it gave; null where training diverged."""
+
     rate: Number
     loss: Number
 
@@ -64,6 +68,8 @@ class RateSearch(ResultPart):
 
 
 class MethodLabel(ResultPart):
+    """A method, and what a report calls it."""
+
     name: Text
     label: Text
 

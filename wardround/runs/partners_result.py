@@ -34,6 +34,8 @@ class PartnersGain(ResultPart):
 
 
 class PartnersVerdict(ResultPart):
+    """With whom the asking site should train, with whom not, why, and what it gains."""
+
     helps: Text = Field(json_schema_extra={"enum": ["yes", "no", "unclear", ""]})
     partners: Texts
     """Best first."""
@@ -92,6 +94,8 @@ class SimilarityTable(ResultPart):
 
 
 class MapPlace(ResultPart):
+    """A site on the map."""
+
     name: Text
     x: Number
     y: Number
@@ -124,6 +128,8 @@ class SiteComparison(ResultPart):
 
 
 class PartnerRank(ResultPart):
+    """A site's place among those that were judged."""
+
     place: Whole
     of: Whole
     score: Number

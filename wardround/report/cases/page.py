@@ -16,11 +16,11 @@ from wardround.report import numbers
 from wardround.report.cases.charts import courses_of, dots_of
 from wardround.report.cases.equal_cost import budget_tables, budget_words
 from wardround.report.fairness import poster as fairness_poster
-from wardround.report.html.document import document, drawn, facts, moment
+from wardround.report.html.document import document, drawn, facts, moment, notices
 from wardround.report.html.markup import Html, bullets, folded, joined, paragraph, plain, safe, section, table
 from wardround.report.metric_names import direction, label_of, lower_is_better
 from wardround.runs.cases_result import CaseMethodResult, CaseResult
-from wardround.runs.read import read_manifest, read_rounds, require_result
+from wardround.runs.read import read_manifest, read_result, read_rounds
 from wardround.runs.result import CasesResult
 
 FILE = "report.html"
@@ -96,7 +96,9 @@ def write_cases_report(folder: Path) -> Path:
 
 def cases_page(folder: Path) -> Html:
     """The whole document."""
-    result, manifest = require_result(folder), read_manifest(folder) or {}
+    found, manifest = read_result(folder), read_manifest(folder) or {}
+    assert found is not None
+    result = found.result
     assert isinstance(result, CasesResult)
     told = view_of(result)
     when = "finished" if manifest.get("finished") else "started"
@@ -108,6 +110,7 @@ def cases_page(folder: Path) -> Html:
     cannot = [*limits(told), *fairness_poster.limits(folder, result), *(safe(note) for note in result.notes)]
     content = joined(
         [
+            notices(safe(remark) for remark in found.remarks),
             section("summary", "In short", short, figures_first(told)),
             section("fairness", "Privacy, uneven data and fairness", poster),
             section("limits", "What this cannot tell", bullets(cannot)),
