@@ -185,6 +185,7 @@ def rounds_of(size: str, folder: Path, rounds: int) -> tuple[list[dict[str, Any]
 
     from wardround.deploy.coordinator.queue import queued
     from wardround.deploy.demo import make_coordinator, make_site, processes, watch
+    from wardround.runs.read import read_rounds
 
     home = make_coordinator(folder / "hub", free_port())
     homes = {}
@@ -200,12 +201,12 @@ def rounds_of(size: str, folder: Path, rounds: int) -> tuple[list[dict[str, Any]
     commands |= {name: ["site", "start", "--home", str(one.path)] for name, one in homes.items()}
     with processes(commands, folder / "logs") as running:
         watch(home, homes, study, running, lambda word, facts: None)
-    text = (home.folder(study) / "run" / "rounds.jsonl").read_text(encoding="utf-8")
+    records, _ = read_rounds(home.folder(study) / "run")
     entries = [json.loads(line)["entry"] for line in home.audit_path.read_text(encoding="utf-8").splitlines()]
     begun = [one["time"] for one in entries if one.get("topic") == "round" and one["to"] == SITES[0]]
     times = [datetime.fromisoformat(one).timestamp() for one in begun]
     paces = [after - before for before, after in pairwise(times)]
-    return [json.loads(line) for line in text.splitlines()], paces
+    return records, paces
 
 
 def train(size: str) -> None:

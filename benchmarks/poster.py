@@ -21,6 +21,8 @@ from typing import Any
 
 from wardround.report.fairness.poster import claims_of, read_grid
 from wardround.report.fairness.verdicts import label
+from wardround.runs.read import require_result
+from wardround.runs.result import CasesResult
 
 STUDY = Path(__file__).resolve().parents[1] / "examples" / "adult_poster.toml"
 CALL = "from wardround.cli.app import main; main()"
@@ -45,7 +47,8 @@ def timed(study: Path, out: Path) -> dict[str, Any]:
 
 
 def answers(out: Path) -> list[dict[str, Any]]:
-    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    result = require_result(out)
+    assert isinstance(result, CasesResult)
     return [
         {
             "claim": claim.words,

@@ -20,6 +20,9 @@ from wardround.cli.app import app
 from wardround.core import settings
 from wardround.engine import registry
 from wardround.evaluate.metrics import CLASSIFICATION, REGRESSION
+from wardround.runs import cases_result, partners_result, result, scores, sites
+from wardround.runs.file_names import MANIFEST, RESULT, ROUNDS
+from wardround.runs.schema import schema_of_result
 from wardround.study import file as study_file
 
 HEAD = "<!-- Written by docs/make_reference.py from the code; change the code, then run `make docs`. -->\n\n"
@@ -81,24 +84,28 @@ MEANINGS: Mapping[str, str] = {
     "tune.folds": "Folds of the cross-validation.",
 }
 
-FOLDER = """
+SCHEMA = "result.schema.json"
+RESULT_MODULES = (result, sites, scores, cases_result, partners_result)
+"""Where the parts of a result are described."""
+
+FOLDER = f"""
 ## The run folder
 
 `run`, `compare`, `demo` and `tune` write into a folder of their own (`--out`, or `runs/NAME`).
 
 | file | holds |
 |---|---|
-| `manifest.json` | the study, its hash, the hash of the data, seed, versions, devices, command: what a rerun needs |
-| `rounds.jsonl` | one line a round: who took part, rows, seconds, bytes, validation loss |
+| `{MANIFEST}` | the study, its hash, the hash of the data, seed, versions, devices, command: what a rerun needs |
+| `{ROUNDS}` | one line a round: who took part, rows, seconds, bytes, validation loss |
 | `checkpoints/` | the state after the last finished round of every method and repeat; `--resume` goes on from it |
-| `result.json` | sites, every method's figures with intervals, comparisons, cost |
+| `{RESULT}` | sites, every method's figures with intervals, comparisons, cost: [every key](result.md) |
 | `model.safetensors` | the common model (`model-METHOD.safetensors` where several were compared) |
 | `report.html` | the report: one file that loads nothing from the network |
 | `trials.jsonl` | `tune` only: every trial |
 
 ## Exit codes
 
-0: done. 2: something the user can mend, told in one paragraph (with `--json` also as `{"error": ...}`).
+0: done. 2: something the user can mend, told in one paragraph (with `--json` also as `{{"error": ...}}`).
 130: interrupted.
 """
 
@@ -107,7 +114,8 @@ def pages() -> dict[str, str]:
     """Every page of the reference by its file name."""
     made = {f"{KINDS[kind][0]}.md": component_page(kind) for kind in registry.ROOMS}
     made |= {"study-file.md": study_page(), "commands.md": command_page(), "metrics.md": metric_page()}
-    return {"index.md": index_page(made), **made}
+    made["result.md"] = result_page()
+    return {"index.md": index_page(made), **made, SCHEMA: json.dumps(result_schema(), indent=1) + "\n"}
 
 
 def write(folder: Path) -> None:
@@ -122,6 +130,61 @@ def index_page(made: Mapping[str, str]) -> str:
         title = next(line for line in text.splitlines() if line.startswith("# "))
         lines.append(f"- [{title[2:]}]({name})")
     return "\n".join(lines) + "\n"
+
+
+def result_schema() -> dict[str, Any]:
+    """The schema of a result, with the words that stand below its fields in the source."""
+    found = schema_of_result()
+    for module in RESULT_MODULES:
+        for (name, field), words in attribute_words(module).items():
+            if name in found["$defs"]:
+                key = getattr(module, name).model_fields[field].alias or field
+                found["$defs"][name]["properties"][key]["description"] = words
+    return found
+
+
+def result_page() -> str:
+    """Every part of a result with its keys, in the order in which they refer to each other."""
+    found = result_schema()
+    kinds = [kind["$ref"].rpartition("/")[2] for kind in found["anyOf"]]
+    parts = [
+        f"{HEAD}# The result\n\n`{RESULT}` of a run folder, format {result.FORMAT}; "
+        f"[{SCHEMA}]({SCHEMA}) is the same for a program (JSON Schema, draft 2020-12). `kind` tells which of the "
+        f"{len(kinds)} forms a result has. A number that is not known is null, never made up. The format number rises "
+        "when a key goes or changes its meaning; a new key alone does not raise it, so readers must pass over keys "
+        "that they do not know.\n"
+    ]
+    listed = list(kinds)
+    for name in listed:
+        part = found["$defs"][name]
+        further = part.get("additionalProperties")
+        lines = ["| key | value | there | meaning |", "|---|---|---|---|"]
+        for key, entry in part["properties"].items():
+            there = "always" if key in part.get("required", ()) else "sometimes"
+            lines.append(f"| `{key}` | {value_words(entry, listed)} | {there} | {entry.get('description', '')} |")
+        if isinstance(further, dict):
+            lines.append(f"| any other | {value_words(further, listed)} | sometimes | by its name |")
+        parts.append(f"## {name}\n\n{part.get('description', '')}\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def value_words(entry: Mapping[str, Any], listed: list[str]) -> str:
+    """What a value of the schema is, in words; parts that it refers to are listed for later."""
+    if "$ref" in entry:
+        name = entry["$ref"].rpartition("/")[2]
+        listed += [name] if name not in listed else []
+        return f"[{name}](#{name.lower()})"
+    if "const" in entry or "enum" in entry:
+        return " or ".join(f"`{json.dumps(one)}`" for one in entry.get("enum", [entry.get("const")]))
+    if "anyOf" in entry:
+        return " or ".join(value_words(one, listed) for one in entry["anyOf"])
+    kind = entry.get("type", "anything")
+    if isinstance(kind, list):
+        return " or ".join(kind)
+    inner = entry.get("items") if kind == "array" else entry.get("additionalProperties")
+    if kind not in ("array", "object") or not isinstance(inner, dict):
+        return str(kind)
+    return f"{'list' if kind == 'array' else 'table by name'} of {value_words(inner, listed)}"
 
 
 def component_page(kind: str) -> str:

@@ -21,13 +21,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "privacy": {"core"},
     "queries": {"core", "privacy"},
     "partners": {"core", "privacy", "queries"},
-    "incentives": {"core", "engine"},
+    "incentives": {"core", "engine", "runs"},
     "data": {"core", "queries"},
     "evaluate": {"core", "engine"},
     "algorithms": {"core", "aggregators"},
     "engine": {"core"},
-    "runs": {"core", "engine", "report"},
-    "report": {"core", "evaluate", "runs", "deploy", "partners", "queries"},
+    "runs": {"core"},
+    "report": {"core", "evaluate", "runs", "partners", "queries"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
     "workflows": {
         *(
@@ -211,6 +211,23 @@ def test_a_class_name_exists_once() -> None:
     assert {name: paths for name, paths in where.items() if len(paths) > 1} == {}
 
 
+RUN_FILES = ("result.json", "manifest.json", "rounds.jsonl", "model_card.json")
+
+
+def named_files(tree: ast.AST) -> list[str]:
+    """Files of a run folder that are named as a path or a part of one; sentences may speak of them."""
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [text for text in texts if text in RUN_FILES or text.endswith(tuple(f"/{name}" for name in RUN_FILES))]
+
+
+def test_only_runs_names_the_files_of_a_run_folder() -> None:
+    """Whoever wants a result, a manifest or rounds asks `wardround.runs`, so that there is one format."""
+    tools = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "docs").glob("*.py")]
+    trees = [(path, tree) for path, tree, _ in modules() if path.parent != PACKAGE / "runs"]
+    trees += [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in tools]
+    assert {named(path): found for path, tree in trees if (found := named_files(tree))} == {}
+
+
 def homes_of(kind: str, name: str) -> list[Path]:
     """Where the test of a component may lie: its room mirrored, or for sources beside the other tests of data."""
     room = registry.ROOMS[kind].removeprefix("wardround.").split(".")
@@ -245,3 +262,5 @@ def test_the_rules_find_what_they_forbid() -> None:
         "described",
         "told",
     ]
+    path = "folder / 'result.json'; f'{folder}/manifest.json'; 'see result.json'; '\"\"\"rounds.jsonl is read\"\"\"'"
+    assert named_files(ast.parse(path)) == ["result.json", "/manifest.json"]

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.support.amount import examples
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, SiteHome, home_path, keys_in
-from wardround.deploy.settings_files import read_json, toml_lines, toml_text, write_json
+from wardround.deploy.settings_files import toml_lines, toml_text
 from wardround.deploy.trust.certificates import make_authority, make_request, new_key, pem, sign
+from wardround.runs.json_files import read_json, write_json
 
 SITE = 'name = "freetown"\ncoordinator = "hub.example.org:8002"\nserver_name = "hub"\n'
 

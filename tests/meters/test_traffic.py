@@ -5,7 +5,8 @@ import json
 import pytest
 
 from wardround.core.contracts import RoundRecord
-from wardround.meters.traffic import size_in_words, traffic
+from wardround.core.units import size_in_words
+from wardround.meters.traffic import traffic
 
 
 def record(number: int, count: int, down: int, up: int) -> RoundRecord:

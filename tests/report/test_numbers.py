@@ -3,7 +3,7 @@
 import pytest
 
 from wardround.report import numbers
-from wardround.runs.result import Measure
+from wardround.runs.scores import MetricValue
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_scores(value: float, text: str) -> None:
 
 
 def test_an_interval_needs_both_ends() -> None:
-    assert numbers.interval(Measure(0.5, -0.1, 1.0)) == "−0.100 to 1.000"
-    assert numbers.interval(Measure(0.5, 0.4)) == ""
+    assert numbers.interval(MetricValue(value=0.5, low=-0.1, high=1.0)) == "−0.100 to 1.000"
+    assert numbers.interval(MetricValue(value=0.5, low=0.4)) == ""
 
 
 def test_units() -> None:

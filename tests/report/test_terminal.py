@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tests.support.results import parsed
 from wardround.report.terminal import partners_table, summary_table
 
 
@@ -35,7 +36,7 @@ def result() -> dict[str, Any]:
 def printed(result: dict[str, Any], *, colour: bool = False) -> str:
     out = io.StringIO()
     Console(file=out, width=120, force_terminal=colour, color_system="standard" if colour else None).print(
-        summary_table(result)
+        summary_table(parsed(result))
     )
     return out.getvalue()
 
@@ -110,7 +111,7 @@ def asked(width: int = 110, **changes: Any) -> str:
         ],
     }
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(partners_table(answer | changes))
+    Console(file=out, width=width, color_system=None).print(partners_table(parsed(answer | changes)))
     return out.getvalue()
 
 
@@ -136,5 +137,5 @@ def test_of_many_partners_the_best_are_shown() -> None:
 
 def test_an_empty_answer_about_partners_is_no_error() -> None:
     out = io.StringIO()
-    Console(file=out, width=80).print(partners_table({}))
+    Console(file=out, width=80).print(partners_table(parsed({}, "partners")))
     assert "There is no answer yet." in out.getvalue()

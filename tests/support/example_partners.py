@@ -7,6 +7,7 @@ ASKING = "Freetown"
 SITES = ("Freetown", "Kenema", "Bo", "Makeni", "Port Loko")
 
 RESULT: dict[str, Any] = {
+    "format": 1,
     "kind": "partners",
     "study": "ebola triage",
     "metric": "roc_auc",
@@ -232,6 +233,7 @@ def sized(count: int) -> dict[str, Any]:
     taken = others[: len(others) // 3]
     scores = {name: {"value": len(taken) / 10 - 0.05 - index / 10, "error": 0.1} for index, name in enumerate(others)}
     return {
+        "format": 1,
         "kind": "partners",
         "study": "many",
         "asking": names[0],

@@ -113,6 +113,7 @@ def example(
         },
         "rounds": records,
         "result": {
+            "format": 1,
             "study": "triage",
             "kind": "compare",
             "task": task,

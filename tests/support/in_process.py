@@ -13,6 +13,7 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
+from tests.support.results import plain
 from wardround.deploy import fault_points
 from wardround.deploy.coordinator import engine, gather, run_study
 from wardround.deploy.coordinator import secure_round as coordinator_sum
@@ -122,7 +123,7 @@ class Consortium:
         path = self.run(study)
         folder = RunFolder.create(path, resume=(path / "manifest.json").exists())
         submission = run_study.Submission(study, self.names, "researcher", known_rows or {})
-        return run_study.conduct(submission, folder, self, observer)
+        return plain(run_study.conduct(submission, folder, self, observer))
 
     def until_done(self, study: Study) -> dict[str, Any]:
         """The coordinator is started again whenever it died."""

@@ -47,7 +47,7 @@ def test_steps_a_round() -> None:
 
 
 def test_equal_steps_is_the_smallest_total_at_each_site() -> None:
-    told = budgets([*GLOBAL, *LOCAL, *EROSION], TRAINERS, ROWS)["steps"]
+    told = budgets([*GLOBAL, *LOCAL, *EROSION], TRAINERS, ROWS).plain()["steps"]
     # Weight Erosion steps once in each of its 2 rounds: 2 at both sites. The others step 4 times at a, 12 times at b.
     assert told["budget"] == {"a": 2, "b": 2}
     # At b one round takes 3 steps, past the budget of 2: no figure, rather than one over site a alone.
@@ -57,7 +57,7 @@ def test_equal_steps_is_the_smallest_total_at_each_site() -> None:
     assert told["methods"]["erosion"]["loss"] == pytest.approx((0.7 + 1.7) / 2)
 
     one_step = [Trainer("global", "fed_avg", {"batch_size": 0}), Trainer("local", "local", {"batch_size": 0})]
-    told = budgets([*GLOBAL[:3], *LOCAL], one_step, ROWS)["steps"]
+    told = budgets([*GLOBAL[:3], *LOCAL], one_step, ROWS).plain()["steps"]
     # One step a round for both; global stopped after 3 rounds, so local is read in round 3 too: 0.6 and 1.6.
     assert told["budget"] == {"a": 3, "b": 3}
     assert told["methods"]["local"] == {"loss": pytest.approx(1.1), "round": 3.0, "spends": True}
@@ -65,7 +65,7 @@ def test_equal_steps_is_the_smallest_total_at_each_site() -> None:
 
 
 def test_equal_traffic_is_for_those_who_send() -> None:
-    told = budgets([*GLOBAL, *LOCAL, *EROSION], TRAINERS, ROWS)["traffic"]
+    told = budgets([*GLOBAL, *LOCAL, *EROSION], TRAINERS, ROWS).plain()["traffic"]
     # Weight Erosion sends 2 rounds x 200 bytes for each asking site; global 4 x 200, so it is read in round 2.
     assert told["budget"] == {"a": 400, "b": 400}
     assert told["methods"]["global"] == {"loss": pytest.approx((0.8 + 1.8) / 2), "round": 2.0, "spends": True}
@@ -82,7 +82,7 @@ def test_choosing_partners_counts_as_traffic_and_sets_the_scope() -> None:
     alone = [entry("ndoye", 0, user="b", told={"chosen": [], "score": {"a": -0.1}}, bytes_up=500)]
     alone += [entry("ndoye", n, {"b": 1.5}, user="b", sites=["b"], bytes_down=50, bytes_up=50) for n in (1, 2)]
     trainers = [TRAINERS[0], Trainer("ndoye", "fed_avg", {"batch_size": 32}, chooses=True)]
-    told = budgets([*GLOBAL, *chosen, *alone], trainers, ROWS)
+    told = budgets([*GLOBAL, *chosen, *alone], trainers, ROWS).plain()
     # For a: 600 bytes to choose, then 200 a round: 1,000 in all; b: 600 and 100 a round: 800. Global: 800.
     assert told["traffic"]["budget"] == {"a": 800, "b": 800}
     # Within 800 bytes, a has trained one round (loss 0.5) and b both (1.5).
@@ -93,7 +93,7 @@ def test_choosing_partners_counts_as_traffic_and_sets_the_scope() -> None:
 
 
 def test_scope_is_the_effective_number_of_sites() -> None:
-    told = budgets([*GLOBAL, *LOCAL, *EROSION], TRAINERS, ROWS)["scope"]
+    told = budgets([*GLOBAL, *LOCAL, *EROSION], TRAINERS, ROWS).plain()["scope"]
     assert told["sites"] == 2
     assert told["methods"]["local"]["scope"] == 1.0
     assert told["methods"]["global"]["scope"] == 2.0
@@ -107,7 +107,7 @@ def test_sites_of_one_cluster_are_one_scope() -> None:
     rows = {"a": 20, "b": 70, "c": 20}
     clusters = {"a": 1, "b": 2, "c": 1}
     records = [entry("cluster", 1, {"a": 0.5, "b": 0.6, "c": 0.7}, sites=list(rows), told={"cluster": clusters})]
-    told = budgets(records, [Trainer("cluster", "cluster", {})], rows)["scope"]["methods"]["cluster"]
+    told = budgets(records, [Trainer("cluster", "cluster", {})], rows).plain()["scope"]["methods"]["cluster"]
     # a and c share a model (2 sites each), b has its own: (2 + 1 + 2) / 3.
     assert told["scope"] == pytest.approx(5 / 3)
 
@@ -115,7 +115,7 @@ def test_sites_of_one_cluster_are_one_scope() -> None:
 def test_a_site_that_was_away_took_no_step_and_repeats_are_averaged() -> None:
     first = [entry("global", 1, {"a": 1.0, "b": 1.0}), entry("global", 2, {"a": 0.8, "b": 0.8}, sites=["b"])]
     second = [{**one, "repeat": 1, "measures": GLOBAL[0]["measures"]} for one in first]
-    told = budgets([*first, *second], TRAINERS[:1], ROWS)
+    told = budgets([*first, *second], TRAINERS[:1], ROWS).plain()
     # Site a was there in round 1 alone: one step in each repeat, and b 2 x 3.
     assert told["steps"]["budget"] == {"a": 1, "b": 6}
     # The last losses: 0.8 and 0.8 in the first repeat, 0.9 and 1.9 in the second.
@@ -124,12 +124,12 @@ def test_a_site_that_was_away_took_no_step_and_repeats_are_averaged() -> None:
 
 def test_the_pool_is_all_sites_at_once() -> None:
     records = [entry("pool", 1, {"a": 1.0, "b": 1.0}, sites=["all"], bytes_down=0, bytes_up=0)]
-    told = budgets(records, [Trainer("pool", "centralized", {"batch_size": 32})], ROWS)
+    told = budgets(records, [Trainer("pool", "centralized", {"batch_size": 32})], ROWS).plain()
     assert told["scope"]["methods"]["pool"]["scope"] == 2.0
     assert told["steps"]["budget"] == {"a": 3, "b": 3}, "ceil(90 / 32) steps"
 
 
 def test_a_method_without_losses_is_told_as_such() -> None:
-    told = budgets([entry("global", 1)], TRAINERS[:1], ROWS)
+    told = budgets([entry("global", 1)], TRAINERS[:1], ROWS).plain()
     assert told["steps"]["methods"]["global"]["undefined"] == "no validation loss was written down"
     assert told["scope"]["methods"]["global"]["scope"] is None

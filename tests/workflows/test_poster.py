@@ -10,6 +10,7 @@ from scipy import stats
 
 from tests.support import tiny_study as tiny
 from wardround.report.fairness.poster import claims_of, in_short, read_grid
+from wardround.runs.read import require_result
 
 LEVELS = {"none": None, "loose": 3.0, "strict": 0.3}
 ROWS, SHARES = 240, [0.7, 0.0, 0.3]
@@ -61,7 +62,7 @@ def figures(done: Path, name: str) -> np.ndarray[Any, Any]:
 
 @pytest.mark.slow
 def test_the_verdict_on_performance_is_that_of_the_figures_by_hand(done: Path) -> None:
-    grid = read_grid(done, read(done / "result.json"))
+    grid = read_grid(done, require_result(done))
     claim = next(one for one in claims_of(grid) if one.words.startswith("Performance drops"))
     assert [(test.what, test.partition) for test in claim.tests] == [("f1", "iid"), ("roc_auc", "iid")]
     raw = []
@@ -95,10 +96,8 @@ def test_the_verdict_on_performance_is_that_of_the_figures_by_hand(done: Path) -
 def test_gaps_between_groups_are_those_of_the_recalls(done: Path) -> None:
     women, men = (figures(done, f"sex/recall/{sex}") for sex in "fm")
     assert figures(done, "sex/equal_opportunity_gap") == pytest.approx(np.abs(women - men))
-    claim = next(
-        one for one in claims_of(read_grid(done, read(done / "result.json"))) if "underprivileged" in one.words
-    )
-    largest = max("fm", key=lambda sex: read_grid(done, read(done / "result.json")).cells[0].sizes["sex"][sex])
+    claim = next(one for one in claims_of(read_grid(done, require_result(done))) if "underprivileged" in one.words)
+    largest = max("fm", key=lambda sex: read_grid(done, require_result(done)).cells[0].sizes["sex"][sex])
     own, other = (men, women) if largest == "m" else (women, men)
     # How much more the smaller group loses from the first to the last level, over both repeats.
     assert [test.found.value for test in claim.tests] == pytest.approx(
@@ -115,10 +114,10 @@ def test_epsilon_is_kept_at_every_level_and_the_page_tells_what_was_found(done: 
         else:
             assert 0.98 * epsilon < spent <= epsilon
     text = (done / "report.html").read_text(encoding="utf-8")
-    for claim in claims_of(read_grid(done, read(done / "result.json"))):
+    for claim in claims_of(read_grid(done, require_result(done))):
         assert claim.words in text
         assert f"<strong>{claim.verdict.capitalize()}</strong>" in text
-    assert in_short(done, read(done / "result.json")) in text
+    assert in_short(done, require_result(done)) in text
     # One way to train: no table of ways to train, and nothing at equal cost.
     assert 'id="budgets"' not in text
     assert 'id="table"' not in text

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.results import plain
 from wardround.core.errors import Refusal
 from wardround.data.folder import data_folder
 from wardround.engine import registry
@@ -29,7 +30,7 @@ PARTITIONS = sorted(EXAMPLES.glob("adult_*.toml"))
 
 
 def finished(study, kind, methods, folder):
-    return run(study, RunFolder.create(folder, resume=False), methods, kind=kind)
+    return plain(run(study, RunFolder.create(folder, resume=False), methods, kind=kind))
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from tests.support import tiny_study as tiny
+from tests.support.results import plain
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import parse_study, read_study
@@ -55,14 +56,14 @@ def test_sites_are_described_by_counts_and_the_share_of_positives(tmp_path: Path
     study = read_study(tiny.write_study(tmp_path))
     setting = assemble.load_setting(study, 1)
     told = described(setting)
-    assert told["task"] == {
-        "kind": "classification", "target": "outcome", "classes": ["0", "1"],
-        "features": ["age", "pulse", "lactate"], "positive": "1",
+    assert told["task"].plain() == {
+        "kind": "classification", "target": "outcome", "classes": ("0", "1"),
+        "features": ("age", "pulse", "lactate"), "positive": "1",
     }  # fmt: skip
     first, count = setting.federation.part("train")
     for index, site in enumerate(told["sites"]):
         own = setting.federation.y[first[index] : first[index] + count[index]]
-        assert site == {
+        assert site.plain() == {
             "name": tiny.HOSPITALS[index], "train": 18, "validation": 6, "test": 6, "prevalence": own.sum() / 18,
         }  # fmt: skip
 
@@ -70,15 +71,15 @@ def test_sites_are_described_by_counts_and_the_share_of_positives(tmp_path: Path
 def test_a_regression_has_no_classes_and_no_prevalence(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path, data={"target": "age"}, model={"name": "linear"}))
     told = described(assemble.load_setting(study, 1))
-    assert (told["task"]["kind"], told["task"]["classes"]) == ("regression", [])
-    assert "positive" not in told["task"]
-    assert all(site["prevalence"] is None for site in told["sites"])
+    assert (told["task"].kind, told["task"].classes) == ("regression", ())
+    assert "positive" not in told["task"].plain()
+    assert all(site.prevalence is None for site in told["sites"])
 
 
 def test_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path, tiny.patients(rows=60), study={"metric": "accuracy"}))
     methods = [own_method(study)]
-    result = run(study, RunFolder.create(tmp_path / "out", resume=False), methods, kind="run")
+    result = plain(run(study, RunFolder.create(tmp_path / "out", resume=False), methods, kind="run"))
     scores = train(study, assemble.load_setting(study, 1), methods[0], 0, None).scores
     assert result["metric"] == "accuracy"
     told = result["methods"][0]["scores"]
@@ -96,7 +97,7 @@ def test_comparisons_name_methods_and_sites_and_a_method_equals_itself(tmp_path:
     path = tiny.write_study(tmp_path, compare={"methods": ["global", "fed_avg"], "repeats": 2})
     study = read_study(path)
     folder = RunFolder.create(tmp_path / "out", resume=False)
-    result = run(study, folder, compared_methods(study), kind="compare", repeats=2)
+    result = plain(run(study, folder, compared_methods(study), kind="compare", repeats=2))
     assert [entry["site"] for entry in result["comparison"]] == ["all sites", *tiny.HOSPITALS]
     for entry in result["comparison"]:
         assert (entry["method"], entry["against"], entry["metric"]) == ("fed_avg", "global", "roc_auc")

@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.support import tiny_study as tiny
+from tests.support.results import plain
 from wardround.engine.fit import Fitted
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
@@ -131,13 +132,15 @@ def test_repeats_and_methods_share_splits_and_each_round_is_told_once(tmp_path: 
     methods = compared_methods(study)
     seen: list[tuple[str, int, int]] = []
     folder = RunFolder.create(tmp_path / "out", resume=False)
-    result = run(
-        study,
-        folder,
-        methods,
-        kind="compare",
-        repeats=2,
-        on_round=lambda m, r, record: seen.append((m.name, r, record.round)),
+    result = plain(
+        run(
+            study,
+            folder,
+            methods,
+            kind="compare",
+            repeats=2,
+            on_round=lambda m, r, record: seen.append((m.name, r, record.round)),
+        )
     )
     expected = [
         (name, repeat, n) for repeat in (0, 1) for name in ("local", "global") for n in range(1, tiny.ROUNDS + 1)
@@ -163,7 +166,7 @@ def test_only_the_evaluated_sites_are_named(tmp_path: Path) -> None:
     trained = train(study, setting, method, 0, None)
     assert list(trained.sites) == [tiny.HOSPITALS[index] for index in chosen]
     folder = RunFolder.create(tmp_path / "out", resume=False)
-    result = run(study, folder, compared_methods(study), kind="compare")
+    result = plain(run(study, folder, compared_methods(study), kind="compare"))
     for one in result["methods"]:
         assert sorted(one["scores"]["sites"]) == sorted(trained.sites)
     # Paired by site only where every site was evaluated.

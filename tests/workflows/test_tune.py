@@ -12,6 +12,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from tests.support import tiny_study as tiny
+from tests.support.results import plain
 from wardround.core.errors import Refusal
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
@@ -46,7 +47,7 @@ def test_finds_a_better_rate_than_a_bad_one(tmp_path: Path, capsys: Capture) -> 
 
 def test_the_loss_is_the_mean_over_folds(tmp_path: Path) -> None:
     study = read_study(tiny_search(tmp_path, tune={"trials": 1}))
-    found = tune(study, RunFolder.create(tmp_path / "out", resume=False))
+    found = plain(tune(study, RunFolder.create(tmp_path / "out", resume=False)))
     setting = assemble.load_setting(study, study.study.seed)
     parts = [replace(setting, federation=part) for part in folds(setting.federation, 2, study.study.seed)]
     losses = cross_validated(with_settings(study, found["all"][0]["settings"]), parts)

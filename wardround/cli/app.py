@@ -231,8 +231,9 @@ def report(
 ) -> None:
     """Write report.html for a finished (or interrupted) run."""
     from wardround.report.run.page import write_report
+    from wardround.runs.read import has_manifest
 
-    if not (folder / "manifest.json").exists():
+    if not has_manifest(folder):
         raise Refusal("this is not a run folder", where=str(folder), remedy="name a folder that `run` wrote")
     path = write_report(folder)
     typer.echo(json.dumps({"report": str(path)}) if as_json else f"Report: {path}")

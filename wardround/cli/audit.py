@@ -10,8 +10,8 @@ import typer
 
 from wardround.core.errors import Refusal
 from wardround.core.journal import LONGEST, Finding
+from wardround.core.units import size_in_words
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome, keys_in
-from wardround.deploy.settings_files import size_in_words
 from wardround.deploy.trust.audit_log import BETWEEN, Entry, Examined, examine
 from wardround.deploy.trust.log_heads import HEAD_BYTES, Keys, head_path, read_witness
 from wardround.incentives.ledger import Ledger

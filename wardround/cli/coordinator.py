@@ -165,7 +165,7 @@ def resume(
     """Go on with a study that failed or was interrupted, in the round it was in."""
     from wardround.deploy.coordinator.queue import queued
     from wardround.deploy.coordinator.status import studies
-    from wardround.deploy.settings_files import read_json
+    from wardround.runs.json_files import read_json
     from wardround.study.file import parse_study
 
     there = opened(home)
@@ -216,8 +216,8 @@ def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     """What can be known to be wrong before any site hears of the study."""
     from wardround.deploy.coordinator.schema_agreement import words_of
     from wardround.deploy.protocol.study_id import study_id
-    from wardround.deploy.settings_files import read_json
     from wardround.engine.registry import nearest
+    from wardround.runs.json_files import read_json
 
     try:
         words_of(study)
@@ -244,7 +244,7 @@ def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
 
 
 def status_lines(facts: Mapping[str, Any]) -> list[str]:
-    from wardround.deploy.settings_files import size_in_words
+    from wardround.core.units import size_in_words
 
     runs = f"listens at {facts['listen']}" if facts["running"] else "is not running (wardround coordinator start)"
     lines = [f"The coordinator of {facts['consortium']} {runs}.", "", "Sites"]

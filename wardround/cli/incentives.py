@@ -19,8 +19,10 @@ from wardround.incentives.ledger import Finding, Ledger
 from wardround.incentives.ledger_entries import Entry, Head, Kind
 from wardround.incentives.ledger_keys import make_key, public_key, read_key
 from wardround.incentives.rewards import RULES, cents, money
-from wardround.incentives.statement import Facts, Score, number, read_facts, read_object, statement, tables
+from wardround.incentives.statement import Facts, Score, number, read_facts, statement
 from wardround.report.html.markup import plain
+from wardround.runs.fields import items, mapping
+from wardround.runs.read import read_object
 
 SEEN = ("row_share", "weight_share", "limit")
 """What a site saw of its share before training."""
@@ -100,7 +102,10 @@ def record_command(
         )
     paid = None
     if rewards is not None:
-        content = read_object(rewards, "there is no such statement", "write one with `wardround rewards --out`")
+        content = read_object(rewards)
+        if content is None:
+            remedy = "write one with `wardround rewards --out`"
+            raise Refusal("there is no such statement", where=str(rewards), remedy=remedy)
         paid = checked_statement(facts, content, str(rewards))
     wanted = entries_of(facts, who, datetime.now(UTC).isoformat(timespec="seconds"), paid)
     ledger = Ledger(path)
@@ -252,7 +257,7 @@ def checked_statement(facts: Facts, content: Mapping[str, Any], where: str) -> d
     if content.get("run_hash") != facts.run_hash:
         raise Refusal("these rewards are of another run", where=where, remedy=f"make them anew from {facts.folder}")
     fresh = statement(facts, rule, budget)
-    given = {str(one.get("site")): one.get("cents") for one in tables(content["payments"])}
+    given = {str(one.get("site")): one.get("cents") for one in map(mapping, items(content["payments"]))}
     for one in fresh["payments"]:
         if given.pop(one["site"], None) != one["cents"]:
             due = f"the run gives {one['site']} {money(one['cents'])}"

@@ -61,6 +61,7 @@ def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
     from wardround.report.terminal import summary_table
     from wardround.runs.folder import RunFolder
     from wardround.runs.folder import as_json as to_json
+    from wardround.runs.result import values_of
 
     folder = out or RunFolder.free_name(Path("runs"), "demo-sites")
     if folder.exists() and any(folder.iterdir()):
@@ -68,7 +69,7 @@ def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
     done = demonstrate(folder, sites, demo_words())
     report = write_report(done["folder"])
     if as_json:
-        print(to_json({"folder": str(done["folder"]), "report": str(report), **done["result"]}))
+        print(to_json({"folder": str(done["folder"]), "report": str(report), **values_of(done["result"])}))
         return
     Console().print(summary_table(done["result"]))
     Console().print(f"Report: {report}", markup=False, soft_wrap=True)

@@ -22,6 +22,7 @@ from wardround.report.run.page import write_report
 from wardround.report.terminal import summary_table
 from wardround.runs.folder import RunFolder
 from wardround.runs.folder import as_json as to_json
+from wardround.runs.result import CasesResult, RunResult, values_of
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import Method, compared_methods, own_method
@@ -126,6 +127,7 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
             on_rate=lambda label: say(f"{label}, choosing its rate"),
             on_round=lambda method, repeat, record: say(f"{method.label}, repeat {repeat + 1}, round {record.round}"),
         )
+        result: RunResult | CasesResult
         if not study.compare.cases:
             setting, methods = checked(study)
             folder = open_folder(study, out, resume)
@@ -143,14 +145,14 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
 
 
 def tell(
-    result: dict[str, Any], folder: RunFolder, report: Path, table: Callable[[Any], Table], *, as_json: bool
+    result: RunResult | CasesResult, folder: RunFolder, report: Path, table: Callable[[Any], Table], *, as_json: bool
 ) -> None:
     """The result on standard output: as a table with notes, or as one JSON object."""
     if as_json:
-        print(to_json({"folder": str(folder.path), "report": str(report), **result}))
+        print(to_json({"folder": str(folder.path), "report": str(report), **values_of(result)}))
         return
     OUTPUT.print(table(result))
-    for note in result["notes"]:
+    for note in result.notes:
         OUTPUT.print(f"Note: {note}", style="dim", markup=False)
     OUTPUT.print(f"Report: {report}", markup=False, soft_wrap=True)
 
@@ -268,12 +270,12 @@ def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool)
         bar = bars.add_task("tuning", total=study.tune.trials)
         found = tune(study, folder, resume=resume, on_trial=lambda done: bars.update(bar, completed=done))
     if as_json:
-        print(to_json({"folder": str(folder.path), **found}))
+        print(to_json({"folder": str(folder.path), **values_of(found)}))
         return
-    loss, spread = found["loss"], found["spread"]
-    OUTPUT.print(f"Best of {found['trials']} trials: validation loss {loss:.4f} (between folds: {spread:.4f}).")
+    loss, spread = found.loss, found.spread
+    OUTPUT.print(f"Best of {found.trials} trials: validation loss {loss:.4f} (between folds: {spread:.4f}).")
     OUTPUT.print("Write into the study file:")
-    for table, values in found["settings"].items():
+    for table, values in found.settings.items():
         OUTPUT.print(f"[{table}]", markup=False)
         for key, value in values.items():
             OUTPUT.print(f"{key} = {json.dumps(value)}", markup=False)
@@ -303,9 +305,9 @@ def partners_command(
         result = partners(study, folder, step=lambda words: bars.update(bar, description=words))
     report = write_report(folder.path)
     if as_json:
-        print(to_json({"folder": str(folder.path), "report": str(report), **result}))
+        print(to_json({"folder": str(folder.path), "report": str(report), **values_of(result)}))
         return
     OUTPUT.print(partners_table(result))
-    for note in result["notes"]:
+    for note in result.notes:
         OUTPUT.print(f"Note: {note}", style="dim", markup=False)
     OUTPUT.print(f"Report: {report}", markup=False, soft_wrap=True)

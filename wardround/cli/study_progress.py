@@ -56,7 +56,7 @@ def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) 
 
 def ended(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
     """Say how a study ended; one that failed is a refusal."""
-    from wardround.deploy.settings_files import read_json
+    from wardround.runs.json_files import read_json
 
     state = read_json(home.folder(name) / "state.json", "go on with `wardround coordinator resume`")
     if state["state"] != "finished":

@@ -19,13 +19,15 @@ from wardround.core.errors import Refusal
 from wardround.data.datasets.triage import triage
 from wardround.deploy.coordinator.queue import queued
 from wardround.deploy.home import CoordinatorHome, SiteHome
-from wardround.deploy.settings_files import read_json, toml_lines, write_file
+from wardround.deploy.settings_files import toml_lines
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import add
 from wardround.deploy.site.enrolment import begin_site, join, site_words
 from wardround.deploy.site.policy import Policy
 from wardround.deploy.site.policy_file import policy_text, read_policy
 from wardround.deploy.trust.certificates import make_authority, make_request, new_key, pem, read_request, sign
+from wardround.runs.json_files import read_json, write_file
+from wardround.runs.read import require_result
 from wardround.study.file import Study, parse_study
 
 Tell = Callable[[str, Mapping[str, Any]], None]
@@ -152,7 +154,7 @@ def demonstrate(folder: Path, sites: int, tell: Tell, *, rounds: int = 10) -> di
         raise Refusal(
             f"the demonstration's study ended: {state['why']}", where=str(folder / "logs"), remedy="see the logs"
         )
-    return {"folder": run, "result": read_json(run / "result.json", "look into the logs")}
+    return {"folder": run, "result": require_result(run, "look into the logs")}
 
 
 def watch(

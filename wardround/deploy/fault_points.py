@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any
 
+from wardround.runs.file_names import MODEL, RESULT
+
 ASKED = "WARDROUND_CRASH_AT"
 PASSED = (
     "site.request.received",
@@ -37,11 +39,11 @@ CHARGED = ("site.budget.charged",)
 PARTIAL = {
     "site.kept.partial": "kept/",
     "site.reply.partial": "replies/",
-    "site.model.partial": "/model.safetensors",
+    "site.model.partial": f"/{MODEL}",
     "coordinator.agreement.partial": "/agreement.json",
     "coordinator.checkpoint.partial": "checkpoints/",
-    "coordinator.model.partial": "/model.safetensors",
-    "coordinator.result.partial": "/result.json",
+    "coordinator.model.partial": f"/{MODEL}",
+    "coordinator.result.partial": f"/{RESULT}",
     "coordinator.state.partial": "/state.json",
 }
 """In the midst of a save: all is written under another name, and the file has not got its own yet."""

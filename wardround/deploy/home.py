@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import AfterValidator, Field
 
 from wardround.core.errors import Refusal
-from wardround.deploy.settings_files import Words, read_json, read_toml, write_json
+from wardround.deploy.settings_files import Words, read_toml
 from wardround.deploy.trust.audit_log import Log
 from wardround.deploy.trust.certificates import Key, check_name, read_certificate, read_key, told
+from wardround.runs.json_files import read_json, write_json
 
 HOME = "WARDROUND_HOME"
 """The environment variable that names the home where no --home does."""

@@ -1,4 +1,4 @@
-"""Files of a home as people and the program write them: TOML checked key by key, JSON objects, each written whole."""
+"""Files of a home as people write them: TOML, checked key by key."""
 
 import json
 import re
@@ -10,11 +10,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wardround.core.errors import Refusal
-from wardround.core.files import write_whole
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 """Keys that TOML wants no quotes around."""
-UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 class Words(BaseModel):
@@ -83,48 +81,3 @@ def toml_text(value: Any) -> str:
 
 def toml_lines(words: Mapping[str, Any]) -> str:
     return "".join(f"{key if BARE.fullmatch(key) else toml_text(key)} = {toml_text(words[key])}\n" for key in words)
-
-
-def read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """An object that the program wrote."""
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise Refusal(f"there is no {path.name}", where=str(path.parent), remedy=remedy) from None
-    except OSError as error:
-        raise Refusal(
-            f"{path.name} cannot be read: {error.strerror}", where=str(path), remedy="check its rights"
-        ) from None
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise Refusal(f"{path.name} is damaged", where=str(path), remedy="restore it from a copy")
-    return value
-
-
-def write_json(path: Path, value: Mapping[str, Any], *, wait: bool = True) -> None:
-    write_file(path, (json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n").encode(), wait=wait)
-
-
-def write_file(path: Path, content: bytes, *, wait: bool = True) -> None:
-    """Replace a file of a home as a whole, or refuse in words; with `wait` until it is on the disk."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content, wait=wait)
-    except OSError as error:
-        raise Refusal(
-            f"{path.name} cannot be written: {error.strerror}", where=str(path), remedy="make room, or check its rights"
-        ) from None
-
-
-def size_in_words(count: float) -> str:
-    """Decimal units, three digits.
-
-    >>> size_in_words(999), size_in_words(12_345_678)
-    ('999 bytes', '12.3 MB')
-    """
-    unit = 0
-    # 999.5 kB would be written as "1e+03 kB"
-    while count >= 999.5 and unit < len(UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    return f"{count:.3g} {UNITS[unit]}" if count < 999.5 else f"{count:,.0f} {UNITS[unit]}"

@@ -5,8 +5,6 @@ folder who asked, who was chosen and who took part; `statement` divides a budget
 measure: what a folder does not say is refused.
 """
 
-import hashlib
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +16,8 @@ from wardround.core.errors import Refusal
 from wardround.engine.registry import nearest
 from wardround.incentives.dilution import DilutedPart, PartnerSet, check_limits, settle
 from wardround.incentives.rewards import RULES, reward
+from wardround.runs.read import hash_of, require_manifest, require_result, round_lines
+from wardround.runs.result import PartnersResult, RunResult
 
 ALONE = 'no partner is left: train alone with [algorithm] name = "local"'
 
@@ -154,42 +154,44 @@ class Facts:
 
 def read_facts(folder: Path) -> Facts:
     """What `wardround run` or `wardround partners` left in a folder."""
-    manifest = read_object(folder / "manifest.json", "this is no run folder", "name one that `run` or `partners` wrote")
-    result = read_object(
-        folder / "result.json", "this run is not finished", "go on with it: the same command with --resume --out FOLDER"
-    )
-    said, rounds = table(manifest.get("study")), folder / "rounds.jsonl"
-    content = [path.read_bytes() for path in (folder / "result.json", rounds) if path.is_file()]
-    whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
-    verdict, training, told = table(result.get("verdict")), None, dict[str, Any]()
-    if result.get("kind") != "partners":
-        training, told = read_training(rounds)
-    partners = verdict.get("partners", told.get("chosen"))
-    withdrawn = [*texts(verdict.get("withdrawn")), *texts(table(said.get("partners")).get("withdrawn"))]
-    measures = {
-        str(one.get("name")): {site: score(found) for site, found in table(one.get("scores")).items()}
-        for one in tables(result.get("measures"))
-    }
+    manifest = require_manifest(folder, "name one that `run` or `partners` wrote")
+    result = require_result(folder)
+    said = table(manifest.get("study"))
+    training, told = None, dict[str, Any]()
+    partners: Sequence[str] | None = None
+    withdrawn: Sequence[str] = ()
+    asked, measures, dilution = "", dict[str, Mapping[str, Score]](), dict[str, Mapping[str, Any]]()
+    if isinstance(result, PartnersResult):
+        partners, withdrawn, asked = result.verdict.partners, result.verdict.withdrawn, result.asking
+        measures = {
+            one.name: {site: Score(found.value, found.error) for site, found in one.scores.items()}
+            for one in result.measures
+        }
+        dilution = {one.site: one.plain() for one in result.dilution}
+    else:
+        training, told = read_training(folder)
+        partners = texts(told["chosen"]) if "chosen" in told else None
     if not measures and "score" in told:
         measures = {"score": {site: Score(number(value)) for site, value in table(told["score"]).items()}}
-    asking = result.get("asking") or table(said.get("study")).get("user")
+    asking = asked or table(said.get("study")).get("user")
+    sites = result.sites if isinstance(result, RunResult | PartnersResult) else ()
     return Facts(
         folder,
-        str(result.get("study")),
+        result.study,
         str(manifest.get("study_hash")),
-        whole,
+        hash_of(folder),
         str(asking) if asking else None,
-        {str(site.get("name")): int(number(site.get("train")) or 0) for site in tables(result.get("sites"))},
-        None if partners is None else tuple(texts(partners)),
-        tuple(dict.fromkeys(withdrawn)),
+        {site.name: site.train or 0 for site in sites},
+        None if partners is None else tuple(partners),
+        tuple(dict.fromkeys([*withdrawn, *texts(table(said.get("partners")).get("withdrawn"))])),
         measures,
-        {str(one.get("site")): one for one in tables(result.get("dilution"))},
+        dilution,
         training,
     )
 
 
 class Round(NamedTuple):
-    """One line of rounds.jsonl: who took part (None: too many to name), and what the algorithm told."""
+    """One round as it was written down: who took part (None: too many to name), and what the algorithm told."""
 
     run: tuple[Any, ...]
     number: int
@@ -198,9 +200,8 @@ class Round(NamedTuple):
     told: dict[str, Any]
 
 
-def read_round(line: bytes) -> Round:
-    """A ValueError, KeyError or TypeError where the line is not as it was written."""
-    record = json.loads(line)
+def read_round(record: Any) -> Round:
+    """A ValueError, KeyError or TypeError where the record is not as it was written."""
     sites = texts(record["sites"])
     run = (record["method"], record["repeat"], record.get("user"))
     told = table(table(record["measures"]).get("told"))
@@ -209,20 +210,18 @@ def read_round(line: bytes) -> Round:
     )
 
 
-def read_training(path: Path) -> tuple[Training, dict[str, Any]]:
+def read_training(folder: Path) -> tuple[Training, dict[str, Any]]:
     """The rounds of the one training in a folder, and what was told in round 0, when partners were chosen."""
     rounds: dict[int, Round] = {}
-    # Bytes: names of sites may hold characters at which text, but not the file, begins a new line.
-    for place, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), start=1):
-        where = f"{path}, line {place}"
+    for where, record in round_lines(folder):
         try:
-            one = read_round(line)
-        except (ValueError, KeyError, TypeError, RecursionError):
+            one = read_round(record)
+        except (ValueError, KeyError, TypeError):
             raise Refusal("a round is not as `run` wrote it", where=where, remedy="restore the file") from None
         if rounds and one.run != next(iter(rounds.values())).run:
             raise Refusal(
                 "this folder holds several trainings side by side, and credit is for one",
-                where=str(path.parent),
+                where=str(folder),
                 remedy="train the study with `wardround run STUDY`, and name that folder",
             )
         if one.number in rounds:
@@ -238,7 +237,7 @@ def read_training(path: Path) -> tuple[Training, dict[str, Any]]:
     if not any(one.sent for one in rounds.values()):
         raise Refusal(
             "nobody sent anything in this run, so nobody helped anybody",
-            where=str(path.parent),
+            where=str(folder),
             remedy="name a run in which sites trained together, not a baseline such as local",
         )
     return summed([rounds[number] for number in sorted(rounds)]), chosen
@@ -358,25 +357,8 @@ def statement(facts: Facts, rule: str, budget: int) -> dict[str, Any]:
     }
 
 
-def read_object(path: Path, missing: str, remedy: str) -> dict[str, Any]:
-    """The JSON object in a file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise Refusal(missing, where=str(path), remedy=remedy) from None
-    except (OSError, ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise Refusal("the file cannot be read as JSON", where=str(path), remedy="restore it, or make it anew")
-    return value
-
-
 def table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def tables(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def texts(value: Any) -> list[str]:
@@ -386,10 +368,6 @@ def texts(value: Any) -> list[str]:
 def number(value: Any) -> float | None:
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if known else None
-
-
-def score(found: Any) -> Score:
-    return Score(number(table(found).get("value")), number(table(found).get("error")))
 
 
 def written(found: Score) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from wardround.runs.result import Measure
+from wardround.runs.scores import MetricValue
 
 MINUS = "−"
 
@@ -25,7 +25,7 @@ def score(value: float) -> str:
     return MINUS + text if value < 0 else text
 
 
-def interval(measure: Measure) -> str:
+def interval(measure: MetricValue) -> str:
     """The interval in words, empty when there is none."""
     if measure.low is None or measure.high is None:
         return ""

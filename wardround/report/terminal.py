@@ -7,19 +7,20 @@ from wardround.report import numbers
 from wardround.report.html.markup import plain
 from wardround.report.metric_names import direction, label_of
 from wardround.report.partners import text as words
+from wardround.report.partners.answer import partnership_of
 from wardround.report.partners.charts import with_error
 from wardround.report.run.ranking import best_at, best_overall
-from wardround.runs.partners_read import read_partnership
-from wardround.runs.read import read_result
-from wardround.runs.result import Json, Measure, Method, Run
+from wardround.runs.result import MethodResult, PartnersResult, RunResult
+from wardround.runs.run import Run, run_of
+from wardround.runs.scores import MetricValue
 
 ROWS = 20
 """Hospitals up to which each has a row; of more, only the totals and percentiles are shown."""
 
 
-def summary_table(result: Json) -> Table:
-    """What `result.json` says about the main measure, short enough for a screen."""
-    run = read_result(result)
+def summary_table(result: RunResult) -> Table:
+    """What a result says about the main measure, short enough for a screen."""
+    run = run_of(result)
     title = ", ".join(part for part in (label_of(run.metric), direction(run.metric)) if part)
     # Names go in as Text, never as strings: a string such as "[red]" would be taken for a style.
     shown = Table(title=Text(f"{plain(run.name)}: {title}"), title_justify="left", caption_justify="left")
@@ -34,19 +35,18 @@ def summary_table(result: Json) -> Table:
         shown.add_section()
     else:
         for percentile, name in (("10", "10th percentile"), ("50", "median"), ("90", "90th percentile")):
-            values = [m.percentiles.get(run.metric, {}).get(percentile) for m in run.methods]
+            values = [m.scores.percentiles.get(run.metric, {}).get(percentile) for m in run.methods]
             if any(value is not None for value in values):
                 cells = [Text("unknown" if value is None else numbers.score(value)) for value in values]
                 shown.add_row(Text(f"{name} over hospitals"), *cells)
-    if len(run.hospitals) != 1 and any(run.metric in method.weighted for method in run.methods):
+    if len(run.hospitals) != 1 and any(run.metric in method.scores.weighted for method in run.methods):
         leaders = best_overall(run, run.metric)
-        absent = Measure(reason="not measured")
-        totals = [written(m.weighted.get(run.metric, absent), m, leaders, run) for m in run.methods]
+        totals = [written(m.over_all(run.metric), m, leaders, run) for m in run.methods]
         shown.add_row(Text("all, by patients"), *totals)
     return shown
 
 
-def written(measure: Measure, method: Method, leaders: tuple[Method, ...], run: Run) -> Text:
+def written(measure: MetricValue, method: MethodResult, leaders: tuple[MethodResult, ...], run: Run) -> Text:
     if measure.value is None:
         return Text(f"not defined: {plain(measure.reason)}", style="italic")
     winner = method in leaders and len(run.methods) > 1
@@ -55,9 +55,9 @@ def written(measure: Measure, method: Method, leaders: tuple[Method, ...], run: 
     return text.append(f" ({span})", style="not bold dim") if span else text
 
 
-def partners_table(result: Json) -> Table:
+def partners_table(result: PartnersResult) -> Table:
     """With whom to train: the answer on top, then every hospital's verdict, score and what sets its patients apart."""
-    asked = read_partnership(result)
+    asked = partnership_of(result)
     shown = Table(
         title=Text(plain(words.headline(asked)), style="bold"),
         title_justify="left",

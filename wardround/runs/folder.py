@@ -1,6 +1,7 @@
 """A run folder: manifest, rounds, checkpoints, result, model and report, each written whole."""
 
 import json
+import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,10 @@ from safetensors.numpy import save
 from wardround import __version__
 from wardround.core.contracts import Params, RoundRecord
 from wardround.core.errors import Refusal
-from wardround.engine.checkpoint import write_whole
+from wardround.core.files import write_whole
+from wardround.runs.file_names import MANIFEST, MODEL, MODEL_CARD, RESULT, ROUNDS
+from wardround.runs.read import has_manifest, require_manifest
+from wardround.runs.result import Result, values_of
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pandas", "scikit-learn", "safetensors", "torch")
 
@@ -66,7 +70,7 @@ class RunFolder:
         """Make the folder; one with something else in it is never written into."""
         clear_unbegun(path)
         if resume:
-            if not (path / "manifest.json").exists():
+            if not has_manifest(path):
                 raise Refusal("there is no run to resume here", where=str(path), remedy="leave --resume out")
         elif path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise Refusal(
@@ -80,15 +84,13 @@ class RunFolder:
             ) from None
         folder = cls(path)
         if resume:
-            folder._seen = {
-                (one["method"], one["repeat"], one["round"], one.get("user")) for one in folder.lines("rounds.jsonl")
-            }
+            folder._seen = {(one["method"], one["repeat"], one["round"], one.get("user")) for one in folder.records()}
         return folder
 
     @classmethod
     def taken_up(cls, path: Path) -> "RunFolder":
         """Make the folder, or go on with it where a run was begun in it."""
-        return cls.create(path, resume=(path / "manifest.json").exists())
+        return cls.create(path, resume=has_manifest(path))
 
     @staticmethod
     def free_name(parent: Path, name: str) -> Path:
@@ -105,7 +107,22 @@ class RunFolder:
     def write(self, name: str, value: Any) -> None:
         write_whole(self.path / name, (as_json(value) + "\n").encode())
 
-    def write_model(self, params: Params, header: Mapping[str, str], name: str = "model.safetensors") -> None:
+    def write_result(self, result: Result) -> None:
+        """The result of a finished run."""
+        self.write(RESULT, values_of(result))
+
+    def write_card(self, facts: Mapping[str, Any]) -> None:
+        """The model card for programs."""
+        self.write(MODEL_CARD, facts)
+
+    def finish(self, manifest: Mapping[str, Any], **facts: Any) -> None:
+        """Note in the manifest that the run is finished, with further facts."""
+        self.write(MANIFEST, {**manifest, "finished": now(), **facts})
+
+    def amend_manifest(self, **facts: Any) -> None:
+        self.write(MANIFEST, {**require_manifest(self.path), **facts})
+
+    def write_model(self, params: Params, header: Mapping[str, str], name: str = MODEL) -> None:
         arrays = {key: np.ascontiguousarray(array) for key, array in jax.device_get(params).items()}
         # One key: safetensors writes several in an order of its own, and the same run must give the same bytes.
         write_whole(self.path / name, save(arrays, metadata={"wardround": as_json(header)}))
@@ -120,7 +137,7 @@ class RunFolder:
             return
         self._seen.add(key)
         asking = {} if user is None else {"user": user}
-        self.append("rounds.jsonl", {"method": method, "repeat": repeat, **asking, **asdict(record)})
+        self.append(ROUNDS, {"method": method, "repeat": repeat, **asking, **asdict(record)})
 
     def append(self, name: str, entry: Mapping[str, Any]) -> None:
         """One more line of a file of JSON lines."""
@@ -137,8 +154,26 @@ class RunFolder:
             write_whole(path, whole + end)
         return [json.loads(line) for line in whole.splitlines()]
 
+    def records(self) -> list[dict[str, Any]]:
+        """All rounds that were written down."""
+        return self.lines(ROUNDS)
+
+    def drop_rounds_after(self, last: int) -> None:
+        """Take records away of rounds that will be done again."""
+        records = self.records()
+        kept = [one for one in records if one["round"] <= last]
+        if len(kept) < len(records):
+            lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in kept)
+            write_whole(self.path / ROUNDS, lines.encode())
+            self._seen = {key for key in self._seen if key[2] <= last}
+
+    def sync_rounds(self) -> None:
+        """Wait until the records are on the disk."""
+        with open(self.path / ROUNDS, "rb") as file:
+            os.fsync(file.fileno())
+
     def rounds(self, method: str, repeat: int, *, user: str | None = None) -> Iterator[dict[str, Any]]:
-        with open(self.path / "rounds.jsonl", encoding="utf-8") as file:
+        with open(self.path / ROUNDS, encoding="utf-8") as file:
             for line in file:
                 entry = json.loads(line)
                 if (entry["method"], entry["repeat"], entry.get("user")) == (method, repeat, user):
@@ -148,7 +183,7 @@ class RunFolder:
         """Write the manifest and give it; a run to be resumed must be of the same study, data and kind."""
         manifest = self.manifest(study, data_hash, kind)
         if resume:
-            before = self._manifest_before()
+            before = require_manifest(self.path, "begin in another folder")
             for key, what in (
                 ("kind", f"this folder holds the run of another command ({before.get('kind')})"),
                 ("study_hash", "the study file was changed since this run was started"),
@@ -161,18 +196,8 @@ class RunFolder:
                         remedy="resume with what the run was started with, or begin in another folder",
                     )
             manifest |= {key: before.get(key) for key in ("command", "started")}
-        self.write("manifest.json", manifest)
+        self.write(MANIFEST, manifest)
         return manifest
-
-    def _manifest_before(self) -> dict[str, Any]:
-        path = self.path / "manifest.json"
-        try:
-            before = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            before = None
-        if not isinstance(before, dict):
-            raise Refusal("the manifest of this run cannot be read", where=str(path), remedy="begin in another folder")
-        return before
 
     def manifest(self, study: Mapping[str, Any], data_hash: str, kind: str) -> dict[str, Any]:
         """What is needed to run the same again and get the same bits."""

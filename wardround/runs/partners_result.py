@@ -1,174 +1,171 @@
-"""The answer to "with whom should I train?" as the report sees it: `result.json` of the kind "partners", typed.
+"""Parts of the result of `partners`: the verdict, what each measure says, who resembles whom, shares and feedback."""
 
-Everything may be missing or short, as in `run`: nothing is made up, and what is not there is left out or said in words.
-"""
+from typing import Any
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from pydantic import Field
 
-from wardround.runs.result import Cost, Measure, Run
-
-Helps = Literal["yes", "no", "unclear", ""]
-Standing = Literal["partner", "not taken", "did not answer", "withdrew", "not judged"]
+from wardround.runs.fields import ByName, Flag, Json, Many, Number, ResultPart, Text, Texts, Whole, YesNo
 
 
-@dataclass(frozen=True)
-class Gain:
-    """What training together brings the asking hospital; the improvement is positive where it is better together."""
+class MetricWays(ResultPart):
+    """A metric on the asking site's held-out patients: trained alone, with the chosen, with everyone."""
 
-    metric: str = ""
-    alone: float | None = None
-    together: float | None = None
-    everyone: float | None = None
-    improvement: Measure = field(default_factory=Measure)
-    patients: int | None = None
-    words: str = ""
+    metric: Text
+    alone: Number
+    together: Number
+    everyone: Number
 
 
-@dataclass(frozen=True)
-class Score:
-    value: float
-    error: float | None = None
+class PartnersGain(ResultPart):
+    """What training with the chosen partners changes on the asking site's held-out patients."""
+
+    metric: Text
+    alone: Number
+    together: Number
+    everyone: Number
+    difference: Number
+    """Together less alone."""
+    low: Number
+    high: Number
+    also: MetricWays
+    """The study's main metric."""
+    patients: Whole
+    words: Text
 
 
-@dataclass(frozen=True)
-class Judged:
-    """One way to judge partners: larger scores are better, and above the cut they speak for a partner."""
+class PartnersVerdict(ResultPart):
+    """With whom the asking site should train, with whom not, why, and what it gains."""
 
-    name: str
-    label: str
-    words: str
-    cut: float | None
-    scores: Mapping[str, Score]
-
-
-@dataclass(frozen=True)
-class Agreement:
-    measure: str
-    against: str
-    correlation: float | None
-    sites: int | None
-    note: str
+    helps: Text = Field(json_schema_extra={"enum": ["yes", "no", "unclear", ""]})
+    partners: Texts
+    """Best first."""
+    others: Texts
+    """Judged and not taken, best first."""
+    headline: Text
+    reasons: ByName[Text]
+    """By site."""
+    unanswered: Texts
+    withdrawn: Texts
+    gain: PartnersGain
 
 
-@dataclass(frozen=True)
-class Matrix:
-    label: str
-    words: str
-    sites: tuple[str, ...]
-    values: tuple[tuple[float | None, ...], ...]
-    rows: str = ""
-    columns: str = ""
+class PartnerScore(ResultPart):
+    """Larger is better."""
+
+    value: Number
+    error: Number
+
+    @classmethod
+    def known(cls, data: Any) -> Json:
+        return data if isinstance(data, dict) else {"value": data}
+
+
+class PartnerMeasure(ResultPart):
+    """One way to judge partners: above the cut a score speaks for one."""
+
+    name: Text
+    label: Text
+    words: Text
+    cut: Number
+    scores: ByName[PartnerScore]
+
+
+class RankAgreement(ResultPart):
+    """How far two measures put the sites into the same order."""
+
+    measure: Text
+    against: Text
+    rank_correlation: Number
+    sites: Whole
+    note: Text
+
+
+class SimilarityTable(ResultPart):
+    """A number for every pair of sites."""
+
+    name: Text
+    label: Text
+    rows: Text = ""
+    columns: Text = ""
     """What a row and a column stand for, where that is not the same."""
+    matrix: Many[Many[Number]]
+    words: Text
+    sites: Texts
 
 
-@dataclass(frozen=True)
-class Place:
-    name: str
-    x: float
-    y: float
+class MapPlace(ResultPart):
+    """A site on the map."""
+
+    name: Text
+    x: Number
+    y: Number
 
 
-@dataclass(frozen=True)
-class Trait:
-    """A feature in which another hospital's patients differ."""
+class SiteMap(ResultPart):
+    """Sites in the plane: like ones lie close together."""
 
-    feature: str
-    distance: float | None
-    words: str
-    beyond_chance: bool
-
-
-@dataclass(frozen=True)
-class Pair:
-    site: str
-    traits: tuple[Trait, ...]
-    words: str
+    sites: Many[MapPlace]
+    shown: Number
+    """Share of the differences that the plane can show."""
+    made_from: Text = Field(alias="from")
 
 
-@dataclass(frozen=True)
-class Share:
-    """A hospital's part in what the partners bring together, against the limit that it set itself (1: none)."""
+class FeatureDifference(ResultPart):
+    """A feature in which another site's patients differ."""
 
-    site: str
-    rows: int | None
-    row_share: float | None
-    weight_share: float | None
-    limit: float | None
-    over: bool
+    feature: Text
+    distance: Number
+    words: Text
+    beyond_chance: Flag
 
 
-@dataclass(frozen=True)
-class Feedback:
-    site: str
-    place: int | None
-    of: int | None
-    chosen: bool | None
-    words: tuple[str, ...]
-    remarks: Mapping[str, tuple[str, ...]]
-    """What is not said in `words` already, by its heading."""
+class SiteComparison(ResultPart):
+    """How a site's patients differ from those of the asking site, largest difference first."""
+
+    site: Text
+    words: Text
+    features: Many[FeatureDifference]
 
 
-@dataclass(frozen=True)
-class Partnership:
-    run: Run
-    """What this has in common with a run: name, hospitals, task, truth, notes, manifest."""
-    asking: str = ""
-    helps: Helps = ""
-    headline: str = ""
-    partners: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-    unanswered: tuple[str, ...] = ()
-    withdrawn: tuple[str, ...] = ()
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    gain: Gain = field(default_factory=Gain)
-    measures: tuple[Judged, ...] = ()
-    agreement: tuple[Agreement, ...] = ()
-    matrices: tuple[Matrix, ...] = ()
-    places: tuple[Place, ...] = ()
-    shown: float | None = None
-    """Share of the differences that the map can show."""
-    mapped: str = ""
-    """What the map was made from."""
-    pairs: tuple[Pair, ...] = ()
-    dilution: tuple[Share, ...] = ()
-    feedback: tuple[Feedback, ...] = ()
-    cost: Cost = field(default_factory=Cost)
-    rounds: int | None = None
+class PartnerRank(ResultPart):
+    """A site's place among those that were judged."""
 
-    @property
-    def candidates(self) -> tuple[str, ...]:
-        """All other hospitals: the chosen first, then the rest by score, then those of whom nothing is known."""
-        judged = sorted(self.scores, key=lambda site: -self.scores[site].value)
-        known = (*self.partners, *judged, *self.others, *self.unanswered, *self.withdrawn)
-        everyone = (*known, *(hospital.name for hospital in self.run.hospitals))
-        return tuple(site for site in dict.fromkeys(everyone) if site != self.asking)
+    place: Whole
+    of: Whole
+    score: Number
+    error: Number
 
-    @property
-    def scores(self) -> Mapping[str, Score]:
-        """Those by which the choice was made."""
-        return self.measures[0].scores if self.measures else {}
 
-    def standing(self, site: str) -> Standing:
-        if site in self.withdrawn:
-            return "withdrew"
-        if site in self.partners:
-            return "partner"
-        if site in self.unanswered:
-            return "did not answer"
-        return "not taken" if site in self.others or site in self.scores else "not judged"
+class SiteAdvice(ResultPart):
+    """What a site is told about itself; the findings are tables with `words`."""
 
-    def label(self, measure: str) -> str:
-        return next((judged.label for judged in self.measures if judged.name == measure), measure.replace("_", " "))
+    site: Text
+    rank: PartnerRank | None
+    chosen: YesNo
+    weights: Many[Any]
+    """Where its own model differs from its peers'."""
+    shifted: Many[Any]
+    """Where its patients differ from its peers'."""
+    further_features: Many[Any]
+    """What it could record in addition."""
+    words: Texts
 
-    def main_difference(self, site: str) -> str:
-        """The one thing to know about its patients: the largest difference beyond chance, or that there is none."""
-        pair = next((pair for pair in self.pairs if pair.site == site), None)
-        if pair is None:
-            return self.reasons.get(site, "")
-        sure = [trait for trait in pair.traits if trait.beyond_chance and trait.words]
-        largest = max(sure, key=lambda trait: trait.distance or 0.0, default=None)
-        if largest:
-            return largest.words
-        return pair.words or ("Nothing differs more than chance would make it." if pair.traits else "")
+
+class TrainingShare(ResultPart):
+    """A site's part in what the partners bring together, against the limit that it set itself (1: none)."""
+
+    site: Text
+    rows: Whole
+    row_share: Number
+    weight_share: Number
+    limit: Number
+    over: Flag
+
+
+class ChoiceCost(ResultPart):
+    """What finding partners took."""
+
+    bytes_up: Whole
+    bytes_down: Whole
+    rounds: Whole
+    seconds: Number

@@ -1,90 +1,111 @@
-"""Reads a run folder (`manifest.json`, `rounds.jsonl`, `result.json`), also one that a crash left behind.
+"""The reader of a run folder's files, also of one that a crash left behind or another version wrote.
 
-A missing file is told in the report; a file that cannot be read at all is refused, since a report that silently left
-out half of a run would mislead.
+A file that is missing is told; one that cannot be read at all is refused, since a reader that silently left out half of
+a run would mislead.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
-from wardround.runs.result import (
-    Bin,
-    Choosing,
-    Cost,
-    Course,
-    Difference,
-    Hospital,
-    Json,
-    Measure,
-    Method,
-    Run,
-    Told,
-    items,
-    mapping,
-    number,
-    sentences,
-    total,
-    whole,
-)
+from wardround.runs.fields import TOLERANT, Json, unknown_keys, whole
+from wardround.runs.file_names import MANIFEST, RESULT, ROUNDS
+from wardround.runs.result import FORMAT, KINDS, Result, RunResult
 
-MANIFEST, ROUNDS, RESULT = "manifest.json", "rounds.jsonl", "result.json"
+UNFINISHED = "go on with it: the same command with --resume --out FOLDER"
 
 
-def read_run(folder: Path) -> Run:
-    """All that the folder tells about the run."""
-    if not any((folder / name).is_file() for name in (MANIFEST, ROUNDS, RESULT)):
-        raise Refusal(
-            f"there is no run in this folder: none of {MANIFEST}, {ROUNDS} and {RESULT} is there",
-            where=str(folder),
-            remedy="give the folder that `wardround run --out FOLDER` or `wardround compare --out FOLDER` wrote",
-        )
-    manifest, result = read_object(folder / MANIFEST), read_object(folder / RESULT)
-    records, torn = read_rounds(folder / ROUNDS)
-    courses = tuple(read_courses(records))
-    remarks = []
-    if manifest is None:
-        remarks.append(f"{MANIFEST} is missing, so versions, seed and hashes cannot be shown.")
-    if torn:
-        lines, are = ("One line", "is") if torn == 1 else (f"{torn} lines", "are")
-        remarks.append(f"{lines} of {ROUNDS} could not be read (cut off in writing) and {are} left out.")
-    study = mapping(mapping((manifest or {}).get("study")).get("study"))
-    name = str(study.get("name") or mapping((manifest or {}).get("study")).get("name") or folder.resolve().name)
-    if result is None:
-        run = without_result(name, courses)
-    else:
-        run = read_result(result, default_name=name)
-        run = replace(run, methods=tuple(fill_cost(method, courses) for method in run.methods))
-    return replace(run, courses=courses, manifest=manifest or {}, remarks=tuple(remarks))
+@dataclass(frozen=True)
+class ResultFile:
+    """A result as it was read, and what a reader must know about the file."""
+
+    result: Result
+    remarks: tuple[str, ...] = ()
 
 
-def read_object(path: Path) -> Json | None:
+def read_result(folder: Path) -> ResultFile | None:
+    """The result in a run folder; None where the run is not finished."""
+    found = read_object(folder / RESULT)
+    return None if found is None else parse_result(found)
+
+
+def require_result(folder: Path, remedy: str = UNFINISHED) -> Result:
+    """The result of a run that must be finished."""
+    found = read_result(folder)
+    if found is None:
+        raise Refusal("this run is not finished", where=str(folder / RESULT), remedy=remedy)
+    return found.result
+
+
+def parse_result(found: Json) -> ResultFile:
+    """The parts of a result, each as far as it is there; a kind that is not known is read as a run's."""
+    sort = KINDS.get(str(found.get("kind") or "run"), RunResult)
+    result = sort.model_validate({key: value for key, value in found.items() if key != "format"}, context=TOLERANT)
+    return ResultFile(result, tuple(remarks_on(found, result)))
+
+
+def remarks_on(found: Json, result: Result) -> list[str]:
+    version, unknown = whole(found.get("format")), unknown_keys(result)
+    if version is None:
+        return [f"{RESULT} has no format number: an older version wrote it, and what it lacks is left out."]
+    if version > FORMAT:
+        return [
+            f"{RESULT} has format {version}, and this version reads {FORMAT}: a newer one wrote it, and what is "
+            "not known here is left out."
+        ]
+    if unknown:
+        return [f"{RESULT} holds keys that are not known here and are left out: {', '.join(unknown)}."]
+    return []
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """What the run was started with; None where it is missing."""
+    return read_object(folder / MANIFEST)
+
+
+def require_manifest(folder: Path, remedy: str = "name a folder that `wardround run` wrote") -> dict[str, Any]:
+    found = read_manifest(folder)
+    if found is None:
+        raise Refusal("this is no run folder", where=str(folder / MANIFEST), remedy=remedy)
+    return found
+
+
+def has_manifest(folder: Path) -> bool:
+    """Whether a run was begun here."""
+    return (folder / MANIFEST).exists()
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
     """The JSON object in the file, None when there is no file."""
     try:
         found = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise Refusal(
             f"the file cannot be read as JSON: {error}",
             where=str(path),
-            remedy="run the study again, or take the file away to see what the other files tell",
+            remedy="restore it, run the study again, or take the file away to see what the other files tell",
         ) from None
     if not isinstance(found, dict):
         raise Refusal(
-            "the file holds no JSON object", where=str(path), remedy="run the study again, or take the file away"
+            "the file cannot be read as JSON: it holds no object",
+            where=str(path),
+            remedy="restore it, run the study again, or take the file away",
         )
     return found
 
 
-def read_rounds(path: Path) -> tuple[list[Json], int]:
+def read_rounds(folder: Path) -> tuple[list[dict[str, Any]], int]:
     """The records, and how many lines were torn (a crash may cut the line that was being written)."""
+    path = folder / ROUNDS
     if not path.is_file():
         return [], 0
-    records: list[Json] = []
+    records: list[dict[str, Any]] = []
     torn = 0
     with path.open("rb") as lines:
         for line in lines:
@@ -101,181 +122,18 @@ def read_rounds(path: Path) -> tuple[list[Json], int]:
     return records, torn
 
 
-def read_courses(records: Iterable[Json]) -> Iterable[Course]:
-    """The records by method and repeat, in the order of rounds; of a round done again after a crash the last counts."""
-    groups: dict[tuple[str, int], dict[int, Json]] = {}
-    for record in records:
-        key = (str(record.get("method", "")), whole(record.get("repeat")) or 0)
-        groups.setdefault(key, {})[whole(record.get("round")) or 0] = record
-    for (method, repeat), by_round in groups.items():
-        rounds = tuple(number for number in sorted(by_round) if number > 0)
-        losses = [mapping(mapping(by_round[r].get("measures")).get("validation_loss")) for r in rounds]
-        names = dict.fromkeys(name for loss in losses for name in mapping(loss.get("sites")))
-        yield Course(
-            method=method,
-            repeat=repeat,
-            rounds=rounds,
-            loss=tuple(number(loss.get("weighted")) for loss in losses),
-            site_loss={n: tuple(number(mapping(loss.get("sites")).get(n)) for loss in losses) for n in names},
-            cost=cost_of(by_round.values()),
-            told=read_told([(r, mapping(mapping(by_round[r].get("measures")).get("told"))) for r in rounds]),
-            choosing=read_choosing(by_round[0]) if 0 in by_round else None,
-            answered=tuple(sentences(by_round[r].get("sites")) for r in rounds),
-            missing=tuple(read_missing(by_round[r]) for r in rounds),
-        )
+def round_lines(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Every line of the rounds with its place, for a reader who takes no line that is not as it was written."""
+    path = folder / ROUNDS
+    # Bytes: names of sites may hold characters at which text, but not the file, begins a new line.
+    for place, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), start=1):
+        try:
+            yield f"{path}, line {place}", json.loads(line)
+        except (ValueError, RecursionError):
+            yield f"{path}, line {place}", None
 
 
-def read_missing(record: Json) -> dict[str, str]:
-    absent = mapping(mapping(record.get("measures")).get("absent"))
-    return {str(site): str(why) for site, why in absent.items()}
-
-
-def cost_of(records: Iterable[Json]) -> Cost:
-    kept = list(records)
-    return Cost(
-        bytes_down=total([number(record.get("bytes_down")) for record in kept]),
-        bytes_up=total([number(record.get("bytes_up")) for record in kept]),
-        seconds=total([number(record.get("seconds")) for record in kept]),
-    )
-
-
-def read_told(by_round: Iterable[tuple[int, Json]]) -> Told:
-    """Rounds between two evaluations tell nothing and are left out."""
-    spoken = [(r, told) for r, told in by_round if told]
-    names = dict.fromkeys(name for _, told in spoken for name, value in told.items() if mapping(value))
-    sites = {name: dict.fromkeys(site for _, told in spoken for site in mapping(told.get(name))) for name in names}
-    return Told(
-        rounds=tuple(r for r, _ in spoken),
-        sites={
-            name: {site: tuple(number(mapping(told.get(name)).get(site)) for _, told in spoken) for site in own}
-            for name, own in sites.items()
-        },
-        stopped=next((r for r, told in spoken if told.get("stopped") is True), None),
-        skipped=max((whole(told.get("skipped")) or 0 for _, told in spoken), default=0),
-    )
-
-
-def read_choosing(record: Json) -> Choosing:
-    told = mapping(mapping(record.get("measures")).get("told"))
-    scores = {str(site): x for site, value in mapping(told.get("score")).items() if (x := number(value)) is not None}
-    return Choosing(sentences(told.get("chosen")), scores, cost_of([record]))
-
-
-def without_result(name: str, courses: tuple[Course, ...]) -> Run:
-    """A run that did not end: what the rounds alone tell."""
-    names = dict.fromkeys(site for course in courses for site in course.site_loss)
-    methods = dict.fromkeys(course.method for course in courses)
-    return Run(
-        name=name,
-        hospitals=tuple(Hospital(name) for name in names),
-        methods=tuple(fill_cost(Method(name, name, rounds=reached(name, courses)), courses) for name in methods),
-        finished=False,
-    )
-
-
-def reached(method: str, courses: tuple[Course, ...]) -> int:
-    return max((course.rounds[-1] for course in courses if course.method == method and course.rounds), default=0)
-
-
-def fill_cost(method: Method, courses: tuple[Course, ...]) -> Method:
-    """What the method's own meters do not tell is added up from the rounds."""
-    mine = [course.cost for course in courses if course.method == method.name]
-    cost = method.cost
-    if cost.traffic is None:
-        cost = replace(cost, bytes_down=total([c.bytes_down for c in mine]), bytes_up=total([c.bytes_up for c in mine]))
-    if cost.seconds is None:
-        cost = replace(cost, seconds=total([c.seconds for c in mine]))
-    return replace(method, cost=cost)
-
-
-def read_result(result: Json, *, default_name: str = "study") -> Run:
-    """The parts of `result.json`, each as far as it is there."""
-    return Run(
-        name=str(result.get("study") or default_name),
-        kind=str(result.get("kind") or "run"),
-        task=mapping(result.get("task")),
-        metric=str(result.get("metric") or ""),
-        level=level_of(items(result.get("methods"))),
-        hospitals=tuple(read_hospital(mapping(entry)) for entry in items(result.get("sites"))),
-        methods=tuple(read_method(mapping(entry)) for entry in items(result.get("methods"))),
-        differences=tuple(read_difference(mapping(entry)) for entry in items(result.get("comparison"))),
-        truth=result.get("truth") or (),
-        notes=sentences(result.get("notes")),
-        told_repeats=whole(result.get("repeats")),
-    )
-
-
-def read_hospital(entry: Json) -> Hospital:
-    return Hospital(
-        name=str(entry.get("name", "")),
-        train=whole(entry.get("train")),
-        validation=whole(entry.get("validation")),
-        test=whole(entry.get("test")),
-        prevalence=number(entry.get("prevalence")),
-    )
-
-
-def read_method(entry: Json) -> Method:
-    scores, meters = mapping(entry.get("scores")), mapping(entry.get("meters"))
-    traffic, energy = mapping(meters.get("traffic")), mapping(meters.get("energy"))
-    name = str(entry.get("name", ""))
-    return Method(
-        name=name,
-        label=str(entry.get("label") or name),
-        rounds=whole(entry.get("rounds")),
-        best_round=whole(entry.get("best_round")),
-        stopped_early=entry.get("stopped_early") is True,
-        cost=Cost(
-            bytes_down=number(traffic.get("bytes_down")),
-            bytes_up=number(traffic.get("bytes_up")),
-            seconds=number(entry.get("seconds")),
-            compile_seconds=number(entry.get("compile_seconds")),
-            watt_hours=number(energy.get("watt_hours")),
-            co2_grams=number(energy.get("grams_co2")),
-        ),
-        sites={str(site): read_measures(own) for site, own in mapping(scores.get("sites")).items()},
-        weighted=read_measures(scores.get("weighted")),
-        unweighted=read_measures(scores.get("unweighted")),
-        percentiles={
-            str(metric): {str(p): value for p, x in mapping(own).items() if (value := number(x)) is not None}
-            for metric, own in mapping(scores.get("percentiles")).items()
-        },
-        reliability=tuple(read_bins(scores.get("reliability"))),
-        meters=meters,
-    )
-
-
-def read_measures(entry: object) -> Mapping[str, Measure]:
-    return {str(metric): read_measure(own) for metric, own in mapping(entry).items()}
-
-
-def read_measure(entry: Any) -> Measure:
-    own = mapping(entry)
-    value = number(own.get("value")) if own else number(entry)
-    if value is None:
-        return Measure(reason=str(own.get("undefined") or "no reason given"))
-    defined, sites = whole(own.get("sites_defined")), whole(own.get("sites"))
-    note = f"over {defined:,} of {sites:,} hospitals" if defined is not None and sites and defined < sites else ""
-    if own.get("no_interval"):
-        note = "; ".join(filter(None, [note, f"no interval: {own['no_interval']}"]))
-    return Measure(value, number(own.get("low")), number(own.get("high")), note=note)
-
-
-def level_of(methods: Iterable[object]) -> float | None:
-    """The confidence level of the intervals, when all methods tell the same."""
-    levels = {number(mapping(mapping(mapping(m).get("scores")).get("intervals")).get("level")) for m in methods}
-    return levels.pop() if len(levels) == 1 else None
-
-
-def read_difference(entry: Json) -> Difference:
-    ends = number(entry.get("low")), number(entry.get("high"))
-    measure = Measure(number(entry.get("difference")), *ends, reason=str(entry.get("reason") or ""))
-    words = {key: str(entry.get(key) or "") for key in ("metric", "site", "method", "against", "verdict")}
-    return Difference(**words, measure=measure)
-
-
-def read_bins(entry: object) -> Iterable[Bin]:
-    for own in items(entry):
-        predicted, observed = number(mapping(own).get("predicted")), number(mapping(own).get("observed"))
-        if predicted is not None and observed is not None:
-            yield Bin(predicted, observed, number(mapping(own).get("rows")))
+def hash_of(folder: Path) -> str:
+    """What names the very result and rounds of a run, to the byte."""
+    content = [(folder / name).read_bytes() for name in (RESULT, ROUNDS) if (folder / name).is_file()]
+    return sha256(b"".join(sha256(part).digest() for part in content)).hexdigest()

@@ -1,43 +1,50 @@
-"""What a run left behind, as the report sees it: frozen, typed, and complete even where the files are not.
+"""THE format of `result.json`: one model for each kind of result, all with a format number.
 
-Everything may be missing or short. A number that is not there, or is not finite, is None and is said in words later;
-nothing is made up.
+`docs/reference/result.md` and `result.schema.json` are made from this. A workflow makes a result and the run folder
+writes it (`RunFolder.write_result`); everybody reads it with `wardround.runs.read.read_result`.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-Json = Mapping[str, Any]
+from pydantic import Field
 
+from wardround.runs.cases_result import BudgetTables, CaseResult, MethodLabel, RateSearch
+from wardround.runs.fields import (
+    ByName,
+    Flag,
+    Json,
+    Many,
+    Name,
+    Names,
+    Number,
+    ResultPart,
+    Table,
+    Text,
+    Texts,
+    Whole,
+    mapping,
+    number,
+    total,
+)
+from wardround.runs.partners_result import (
+    ChoiceCost,
+    PartnerMeasure,
+    PartnersVerdict,
+    RankAgreement,
+    SimilarityTable,
+    SiteAdvice,
+    SiteComparison,
+    SiteMap,
+    TrainingShare,
+)
+from wardround.runs.scores import NOT_MEASURED, FairnessScores, MetricValue, ReliabilityBin, ScoreBlock
+from wardround.runs.sites import PredictionTask, SiteRows
+
+FORMAT = 1
+"""Raised when a key changes its meaning or goes; a new key alone does not."""
 ALL = "all sites"
 """The name of the federation as a whole among the sites of a comparison."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A score with its interval, or the reason why there is none."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    reason: str = ""
-    note: str = ""
-    """What a reader of the value must know: that it is over fewer hospitals, or why it has no interval."""
-
-
-@dataclass(frozen=True)
-class Hospital:
-    name: str
-    train: int | None = None
-    validation: int | None = None
-    test: int | None = None
-    prevalence: float | None = None
-
-    @property
-    def patients(self) -> int:
-        return (self.train or 0) + (self.validation or 0) + (self.test or 0)
 
 
 @dataclass(frozen=True)
@@ -56,163 +63,177 @@ class Cost:
         return total((self.bytes_down, self.bytes_up))
 
 
-@dataclass(frozen=True)
-class Bin:
-    """One bin of a reliability curve: what was predicted, what really happened, among how many patients."""
+class MethodResult(ResultPart):
+    """One way to train: what it was, how it went, what it cost, and its figures on held-out patients."""
 
-    predicted: float
-    observed: float
-    rows: float | None = None
+    name: Text
+    label: Text
+    """What a report calls it."""
+    algorithm: Text
+    settings: Table
+    rounds: Whole
+    user: Name
+    """The site it was trained for, where it is for one."""
+    partners: Names
+    """Whom a choice of partners took, best first; null where none was made."""
+    best_round: Whole
+    stopped_early: Flag
+    seconds: Number
+    compile_seconds: Number
+    meters: Table
+    """What every meter says, by its name."""
+    scores: ScoreBlock
+    fairness: FairnessScores | None = None
+
+    @classmethod
+    def known(cls, data: Any) -> Json:
+        found = mapping(data)
+        return {**found, "label": found.get("label") or found.get("name")}
+
+    @property
+    def cost(self) -> Cost:
+        traffic, energy = mapping(self.meters.get("traffic")), mapping(self.meters.get("energy"))
+        return Cost(
+            bytes_down=number(traffic.get("bytes_down")),
+            bytes_up=number(traffic.get("bytes_up")),
+            seconds=self.seconds,
+            compile_seconds=self.compile_seconds,
+            watt_hours=number(energy.get("watt_hours")),
+            co2_grams=number(energy.get("grams_co2")),
+        )
+
+    @property
+    def reliability(self) -> tuple[ReliabilityBin, ...]:
+        """The bins that can be drawn."""
+        return tuple(b for b in self.scores.reliability if b.predicted is not None and b.observed is not None)
+
+    def at(self, site: str, metric: str) -> MetricValue:
+        return self.scores.sites.get(site, {}).get(metric, NOT_MEASURED)
+
+    def over_all(self, metric: str) -> MetricValue:
+        """Over all sites, each counting by its patients."""
+        return self.scores.weighted.get(metric, NOT_MEASURED)
 
 
-@dataclass(frozen=True)
-class Method:
-    name: str
-    label: str
-    rounds: int | None = None
-    best_round: int | None = None
-    stopped_early: bool = False
-    cost: Cost = Cost()
-    sites: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
-    weighted: Mapping[str, Measure] = field(default_factory=dict)
-    unweighted: Mapping[str, Measure] = field(default_factory=dict)
-    percentiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    reliability: tuple[Bin, ...] = ()
-    meters: Json = field(default_factory=dict)
-
-    def at(self, site: str, metric: str) -> Measure:
-        return self.sites.get(site, {}).get(metric, Measure(reason="not measured"))
-
-
-@dataclass(frozen=True)
-class Difference:
+class MethodDifference(ResultPart):
     """A method against another on the same patients."""
 
-    metric: str
-    site: str
-    method: str
-    against: str
-    measure: Measure
-    verdict: str
+    metric: Text
+    site: Text
+    """A site, or "all sites"."""
+    method: Text
+    against: Text
+    difference: Number
+    """Of `method` less that of `against`."""
+    low: Number
+    high: Number
+    p_value: Number
+    verdict: Text
+    """Of `method`: better, worse, or no difference shown; corrected for the number of comparisons."""
+    wins: Whole
+    ties: Whole
+    losses: Whole
+    repeats: Whole
+    """In which both have a value; `method` wins, ties or loses each."""
+    reason: Text
+
+    @property
+    def measure(self) -> MetricValue:
+        return MetricValue(value=self.difference, low=self.low, high=self.high, undefined=self.reason)
 
 
-@dataclass(frozen=True)
-class Told:
-    """What an algorithm told of itself, in the rounds in which it did: one number a hospital, by the number's name."""
+class RunResult(ResultPart):
+    """Of `run`, `compare`, `demo`, `retrain` and a deployed study."""
 
-    rounds: tuple[int, ...] = ()
-    sites: Mapping[str, Mapping[str, tuple[float | None, ...]]] = field(default_factory=dict)
-    stopped: int | None = None
-    """The first round that was told as standing still, where the algorithm itself ended the training."""
-    skipped: int = 0
-    """Rounds in which there was nothing to learn from."""
-
-
-@dataclass(frozen=True)
-class Choosing:
-    """How partners were chosen before training; records call it round 0."""
-
-    chosen: tuple[str, ...] = ()
-    scores: Mapping[str, float] = field(default_factory=dict)
-    cost: Cost = Cost()
-
-
-@dataclass(frozen=True)
-class Course:
-    """How one repeat of one method went, round by round."""
-
-    method: str
-    repeat: int
-    rounds: tuple[int, ...]
-    """Of training, so without the choice of partners before."""
-    loss: tuple[float | None, ...]
-    site_loss: Mapping[str, tuple[float | None, ...]]
-    cost: Cost
-    """Of all rounds and the choice of partners."""
-    told: Told = Told()
-    choosing: Choosing | None = None
-    answered: tuple[tuple[str, ...], ...] = ()
-    """Who answered, in each round."""
-    missing: tuple[Mapping[str, str], ...] = ()
-    """Who was asked and did not answer, and why, in each round of a study over real hospitals."""
-
-
-@dataclass(frozen=True)
-class Run:
-    name: str
-    kind: str = "run"
-    task: Json = field(default_factory=dict)
-    metric: str = ""
-    level: float | None = None
-    """Confidence level of the intervals, when the result tells it."""
-    hospitals: tuple[Hospital, ...] = ()
-    methods: tuple[Method, ...] = ()
-    differences: tuple[Difference, ...] = ()
-    truth: Any = ()
+    study: Text
+    kind: Text = Field(json_schema_extra={"enum": ["run", "compare", "demo", "deployed"]})
+    metric: Text
+    """The main one."""
+    task: PredictionTask
+    sites: Many[SiteRows]
+    truth: Any = None
     """What the maker of the data knows: sentences, or a table of groups, reasons and numbers."""
-    notes: tuple[str, ...] = ()
-    courses: tuple[Course, ...] = ()
-    manifest: Json = field(default_factory=dict)
-    finished: bool = True
-    remarks: tuple[str, ...] = ()
-    """What is wrong with the files themselves."""
-    told_repeats: int | None = None
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """All measures that occur, the main one first."""
-        found = dict.fromkeys([self.metric] if self.metric else [])
-        for method in self.methods:
-            for scores in (*method.sites.values(), method.weighted, method.unweighted):
-                found.update(dict.fromkeys(scores))
-        return tuple(found)
-
-    @property
-    def asking(self) -> str:
-        """The hospital that a personal model is for; empty when there is none."""
-        return str(mapping(mapping(self.manifest.get("study")).get("study")).get("user") or "")
-
-    @property
-    def repeats(self) -> int:
-        return self.told_repeats or len({course.repeat for course in self.courses})
-
-    def method(self, name: str) -> Method:
-        """The method of that name; one that the result does not list goes by its name."""
-        return next((method for method in self.methods if method.name == name), Method(name, name))
-
-    def first_course(self, method: str) -> Course | None:
-        mine = [course for course in self.courses if course.method == method]
-        return min(mine, key=lambda course: course.repeat, default=None)
+    repeats: Whole
+    methods: Many[MethodResult]
+    comparison: Many[MethodDifference]
+    notes: Texts
+    budgets: BudgetTables | None = None
+    """The methods at equal cost, where a comparison has cases or rates."""
+    rates: Many[RateSearch] = ()
+    """How each method's learning rate was chosen."""
 
 
-def total(values: Sequence[float | None]) -> float | None:
-    """The sum of those that are known; None when none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+class CasesResult(ResultPart):
+    """Of `compare` over several cases; each case has a run folder of its own."""
+
+    study: Text
+    kind: Text = Field(json_schema_extra={"const": "cases"})
+    against: Text
+    """The method that all are compared with."""
+    users: Text
+    """"each" where every site asks in turn, else "one"."""
+    methods: Many[MethodLabel]
+    cases: Many[CaseResult]
+    notes: Texts
 
 
-def number(value: object) -> float | None:
-    """A finite number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
+class PartnersResult(ResultPart):
+    """Of `partners`: with whom the asking site should train, why, and whether it helps."""
+
+    study: Text
+    kind: Text = Field(json_schema_extra={"const": "partners"})
+    metric: Text
+    task: PredictionTask
+    sites: Many[SiteRows]
+    truth: Any = None
+    asking: Text
+    repeats: Whole
+    verdict: PartnersVerdict
+    measures: Many[PartnerMeasure]
+    """Ways to judge partners; the first is the one that decided."""
+    agreement: Many[RankAgreement]
+    similarity: Many[SimilarityTable]
+    map: SiteMap
+    pairs: Many[SiteComparison]
+    feedback: Many[SiteAdvice]
+    dilution: Many[TrainingShare]
+    cost: ChoiceCost
+    notes: Texts
 
 
-def whole(value: object) -> int | None:
-    found = number(value)
-    return None if found is None else round(found)
+class TuneTrial(ResultPart):
+    """Settings that were tried, and the validation loss they gave in every fold."""
+
+    settings: Table
+    loss: Number
+    """None where training diverged."""
+    folds: Many[Number]
+    refused: Text = ""
 
 
-def mapping(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
+class TuneResult(ResultPart):
+    """Of `tune`: the best settings, and every trial."""
+
+    study: Text
+    kind: Text = Field(json_schema_extra={"const": "tune"})
+    trials: Whole
+    loss: Number
+    spread: Number
+    """Standard deviation of the loss between folds."""
+    settings: ByName[Table]
+    """Table of the study file, key, value."""
+    all: Many[TuneTrial]
 
 
-def items(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
+Result = RunResult | CasesResult | PartnersResult | TuneResult
+KINDS: dict[str, type[RunResult] | type[CasesResult] | type[PartnersResult] | type[TuneResult]] = {
+    **dict.fromkeys(("run", "compare", "demo", "deployed"), RunResult),
+    "cases": CasesResult,
+    "partners": PartnersResult,
+    "tune": TuneResult,
+}
 
 
-def sentences(value: object) -> tuple[str, ...]:
-    """Words from a list or a single string."""
-    if isinstance(value, str):
-        return (value,)
-    return tuple(entry if isinstance(entry, str) else str(entry) for entry in items(value))
+def values_of(result: Result) -> dict[str, Any]:
+    """The result as `result.json` holds it, and as commands print it with --json."""
+    return {"format": FORMAT, **result.plain()}

@@ -4,7 +4,6 @@ All cases are checked before anything is trained. A case is finished when its re
 with the others. The result over all cases is put together from theirs, so it can always be made again.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wardround.core.errors import Refusal
-from wardround.runs.folder import RunFolder, digest, now
+from wardround.runs.cases_result import CaseDifference, CaseMethodResult, CaseResult, MethodLabel, RateSearch
+from wardround.runs.folder import RunFolder, digest
+from wardround.runs.read import has_manifest, read_manifest, read_result
+from wardround.runs.result import ALL, CasesResult, RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import CaseSection, Settings, Study, parse_study
@@ -145,18 +147,18 @@ def compare_cases(
     resume: bool = False,
     watch: Watch = NOBODY,
     on_finished: Callable[[Path], Any] = lambda folder: None,
-) -> dict[str, Any]:
+) -> CasesResult:
     """Every case into its folder, and what they say together; `on_finished` may write a report there."""
     fingerprint = digest([case.setting.fingerprint for case in cases])
     manifest = folder.begin(study.model_dump(mode="json"), fingerprint, kind="cases", resume=resume)
-    results: dict[str, dict[str, Any]] = {}
+    results: dict[str, RunResult] = {}
     shelf = Shelf((case.study, seed) for case in cases for seed in seeds_of(case.study)[1:])
     for number, case in enumerate(cases):
         watch.on_case(case.title, number, len(cases))
         place = folder.path / FOLDER / case.name
         found = finished(place, case) if resume else None
         if found is None:
-            begun = resume and (place / "manifest.json").exists()
+            begun = resume and has_manifest(place)
             own = RunFolder.create(place, resume=begun)
             with naming(case.name):
                 found = compare_rated(
@@ -164,18 +166,18 @@ def compare_cases(
                 )
             on_finished(place)
         results[case.name] = found
-    told = {
-        "study": study.study.name,
-        "kind": "cases",
-        "against": against_of(study),
-        "users": study.compare.users if study.compare else "one",
-        "methods": [{"name": method.name, "label": method.label} for method in cases[0].methods],
-        "cases": [summary(case, results[case.name]) for case in cases],
-        "notes": notes(study),
-    }
-    folder.write("result.json", told)
-    folder.write("manifest.json", {**manifest, "finished": now()})
-    return told
+    result = CasesResult(
+        study=study.study.name,
+        kind="cases",
+        against=against_of(study),
+        users=study.compare.users if study.compare else "one",
+        methods=tuple(MethodLabel(name=method.name, label=method.label) for method in cases[0].methods),
+        cases=tuple(summary(case, results[case.name]) for case in cases),
+        notes=tuple(notes(study)),
+    )
+    folder.write_result(result)
+    folder.finish(manifest)
+    return result
 
 
 def seeds_of(study: Study) -> range:
@@ -184,21 +186,17 @@ def seeds_of(study: Study) -> range:
     return range(study.study.seed, study.study.seed + study.compare.repeats)
 
 
-def finished(place: Path, case: Case) -> dict[str, Any] | None:
+def finished(place: Path, case: Case) -> RunResult | None:
     """The whole result of a case that is done, if the folder holds it and it is this very case's."""
-    result, manifest = (read_json(place / name) for name in ("result.json", "manifest.json"))
-    if result is None or manifest is None or "budgets" not in result:
+    try:
+        found, manifest = read_result(place), read_manifest(place)
+    except Refusal:  # what cannot be read is made anew
+        return None
+    result = found.result if found else None
+    if not isinstance(result, RunResult) or manifest is None or result.budgets is None:
         return None
     same = manifest.get("study_hash") == digest(case.study.model_dump(mode="json"))
     return result if same and manifest.get("data_hash") == case.setting.fingerprint else None
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def compare_rated(
@@ -211,7 +209,7 @@ def compare_rated(
     resume: bool = False,
     watch: Watch = NOBODY,
     load: Callable[[Study, int], Setting] = assemble.load_setting,
-) -> dict[str, Any]:
+) -> RunResult:
     """A comparison in which each method first gets its rate, where the study names some; with budgets in its result."""
     assert study.compare is not None
     folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind=kind, resume=resume)
@@ -229,12 +227,13 @@ def compare_rated(
         notes=rate_notes(study, methods, rated),
         load=load,
     )
-    rows = {site["name"]: site["train"] for site in result["sites"]}
+    rows = {site.name: site.train or 0 for site in result.sites}
     trainers = [Trainer(one.name, one.algorithm, dict(one.settings), bool(one.choice)) for one in with_rates]
-    result = {**result, "budgets": budgets(folder.lines("rounds.jsonl"), trainers, rows)}
+    further: dict[str, Any] = {"budgets": budgets(folder.records(), trainers, rows)}
     if rated:
-        result["rates"] = list(rated.values())
-    folder.write("result.json", result)
+        further["rates"] = tuple(RateSearch.model_validate(one) for one in rated.values())
+    result = result.model_copy(update=further)
+    folder.write_result(result)
     return result
 
 
@@ -296,38 +295,43 @@ def against_of(study: Study) -> str:
     return study.compare.against or study.compare.methods[0]
 
 
-def summary(case: Case, result: Mapping[str, Any]) -> dict[str, Any]:
+def summary(case: Case, result: RunResult) -> CaseResult:
     """What the table over all cases tells of one: every method's main measure, its rate, and how it compares."""
-    metric = result["metric"]
-    verdicts = {
-        (entry["method"], entry["against"]): entry for entry in result["comparison"] if entry["site"] == "all sites"
-    }
-    rates = {entry["method"]: entry["rate"] for entry in result.get("rates", [])}
-    scope = result["budgets"]["scope"]["methods"]
+    assert result.budgets is not None
+    metric = result.metric
+    verdicts = {(entry.method, entry.against): entry for entry in result.comparison if entry.site == ALL}
+    rates = {entry.method: entry.rate for entry in result.rates}
+    scope = result.budgets.scope.methods
     methods = {}
-    for one in result["methods"]:
-        measure = one["scores"]["weighted"].get(metric, {"value": None, "undefined": "not measured"})
-        methods[one["name"]] = {
-            **{key: measure.get(key) for key in ("value", "low", "high", "undefined") if key in measure},
-            "rate": rates.get(one["name"]),
-            "scope": scope.get(one["name"], {}).get("scope"),
-            "against": {
-                other: {key: entry[key] for key in ("difference", "low", "high", "p_value", "verdict")}
+    for one in result.methods:
+        measure = one.over_all(metric).plain()
+        methods[one.name] = CaseMethodResult(
+            **{key: measure[key] for key in ("value", "low", "high", "undefined") if key in measure},
+            rate=rates.get(one.name),
+            scope=scope[one.name].scope if one.name in scope else None,
+            against={
+                other: CaseDifference(
+                    difference=entry.difference,
+                    low=entry.low,
+                    high=entry.high,
+                    p_value=entry.p_value,
+                    verdict=entry.verdict,
+                )
                 for (name, other), entry in verdicts.items()
-                if name == one["name"]
+                if name == one.name
             },
-        }
-    return {
-        "name": case.name,
-        "title": case.title,
-        "folder": f"{FOLDER}/{case.name}",
-        "metric": metric,
-        "repeats": result["repeats"],
-        "task": result["task"],
-        "sites": result["sites"],
-        "methods": methods,
-        "budgets": result["budgets"],
-    }
+        )
+    return CaseResult(
+        name=case.name,
+        title=case.title,
+        folder=f"{FOLDER}/{case.name}",
+        metric=metric,
+        repeats=result.repeats,
+        task=result.task,
+        sites=result.sites,
+        methods=methods,
+        budgets=result.budgets,
+    )
 
 
 def notes(study: Study) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from wardround.engine import registry
+from wardround.runs.cases_result import BudgetTables, EqualBudget, ScopeTable
 
 Json = Mapping[str, Any]
 
@@ -59,18 +60,18 @@ class Walk:
         return allowed[-1] if allowed else None
 
 
-def budgets(rounds: Iterable[Json], trainers: Sequence[Trainer], rows: Mapping[str, int]) -> dict[str, Any]:
-    """The three tables, as plain values; `rows` tells every site's training patients."""
+def budgets(rounds: Iterable[Json], trainers: Sequence[Trainer], rows: Mapping[str, int]) -> BudgetTables:
+    """The three tables; `rows` tells every site's training patients."""
     records: dict[str, dict[tuple[int, str | None], list[Json]]] = {trainer.name: {} for trainer in trainers}
     for record in rounds:
         if record["method"] in records:
             records[record["method"]].setdefault((record["repeat"], record.get("user")), []).append(record)
     walks = {trainer.name: walks_of(trainer, records[trainer.name], rows) for trainer in trainers}
-    return {
-        "steps": equal(walks, "steps"),
-        "traffic": equal(walks, "bytes"),
-        "scope": scopes(walks, len(rows)),
-    }
+    return BudgetTables(
+        steps=EqualBudget.model_validate(equal(walks, "steps")),
+        traffic=EqualBudget.model_validate(equal(walks, "bytes")),
+        scope=ScopeTable.model_validate(scopes(walks, len(rows))),
+    )
 
 
 def walks_of(

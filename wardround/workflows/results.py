@@ -1,14 +1,18 @@
-"""What `result.json` says: the sites, every method's figures, and how sure the differences are."""
+"""What a result says: the sites, every method's figures, and how sure the differences are."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wardround.core.contracts import Task
 from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import Difference, corrected, paired_differences
 from wardround.evaluate.metrics import names_with
+from wardround.runs.result import ALL, MethodDifference, MethodResult
+from wardround.runs.scores import FairnessScores, ScoreBlock
+from wardround.runs.sites import PredictionTask, SiteRows
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
@@ -35,31 +39,38 @@ def described(setting: Setting) -> dict[str, Any]:
             share = float((federation.y[rows] == setting.positive).mean())
         train, validation, test = (int(number) for number in federation.counts[index])
         sites.append(
-            {
-                "name": federation.sites[index],
-                "train": train,
-                "validation": validation,
-                "test": test,
-                "prevalence": share if len(task.classes) == 2 else None,
-            }
+            SiteRows(
+                name=federation.sites[index],
+                train=train,
+                validation=validation,
+                test=test,
+                prevalence=share if len(task.classes) == 2 else None,
+            )
         )
-    words: dict[str, Any] = {
-        "kind": "regression" if task.regression else "classification",
-        "target": task.target,
-        "classes": list(task.classes),
-        "features": list(federation.features),
+    described: dict[str, Any] = {
+        "task": prediction_task(task, federation.features, setting.positive),
+        "sites": tuple(sites),
     }
-    if len(task.classes) == 2:
-        words["positive"] = task.classes[setting.positive]
-    described: dict[str, Any] = {"task": words, "sites": sites}
     if setting.truth:
         described["truth"] = setting.truth
     return described
 
 
+def prediction_task(task: Task, features: Sequence[str], positive: int) -> PredictionTask:
+    """What is predicted; of two classes also which one is looked for."""
+    looked_for = {"positive": task.classes[positive]} if len(task.classes) == 2 else {}
+    return PredictionTask(
+        kind="regression" if task.regression else "classification",
+        target=task.target,
+        classes=tuple(task.classes),
+        features=tuple(features),
+        **looked_for,
+    )
+
+
 def method_block(
     study: Study, settings: Sequence[Setting], trained: "Sequence[Trained]", meters: dict[str, Any]
-) -> dict[str, Any]:
+) -> MethodResult:
     """One method: its course, its cost, and its figures on held-out patients, averaged over repeats."""
     first = trained[0]
     blocks = []
@@ -83,22 +94,22 @@ def method_block(
     groups = fairness_of(study, settings, trained)
     if groups is not None:
         scores["groups"] = by_group(groups)
-    return {
-        "name": first.method.name,
-        "label": first.method.label,
-        "algorithm": first.method.algorithm,
-        "settings": dict(first.method.settings),
-        "rounds": first.fitted.rounds,
-        "user": first.user,
-        "partners": None if first.partners is None else list(first.partners),
-        "best_round": first.fitted.best_round,
-        "stopped_early": first.fitted.stopped_early,
-        "seconds": first.seconds,
-        "compile_seconds": first.fitted.first_call_seconds,
-        "meters": meters,
-        "scores": scores,
-        **({} if groups is None else {"fairness": groups}),
-    }
+    return MethodResult(
+        name=first.method.name,
+        label=first.method.label,
+        algorithm=first.method.algorithm,
+        settings=dict(first.method.settings),
+        rounds=first.fitted.rounds,
+        user=first.user,
+        partners=first.partners,
+        best_round=first.fitted.best_round,
+        stopped_early=first.fitted.stopped_early,
+        seconds=first.seconds,
+        compile_seconds=first.fitted.first_call_seconds,
+        meters=meters,
+        scores=ScoreBlock.model_validate(scores),
+        **({} if groups is None else {"fairness": FairnessScores.model_validate(groups)}),
+    )
 
 
 def averaged(blocks: Sequence[Any]) -> Any:
@@ -135,11 +146,11 @@ def pairs_of(study: Study, methods: Sequence[Method]) -> list[tuple[str, str]]:
 
 def comparison_of(
     study: Study, settings: Sequence[Setting], trained: "Sequence[Trained]", methods: Sequence[Method], metric: str
-) -> list[dict[str, Any]]:
+) -> tuple[MethodDifference, ...]:
     """Paired differences over all sites and site by site, patient by patient, corrected for their number (Holm)."""
     scores = {method.name: [one.scores for one in trained if one.method == method] for method in methods}
     federation = settings[0].federation
-    places: list[tuple[str, Any]] = [("all sites", "weighted")]
+    places: list[tuple[str, Any]] = [(ALL, "weighted")]
     # Where only some sites are evaluated, other repeats draw others: there is nothing to pair site by site.
     if len(trained[0].sites) == len(federation.sites) <= MOST_COMPARED:
         places += list(zip(federation.sites, range(len(federation.sites)), strict=True))
@@ -158,9 +169,22 @@ def comparison_of(
             seed=study.study.seed,
         )
         found |= {(method, against, name): one for (name, _), one in zip(places, differences, strict=True)}
-    told = []
-    for (method, against, place), difference in corrected(found).items():
-        figures = difference._asdict()
-        words = {"metric": metric, "site": place, "method": method, "against": against}
-        told.append({**words, "difference": figures.pop("value"), **figures})
-    return told
+    return tuple(
+        MethodDifference(
+            metric=metric,
+            site=place,
+            method=method,
+            against=against,
+            difference=one.value,
+            low=one.low,
+            high=one.high,
+            p_value=one.p_value,
+            verdict=one.verdict,
+            wins=one.wins,
+            ties=one.ties,
+            losses=one.losses,
+            repeats=one.repeats,
+            reason=one.reason,
+        )
+        for (method, against, place), one in corrected(found).items()
+    )

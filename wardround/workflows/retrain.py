@@ -18,9 +18,10 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.data.load import fingerprint_of, known_target, load, partitioned
 from wardround.data.table import Partition
-from wardround.deploy.settings_files import read_json
 from wardround.engine import registry
 from wardround.runs.folder import RunFolder, digest
+from wardround.runs.read import require_manifest, require_result
+from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import ParticipationSection, Study, parse_study
@@ -32,7 +33,7 @@ SIMULATED = ("run", "compare", "demo")
 
 def manifest_of(folder: Path) -> dict[str, Any]:
     """The manifest of a finished run that can be retrained."""
-    manifest = read_json(folder / "manifest.json", "name a folder that `wardround run` wrote")
+    manifest = require_manifest(folder)
     if manifest.get("kind") not in (*SIMULATED, "deployed"):
         raise Refusal(
             f"a run of `wardround {manifest.get('kind')}` trains no model of its own",
@@ -48,14 +49,14 @@ def retrain(
     out: Path,
     *,
     on_round: OnRound = lambda method, repeat, record: None,
-) -> dict[str, Any]:
+) -> RunResult:
     """Train a simulated run again without some sites, into another folder; gives the result.
 
     Of a comparison the first split is trained again, whose models it had written.
     """
     manifest = manifest_of(folder)
     gone = sorted({*manifest.get("without", ()), *without})
-    study = parse_study(manifest["study"], where=str(folder / "manifest.json"))
+    study = parse_study(manifest["study"], where=str(folder))
     names = names_in(folder)
     refuse_unknown(gone, names)
     unchanged = None if manifest.get("without") else manifest["data_hash"]
@@ -66,8 +67,7 @@ def retrain(
     words = f"Trained without {', '.join(gone)}, as if {'it' if len(gone) == 1 else 'they'} had never taken part."
     new = RunFolder.create(out, resume=False)
     result = run(study, new, methods, kind=manifest["kind"], first=setting, on_round=on_round, notes=[words])
-    written = read_json(out / "manifest.json", "")
-    new.write("manifest.json", {**written, "without": gone, "retrained_from": manifest["study_hash"]})
+    new.amend_manifest(without=gone, retrained_from=manifest["study_hash"])
     return result
 
 
@@ -88,8 +88,8 @@ def methods_of(study: Study, kind: str, folder: Path) -> list[Method]:
 
 def names_in(folder: Path) -> list[str]:
     """The sites of a finished run in the order of their numbers; their rows need not be there any more."""
-    result = read_json(folder / "result.json", "let the run be finished first, with --resume")
-    return [site["name"] for site in result["sites"]]
+    result = require_result(folder)
+    return [site.name for site in result.sites] if isinstance(result, RunResult) else []
 
 
 def setting_without(

@@ -17,7 +17,8 @@ from wardround.engine.fit import Fitted, Schedule, Stopping, fit
 from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.participation import among
 from wardround.engine.simulate import Simulation
-from wardround.runs.folder import RunFolder, digest, now
+from wardround.runs.folder import RunFolder, digest
+from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
@@ -59,7 +60,7 @@ def run(
     on_round: OnRound = lambda method, repeat, record: None,
     notes: Sequence[str] = (),
     load: Callable[[Study, int], Setting] = assemble.load_setting,
-) -> dict[str, Any]:
+) -> RunResult:
     """Train every method on every split, and write manifest, rounds, models and result; gives the result.
 
     `first` is the first split, where it was loaded already, and `load` reads the others by their seeds; `refuse_early`
@@ -81,12 +82,14 @@ def run(
             if repeat == 0:
                 write_models(study, folder, each, alone=len(methods) == 1)
             trained.append(each[0] if len(each) == 1 else side_by_side(each))
-    identity = {"study": study.study.name, "kind": kind, "metric": main_metric(study, settings[0])}
-    result = {
-        **identity,
+    metric = main_metric(study, settings[0])
+    result = RunResult(
+        study=study.study.name,
+        kind=kind,
+        metric=metric,
         **described(settings[0]),
-        "repeats": repeats,
-        "methods": [
+        repeats=repeats,
+        methods=tuple(
             method_block(
                 study,
                 settings,
@@ -94,12 +97,12 @@ def run(
                 averaged([meters_of(folder, method, asked) for asked in askings(study, settings[0], method)]),
             )
             for method in methods
-        ],
-        "comparison": comparison_of(study, settings, trained, methods, identity["metric"]),
-        "notes": [*settings[0].notes, *notes, *filter(None, [assemble.transform_of(study.transforms).words])],
-    }
-    folder.write("result.json", result)
-    folder.write("manifest.json", {**manifest, "finished": now()})
+        ),
+        comparison=comparison_of(study, settings, trained, methods, metric),
+        notes=(*settings[0].notes, *notes, *filter(None, [assemble.transform_of(study.transforms).words])),
+    )
+    folder.write_result(result)
+    folder.finish(manifest)
     return result
 
 

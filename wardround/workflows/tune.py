@@ -17,6 +17,7 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation
 from wardround.evaluate.losses import loss_of
 from wardround.runs.folder import RunFolder
+from wardround.runs.result import TuneResult, TuneTrial
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study, parse_study
@@ -117,7 +118,7 @@ def tune(
     *,
     resume: bool = False,
     on_trial: Callable[[int], None] = lambda done: None,
-) -> dict[str, Any]:
+) -> TuneResult:
     """Search for the settings with the least cross-validated loss; finished trials are kept across a crash."""
     assert study.tune is not None
     setting = assemble.load_setting(study, study.study.seed)
@@ -147,16 +148,16 @@ def tune(
     for key, value in best["settings"].items():
         table, _, name = key.rpartition(".")
         settings.setdefault(table or "algorithm", {})[name] = value
-    found = {
-        "study": study.study.name,
-        "kind": "tune",
-        "trials": len(done),
-        "loss": best["loss"],
-        "spread": float(np.std(best["folds"])),
-        "settings": settings,
-        "all": done,
-    }
-    folder.write("result.json", found)
+    found = TuneResult(
+        study=study.study.name,
+        kind="tune",
+        trials=len(done),
+        loss=best["loss"],
+        spread=float(np.std(best["folds"])),
+        settings=settings,
+        all=tuple(TuneTrial.model_validate(one) for one in done),
+    )
+    folder.write_result(found)
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.support import in_process
+from tests.support.results import plain
 from wardround import __version__
 from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
@@ -88,7 +89,7 @@ def simulated(consortium, study):
     pd.concat(frames).to_csv(path, index=False)
     study = study.model_copy(update={"data": study.data.model_copy(update={"path": str(path)})})
     folder = RunFolder.create(consortium.folder / "simulated" / study.study.name, resume=False)
-    result = run(study, folder, [own_method(study)], kind="run")
+    result = plain(run(study, folder, [own_method(study)], kind="run"))
     return result, folder.path
 
 

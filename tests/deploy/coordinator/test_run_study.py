@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.support.in_process import NAMES, Consortium
+from tests.support.results import plain
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import ApprovalPending, SitesAwaited
@@ -44,7 +45,7 @@ def simulated(consortium, study):
     data = study.data.model_copy(update={"path": str(consortium.folder / "patients.csv")})
     study = study.model_copy(update={"data": data})
     folder = RunFolder.create(consortium.folder / "simulated", resume=False)
-    return run(study, folder, [own_method(study)], kind="run")
+    return plain(run(study, folder, [own_method(study)], kind="run"))
 
 
 @pytest.mark.parametrize("algorithm", ["fed_avg", "scaffold", "ditto"])

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.clerks import Consortium, study_of
 
 from tests.support import small_site as small
+from tests.support.in_process import Consortium, study_of
 from tests.support.outside_package import MEAN, lay, lay_mean, visible
 from wardround import __version__
 from wardround.core.contracts import Message, Task

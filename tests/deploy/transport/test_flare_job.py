@@ -18,6 +18,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.support.flare_project import LEAD, Federation, kits_in, provision, running
+from tests.support.results import plain
 from wardround import __version__
 from wardround.cli.app import main
 from wardround.core.errors import Refusal
@@ -89,7 +90,7 @@ def test_a_lost_job_submitted_again_ends_as_the_simulation_does(
     content = study.model_dump(mode="json")
     simulated = Study.model_validate({**content, "data": {**content["data"], "path": str(whole)}})
     folder = RunFolder.create(federation.folder / "simulated", resume=False)
-    expected = run(simulated, folder, [own_method(simulated)], kind="run")
+    expected = plain(run(simulated, folder, [own_method(simulated)], kind="run"))
     ours, theirs = load_file(done / "model.safetensors"), load_file(folder.path / "model.safetensors")
     assert ours.keys() == theirs.keys()
     assert any(np.abs(value).max() > 0.01 for value in ours.values()), "nothing was learned"

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from tests.support import example_run as run
-from wardround.report.cases.page import cases_page, cases_table, read_cases, summary, write_cases_report
+from tests.support.results import parsed
+from wardround.report.cases.page import cases_page, cases_table, summary, view_of, write_cases_report
 
 LABELS = {"global": "Common model", "local": "Own patients only", "fine_tune": "Personal model"}
 
@@ -73,22 +74,23 @@ def written(folder: Path, cases: list[dict[str, Any]]) -> Path:
 
 
 def test_best_only_where_more_than_chance_speaks_for_it() -> None:
-    told = read_cases(result(CASES))
-    assert [one.best("global") for one in told.cases] == ["fine_tune", None, "global", None, "fine_tune"]
+    told = view_of(parsed(result(CASES)))
+    assert [told.best(one) for one in told.cases] == ["fine_tune", None, "global", None, "fine_tune"]
     # With a measure whose better side nobody knows, nothing is best.
-    assert read_cases(result([{**CASES[0], "metric": "strange"}])).cases[0].best("global") is None
+    strange = view_of(parsed(result([{**CASES[0], "metric": "strange"}])))
+    assert strange.best(strange.cases[0]) is None
 
 
 def test_the_answer_claims_what_was_shown_and_no_more() -> None:
-    words = summary(read_cases(result(CASES)))
+    words = summary(view_of(parsed(result(CASES))))
     assert "In 2 of the 5 settings at least one other model made together was better" in words
     assert "(Setting one, Setting five)" in words
     assert "Own patients only: worse in 3." in words
     assert "Personal model: better in 2 and worse in 1." in words
-    nothing = summary(read_cases(result([case("x", {"global": 0.8, "local": 0.9, "fine_tune": 0.9}, {})])))
+    nothing = summary(view_of(parsed(result([case("x", {"global": 0.8, "local": 0.9, "fine_tune": 0.9}, {})]))))
     assert "In none of the 1 settings" in nothing
     assert "No difference is shown anywhere for: Own patients only, Personal model." in nothing
-    assert "No setting is finished yet" in summary(read_cases(result([])))
+    assert "No setting is finished yet" in summary(view_of(parsed(result([]))))
 
 
 def test_every_number_of_the_tables_is_the_results(tmp_path: Path) -> None:
@@ -156,7 +158,7 @@ def test_nothing_gets_out_of_a_title(tmp_path: Path) -> None:
 
 def test_the_table_for_the_terminal() -> None:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(cases_table(result(CASES)))
+    console.print(cases_table(parsed(result(CASES))))
     text = console.export_text()
     assert "Setting one (ROC-AUC)" in text
     assert "0.900 ▲" in text
@@ -167,7 +169,7 @@ def test_the_table_for_the_terminal() -> None:
 def test_many_methods_are_told_short_in_the_terminal() -> None:
     more = {**LABELS, **{f"m{number}": f"Method {number}" for number in range(5)}}
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(cases_table(result(CASES, more)))
+    console.print(cases_table(parsed(result(CASES, more))))
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in console.export_text().splitlines()]
     told = {row[0]: row[1:] for row in rows if row}
     assert told["Setting one (ROC-AUC)"] == ["0.800", "0.900 fine_tune", "fine_tune", "none shown"]

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from tests.support import example_run as example
+from tests.support.results import parsed
 from wardround.report.fairness.poster import Grid, in_short, over_repeats, read_grid
 from wardround.report.fairness.poster import told as poster
-from wardround.report.fairness.section import read_fairness, told
+from wardround.report.fairness.section import fairness_of, told
 from wardround.report.run.page import text_of
+from wardround.runs.result import CasesResult
 
-TASK = {"target": "income", "positive": "high"}
+TASK = parsed({"task": {"target": "income", "positive": "high"}}).task
 
 
 def figure(value: float, half: float = 0.02) -> dict[str, float]:
@@ -47,7 +49,7 @@ def result(*blocks: dict[str, Any]) -> dict[str, Any]:
 
 
 def page(*blocks: dict[str, Any]) -> str:
-    return str(told(read_fairness(result(*blocks)), TASK))
+    return str(told(fairness_of(parsed(result(*blocks)).methods), TASK))
 
 
 def test_the_shares_found_are_told_in_words() -> None:
@@ -90,7 +92,7 @@ def test_of_many_groups_the_two_ends_are_spoken() -> None:
 
 def test_without_groups_there_is_no_section() -> None:
     assert page() == ""
-    assert str(told(read_fairness({"methods": [{"name": "m"}, 3, None]}), TASK)) == ""
+    assert str(told(fairness_of(parsed({"methods": [{"name": "m"}, 3, None]}).methods), TASK)) == ""
 
 
 def test_the_page_of_a_run_has_the_section_and_survives_names_that_attack_it(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def one_repeat(rng: np.random.Generator, score: float, *, odd: bool) -> dict[str
     return {**scores, **recalls, "sex/equal_odds_gap": None if odd else around(0.1)}
 
 
-def write_cases(folder: Path, effect: float = 0.1, partitions: tuple[str, ...] = ("iid", "by_class")) -> dict[str, Any]:
+def write_cases(folder: Path, effect: float = 0.1, partitions: tuple[str, ...] = ("iid", "by_class")) -> CasesResult:
     """Cases of two partitions at three levels, six repeats each, in which every step of privacy costs the effect."""
     rng = np.random.default_rng(0)
     cases = []
@@ -144,7 +146,7 @@ def write_cases(folder: Path, effect: float = 0.1, partitions: tuple[str, ...] =
             (place / "result.json").write_text(json.dumps(content), encoding="utf-8")
             (place / "manifest.json").write_text(json.dumps({"study": study}), encoding="utf-8")
             cases.append({"name": name, "folder": f"cases/{name}"})
-    return {"kind": "cases", "against": "global", "cases": cases}
+    return parsed({"kind": "cases", "against": "global", "cases": cases})
 
 
 def test_cases_become_a_grid_by_partition_and_level(tmp_path: Path) -> None:
@@ -200,5 +202,5 @@ def test_no_verdict_where_a_setting_is_missing(tmp_path: Path) -> None:
 
 
 def test_cases_without_privacy_or_without_groups_have_no_section(tmp_path: Path) -> None:
-    assert read_grid(tmp_path, {"cases": [{"folder": "nowhere"}]}) == Grid(())
-    assert str(poster(tmp_path, {"cases": []})) == ""
+    assert read_grid(tmp_path, parsed({"cases": [{"folder": "nowhere"}]}, "cases")) == Grid(())
+    assert str(poster(tmp_path, parsed({"cases": []}, "cases"))) == ""

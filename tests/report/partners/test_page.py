@@ -10,9 +10,10 @@ import pytest
 
 from tests.support import example_partners as asked
 from tests.support import example_run as run
+from tests.support.results import parsed
+from wardround.report.partners.answer import improvement, partnership_of
 from wardround.report.run.page import write_report
-from wardround.runs.partners_read import improvement, read_partnership
-from wardround.runs.result import Measure
+from wardround.runs.scores import MetricValue
 
 
 def page_of(folder: Path, result: dict[str, Any]) -> Any:
@@ -75,7 +76,7 @@ def test_the_interval_picture_shows_a_lower_loss_as_better_together(page: Any) -
 def test_the_improvement_is_positive_where_it_is_better_together(
     metric: str, alone: float | None, together: float | None, told: float, better: float
 ) -> None:
-    found = improvement(Measure(told, told - 0.01, told + 0.02), metric, alone, together)
+    found = improvement(MetricValue(value=told, low=told - 0.01, high=told + 0.02), metric, alone, together)
     assert found.value == better
     same = found.value == told
     assert found.low == pytest.approx(better - (0.01 if same else 0.02))
@@ -233,7 +234,7 @@ def test_an_answer_without_words_gets_words(tmp_path: Path) -> None:
 def test_who_withdrew_is_no_partner(tmp_path: Path) -> None:
     result = asked.example()
     result["verdict"]["withdrawn"] = ["Bo"]
-    assert read_partnership(result).standing("Bo") == "withdrew"
+    assert partnership_of(parsed(result)).standing("Bo") == "withdrew"
     assert "Bo withdrew and cannot be chosen." in page_of(tmp_path, result).text
 
 

@@ -10,7 +10,7 @@ from tests.support import example_run as run
 from wardround.report.run.diagnostics_charts import ceiling
 from wardround.report.run.diagnostics_text import bullets_of, owner, weight_of
 from wardround.report.run.page import write_report
-from wardround.runs.read import read_courses, read_told
+from wardround.runs.courses import read_courses, read_diagnostics
 
 ROUNDS = 10
 
@@ -109,8 +109,8 @@ def test_the_cost_of_choosing_is_added_up_where_no_meter_tells() -> None:
     (course,) = read_courses([record | {"round": 0, "bytes_up": 100}, record | {"round": 1}, record | {"round": 2}])
     assert course.rounds == (1, 2)
     assert course.cost.traffic == 110 + 15 + 15
-    assert course.choosing is not None
-    assert course.choosing.cost.traffic == 110
+    assert course.choice is not None
+    assert course.choice.cost.traffic == 110
 
 
 def test_a_run_that_only_chose_partners_has_no_round(tmp_path: Path) -> None:
@@ -129,7 +129,9 @@ def test_a_record_without_a_number_is_told_as_unreadable(tmp_path: Path) -> None
 
 
 def test_rounds_between_evaluations_tell_nothing() -> None:
-    told = read_told([(1, {}), (2, {"alpha": {"A": 0.5, "B": None}}), (3, {}), (4, {"alpha": {"A": 0.2, "C": 1.0}})])
+    told = read_diagnostics(
+        [(1, {}), (2, {"alpha": {"A": 0.5, "B": None}}), (3, {}), (4, {"alpha": {"A": 0.2, "C": 1.0}})]
+    )
     assert told.rounds == (2, 4)
     assert told.sites["alpha"] == {"A": (0.5, 0.2), "B": (None, None), "C": (None, 1.0)}
     assert told.stopped is None
@@ -146,7 +148,7 @@ def test_rounds_between_evaluations_tell_nothing() -> None:
 )
 def test_weights_that_stay_come_late_or_never_come(alphas: tuple[float, float], words: str) -> None:
     came = 0 if alphas == (0.0, 0.0) else 1
-    told = read_told([(r, {"alpha": {"A": x}, "rounds": {"A": came}}) for r, x in enumerate(alphas, start=1)])
+    told = read_diagnostics([(r, {"alpha": {"A": x}, "rounds": {"A": came}}) for r, x in enumerate(alphas, start=1)])
     assert words in weight_of(told, "A")
 
 
@@ -183,7 +185,9 @@ def test_numbers_nobody_knows_are_drawn_by_their_name(tmp_path: Path) -> None:
 def test_many_partners_are_counted_and_not_named(tmp_path: Path) -> None:
     names = [f"ward-{number}" for number in range(40)]
     last = [0.0] * 10 + [0.5] * 25 + [1.0] * 5
-    told = read_told([(1, {"alpha": dict.fromkeys(names, 1.0)}), (2, {"alpha": dict(zip(names, last, strict=True))})])
+    told = read_diagnostics(
+        [(1, {"alpha": dict.fromkeys(names, 1.0)}), (2, {"alpha": dict(zip(names, last, strict=True))})]
+    )
     assert bullets_of(told, "") == [
         "Of 40 partners, 5 kept at least 90 % of the full weight, 25 count for less, and 10 no longer count at the end."
     ]

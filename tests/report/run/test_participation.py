@@ -6,7 +6,7 @@ import pytest
 
 from wardround.report.run.page import text_of
 from wardround.report.run.participation import spans
-from wardround.runs.read import read_courses
+from wardround.runs.courses import read_courses
 
 
 def record(number, sites, absent=None):

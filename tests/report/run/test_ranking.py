@@ -2,14 +2,18 @@
 
 import pytest
 
+from tests.support.results import parsed
 from wardround.report.run.ranking import best_at, best_overall, sureness
-from wardround.runs.result import Difference, Measure, Method, Run
+from wardround.runs.run import Run, run_of
 
 
 def run(values: dict[str, float | None], verdicts: dict[tuple[str, str], str], metric: str = "roc_auc") -> Run:
-    methods = tuple(Method(name, name, sites={"x": {metric: Measure(value)}}) for name, value in values.items())
-    compared = tuple(Difference(metric, "x", a, b, Measure(0.1), verdict) for (a, b), verdict in verdicts.items())
-    return Run("r", metric=metric, methods=methods, differences=compared)
+    methods = [{"name": name, "scores": {"sites": {"x": {metric: {"value": x}}}}} for name, x in values.items()]
+    compared = [
+        {"metric": metric, "site": "x", "method": a, "against": b, "difference": 0.1, "verdict": verdict}
+        for (a, b), verdict in verdicts.items()
+    ]
+    return run_of(parsed({"study": "r", "metric": metric, "methods": methods, "comparison": compared}))
 
 
 def test_the_best_depends_on_the_direction() -> None:

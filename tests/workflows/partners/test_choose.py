@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.support.results import plain
 from wardround.core.errors import Refusal
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
@@ -31,7 +32,7 @@ def lines(folder):
 def test_only_the_chosen_train_and_the_choice_is_round_0(tmp_path):
     said = study(partners={"name": "gradient_distance", "by_hand": ["Bo"]})
     folder = RunFolder.create(tmp_path / "run", resume=False)
-    result = run(said, folder, [own_method(said)], kind="run")
+    result = plain(run(said, folder, [own_method(said)], kind="run"))
     assert result["methods"][0]["partners"] == ["Bo"]
     first, *others = lines(folder.path)
     assert (first["round"], first["measures"]["told"]["chosen"]) == (0, ["Bo"])
@@ -75,7 +76,7 @@ def test_an_absent_site_has_not_answered_and_can_be_taken_by_hand_only(tmp_path)
     there = {"participation": {"present": {"Bo": "2-"}}}
     said = study(partners={"name": "gradient_distance", "top": 3}, **there)
     folder = RunFolder.create(tmp_path / "run", resume=False)
-    result = run(said, folder, [own_method(said)], kind="run")
+    result = plain(run(said, folder, [own_method(said)], kind="run"))
     assert "Bo" not in result["methods"][0]["partners"]
     assert set(lines(folder.path)[0]["measures"]["told"]["score"]) == {"Kenema", "Port Loko"}
     late = study(partners={"name": "gradient_distance"}, participation={"present": {"Freetown": "2-"}})
@@ -85,10 +86,12 @@ def test_an_absent_site_has_not_answered_and_can_be_taken_by_hand_only(tmp_path)
 
 def test_who_withdrew_is_no_candidate(tmp_path):
     said = study(partners={"name": "gradient_distance", "top": 3, "withdrawn": ["Bo"]})
-    result = run(said, RunFolder.create(tmp_path / "run", resume=False), [own_method(said)], kind="run")
+    result = plain(run(said, RunFolder.create(tmp_path / "run", resume=False), [own_method(said)], kind="run"))
     assert sorted(result["methods"][0]["partners"]) == ["Kenema", "Port Loko"]
     everybody = study(partners={"name": "gradient_distance", "withdrawn": ["Bo", "Kenema", "Port Loko"]})
-    alone = run(everybody, RunFolder.create(tmp_path / "alone", resume=False), [own_method(everybody)], kind="run")
+    alone = plain(
+        run(everybody, RunFolder.create(tmp_path / "alone", resume=False), [own_method(everybody)], kind="run")
+    )
     assert alone["methods"][0]["partners"] == []
 
 

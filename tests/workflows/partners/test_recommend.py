@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.support.results import plain
 from wardround.cli.app import main
 from wardround.core.errors import Refusal
 from wardround.partners.choice import Evidence
@@ -46,7 +47,7 @@ def words(data="", partners=""):
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory):
     folder = RunFolder.create(tmp_path_factory.mktemp("p") / "run", resume=False)
-    result = partners(words(), folder)
+    result = plain(partners(words(), folder))
     assert json.loads((folder.path / "result.json").read_text())["asking"] == "Freetown"
     return result
 
@@ -87,7 +88,7 @@ def test_measures_matrices_map_and_feedback_are_there(answer):
 
 def test_a_site_over_its_limit_withdraws_and_the_choice_is_made_again(tmp_path):
     said = words(partners="top = 1\nlimits = { Bo = 0.05 }")
-    told = partners(said, RunFolder.create(tmp_path / "run", resume=False))
+    told = plain(partners(said, RunFolder.create(tmp_path / "run", resume=False)))
     assert "Bo" not in told["verdict"]["partners"]
     assert len(told["verdict"]["partners"]) == 1
     assert "Bo" in told["verdict"]["withdrawn"]
@@ -96,7 +97,7 @@ def test_a_site_over_its_limit_withdraws_and_the_choice_is_made_again(tmp_path):
 
 def test_when_all_withdraw_the_local_model_is_offered(tmp_path):
     said = words(partners='withdrawn = ["Bo", "Kenema", "Port Loko"]')
-    told = partners(said, RunFolder.create(tmp_path / "run", resume=False))
+    told = plain(partners(said, RunFolder.create(tmp_path / "run", resume=False)))
     assert told["verdict"]["partners"] == []
     assert told["verdict"]["helps"] == "no"
     assert "local" in told["verdict"]["headline"]

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, CoordinatorWords
-from wardround.deploy.settings_files import checked, toml_lines, write_file
+from wardround.deploy.settings_files import checked, toml_lines
 from wardround.deploy.trust.audit_log import noted
 from wardround.deploy.trust.certificates import (
     check_name,
@@ -36,6 +36,7 @@ from wardround.deploy.trust.certificates import (
     word,
 )
 from wardround.queries.columns import nearest
+from wardround.runs.json_files import write_file
 
 LONGEST_NAME = 64
 """Characters of a consortium's name: a certificate holds no more."""

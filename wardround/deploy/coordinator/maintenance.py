@@ -15,11 +15,11 @@ from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.requests import request_of_site
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
-from wardround.deploy.settings_files import write_file
 from wardround.deploy.transport.contract import Transport, Unanswered
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import noted
 from wardround.deploy.trust.certificates import due, make_request, pem, read_certificate, read_request, sign
+from wardround.runs.json_files import write_file
 
 PATIENCE = 20.0
 """Seconds that a site has to answer."""

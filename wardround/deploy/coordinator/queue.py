@@ -13,8 +13,8 @@ from typing import Any
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.trust.audit_log import Log, noted
+from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
 from wardround.workflows.retrain import forgotten, manifest_of, refuse_unknown
 
@@ -84,7 +84,7 @@ def queue_without(folder: Path, without: Sequence[str], submitter: str | None = 
     """Queue the study of a deployed run anew, without some sites; gives its identity."""
     manifest = manifest_of(folder)
     home = home_of(folder)
-    study = parse_study(manifest["study"], where=str(folder / "manifest.json"))
+    study = parse_study(manifest["study"], where=str(folder))
     names = sorted(manifest.get("sites") or study.deploy.sites or agreed_sites(folder))
     refuse_unknown(without, names)
     left = [name for name in names if name not in without]

@@ -6,7 +6,6 @@ same answers.
 """
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,10 +34,15 @@ from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import Fitted, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
-from wardround.runs.folder import RunFolder, digest, now
+from wardround.runs.folder import RunFolder, digest
+from wardround.runs.read import has_manifest
+from wardround.runs.result import MethodResult, RunResult
+from wardround.runs.scores import ScoreBlock
+from wardround.runs.sites import SiteRows
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
+from wardround.workflows.results import prediction_task
 from wardround.workflows.run import meters_of, stopping_of
 
 PAUSE = 0.5
@@ -69,9 +73,7 @@ class Submission:
         return OfferStudy(self.study.model_dump(mode="json"), self.submitter, others)
 
 
-def conduct(
-    submission: Submission, folder: RunFolder, transport: Transport, observer: Observer = ignore
-) -> dict[str, Any]:
+def conduct(submission: Submission, folder: RunFolder, transport: Transport, observer: Observer = ignore) -> RunResult:
     """Offer the study, wait for approval, agree, train, and let every site judge; gives the result."""
     study = submission.study
     engine = Deployment(
@@ -82,7 +84,7 @@ def conduct(
         sums=folder.path / "sums",
     )
     refuse_early(study, engine)
-    resume = (folder.path / "manifest.json").exists()
+    resume = has_manifest(folder.path)
     manifest = folder.begin(study.model_dump(mode="json"), submission.id, kind="deployed", resume=resume)
     began = (folder.path / "agreement.json").exists()
     approved = offered(engine, submission, wait=not began)
@@ -192,11 +194,7 @@ def introductions(engine: Deployment, submission: Submission, agreement: SchemaA
 
 def only_finished_rounds(folder: RunFolder, checkpoint: Path) -> RunFolder:
     """Take records of rounds away whose state was never saved: they will be done again, perhaps by other sites."""
-    last = int(read_header(checkpoint)["round"]) if checkpoint.exists() else 0
-    lines = folder.lines("rounds.jsonl")
-    if any(one["round"] > last for one in lines):
-        kept = [json.dumps(one, ensure_ascii=False) + "\n" for one in lines if one["round"] <= last]
-        write_whole(folder.path / "rounds.jsonl", "".join(kept).encode())
+    folder.drop_rounds_after(int(read_header(checkpoint)["round"]) if checkpoint.exists() else 0)
     return RunFolder.create(folder.path, resume=True)
 
 
@@ -209,13 +207,12 @@ def trained(
     participation = assemble.participation_of(study, engine.sites, study.study.seed)
     checkpoint = folder.checkpoint(method.name, 0)
     folder = only_finished_rounds(folder, checkpoint)
-    accounts = privacy_plan.Accounts(study, agreement.task, engine.sites, folder.lines("rounds.jsonl"))
+    accounts = privacy_plan.Accounts(study, agreement.task, engine.sites, folder.records())
 
     def record(one: RoundRecord) -> None:
         one = accounts.noted(one, {**agreement.rows, **engine.joined})
         folder.record(method.name, 0, one)
-        with open(folder.path / "rounds.jsonl", "rb") as file:  # on the disk before the checkpoint that follows it
-            os.fsync(file.fileno())
+        folder.sync_rounds()  # on the disk before the checkpoint that follows it
         point("coordinator.round.recorded")
         engine.gatherer.observer(RoundDone(one.round, study.study.rounds, one.sites, one.measures))
 
@@ -248,59 +245,51 @@ def finished(
     algorithm: Algorithm,
     fitted: Fitted,
     manifest: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> RunResult:
     """Every site judges the model on its own test patients and keeps it; the figures become the result."""
     told = engine.about_model("figures", algorithm, fitted.progress, number=fitted.rounds)
     those_who_trained(engine, folder.path).about_model("finish", algorithm, fitted.progress, number=fitted.rounds)
     method, task = own_method(study), agreement.task
     blocks = {site: one.header["figures"] for site, one in sorted(told.items()) if one.header.get("figures")}
     default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
-    words: dict[str, Any] = {
-        "kind": "regression" if task.regression else "classification",
-        "target": task.target,
-        "classes": list(task.classes),
-        "features": list(agreement.preparation.features),
-    }
-    if len(task.classes) == 2:
-        words["positive"] = task.classes[agreement.positive]
-    result = {
-        "study": study.study.name,
-        "kind": "deployed",
-        "metric": study.study.metric or default,
-        "task": words,
-        "sites": [
-            {"name": site, "train": rows[0], "validation": rows[1], "test": rows[2], "prevalence": None}
+    result = RunResult(
+        study=study.study.name,
+        kind="deployed",
+        metric=study.study.metric or default,
+        task=prediction_task(task, agreement.preparation.features, agreement.positive),
+        sites=tuple(
+            SiteRows(name=site, train=rows[0], validation=rows[1], test=rows[2], prevalence=None)
             for site, rows in {**agreement.rows, **engine.joined}.items()
-        ],
-        "repeats": 1,
-        "methods": [
-            {
-                "name": method.name,
-                "label": method.label,
-                "algorithm": method.algorithm,
-                "settings": dict(method.settings),
-                "rounds": fitted.rounds,
+        ),
+        repeats=1,
+        methods=(
+            MethodResult(
+                name=method.name,
+                label=method.label,
+                algorithm=method.algorithm,
+                settings=dict(method.settings),
+                rounds=fitted.rounds,
                 **told_partners(study, folder.path),
-                "best_round": fitted.best_round,
-                "stopped_early": fitted.stopped_early,
-                "seconds": sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
-                "compile_seconds": fitted.first_call_seconds,
-                "meters": meters_of(folder, method, study),
-                "scores": combined_blocks(blocks) if blocks else {},
-            }
-        ],
-        "comparison": [],
-        "notes": [
+                best_round=fitted.best_round,
+                stopped_early=fitted.stopped_early,
+                seconds=sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
+                compile_seconds=fitted.first_call_seconds,
+                meters=meters_of(folder, method, study),
+                scores=ScoreBlock.model_validate(combined_blocks(blocks) if blocks else {}),
+            ),
+        ),
+        comparison=(),
+        notes=(
             *agreement.notes,
-            *privacy_plan.spent_notes(folder.lines("rounds.jsonl")),
+            *privacy_plan.spent_notes(folder.records()),
             *left_out(engine.sites, blocks),
-        ],
-    }
+        ),
+    )
     point("coordinator.result.before_save")
     params = jax.device_get(algorithm.params(fitted.progress.server))
     folder.write_model(params, {"study": study.study.name, "method": method.name})
-    folder.write("result.json", result)
-    folder.write("manifest.json", {**manifest, "finished": now(), "sites": list(engine.sites)})
+    folder.write_result(result)
+    folder.finish(manifest, sites=list(engine.sites))
     point("coordinator.result.saved")
     return result
 

@@ -32,12 +32,13 @@ from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.fault_points import arm, point
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.requests import Topic
-from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_transport import CellNetTransport
 from wardround.deploy.transport.site_register import SiteRegister
 from wardround.deploy.trust.audit_log import noted
 from wardround.runs.folder import RunFolder
+from wardround.runs.json_files import read_json, write_json
+from wardround.runs.result import RunResult
 from wardround.study.file import Study
 
 LOOK = 0.5
@@ -80,7 +81,7 @@ class Coordinator:
             self.write_status()
             self.stopped.wait(LOOK)
 
-    def run(self, name: str) -> dict[str, Any] | None:
+    def run(self, name: str) -> RunResult | None:
         """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue."""
         folder = self.home.folder(name)
         try:
@@ -101,7 +102,7 @@ class Coordinator:
         self.observer(StudyEnded(name, state, why, str(folder / "run")))
         return result
 
-    def _conduct(self, name: str, folder: Path) -> dict[str, Any]:
+    def _conduct(self, name: str, folder: Path) -> RunResult:
         study, submitter = read_submission(folder)
         self.state |= {"study": name, "state": "running", "round": 0, "rounds": study.study.rounds, "missing": {}}
         self.write_status()

@@ -1,15 +1,14 @@
 """How a coordinator stands: which sites are there and which are late, and every study with its rounds and its costs."""
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from wardround.deploy.coordinator.consortium import running
 from wardround.deploy.coordinator.queue import in_queue
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.settings_files import read_json
 from wardround.deploy.trust.certificates import read_certificate, told
+from wardround.runs.json_files import read_json
+from wardround.runs.read import read_rounds
 
 
 def standing(home: CoordinatorHome) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, An
         ended = read_json(path.parent / "state.json", "") if (path.parent / "state.json").exists() else {}
         current = said.get("study") == name
         state = "running" if current else "queued" if name in queue else str(ended.get("state", "interrupted"))
-        rounds = read_rounds(path.parent)
+        rounds, _ = read_rounds(path.parent / "run")  # a last line that is being written is left alone
         last = max([int(one["round"]) for one in rounds], default=0)
         found.append(
             {
@@ -77,9 +76,3 @@ def spent_so_far(rounds: Sequence[Mapping[str, Any]]) -> float | None:
     """The epsilon of the rounds up to now, at most; none where nothing is promised."""
     told = [one["measures"]["privacy"].get("epsilon") for one in rounds if "privacy" in one.get("measures", {})]
     return told[-1] if told else None
-
-
-def read_rounds(folder: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file that another process is writing: a last one without its end is left alone."""
-    path = folder / "run" / "rounds.jsonl"
-    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []

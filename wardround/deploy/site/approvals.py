@@ -17,12 +17,12 @@ from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.site.datasets import find, frame_of, names_in, needed, read_columns, registered
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.trust.audit_log import noted
 from wardround.runs.folder import digest
+from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
 
 State = Literal["approved", "denied", "withdrawn"]

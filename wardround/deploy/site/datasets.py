@@ -19,11 +19,12 @@ from wardround.core.errors import Refusal
 from wardround.data.assembly import POOL, assemble_table
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
-from wardround.deploy.settings_files import checked, toml_in, toml_lines, toml_text, write_file
+from wardround.deploy.settings_files import checked, toml_in, toml_lines, toml_text
 from wardround.deploy.site.policy import Policy, column_allowed
 from wardround.deploy.trust.certificates import NAME
 from wardround.engine import registry
 from wardround.queries.columns import as_numbers, kind_of, nearest
+from wardround.runs.json_files import write_file
 from wardround.study.file import Study
 
 HEADING = "# Data that studies may read, by name; written by `wardround site data`. The rows stay where they are.\n"

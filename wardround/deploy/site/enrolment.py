@@ -8,10 +8,11 @@ from cryptography import x509
 
 from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome, SiteWords
-from wardround.deploy.settings_files import checked, toml_lines, write_file
+from wardround.deploy.settings_files import checked, toml_lines
 from wardround.deploy.site.policy_file import first_policy, policy_text
 from wardround.deploy.trust.audit_log import noted
 from wardround.deploy.trust.certificates import Issued, check_issued, make_request, new_key, pem, read_certificate
+from wardround.runs.json_files import write_file
 
 
 def begin_site(path: Path, words: SiteWords, purposes: Sequence[str] = ()) -> SiteHome:

@@ -9,8 +9,8 @@ from typing import Any
 
 from wardround.core.contracts import Report
 from wardround.core.files import write_whole
-from wardround.deploy.settings_files import read_json
 from wardround.report.metric_names import label_of
+from wardround.runs.json_files import read_json
 
 FILE = "figures.json"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
-from wardround.deploy.settings_files import checked, read_toml, toml_text, write_file
+from wardround.deploy.settings_files import checked, read_toml, toml_text
 from wardround.deploy.site.policy import SAFE, UNSAFE, Policy
+from wardround.runs.json_files import write_file
 
 REMEDY = "write it anew with `wardround site init`, or restore it from a copy"
 FILE = """\

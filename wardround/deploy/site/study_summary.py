@@ -14,11 +14,11 @@ import numpy as np
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.terms import Extent
+from wardround.core.units import size_in_words
 from wardround.data.load import load
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.settings_files import size_in_words
 from wardround.deploy.site.approvals import Offer, reasons_against, spent, study_of
 from wardround.deploy.site.datasets import find, frame_of, look, read_columns, registered, table_for
 from wardround.deploy.site.disclosure import in_own_cells

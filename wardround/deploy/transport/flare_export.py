@@ -13,8 +13,8 @@ from typing import Any
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.trust.certificates import check_name
+from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study
 
 CONTROLLER = "wardround.deploy.transport.flare_job.StudyController"

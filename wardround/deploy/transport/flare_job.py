@@ -36,20 +36,21 @@ from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.replies import refusal_to
 from wardround.deploy.protocol.requests import Topic
-from wardround.deploy.settings_files import read_json
 from wardround.deploy.site.authorization import SiteOffice
 from wardround.deploy.site.request_handler import Clerk
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.flare_export import HOME_FILE, TASK, read_job
 from wardround.deploy.transport.site_register import REVOKED, SiteRegister
 from wardround.deploy.trust.audit_log import noted
+from wardround.runs.file_names import MANIFEST, MODEL, RESULT, ROUNDS
 from wardround.runs.folder import RunFolder
+from wardround.runs.json_files import read_json
 from wardround.study.file import parse_study
 
 LOOK = 0.2
 """Seconds between two looks at whether the job was aborted."""
 ASKED = ("hello", *Topic)
-RESULTS = ("manifest.json", "result.json", "rounds.jsonl", "model.safetensors")
+RESULTS = (MANIFEST, RESULT, ROUNDS, MODEL)
 
 
 class StudyController(Controller):  # type: ignore[misc]

@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome
-from wardround.deploy.settings_files import write_file
 from wardround.deploy.trust.certificates import check_issued, read_certificate
 from wardround.deploy.trust.log_heads import (
     Countersigned,
@@ -23,6 +22,7 @@ from wardround.deploy.trust.log_heads import (
     signature_problem,
     witness,
 )
+from wardround.runs.json_files import write_file
 
 HEADS, COUNTERSIGNED = "heads", "countersigned"
 TOPICS = (HEADS, COUNTERSIGNED)

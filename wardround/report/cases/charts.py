@@ -1,7 +1,6 @@
 """The charts of many settings: every method's score in each, and how training went for each asking hospital."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from wardround.report.html.charts import Chart, Spec, layout, merged, rows_axis, span
 from wardround.report.html.markup import chart_label, plain
@@ -9,10 +8,9 @@ from wardround.report.html.palette import colour
 from wardround.report.metric_names import direction, label_of
 from wardround.report.run.progress_charts import whole_ticks
 from wardround.report.run.score_charts import bounds, dots, neutral, upright
-from wardround.runs.result import Json, Measure, mapping, number
-
-if TYPE_CHECKING:
-    from wardround.report.cases.page import Case
+from wardround.runs.cases_result import CaseResult
+from wardround.runs.fields import Json, mapping, number
+from wardround.runs.scores import MetricValue
 
 EROSION = "weight_erosion"
 PANELS = 4
@@ -20,10 +18,10 @@ PANELS = 4
 LEGEND = 8
 
 
-def dots_of(labels: Mapping[str, str], case: "Case") -> Chart | None:
+def dots_of(labels: Mapping[str, str], case: CaseResult) -> Chart | None:
     """The main measure of one case: a row a method, with its interval."""
-    names = [name for name in labels if name in case.scores]
-    measures = [case.scores[name].measure for name in names]
+    names = [name for name in labels if name in case.methods]
+    measures = [case.methods[name] for name in names]
     seen = [value for m in measures for value in (m.value, m.low, m.high) if value is not None]
     if not seen:
         return None
@@ -50,7 +48,7 @@ def dots_of(labels: Mapping[str, str], case: "Case") -> Chart | None:
     )
 
 
-def one_dot(label: str, index: int, measure: Measure) -> Spec:
+def one_dot(label: str, index: int, measure: MetricValue) -> Spec:
     return dots(label, index, [measure], [float(index)], [label])
 
 

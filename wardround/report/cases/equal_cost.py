@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from wardround.report import numbers
 from wardround.report.html.markup import Html, joined, paragraph, plain, safe, table
-from wardround.runs.result import Json, mapping, number
+from wardround.runs.cases_result import BudgetLoss, CaseResult, EqualBudget
 
 if TYPE_CHECKING:
-    from wardround.report.cases.page import Case, Cases
+    from wardround.report.cases.page import CasesView
 
 
 def budget_words() -> Html:
@@ -21,38 +21,38 @@ def budget_words() -> Html:
     )
 
 
-def budget_tables(told: "Cases") -> list[Html]:
+def budget_tables(told: "CasesView") -> list[Html]:
     columns = [Html("Setting"), *(safe(label) for label in told.labels.values())]
     parts = []
     for key, title in (("steps", "After the same number of steps"), ("traffic", "After the same traffic")):
         rows = []
         for case in told.cases:
-            entries = mapping(mapping(case.budgets.get(key)).get("methods"))
-            rows.append([safe(case.title), *(spent_cell(mapping(entries.get(name))) for name in told.labels)])
+            entries: EqualBudget = getattr(case.budgets, key)
+            rows.append([safe(case.title), *(spent_cell(entries.methods.get(name)) for name in told.labels)])
         parts.append(table(title, columns, rows))
     rows = [[safe(case.title), *scope_cells(told, case)] for case in told.cases]
     heads = [Html(head) for head in ("Setting", "Alone", "With some", "With all")]
     return [*parts, table("Among as many hospitals", heads, rows)]
 
 
-def spent_cell(entry: Json) -> Html:
-    loss, at = number(entry.get("loss")), number(entry.get("round"))
-    if loss is None:
-        return Html(f'<span class="undefined">{safe(entry.get("undefined") or "not known")}</span>')
-    small = "spends nothing" if entry.get("spends") is False else f"round {at:.3g}" if at is not None else ""
-    return joined([safe(numbers.score(loss)), Html(f'<span class="interval">{safe(small)}</span>')], " ")
+def spent_cell(entry: BudgetLoss | None) -> Html:
+    if entry is None or entry.loss is None:
+        return Html(f'<span class="undefined">{safe((entry and entry.undefined) or "not known")}</span>')
+    at = entry.round
+    small = "spends nothing" if entry.spends is False else f"round {at:.3g}" if at is not None else ""
+    return joined([safe(numbers.score(entry.loss)), Html(f'<span class="interval">{safe(small)}</span>')], " ")
 
 
-def scope_cells(told: "Cases", case: "Case") -> list[Html]:
+def scope_cells(told: "CasesView", case: CaseResult) -> list[Html]:
     """Methods by the number of hospitals behind their models: one, more than one, all."""
-    scope = mapping(case.budgets.get("scope"))
-    everyone = number(scope.get("sites")) or case.sites
+    scope = case.budgets.scope
+    everyone = scope.sites or len(case.sites)
     groups: list[list[Html]] = [[], [], []]
     for name, label in told.labels.items():
-        entry = mapping(mapping(scope.get("methods")).get(name))
-        group, loss, size = (number(entry.get(key)) for key in ("group", "loss", "scope"))
-        if group is None or loss is None or size is None:
+        entry = scope.methods.get(name)
+        if entry is None or entry.group is None or entry.loss is None or entry.scope is None:
             continue
+        group, loss, size = entry.group, entry.loss, entry.scope
         place = 0 if group <= 1 else 2 if group >= everyone else 1
         words = f"{plain(label)}: {numbers.score(loss)}" + (f" ({size:.2g} hospitals)" if place == 1 else "")
         groups[place].append(safe(words))

@@ -16,11 +16,12 @@ from wardround.report import numbers
 from wardround.report.cases.charts import courses_of, dots_of
 from wardround.report.cases.equal_cost import budget_tables, budget_words
 from wardround.report.fairness import poster as fairness_poster
-from wardround.report.html.document import document, drawn, facts, moment
+from wardround.report.html.document import document, drawn, facts, moment, notices
 from wardround.report.html.markup import Html, bullets, folded, joined, paragraph, plain, safe, section, table
 from wardround.report.metric_names import direction, label_of, lower_is_better
-from wardround.runs.read import MANIFEST, RESULT, ROUNDS, read_measure, read_object, read_rounds
-from wardround.runs.result import Json, Measure, items, mapping, number
+from wardround.runs.cases_result import CaseMethodResult, CaseResult
+from wardround.runs.read import read_manifest, read_result, read_rounds
+from wardround.runs.result import CasesResult
 
 FILE = "report.html"
 COLUMNS = 6
@@ -31,58 +32,24 @@ BASELINES = ("local", "centralized")
 
 
 @dataclass(frozen=True)
-class Score:
-    """One method in one case."""
+class CasesView:
+    """All cases with the labels that a reader sees."""
 
-    measure: Measure
-    verdict: str
-    """Against the reference: better, worse, or neither shown."""
-    rate: float | None
-    scope: float | None
-
-
-@dataclass(frozen=True)
-class Case:
-    name: str
-    title: str
-    metric: str
-    sites: int
-    patients: int
-    repeats: int
-    scores: Mapping[str, Score]
-    budgets: Json
-
-    def best(self, against: str) -> str | None:
-        """The method with the best value, if more than chance speaks for it; else none.
-
-        Another than the reference must be better than it; the reference itself must be better than all others.
-        """
-        lower = lower_is_better(self.metric)
-        known = {name: one.measure.value for name, one in self.scores.items() if one.measure.value is not None}
-        if lower is None or not known:
-            return None
-        top = (min if lower else max)(known, key=lambda name: known[name])
-        others = [one.verdict for name, one in self.scores.items() if name != against]
-        shown = all(word == "worse" for word in others) and others if top == against else self.won(top)
-        return top if shown else None
-
-    def won(self, method: str) -> bool:
-        return method in self.scores and self.scores[method].verdict == "better"
-
-    def lost(self, method: str) -> bool:
-        return method in self.scores and self.scores[method].verdict == "worse"
-
-
-@dataclass(frozen=True)
-class Cases:
-    name: str
-    against: str
+    result: CasesResult
     labels: Mapping[str, str]
     """Of the methods, in their order."""
-    cases: tuple[Case, ...]
-    notes: tuple[str, ...]
-    in_turn: bool = False
-    """Whether every hospital was the asking one once."""
+
+    @property
+    def name(self) -> str:
+        return self.result.study or "cases"
+
+    @property
+    def against(self) -> str:
+        return self.result.against
+
+    @property
+    def cases(self) -> tuple[CaseResult, ...]:
+        return self.result.cases
 
     @property
     def alone(self) -> bool:
@@ -92,42 +59,32 @@ class Cases:
     def label(self, method: str) -> str:
         return self.labels.get(method, method)
 
+    def won(self, case: CaseResult, method: str) -> bool:
+        return case.won(method, self.against)
 
-def read_cases(result: Json) -> Cases:
-    """What `result.json` of the kind "cases" tells, as far as it is there."""
-    against = str(result.get("against") or "")
-    listed = [mapping(entry) for entry in items(result.get("methods"))]
-    names = {str(one.get("name", "")): str(one.get("label") or one.get("name", "")) for one in listed}
+    def lost(self, case: CaseResult, method: str) -> bool:
+        return case.lost(method, self.against)
+
+    def best(self, case: CaseResult) -> str | None:
+        """The method with the best value, if more than chance speaks for it; else none.
+
+        Another than the reference must be better than it; the reference itself must be better than all others.
+        """
+        lower = lower_is_better(case.metric)
+        known = {name: one.value for name, one in case.methods.items() if one.value is not None}
+        if lower is None or not known:
+            return None
+        top = (min if lower else max)(known, key=lambda name: known[name])
+        others = [self.lost(case, name) for name in case.methods if name != self.against]
+        shown = all(others) and others if top == self.against else self.won(case, top)
+        return top if shown else None
+
+
+def view_of(result: CasesResult) -> CasesView:
+    names = {one.name: one.label or one.name for one in result.methods}
     # Two methods of one label (two settings of one algorithm) are told apart by their names.
     twice = {label for label in names.values() if list(names.values()).count(label) > 1}
-    return Cases(
-        name=str(result.get("study") or "cases"),
-        against=against,
-        labels={name: f"{label} ({name})" if label in twice else label for name, label in names.items()},
-        cases=tuple(read_case(mapping(entry), against) for entry in items(result.get("cases"))),
-        notes=tuple(str(note) for note in items(result.get("notes"))),
-        in_turn=result.get("users") == "each",
-    )
-
-
-def read_case(entry: Json, against: str) -> Case:
-    sites = [mapping(site) for site in items(entry.get("sites"))]
-    parts = ("train", "validation", "test")
-    return Case(
-        name=str(entry.get("name", "")),
-        title=str(entry.get("title") or entry.get("name", "")),
-        metric=str(entry.get("metric") or ""),
-        sites=len(sites),
-        patients=round(sum(number(site.get(part)) or 0 for site in sites for part in parts)),
-        repeats=round(number(entry.get("repeats")) or 1),
-        scores={str(name): read_score(mapping(one), against) for name, one in mapping(entry.get("methods")).items()},
-        budgets=mapping(entry.get("budgets")),
-    )
-
-
-def read_score(entry: Json, against: str) -> Score:
-    verdict = str(mapping(mapping(entry.get("against")).get(against)).get("verdict") or "")
-    return Score(read_measure(entry), verdict, number(entry.get("rate")), number(entry.get("scope")))
+    return CasesView(result, {name: f"{label} ({name})" if label in twice else label for name, label in names.items()})
 
 
 def write_cases_report(folder: Path) -> Path:
@@ -139,17 +96,21 @@ def write_cases_report(folder: Path) -> Path:
 
 def cases_page(folder: Path) -> Html:
     """The whole document."""
-    result, manifest = read_object(folder / RESULT) or {}, read_object(folder / MANIFEST) or {}
-    told = read_cases(result)
+    found, manifest = read_result(folder), read_manifest(folder) or {}
+    assert found is not None
+    result = found.result
+    assert isinstance(result, CasesResult)
+    told = view_of(result)
     when = "finished" if manifest.get("finished") else "started"
     subtitle = [Html("Many settings compared")]
     if manifest.get(when):
         subtitle.append(Html(f"{when} {safe(moment(manifest[when]))}"))
     poster = fairness_poster.told(folder, result)
     short = paragraph(joined([summary(told), safe(fairness_poster.in_short(folder, result))], " "), "summary")
-    cannot = [*limits(told), *fairness_poster.limits(folder, result), *(safe(note) for note in told.notes)]
+    cannot = [*limits(told), *fairness_poster.limits(folder, result), *(safe(note) for note in result.notes)]
     content = joined(
         [
+            notices(safe(remark) for remark in found.remarks),
             section("summary", "In short", short, figures_first(told)),
             section("fairness", "Privacy, uneven data and fairness", poster),
             section("limits", "What this cannot tell", bullets(cannot)),
@@ -162,11 +123,11 @@ def cases_page(folder: Path) -> Html:
     return document(told.name, joined(subtitle, " · "), content, manifest)
 
 
-def table_section(told: Cases) -> Html:
+def table_section(told: CasesView) -> Html:
     return section("table", "All settings, all ways to train", table_words(told), score_table(told))
 
 
-def compared_sections(folder: Path, told: Cases) -> Html:
+def compared_sections(folder: Path, told: CasesView) -> Html:
     """Ways to train side by side: setting by setting, round by round, and at equal cost."""
     return joined(
         [
@@ -181,23 +142,23 @@ def times(count: int, of: int) -> str:
     return f"{'none' if not count else 'all' if count == of and of > 1 else count} of the {of} settings"
 
 
-def named_cases(cases: Sequence[Case], most: int = 6) -> str:
+def named_cases(cases: Sequence[CaseResult], most: int = 6) -> str:
     titles = [plain(case.title) for case in cases]
     return ", ".join(titles[:most]) + (f" and {len(titles) - most} more" if len(titles) > most else "")
 
 
-def summary(told: Cases) -> Html:
+def summary(told: CasesView) -> Html:
     """One paragraph that claims only what is more than chance."""
     if not told.cases:
         return Html("No setting is finished yet.")
     count, reference = len(told.cases), told.label(told.against)
-    turns = ", each hospital asking in turn" if told.in_turn else ""
+    turns = ", each hospital asking in turn" if told.result.users == "each" else ""
     if told.alone:
         return safe(
             f"“{plain(reference)}” was trained in {count} settings and tried on patients whom it had not seen{turns}."
         )
     personal = [name for name in told.labels if name not in (told.against, *BASELINES)]
-    together = [case for case in told.cases if any(case.won(name) for name in personal)]
+    together = [case for case in told.cases if any(told.won(case, name) for name in personal)]
     words = [
         f"{len(told.labels)} ways to train were compared in {count} settings, on patients whom the models had not "
         f"seen{turns}. “{plain(reference)}” is what the others are measured against."
@@ -209,8 +170,8 @@ def summary(told: Cases) -> Html:
             f"chance{which}."
         )
     for name in [n for n in told.labels if n != told.against]:
-        won = [case for case in told.cases if case.won(name)]
-        lost = [case for case in told.cases if case.lost(name)]
+        won = [case for case in told.cases if told.won(case, name)]
+        lost = [case for case in told.cases if told.lost(case, name)]
         if won or lost:
             said = [f"better in {len(won)}" if won else "", f"worse in {len(lost)}" if lost else ""]
             words.append(f"{plain(told.label(name))}: {' and '.join(filter(None, said))}.")
@@ -220,22 +181,22 @@ def summary(told: Cases) -> Html:
     return safe(" ".join(words))
 
 
-def any_shown(told: Cases, method: str) -> bool:
-    return any(case.won(method) or case.lost(method) for case in told.cases)
+def any_shown(told: CasesView, method: str) -> bool:
+    return any(told.won(case, method) or told.lost(case, method) for case in told.cases)
 
 
-def figures_first(told: Cases) -> Html:
+def figures_first(told: CasesView) -> Html:
     return facts(
         [
             ("Settings", f"{len(told.cases):,}"),
             ("Ways to train", f"{len(told.labels):,}"),
-            ("Repeats of each", f"{max((case.repeats for case in told.cases), default=0):,}"),
+            ("Repeats of each", f"{max((case.repeats or 1 for case in told.cases), default=0):,}"),
             ("Patients in the largest setting", f"{max((case.patients for case in told.cases), default=0):,}"),
         ]
     )
 
 
-def limits(told: Cases) -> list[Html]:
+def limits(told: CasesView) -> list[Html]:
     expected = 0.05 * len(told.cases)
     made = Html(
         "Hospitals that a partition made out of one pool are not hospitals: they show a kind of difference, alone."
@@ -254,7 +215,7 @@ def limits(told: Cases) -> list[Html]:
     ]
 
 
-def table_words(told: Cases) -> Html:
+def table_words(told: CasesView) -> Html:
     return paragraph(
         Html(
             "The mean over hospitals, each counting by its test patients, and over repeats; small: the interval, and "
@@ -265,27 +226,32 @@ def table_words(told: Cases) -> Html:
     )
 
 
-def score_table(told: Cases) -> Html:
+def score_table(told: CasesView) -> Html:
     columns = [Html("Setting"), *(safe(label) for label in told.labels.values())]
     rows = []
     for case in told.cases:
-        best = case.best(told.against)
-        about = f"{label_of(case.metric)}, {direction(case.metric)}; {case.sites} hospitals, {case.patients:,} patients"
+        best = told.best(case)
+        size = f"{len(case.sites)} hospitals, {case.patients:,} patients"
+        about = f"{label_of(case.metric)}, {direction(case.metric)}; {size}"
         head = joined([safe(case.title), Html(f'<span class="interval">{safe(about)}</span>')], " ")
-        rows.append([head, *(score_cell(case.scores.get(name), winner=name == best) for name in told.labels)])
+        cells = [
+            score_cell(case.methods.get(name), case.verdict(name, told.against), winner=name == best)
+            for name in told.labels
+        ]
+        rows.append([head, *cells])
     return table("The main measure of every setting", columns, rows)
 
 
-def score_cell(score: Score | None, *, winner: bool) -> Html:
-    if score is None or score.measure.value is None:
-        reason = score.measure.reason if score else "not compared"
+def score_cell(score: CaseMethodResult | None, verdict: str, *, winner: bool) -> Html:
+    if score is None or score.value is None:
+        reason = score.reason if score else "not compared"
         return Html(f'<span class="undefined">not defined: {safe(reason)}</span>')
-    value = safe(numbers.score(score.measure.value))
+    value = safe(numbers.score(score.value))
     shown = Html(f"<strong>{value}</strong>") if winner else value
-    sign = SIGNS.get(score.verdict, "")
+    sign = SIGNS.get(verdict, "")
     if sign:
-        shown = Html(f'{shown} <span aria-hidden="true">{sign}</span><span class="sr"> ({safe(score.verdict)})</span>')
-    small = [numbers.interval(score.measure), f"rate {score.rate:g}" if score.rate is not None else ""]
+        shown = Html(f'{shown} <span aria-hidden="true">{sign}</span><span class="sr"> ({safe(verdict)})</span>')
+    small = [numbers.interval(score), f"rate {score.rate:g}" if score.rate is not None else ""]
     return joined([shown, *(Html(f'<span class="interval">{safe(part)}</span>') for part in small if part)], " ")
 
 
@@ -299,21 +265,21 @@ def course_words() -> Html:
     )
 
 
-def course_part(folder: Path, told: Cases, case: Case) -> Html:
-    records, _ = read_rounds(folder / "cases" / case.name / ROUNDS)
+def course_part(folder: Path, told: CasesView, case: CaseResult) -> Html:
+    records, _ = read_rounds(folder / "cases" / case.name)
     chart = courses_of(told.labels, told.against, case.title, records)
     return folded(case.title, drawn(f"courses-{case.name.replace('.', '-')}", [chart])) if chart else Html("")
 
 
-def links(told: Cases) -> Html:
+def links(told: CasesView) -> Html:
     return bullets(
         Html(f'<a href="cases/{safe(case.name)}/{FILE}">{safe(case.title)}</a>') for case in told.cases if case.name
     )
 
 
-def cases_table(result: Json) -> Table:
+def cases_table(result: CasesResult) -> Table:
     """For the terminal: a case a row; a method a column, or where these are too many what stands out."""
-    told = read_cases(result)
+    told = view_of(result)
     shown = Table(title=Text(f"{plain(told.name)}: {len(told.cases)} settings"), title_justify="left")
     shown.add_column(Text("setting"))
     if len(told.labels) > COLUMNS:
@@ -328,29 +294,29 @@ def cases_table(result: Json) -> Table:
     return shown
 
 
-def whole_row(told: Cases, case: Case) -> list[Text]:
-    best = case.best(told.against)
+def whole_row(told: CasesView, case: CaseResult) -> list[Text]:
+    best = told.best(case)
     cells = []
     for name in told.labels:
-        score = case.scores.get(name)
-        value = score.measure.value if score else None
-        sign = SIGNS.get(score.verdict, "") if score else ""
+        score = case.methods.get(name)
+        value = score.value if score else None
+        sign = SIGNS.get(case.verdict(name, told.against), "")
         words = "not defined" if value is None else f"{numbers.score(value)} {sign}".strip()
         cells.append(Text(words, style="bold" if name == best else ""))
     return cells
 
 
-def short_row(told: Cases, case: Case) -> list[Text]:
+def short_row(told: CasesView, case: CaseResult) -> list[Text]:
     """The reference, whoever has the best value, and those that differ from the reference by more than chance."""
-    known = {name: value for name, one in case.scores.items() if (value := one.measure.value) is not None}
+    known = {name: one.value for name, one in case.methods.items() if one.value is not None}
     lower = lower_is_better(case.metric)
     top = (min if lower else max)(known, key=lambda name: known[name]) if known and lower is not None else None
-    marked = [", ".join(name for name in told.labels if of(name)) or "none shown" for of in (case.won, case.lost)]
+    marked = [", ".join(name for name in told.labels if of(case, name)) or "none shown" for of in (told.won, told.lost)]
     return [
         Text(numbers.score(known[told.against]) if told.against in known else "not defined"),
         Text(
             "not known" if top is None else f"{numbers.score(known[top])} {plain(top)}",
-            style="bold" if top is not None and top == case.best(told.against) else "",
+            style="bold" if top is not None and top == told.best(case) else "",
         ),
         *(Text(plain(words)) for words in marked),
     ]

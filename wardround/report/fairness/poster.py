@@ -21,8 +21,9 @@ from wardround.report.html.document import drawn
 from wardround.report.html.markup import Html, bullets, chart_label, folded, joined, paragraph, plain, safe, table
 from wardround.report.html.palette import colour, mark
 from wardround.report.metric_names import direction
-from wardround.runs.read import MANIFEST, RESULT, read_object
-from wardround.runs.result import Json, Measure, items, mapping, number
+from wardround.runs.fields import Json, mapping, number
+from wardround.runs.read import read_manifest, read_result
+from wardround.runs.result import CasesResult, RunResult
 
 PARTITIONS = {
     "iid": "dealt out at random",
@@ -99,47 +100,46 @@ def level_name(epsilon: float | None) -> str:
     return NONE if epsilon is None else f"{epsilon:g}"
 
 
-def read_grid(folder: Path, result: Json) -> Grid:
+def read_grid(folder: Path, result: CasesResult) -> Grid:
     """The cases whose folders tell of groups; one method a case is looked at, the reference."""
     cells = []
-    for case in map(mapping, items(result.get("cases"))):
-        place = folder / str(case.get("folder") or "")
-        own, manifest = read_object(place / RESULT) or {}, read_object(place / MANIFEST) or {}
-        cell = read_cell(own, mapping(manifest.get("study")), str(result.get("against") or ""))
-        if cell is not None:
-            cells.append(cell)
+    for case in result.cases:
+        place = folder / case.folder
+        own, manifest = read_result(place), read_manifest(place) or {}
+        if own is not None and isinstance(own.result, RunResult):
+            cell = read_cell(own.result, mapping(manifest.get("study")), result.against)
+            cells += [cell] if cell is not None else []
     return Grid(tuple(cells))
 
 
-def read_cell(result: Json, study: Json, against: str) -> Cell | None:
-    methods = [mapping(entry) for entry in items(result.get("methods"))]
-    method = next((entry for entry in methods if entry.get("name") == against), None)
-    fairness = mapping((method or {}).get("fairness"))
-    repeats = tuple(
-        {str(name): number(value) for name, value in mapping(entry).items()} for entry in items(fairness.get("repeats"))
-    )
-    if method is None or not repeats:
+def read_cell(result: RunResult, study: Json, against: str) -> Cell | None:
+    method = next((one for one in result.methods if one.name == against), None)
+    if method is None or method.fairness is None or not method.fairness.repeats:
         return None
     partition = mapping(mapping(study.get("data")).get("partition"))
     name, degree = str(partition.get("name") or "as it is"), number(partition.get("degree"))
     title = PARTITIONS.get(name, name) + (f" ({degree:g})" if degree is not None else "")
     sizes = {
-        str(column): {
-            str(group): number(mapping(entry).get("rows")) or 0.0
-            for group, entry in mapping(mapping(one).get("groups")).items()
-        }
-        for column, one in mapping(fairness.get("columns")).items()
-        if CROSSED not in str(column)
+        column: {group: entry.rows or 0.0 for group, entry in one.groups.items()}
+        for column, one in method.fairness.columns.items()
+        if CROSSED not in column
     }
-    sites = [mapping(site) for site in items(result.get("sites"))]
-    parts = {part: sum(number(site.get(part)) or 0.0 for site in sites) for part in ("train", "validation", "test")}
-    spent = number(mapping(mapping(method.get("meters")).get("privacy")).get("sample_epsilon"))
+    tested, everyone = sum(site.test or 0 for site in result.sites), sum(site.patients for site in result.sites)
+    spent = number(mapping(method.meters.get("privacy")).get("sample_epsilon"))
     epsilon = number(mapping(study.get("privacy")).get("epsilon"))
-    share = parts["test"] / (sum(parts.values()) or 1.0)
-    return Cell(name, title, epsilon, repeats, sizes, share, spent, str(partition.get("column") or ""))
+    return Cell(
+        name,
+        title,
+        epsilon,
+        method.fairness.repeats,
+        sizes,
+        tested / (everyone or 1.0),
+        spent,
+        str(partition.get("column") or ""),
+    )
 
 
-def told(folder: Path, result: Json) -> Html:
+def told(folder: Path, result: CasesResult) -> Html:
     """The whole section; nothing where the cases do not differ in privacy or tell of no groups."""
     grid = read_grid(folder, result)
     if len(grid.levels) < 2 or not grid.columns:
@@ -173,7 +173,7 @@ def claims_of(grid: Grid) -> list[Claim]:
     return judged(arms, test_share=grid.cells[0].test_share) if arms else []
 
 
-def in_short(folder: Path, result: Json) -> str:
+def in_short(folder: Path, result: CasesResult) -> str:
     """A few sentences for the top of the page; empty where there is no such section."""
     grid = read_grid(folder, result)
     claims = claims_of(grid) if len(grid.levels) > 1 and grid.columns else []
@@ -195,7 +195,7 @@ def in_short(folder: Path, result: Json) -> str:
     )
 
 
-def limits(folder: Path, result: Json) -> list[Html]:
+def limits(folder: Path, result: CasesResult) -> list[Html]:
     """What a reader must not take from the section; nothing where there is none."""
     if not in_short(folder, result):
         return []
@@ -237,16 +237,27 @@ def measure_names(grid: Grid) -> list[str]:
     return [*UTILITY, INDEX, *(f"{column}/{key}" for column in grid.columns for key in keys)]
 
 
-def over_repeats(cell: Cell | None, name: str) -> Measure:
+@dataclass(frozen=True)
+class RepeatMean:
+    """A figure's mean over repeats with its interval, or the reason why there is none."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+    note: str = ""
+
+
+def over_repeats(cell: Cell | None, name: str) -> RepeatMean:
     """The mean with its interval; undefined where no repeat has a value."""
     values = [repeat.get(name) for repeat in cell.repeats] if cell else []
     found = paired_values(
         values, [0.0] * len(values), higher_is_better=True, test_share=cell.test_share if cell else 0.0
     )
     if found.value is None:
-        return Measure(reason="in no repeat" if cell else "not run")
+        return RepeatMean(reason="in no repeat" if cell else "not run")
     lost = len(values) - found.repeats
-    return Measure(found.value, found.low, found.high, note=f"undefined in {lost} of {len(values)}" if lost else "")
+    return RepeatMean(found.value, found.low, found.high, note=f"undefined in {lost} of {len(values)}" if lost else "")
 
 
 def charts(grid: Grid) -> list[Chart]:
@@ -275,7 +286,7 @@ def group_chart(grid: Grid, column: str) -> Chart:
     return lines_of(grid, title, f"{title}: by privacy level, a line for each group.", rows)
 
 
-def lines_of(grid: Grid, title: str, spoken: str, rows: Sequence[tuple[str, Sequence[Measure]]]) -> Chart:
+def lines_of(grid: Grid, title: str, spoken: str, rows: Sequence[tuple[str, Sequence[RepeatMean]]]) -> Chart:
     seen = [x for _, row in rows for m in row for x in (m.value, m.low, m.high) if x is not None]
     step = 0.12
     traces = [line(words, index, row, step * (index - (len(rows) - 1) / 2)) for index, (words, row) in enumerate(rows)]
@@ -293,7 +304,7 @@ def lines_of(grid: Grid, title: str, spoken: str, rows: Sequence[tuple[str, Sequ
     )
 
 
-def line(name: str, index: int, measures: Sequence[Measure], shift: float) -> Spec:
+def line(name: str, index: int, measures: Sequence[RepeatMean], shift: float) -> Spec:
     known = [(place + shift, m) for place, m in enumerate(measures) if m.value is not None]
     bars: dict[str, Any] = {"type": "data", "symmetric": False, "thickness": 1.5, "width": 0, "color": colour(index)}
     bars["array"] = [max(0.0, m.high - (m.value or 0)) if m.high is not None else 0.0 for _, m in known]
@@ -323,7 +334,7 @@ def figure_table(grid: Grid, caption: str, names: Sequence[str]) -> Html:
     return table(caption, [Html("Setting"), *(safe(label(name)) for name in names)], rows)
 
 
-def figure_cell(measure: Measure) -> Html:
+def figure_cell(measure: RepeatMean) -> Html:
     if measure.value is None:
         return Html(f'<span class="undefined">not defined: {safe(measure.reason)}</span>')
     reach = "" if measure.high is None else f"± {numbers.score(measure.high - measure.value)}"

@@ -1,14 +1,16 @@
 """Fairness in the report of a run: how the model fares for groups of patients, in words and in tables."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wardround.report import numbers
 from wardround.report.html.markup import Html, bullets, folded, joined, paragraph, plain, safe, table
 from wardround.report.metric_names import label_of
 from wardround.report.run.tables import cell
-from wardround.runs.read import read_measure
-from wardround.runs.result import Json, Measure, items, mapping, whole
+from wardround.runs.fields import whole
+from wardround.runs.result import MethodResult
+from wardround.runs.scores import NOT_MEASURED, FairnessColumn, FairnessScores, MetricValue
+from wardround.runs.sites import PredictionTask
 
 BETWEEN = {
     "equal_opportunity_gap": "Equal opportunity: gap in the share found",
@@ -24,26 +26,11 @@ MOST_SPOKEN = 4
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column by which patients were grouped."""
-
-    name: str
-    groups: Mapping[str, Mapping[str, Measure]]
-    rows: Mapping[str, int | None]
-    between: Mapping[str, Measure]
-    withheld: tuple[str, ...]
-    left_out: tuple[str, ...]
-    """Groups with too few patients who have the outcome to count in the gap of equal opportunity."""
-
-
-@dataclass(frozen=True)
-class Fairness:
-    """One method's."""
+class MethodFairness:
+    """One method's fairness, under the name that a reader sees."""
 
     label: str
-    index: Measure | None
-    columns: tuple[Column, ...]
-    smallest: int | None
+    scores: FairnessScores
 
 
 @dataclass(frozen=True)
@@ -54,43 +41,30 @@ class Outcome:
     positive: str
 
 
-def read_fairness(result: Json) -> tuple[Fairness, ...]:
-    """What `result.json` tells of groups, as far as it is there; methods without groups are left out."""
-    found = []
-    for entry in map(mapping, items(result.get("methods"))):
-        own = mapping(entry.get("fairness"))
-        columns = tuple(read_column(str(name), mapping(one)) for name, one in mapping(own.get("columns")).items())
-        if columns:
-            index = read_measure(own[INDEX]) if INDEX in own else None
-            label = str(entry.get("label") or entry.get("name", ""))
-            found.append(Fairness(label, index, columns, whole(own.get("smallest"))))
-    return tuple(found)
-
-
-def read_column(name: str, entry: Json) -> Column:
-    groups = {str(group): mapping(own) for group, own in mapping(entry.get("groups")).items()}
-    return Column(
-        name,
-        {
-            group: {str(metric): read_measure(one) for metric, one in own.items() if isinstance(one, dict)}
-            for group, own in groups.items()
-        },
-        {group: whole(own.get("rows")) for group, own in groups.items()},
-        {key: read_measure(entry[key]) for key in BETWEEN if key in entry},
-        tuple(str(group) for group in items(entry.get("withheld"))),
-        tuple(str(group) for group in items(mapping(entry.get("equal_opportunity_gap")).get("left_out"))),
+def fairness_of(methods: Sequence[MethodResult]) -> tuple[MethodFairness, ...]:
+    """Methods without groups are left out."""
+    return tuple(
+        MethodFairness(method.label, method.fairness)
+        for method in methods
+        if method.fairness is not None and method.fairness.columns
     )
 
 
-def told(found: Sequence[Fairness], task: Json) -> Html:
+def left_out(column: FairnessColumn) -> tuple[str, ...]:
+    """Groups with too few patients who have the outcome to count in the gap of equal opportunity."""
+    gap = column.between.get("equal_opportunity_gap")
+    return gap.left_out if gap else ()
+
+
+def told(found: Sequence[MethodFairness], task: PredictionTask) -> Html:
     """The whole section; nothing where no method tells of groups."""
     if not found:
         return Html("")
-    outcome = Outcome(str(task.get("target") or "the outcome"), str(task.get("positive") or ""))
-    names = list(dict.fromkeys(column.name for one in found for column in one.columns))
+    outcome = Outcome(task.target or "the outcome", task.positive or "")
+    names = list(dict.fromkeys(name for one in found for name in one.scores.columns))
     parts = []
     for name in names:
-        both = [(one, column) for one in found for column in one.columns if column.name == name]
+        both = [(one, one.scores.columns[name]) for one in found if name in one.scores.columns]
         spoken = [words for one, column in both if (words := sentence(one, column, outcome, alone=len(found) == 1))]
         inside = joined([bullets(spoken) if spoken else Html(""), group_table(name, both), set_apart(both)])
         # Crossings of columns come last and are many: folded away.
@@ -112,12 +86,12 @@ def explanation() -> Html:
     )
 
 
-def sentence(one: Fairness, column: Column, outcome: Outcome, *, alone: bool) -> Html:
+def sentence(one: MethodFairness, column: FairnessColumn, outcome: Outcome, *, alone: bool) -> Html:
     """How many of those with the outcome are found in each group, and whether chance could explain the gap."""
     recalls = {
-        name: own["recall"]
+        name: own.metrics["recall"]
         for name, own in column.groups.items()
-        if "recall" in own and own["recall"].value is not None and name not in column.left_out
+        if own.metrics.get("recall", NOT_MEASURED).value is not None and name not in left_out(column)
     }
     if len(recalls) < 2:
         return Html("")
@@ -131,7 +105,7 @@ def sentence(one: Fairness, column: Column, outcome: Outcome, *, alone: bool) ->
     return safe(f"{first} {beyond(recalls[rising[0]], recalls[rising[-1]])}".strip())
 
 
-def beyond(low: Measure, high: Measure) -> str:
+def beyond(low: MetricValue, high: MetricValue) -> str:
     """Whether the intervals of the two ends keep apart, which is a strict sign of more than chance."""
     if low.high is None or high.low is None:
         return ""
@@ -140,15 +114,15 @@ def beyond(low: Measure, high: Measure) -> str:
     return "The intervals of the two ends overlap, so no difference between them is shown."
 
 
-def group_table(name: str, both: Iterable[tuple[Fairness, Column]]) -> Html:
+def group_table(name: str, both: Iterable[tuple[MethodFairness, FairnessColumn]]) -> Html:
     kept = list(both)
-    metrics = list(dict.fromkeys(m for _, column in kept for own in column.groups.values() for m in own))
+    metrics = list(dict.fromkeys(m for _, column in kept for own in column.groups.values() for m in own.metrics))
     rows = []
     for one, column in kept:
         for group, own in column.groups.items():
             title = safe(group) if len(kept) == 1 else joined([safe(group), safe(one.label)], ", ")
-            count = column.rows[group]
-            cells = [cell(own.get(metric, Measure(reason="not measured"))) for metric in metrics]
+            count = whole(own.rows)
+            cells = [cell(own.metrics.get(metric, NOT_MEASURED)) for metric in metrics]
             rows.append([title, safe("" if count is None else f"{count:,}"), *cells])
     if not rows:
         return Html("")
@@ -156,34 +130,34 @@ def group_table(name: str, both: Iterable[tuple[Fairness, Column]]) -> Html:
     return table(f"Test patients by {plain(name)}", columns, rows)
 
 
-def set_apart(both: Iterable[tuple[Fairness, Column]]) -> Html:
+def set_apart(both: Iterable[tuple[MethodFairness, FairnessColumn]]) -> Html:
     """Who is not told of, and who does not count in the gaps."""
     one, column = next(iter(both))
-    few = f"fewer than {one.smallest} test patients" if one.smallest else "too few test patients"
+    few = f"fewer than {one.scores.smallest} test patients" if one.scores.smallest else "too few test patients"
     words = []
     if column.withheld:
         words.append(f"Withheld, since {few}: {', '.join(plain(name) for name in column.withheld)}.")
-    if column.left_out:
-        names = ", ".join(plain(name) for name in column.left_out)
+    if apart := left_out(column):
+        names = ", ".join(plain(name) for name in apart)
         words.append(f"Not in the gap of equal opportunity, since too few have the outcome: {names}.")
     return paragraph(safe(" ".join(words))) if words else Html("")
 
 
-def between_table(found: Sequence[Fairness]) -> Html:
+def between_table(found: Sequence[MethodFairness]) -> Html:
     """How far groups are apart, in one number for each definition of fairness."""
     rows: list[list[Html]] = []
-    measures = [key for key in BETWEEN if any(key in column.between for one in found for column in one.columns)]
+    everything = [column.between for one in found for column in one.scores.columns.values()]
+    measures = [key for key in BETWEEN if any(key in between for between in everything)]
     for one in found:
-        for column in one.columns:
-            title = safe(column.name) if len(found) == 1 else joined([safe(column.name), safe(one.label)], ", ")
-            absent = Measure(reason="not measured")
-            rows.append([title, *(cell(column.between.get(key, absent)) for key in measures)])
+        for name, column in one.scores.columns.items():
+            title = safe(name) if len(found) == 1 else joined([safe(name), safe(one.label)], ", ")
+            rows.append([title, *(cell(column.between.get(key, NOT_MEASURED)) for key in measures)])
     if not measures:
         return Html("")
     whole_set = [
-        f"{plain(one.label)} {numbers.score(one.index.value)}"
+        f"{plain(one.label)} {numbers.score(index.value)}"
         for one in found
-        if one.index is not None and one.index.value is not None
+        if (index := one.scores.generalized_entropy_index) is not None and index.value is not None
     ]
     entropy = (
         f"Generalized entropy index (alpha 2; how unequally patients benefit, whatever their group; 0 is equality): "

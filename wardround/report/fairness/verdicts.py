@@ -7,7 +7,7 @@ from wardround.report import numbers
 from wardround.report.fairness.section import BETWEEN, INDEX
 from wardround.report.html.markup import Html, joined, paragraph, plain, safe, table
 from wardround.report.metric_names import label_of
-from wardround.runs.result import Measure
+from wardround.runs.scores import MetricValue
 
 MEANINGS = (
     "Generalized entropy index: how unequally patients benefit from the decisions, whatever their group.",
@@ -96,5 +96,5 @@ def tested_cell(test: Trial) -> Html:
     found = test.found
     if found.value is None:
         return Html(f'<span class="undefined">{safe(found.reason or "not defined")}</span>')
-    reach = numbers.interval(Measure(found.value, found.low, found.high)) or found.reason
+    reach = numbers.interval(MetricValue(value=found.value, low=found.low, high=found.high)) or found.reason
     return joined([safe(numbers.signed(found.value)), Html(f'<span class="interval">{safe(reach)}</span>')], " ")

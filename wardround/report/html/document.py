@@ -14,7 +14,7 @@ from plotly.offline import get_plotlyjs
 from wardround.report.html.charts import Chart
 from wardround.report.html.markup import Html, bullets, embedded, folded, joined, paragraph, safe
 from wardround.report.html.style import CSS
-from wardround.runs.result import Json
+from wardround.runs.fields import Json
 
 DRAW = """
 (function () {

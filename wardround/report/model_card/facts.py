@@ -13,8 +13,10 @@ from typing import Any
 
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.deploy.settings_files import read_json
-from wardround.runs.folder import RunFolder, as_json
+from wardround.runs.folder import RunFolder
+from wardround.runs.read import require_manifest, require_result
+from wardround.runs.result import MethodResult, RunResult
+from wardround.runs.scores import GroupScores, MetricValue
 
 SMALLEST_CELL = 10
 MOST_LISTED = 50
@@ -29,7 +31,7 @@ def write_card(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Path:
     from wardround.report.model_card.text import in_words
 
     facts = card(folder, smallest_cell=smallest_cell)
-    write_whole(folder / "model_card.json", (as_json(facts) + "\n").encode())
+    RunFolder(folder).write_card(facts)
     path = folder / "model_card.md"
     write_whole(path, in_words(facts).encode())
     return path
@@ -37,31 +39,30 @@ def write_card(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Path:
 
 def card(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Facts:
     """All that the card tells, as plain values."""
-    manifest = read_json(folder / "manifest.json", "name a folder that a run wrote")
-    result = read_json(folder / "result.json", "let the run be finished first, with --resume")
-    if "methods" not in result:
+    manifest, result = require_manifest(folder), require_result(folder)
+    if not isinstance(result, RunResult):
         raise Refusal("this run trained no model", where=str(folder), remedy="name the folder of a `run` or `compare`")
     study = manifest["study"]
-    deployed = result["kind"] == "deployed"
-    rows = {site["name"]: {part: int(site[part]) for part in PARTS} for site in result["sites"]}
+    deployed = result.kind == "deployed"
+    rows = {site.name: {part: getattr(site, part) or 0 for part in PARTS} for site in result.sites}
     if not deployed:  # whoever has no rows at all, such as a site that was left out, is no part of this
         rows = {name: parts for name, parts in rows.items() if any(parts.values())}
     withheld = withheld_sites(rows, smallest_cell, zero_is_few=deployed)
-    rounds = RunFolder(folder).lines("rounds.jsonl")
+    rounds = RunFolder(folder).records()
     return {
-        "name": result["study"],
+        "name": result.study,
         "purpose": study["study"].get("purpose", ""),
         "trained": "over real sites" if deployed else "in a simulation on one machine",
         "finished": manifest.get("finished"),
-        "task": result["task"],
+        "task": result.task.plain(),
         "model": {"name": study["model"]["name"], "files": model_files(folder)},
         "data": data_facts(rows, withheld, smallest_cell),
         "left_out": len(manifest.get("without", ())),
-        "metric": result["metric"],
-        "repeats": result.get("repeats", 1),
-        "methods": [method_facts(one, withheld, rows, rounds, smallest_cell) for one in result["methods"]],
-        "privacy": privacy_facts(study, result["methods"]),
-        "remarks": len(result.get("notes", ())),
+        "metric": result.metric,
+        "repeats": result.repeats or 1,
+        "methods": [method_facts(one, withheld, rows, rounds, smallest_cell) for one in result.methods],
+        "privacy": privacy_facts(study, result.methods),
+        "remarks": len(result.notes),
         "versions": {key: manifest.get(key) for key in ("wardround", "python", "platform")}
         | {"packages": manifest.get("packages", {})},
         "hashes": {"study": manifest["study_hash"], "data": manifest.get("data_hash")},
@@ -109,54 +110,52 @@ def data_facts(rows: Mapping[str, Mapping[str, int]], withheld: set[str], cell: 
 
 
 def method_facts(
-    method: Mapping[str, Any],
+    method: MethodResult,
     withheld: set[str],
     rows: Mapping[str, Any],
     rounds: Sequence[Mapping[str, Any]],
     cell: int,
 ) -> Facts:
     """A method's figures and what its training took; of sites only those whose patients are enough."""
-    scores = method.get("scores") or {}
-    own = [one for one in rounds if one["method"] == method["name"] and one["repeat"] == 0]
+    scores = method.scores
+    own = [one for one in rounds if one["method"] == method.name and one["repeat"] == 0]
     by_site = {
         name: figures
-        for name, figures in scores.get("sites", {}).items()
+        for name, figures in scores.sites.items()
         if name not in withheld and len(rows) <= MOST_LISTED and rows.get(name, {}).get("test", 0) >= cell
     }
     return {
-        "name": method["name"],
-        "label": method["label"],
-        "algorithm": method["algorithm"],
-        "settings": method.get("settings", {}),
-        "figures": {name: figure(told) for name, told in scores.get("weighted", {}).items()},
-        "between_sites": {name: told.get("value") for name, told in scores.get("sd_between_sites", {}).items()},
+        "name": method.name,
+        "label": method.label,
+        "algorithm": method.algorithm,
+        "settings": method.settings,
+        "figures": {name: figure(told) for name, told in scores.weighted.items()},
+        "between_sites": {name: told.value for name, told in scores.sd_between_sites.items()},
         "by_site": {name: {key: figure(told) for key, told in one.items()} for name, one in by_site.items()},
-        "groups": group_facts(scores.get("groups") or {}, cell),
-        "interval_level": scores.get("intervals", {}).get("level", 0.95),
-        "rounds": method["rounds"],
+        "groups": group_facts(scores.groups, cell),
+        "interval_level": 0.95 if scores.intervals is None else scores.intervals.level,
+        "rounds": method.rounds,
         "seconds": sum(float(one["seconds"]) for one in own),
         "bytes_down": sum(int(one["bytes_down"]) for one in own),
         "bytes_up": sum(int(one["bytes_up"]) for one in own),
-        "energy": (method.get("meters") or {}).get("energy", {}).get("words", ""),
+        "energy": method.meters.get("energy", {}).get("words", ""),
         "took_part": took_part(own),
-        "partners_chosen": None if method.get("partners") is None else len(method["partners"]),
+        "partners_chosen": None if method.partners is None else len(method.partners),
     }
 
 
-def figure(told: Mapping[str, Any]) -> Facts:
-    return {key: told[key] for key in ("value", "low", "high", "undefined", "no_interval") if told.get(key) is not None}
+def figure(told: MetricValue) -> Facts:
+    known, kept = told.plain(), ("value", "low", "high", "undefined", "no_interval")
+    return {key: known[key] for key in kept if known.get(key) is not None}
 
 
-def group_facts(groups: Mapping[str, Any], cell: int) -> Facts:
+def group_facts(groups: Mapping[str, Mapping[str, GroupScores]], cell: int) -> Facts:
     """Figures by group of patients: column → group → {"rows": ..., metric: figure}; small groups are withheld."""
     told: Facts = {}
     for column, values in groups.items():
-        enough = {name: one for name, one in values.items() if int(one.get("rows", 0)) >= cell}
+        enough = {name: one for name, one in values.items() if (one.rows or 0) >= cell}
         told[column] = {
-            "groups": {
-                name: {key: figure(one[key]) for key in one if isinstance(one[key], Mapping)}
-                for name, one in enough.items()
-            },
+            "groups": {name: {key: figure(told) for key, told in one.metrics.items()} for name, one in enough.items()},
             "withheld": len(values) - len(enough),
         }
     return told
@@ -171,9 +170,9 @@ def took_part(rounds: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return counts if len(counts) <= MOST_LISTED else {}
 
 
-def privacy_facts(study: Mapping[str, Any], methods: Sequence[Mapping[str, Any]]) -> Facts:
+def privacy_facts(study: Mapping[str, Any], methods: Sequence[MethodResult]) -> Facts:
     """What was spent, if anything was promised, and what messages went through on their way."""
-    meters = {one["name"]: (one.get("meters") or {}).get("privacy") or {} for one in methods}
+    meters = {one.name: one.meters.get("privacy") or {} for one in methods}
     spent = {
         # Not the steps site by site: a sampling rate tells how many patients a site has.
         name: {key: meter[key] for key in SPENT if key in meter}

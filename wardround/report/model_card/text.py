@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wardround.deploy.settings_files import size_in_words
+from wardround.core.units import size_in_words
 from wardround.report.html.markup import plain
 from wardround.report.metric_names import direction, label_of, lower_is_better, words_of
 

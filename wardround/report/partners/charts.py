@@ -7,9 +7,9 @@ from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
 from wardround.report.html.markup import chart_label, plain
 from wardround.report.html.palette import COLOURS, INK, LINE, QUIET
 from wardround.report.metric_names import label_of, lower_is_better
+from wardround.report.partners.answer import Partnership, PlaceOnMap, Rating, RatingMethod, SimilarityView
 from wardround.report.partners.text import CROWDED
 from wardround.report.run.score_charts import above, below, upright
-from wardround.runs.partners_result import Judged, Matrix, Partnership, Place, Score
 
 BARS = 40
 """Hospitals up to which each has a bar."""
@@ -77,7 +77,7 @@ def side(x: float, anchor: str, text: str) -> Spec:
     return spot | {"text": text, "showarrow": False, "font": {"size": 13, "color": QUIET}}
 
 
-def scores(asked: Partnership, judged: Judged, *, half: bool = False) -> Chart | None:
+def scores(asked: Partnership, judged: RatingMethod, *, half: bool = False) -> Chart | None:
     """A bar a hospital, from the cut: to the right what speaks for it, to the left what speaks against it."""
     ranked = sorted(judged.scores.items(), key=lambda entry: -entry[1].value)
     ranked = [(site, score) for site, score in ranked if site != asked.asking]
@@ -130,18 +130,18 @@ def scores(asked: Partnership, judged: Judged, *, half: bool = False) -> Chart |
     )
 
 
-def ends(score: Score) -> tuple[float, float]:
+def ends(score: Rating) -> tuple[float, float]:
     reach = STRETCH * (score.error or 0.0)
     return score.value - reach, score.value + reach
 
 
-def with_error(score: Score) -> str:
+def with_error(score: Rating) -> str:
     """0.042 ± 0.017, or the value alone."""
     value = numbers.score(score.value)
     return value if score.error is None else f"{value} ± {numbers.score(score.error)}"
 
 
-def matrix(asked: Partnership, own: Matrix) -> Chart | None:
+def matrix(asked: Partnership, own: SimilarityView) -> Chart | None:
     """Who resembles whom, the asking hospital in bold."""
     if not 2 <= len(own.sites) <= DRAWN:
         return None
@@ -192,7 +192,7 @@ def bold_if(condition: bool, text: str) -> str:
     return f"<b>{text}</b>" if condition else text
 
 
-def cell_words(own: Matrix, i: int, j: int, text: str) -> str:
+def cell_words(own: SimilarityView, i: int, j: int, text: str) -> str:
     row = f"{plain(own.rows)} {plain(own.sites[i])}" if own.rows else own.sites[i]
     column = f"{plain(own.columns)} {plain(own.sites[j])}" if own.columns else own.sites[j]
     return f"{chart_label(row, 60)}<br>{chart_label(column, 60)}<br>{text or 'not measured'}"
@@ -245,7 +245,7 @@ def places(asked: Partnership) -> Chart | None:
     )
 
 
-def marks(name: str, symbol: str, shade: str, size: int, own: Sequence[Place], *, named: bool) -> Spec:
+def marks(name: str, symbol: str, shade: str, size: int, own: Sequence[PlaceOnMap], *, named: bool) -> Spec:
     return {
         "type": "scatter",
         "mode": "markers+text" if named else "markers",

@@ -1,12 +1,12 @@
 """The page that answers "with whom should I train?": the answer first, then what it rests on, then what it cost."""
 
-from wardround.report.html.document import document, drawn, facts, moment, noted
+from wardround.report.html.document import document, drawn, facts, moment, noted, notices
 from wardround.report.html.markup import Html, bullets, joined, paragraph, safe, section
 from wardround.report.partners import charts as figures
 from wardround.report.partners import tables as own_tables
 from wardround.report.partners import text as words
+from wardround.report.partners.answer import Partnership
 from wardround.report.run import ground_truth, progress_charts, tables
-from wardround.runs.partners_result import Partnership
 
 
 def partners_page(asked: Partnership) -> Html:
@@ -26,6 +26,7 @@ def content(asked: Partnership) -> Html:
     patient_chart = drawn("patients", progress_charts.patients(asked.run))
     return joined(
         [
+            notices(safe(remark) for remark in asked.run.remarks),
             section(
                 "answer", "The answer",
                 paragraph(safe(words.headline(asked)), "answer"), paragraph(words.lead(asked), "lead"),

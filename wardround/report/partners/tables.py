@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from wardround.report import numbers
 from wardround.report.html.markup import Html, bullets, folded, joined, paragraph, plain, safe, table
 from wardround.report.partners import text as words
+from wardround.report.partners.answer import AdviceView, Partnership, SimilarityView, words_for
 from wardround.report.partners.charts import with_error
 from wardround.report.run.summary import NAMED
 from wardround.report.run.tables import OPEN
-from wardround.runs.partners_result import Feedback, Matrix, Pair, Partnership, Share
+from wardround.runs.partners_result import SiteComparison, TrainingShare
 
 SHORT = 12
 """Hospitals up to which all verdicts stand open."""
@@ -71,7 +72,7 @@ def agreement(asked: Partnership) -> Html:
         return Html("")
     rows = []
     for own in asked.agreement:
-        value = "not defined" if own.correlation is None else numbers.score(own.correlation)
+        value = "not defined" if own.rank_correlation is None else numbers.score(own.rank_correlation)
         said = words.agreement(asked, own)
         note = Html(f"{said}. {safe(own.note)}") if own.note else said
         rows.append(
@@ -87,7 +88,7 @@ def agreement(asked: Partnership) -> Html:
     return table("1 is the same order of hospitals, 0 no relation, −1 the opposite order", columns, rows)
 
 
-def matrix(own: Matrix) -> Html:
+def matrix(own: SimilarityView) -> Html:
     if len(own.sites) ** 2 > CELLS:
         return paragraph(Html(f"The numbers of {len(own.sites):,} hospitals are in <code>result.json</code>."))
     rows = [
@@ -108,30 +109,30 @@ def pairs(asked: Partnership) -> Html:
     return joined(pair_folded(pair) if many else pair_open(asked, pair) for pair in ranked)
 
 
-def pair_open(asked: Partnership, pair: Pair) -> Html:
+def pair_open(asked: Partnership, pair: SiteComparison) -> Html:
     return joined([Html(f"<h3>{safe(pair.site)} {tag(asked, pair.site)}</h3>"), pair_words(pair)])
 
 
-def pair_folded(pair: Pair) -> Html:
-    sure = sum(trait.beyond_chance for trait in pair.traits)
+def pair_folded(pair: SiteComparison) -> Html:
+    sure = sum(one.beyond_chance for one in pair.features)
     return folded(
         f"{plain(pair.site)}: {sure} feature{' differs' if sure == 1 else 's differ'} beyond chance", pair_words(pair)
     )
 
 
-def pair_words(pair: Pair) -> Html:
-    sure = sorted((t for t in pair.traits if t.beyond_chance), key=lambda trait: -(trait.distance or 0.0))
-    rest = [trait for trait in pair.traits if not trait.beyond_chance]
+def pair_words(pair: SiteComparison) -> Html:
+    sure = sorted((one for one in pair.features if one.beyond_chance), key=lambda one: -(one.distance or 0.0))
+    rest = [one for one in pair.features if not one.beyond_chance]
     parts = [paragraph(safe(pair.words))] if pair.words else []
     if sure:
-        parts.append(bullets(safe(trait.words) for trait in sure))
+        parts.append(bullets(safe(words_for(one)) for one in sure))
     elif not pair.words:
         parts.append(paragraph(Html("Nothing differs more than chance would make it.")))
     if rest:
         parts.append(
             folded(
                 f"{len(rest)} further feature{'' if len(rest) == 1 else 's'}, which chance may explain",
-                bullets(safe(trait.words) for trait in rest),
+                bullets(safe(words_for(one)) for one in rest),
             )
         )
     return joined(parts)
@@ -151,7 +152,7 @@ def dilution(asked: Partnership) -> Html:
     return whole if len(rows) <= OPEN else folded(f"Parts of all {len(rows):,} hospitals", whole)
 
 
-def share_row(share: Share) -> list[Html]:
+def share_row(share: TrainingShare) -> list[Html]:
     limit = "none" if share.limit is None or share.limit >= 1 else numbers.share(share.limit)
     verdict = "<strong>over its limit</strong>" if share.over else "within its limit" if limit != "none" else "no limit"
     cells = [
@@ -166,7 +167,7 @@ def feedback(asked: Partnership) -> Html:
     return joined(feedback_of(own) for own in asked.feedback)
 
 
-def feedback_of(own: Feedback) -> Html:
+def feedback_of(own: AdviceView) -> Html:
     known = []
     if own.place is not None:
         known.append(f"place {own.place}" + (f" of {own.of}" if own.of is not None else ""))

@@ -3,8 +3,9 @@
 from wardround.report import numbers
 from wardround.report.html.markup import Html, joined, paragraph, plain, safe
 from wardround.report.metric_names import direction, label_of, words_of
+from wardround.report.partners.answer import Partnership
 from wardround.report.run.summary import FEW, NAMED, amounts, listed, plural
-from wardround.runs.partners_result import Agreement, Partnership
+from wardround.runs.partners_result import RankAgreement
 
 CROWDED = 12
 """Hospitals above which the map names only some."""
@@ -98,9 +99,9 @@ def limits(asked: Partnership) -> list[Html]:
     return found
 
 
-def agreement(asked: Partnership, own: Agreement) -> Html:
+def agreement(asked: Partnership, own: RankAgreement) -> Html:
     """How far two ways of judging put the hospitals in the same order."""
-    if own.correlation is None:
+    if own.rank_correlation is None:
         return Html("cannot be told")
     if own.sites is not None and own.sites < 4:
         return Html("too few hospitals to tell agreement from chance")
@@ -110,7 +111,7 @@ def agreement(asked: Partnership, own: Agreement) -> Html:
         (0.4, "some agreement"),
         (-0.4, "little or no agreement"),
     )
-    return Html(next((words for least, words in steps if own.correlation >= least), "the opposite order"))
+    return Html(next((words for least, words in steps if own.rank_correlation >= least), "the opposite order"))
 
 
 def mapped(asked: Partnership) -> Html:

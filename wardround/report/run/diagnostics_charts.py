@@ -10,7 +10,9 @@ from wardround.report.html.markup import Html, bullets, chart_label, folded, joi
 from wardround.report.html.palette import COLOURS, INK, QUIET, colour, faded
 from wardround.report.run import diagnostics_text
 from wardround.report.run.progress_charts import POINTS, whole_ticks
-from wardround.runs.result import Choosing, Course, Method, Run, Told
+from wardround.runs.courses import ChoiceRound, Course, Diagnostics
+from wardround.runs.result import MethodResult
+from wardround.runs.run import Run
 
 LEGEND = 12
 """Hospitals up to which each line has a colour and a name; of more, the asking one alone stands out."""
@@ -65,38 +67,38 @@ def by_hospital(run: Run) -> Html:
     explained: set[str] = set()
     for index, method in enumerate(run.methods):
         course = run.first_course(method.name)
-        if course is None or not (told_names(course.told) or course.told.stopped):
+        if course is None or not (told_names(course.diagnostics) or course.diagnostics.stopped):
             continue
-        fresh = [name for name in told_names(course.told) if name not in explained]
+        fresh = [name for name in told_names(course.diagnostics) if name not in explained]
         explained.update(fresh)
         meaning = " ".join(words for name in fresh if (words := named(name).words))
         parts += [
             Html(f"<h3>{safe(method.label)}</h3>"),
             paragraph(Html(meaning)) if meaning else Html(""),
-            listed_words(course.told, run.asking),
+            listed_words(course.diagnostics, run.asking),
             drawn(f"told-{index}", charts(course, run.asking)),
-            last_numbers(method, course.told),
+            last_numbers(method, course.diagnostics),
         ]
     return joined(part for part in parts if part)
 
 
-def listed_words(told: Told, asking: str) -> Html:
+def listed_words(told: Diagnostics, asking: str) -> Html:
     words = diagnostics_text.bullets_of(told, asking)
     return bullets(words) if words else Html("")
 
 
-def told_names(told: Told) -> list[str]:
+def told_names(told: Diagnostics) -> list[str]:
     """Those numbers by hospital that a chart can show."""
     shown = [name for name in told.sites if name not in HIDDEN]
     return [name for name in shown if any(x is not None for values in told.sites[name].values() for x in values)]
 
 
 def charts(course: Course, asking: str) -> list[Chart]:
-    told = course.told
+    told = course.diagnostics
     return [groups(told) if name == "cluster" else lines(told, name, asking) for name in told_names(told)]
 
 
-def lines(told: Told, name: str, asking: str) -> Chart:
+def lines(told: Diagnostics, name: str, asking: str) -> Chart:
     """A line a hospital."""
     known, series = named(name), told.sites[name]
     kept = range(0, len(told.rounds), max(1, math.ceil(len(told.rounds) / POINTS)))
@@ -169,7 +171,7 @@ def point(site: str, number: int, value: float | None) -> str:
     return f"<b>{chart_label(site, 60)}</b><br>round {number}: {words}"
 
 
-def spoken(told: Told, name: str, title: str) -> str:
+def spoken(told: Diagnostics, name: str, title: str) -> str:
     last = [(site, values[-1]) for site, values in told.sites[name].items() if values[-1] is not None]
     start = f"Lines for {len(told.sites[name])} hospitals over {len(told.rounds)} rounds. {title}"
     if not last or len(last) > LEGEND:
@@ -178,7 +180,7 @@ def spoken(told: Told, name: str, title: str) -> str:
     return f"{start}, in round {told.rounds[-1]}: {ends}."
 
 
-def groups(told: Told) -> Chart:
+def groups(told: Diagnostics) -> Chart:
     """Rows of colour: hospitals of the same colour share a model."""
     series = told.sites["cluster"]
     kept = range(0, len(told.rounds), max(1, math.ceil(len(told.rounds) / POINTS)))
@@ -227,7 +229,7 @@ def point_of_group(site: str, number: int, value: float | None) -> str:
     return f"<b>{chart_label(site, 60)}</b><br>round {number}: {words}"
 
 
-def last_numbers(method: Method, told: Told) -> Html:
+def last_numbers(method: MethodResult, told: Diagnostics) -> Html:
     names = told_names(told)
     if not names:
         return Html("")
@@ -255,7 +257,7 @@ def choosing(run: Run) -> Html:
     return joined(parts)
 
 
-def score_table(choice: Choosing, asking: str) -> Html:
+def score_table(choice: ChoiceRound, asking: str) -> Html:
     ranked = sorted((site for site in choice.scores if site != asking), key=lambda site: -choice.scores[site])
     rows = [
         [

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from wardround.report import numbers
 from wardround.report.html.markup import Html, joined, plain, safe
 from wardround.report.run.summary import NAMED, amounts, listed, plural, strong
-from wardround.runs.result import Choosing, Course, Run, Told
+from wardround.runs.courses import ChoiceRound, Course, Diagnostics
+from wardround.runs.run import Run
 
 KEPT = 0.9
 """Share of its first weight above which a hospital is said to have kept it."""
@@ -17,14 +18,14 @@ def owner(name: str) -> Html:
     return safe(f"{plain(name)}'" if plain(name).endswith(("s", "S")) else f"{plain(name)}'s")
 
 
-def bullets_of(told: Told, asking: str) -> list[Html]:
+def bullets_of(told: Diagnostics, asking: str) -> list[Html]:
     """All that can be said about one course."""
     found = weights(told, asking) if "alpha" in told.sites else []
     found += clusters(told) if "cluster" in told.sites else []
     return found + ending(told, asking)
 
 
-def weights(told: Told, asking: str) -> list[Html]:
+def weights(told: Diagnostics, asking: str) -> list[Html]:
     partners = [site for site in told.sites["alpha"] if site != asking]
     if len(partners) <= NAMED:
         return [sentence for site in partners if (sentence := weight_of(told, site))]
@@ -38,7 +39,7 @@ def weights(told: Told, asking: str) -> list[Html]:
     return [Html(words)]
 
 
-def weight_of(told: Told, site: str) -> Html:
+def weight_of(told: Diagnostics, site: str) -> Html:
     """Cleveland's weight fell to 0.1 by round 30: its patients pulled the model elsewhere."""
     known = [(r, x) for r, x in zip(told.rounds, told.sites["alpha"][site], strict=True) if x is not None]
     counted = [(r, x) for r, x in known if x > 0]
@@ -77,7 +78,7 @@ def two_digits(value: float) -> str:
     return f"{value:.2g}"
 
 
-def clusters(told: Told) -> list[Html]:
+def clusters(told: Diagnostics) -> list[Html]:
     """Who shares a model in the end, and since when."""
     series = told.sites["cluster"]
     last = {site: int(values[-1]) for site, values in series.items() if values and values[-1]}
@@ -99,7 +100,7 @@ def clusters(told: Told) -> list[Html]:
     return found
 
 
-def ending(told: Told, asking: str) -> list[Html]:
+def ending(told: Diagnostics, asking: str) -> list[Html]:
     found = []
     if told.stopped is not None:
         found.append(
@@ -116,7 +117,7 @@ def ending(told: Told, asking: str) -> list[Html]:
     return found + absent(told)
 
 
-def absent(told: Told) -> list[Html]:
+def absent(told: Diagnostics) -> list[Html]:
     """Hospitals that came to fewer rounds than others."""
     came = {site: int(values[-1] or 0) for site, values in told.sites.get("rounds", {}).items() if values}
     most = max(came.values(), default=0)
@@ -128,27 +129,27 @@ def absent(told: Told) -> list[Html]:
     return [Html(f"{safe(site)} took part in {number:,} of {plural(most, 'round')}.") for site, number in fewer]
 
 
-def choices(run: Run) -> list[tuple[tuple[str, ...], Choosing]]:
+def choices(run: Run) -> list[tuple[tuple[str, ...], ChoiceRound]]:
     """Every choice of partners with the labels of the methods that were trained upon it."""
-    found: list[tuple[list[str], Choosing]] = []
+    found: list[tuple[list[str], ChoiceRound]] = []
     for method in run.methods:
         course = run.first_course(method.name)
-        if course is None or course.choosing is None:
+        if course is None or course.choice is None:
             continue
         same = next((entry for entry in found if alike(entry[1], course)), None)
         if same is None:
-            found.append(([method.label], course.choosing))
+            found.append(([method.label], course.choice))
         else:
             same[0].append(method.label)
     return [(tuple(labels), choosing) for labels, choosing in found]
 
 
-def alike(choosing: Choosing, course: Course) -> bool:
-    other = course.choosing
+def alike(choosing: ChoiceRound, course: Course) -> bool:
+    other = course.choice
     return other is not None and (choosing.chosen, choosing.scores) == (other.chosen, other.scores)
 
 
-def choice_words(run: Run, labels: Sequence[str], choosing: Choosing) -> Html:
+def choice_words(run: Run, labels: Sequence[str], choosing: ChoiceRound) -> Html:
     """Whom the asking hospital chose, for which models, and what it cost to find out."""
     who = strong(run.asking) if run.asking else Html("the asking hospital")
     among = [site for site in choosing.scores if site != run.asking]

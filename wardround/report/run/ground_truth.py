@@ -7,7 +7,8 @@ from wardround.report.html.markup import Html, bullets, folded, joined, paragrap
 from wardround.report.metric_names import label_of
 from wardround.report.run.summary import listed
 from wardround.report.run.tables import flat
-from wardround.runs.result import Json, Run, items, mapping, number, sentences
+from wardround.runs.fields import Json, items, mapping, number, sentences
+from wardround.runs.run import Run
 
 BEST = {"best_auc": "roc_auc"}
 """What a maker calls a measure, where it is not the measure's own name after `best_`."""

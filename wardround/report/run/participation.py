@@ -3,7 +3,8 @@
 from collections import Counter
 
 from wardround.report.html.markup import Html, paragraph, safe, table
-from wardround.runs.result import Course, Run
+from wardround.runs.courses import Course
+from wardround.runs.run import Run
 
 MOST_REASONS = 3
 

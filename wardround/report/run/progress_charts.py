@@ -8,7 +8,9 @@ from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
 from wardround.report.html.markup import chart_label, plain
 from wardround.report.html.palette import PARTS, colour, faded
 from wardround.report.run.score_charts import MANY
-from wardround.runs.result import Course, Hospital, Run
+from wardround.runs.courses import Course
+from wardround.runs.run import Run
+from wardround.runs.sites import SiteRows
 
 POINTS = 600
 """More points than this on a line nobody can see; a long run is thinned to them for the chart."""
@@ -152,9 +154,9 @@ def costs(run: Run) -> list[Chart]:
     if len(run.methods) < 2:
         return []
     kinds: list[tuple[str, list[float | None], Callable[[float], str]]] = [
-        ("Traffic", [m.cost.traffic for m in run.methods], numbers.traffic),
-        ("Time", [m.cost.seconds for m in run.methods], numbers.time),
-        ("Energy (estimate)", [m.cost.watt_hours for m in run.methods], numbers.energy),
+        ("Traffic", [run.cost(m).traffic for m in run.methods], numbers.traffic),
+        ("Time", [run.cost(m).seconds for m in run.methods], numbers.time),
+        ("Energy (estimate)", [run.cost(m).watt_hours for m in run.methods], numbers.energy),
     ]
     return [bars(run, title, values, words) for title, values, words in kinds if any(v is not None for v in values)]
 
@@ -200,7 +202,7 @@ def patients(run: Run) -> list[Chart]:
     return [patients_by_hospital(known)] if len(known) <= MANY else patients_spread(known)
 
 
-def patients_by_hospital(hospitals: Sequence[Hospital]) -> Chart:
+def patients_by_hospital(hospitals: Sequence[SiteRows]) -> Chart:
     height = 96 + 30 * len(hospitals)
     traces: list[Spec] = [
         {
@@ -244,7 +246,7 @@ def patients_by_hospital(hospitals: Sequence[Hospital]) -> Chart:
     )
 
 
-def patients_spread(hospitals: Sequence[Hospital]) -> list[Chart]:
+def patients_spread(hospitals: Sequence[SiteRows]) -> list[Chart]:
     sizes = [float(hospital.patients) for hospital in hospitals]
     shares = [hospital.prevalence for hospital in hospitals if hospital.prevalence is not None]
     charts = [histogram("Patients a hospital", "patients", sizes)]

@@ -7,7 +7,9 @@ and may be apart by chance where nobody compared.
 from typing import NamedTuple
 
 from wardround.report.metric_names import lower_is_better
-from wardround.runs.result import ALL, Measure, Method, Run
+from wardround.runs.result import ALL, MethodResult
+from wardround.runs.run import Run
+from wardround.runs.scores import MetricValue
 
 
 class Lead(NamedTuple):
@@ -18,7 +20,7 @@ class Lead(NamedTuple):
     untested: tuple[str, ...]
 
 
-def best(run: Run, scores: dict[str, Measure], metric: str) -> tuple[Method, ...]:
+def best(run: Run, scores: dict[str, MetricValue], metric: str) -> tuple[MethodResult, ...]:
     """The methods with the best score (several when equal); none when nothing can be ranked."""
     lower = lower_is_better(metric)
     known = {name: m.value for name, m in scores.items() if m.value is not None}
@@ -28,20 +30,20 @@ def best(run: Run, scores: dict[str, Measure], metric: str) -> tuple[Method, ...
     return tuple(method for method in run.methods if known.get(method.name) == top)
 
 
-def best_at(run: Run, site: str, metric: str) -> tuple[Method, ...]:
+def best_at(run: Run, site: str, metric: str) -> tuple[MethodResult, ...]:
     return best(run, {method.name: method.at(site, metric) for method in run.methods}, metric)
 
 
-def best_overall(run: Run, metric: str) -> tuple[Method, ...]:
-    return best(run, {m.name: m.weighted[metric] for m in run.methods if metric in m.weighted}, metric)
+def best_overall(run: Run, metric: str) -> tuple[MethodResult, ...]:
+    return best(run, {m.name: m.over_all(metric) for m in run.methods if metric in m.scores.weighted}, metric)
 
 
-def scored(method: Method, site: str, metric: str) -> bool:
-    measure = method.weighted.get(metric, Measure()) if site == ALL else method.at(site, metric)
+def scored(method: MethodResult, site: str, metric: str) -> bool:
+    measure = method.over_all(metric) if site == ALL else method.at(site, metric)
     return measure.value is not None
 
 
-def sureness(run: Run, site: str, metric: str, leader: Method) -> Lead:
+def sureness(run: Run, site: str, metric: str, leader: MethodResult) -> Lead:
     """What the paired comparison says of the leader against every other method with a score at this site."""
     rivals = [method.name for method in run.methods if method != leader and scored(method, site, metric)]
     won: dict[str, bool] = {}

@@ -7,7 +7,9 @@ from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
 from wardround.report.html.markup import chart_label, plain
 from wardround.report.html.palette import INK, QUIET, colour, mark
 from wardround.report.metric_names import MEANINGS, direction, label_of
-from wardround.runs.result import ALL, Difference, Measure, Run
+from wardround.runs.result import ALL, MethodDifference
+from wardround.runs.run import Run
+from wardround.runs.scores import MetricValue
 
 MANY = 30
 """Above so many hospitals a row each helps nobody: their distribution is shown instead."""
@@ -20,14 +22,14 @@ def bounds(metric: str) -> tuple[float | None, float | None]:
 
 def scores(run: Run) -> Chart | None:
     """The main measure: a row a hospital when they are few, else the spread over hospitals."""
-    if not run.metric or not any(run.metric in own for m in run.methods for own in m.sites.values()):
+    if not run.metric or not any(run.metric in own for m in run.methods for own in m.scores.sites.values()):
         return None
     return scores_by_hospital(run) if len(run.hospitals) <= MANY else scores_spread(run)
 
 
 def scores_by_hospital(run: Run) -> Chart:
     metric, rows = run.metric, [h.name for h in run.hospitals]
-    together = len(rows) > 1 and any(metric in m.weighted for m in run.methods)
+    together = len(rows) > 1 and any(metric in m.scores.weighted for m in run.methods)
     step = 0.7 / max(1, len(run.methods))
     traces: list[Spec] = []
     notes: list[Spec] = []
@@ -35,7 +37,7 @@ def scores_by_hospital(run: Run) -> Chart:
     for index, method in enumerate(run.methods):
         measures = [method.at(site, metric) for site in rows]
         if together:
-            measures.append(method.weighted.get(metric, Measure(reason="not measured")))
+            measures.append(method.over_all(metric))
         places = [row + step * (index - (len(run.methods) - 1) / 2) for row in range(len(measures))]
         traces.append(dots(method.label, index, measures, places, [*rows, "All hospitals"]))
         seen += [x for m in measures for x in (m.value, m.low, m.high) if x is not None]
@@ -85,7 +87,7 @@ def across(y: float) -> Spec:
     }
 
 
-def dots(name: str, index: int, measures: Sequence[Measure], places: Sequence[float], rows: Sequence[str]) -> Spec:
+def dots(name: str, index: int, measures: Sequence[MetricValue], places: Sequence[float], rows: Sequence[str]) -> Spec:
     known = [(m, y, row) for m, y, row in zip(measures, places, rows, strict=False) if m.value is not None]
     return {
         "type": "scatter",
@@ -109,15 +111,15 @@ def dots(name: str, index: int, measures: Sequence[Measure], places: Sequence[fl
     }
 
 
-def above(measure: Measure) -> float:
+def above(measure: MetricValue) -> float:
     return max(0.0, measure.high - measure.value) if measure.high is not None and measure.value is not None else 0.0
 
 
-def below(measure: Measure) -> float:
+def below(measure: MetricValue) -> float:
     return max(0.0, measure.value - measure.low) if measure.low is not None and measure.value is not None else 0.0
 
 
-def hover(row: str, name: str, measure: Measure) -> str:
+def hover(row: str, name: str, measure: MetricValue) -> str:
     lines = [f"<b>{chart_label(row, 60)}</b>", chart_label(name, 60), numbers.score(measure.value or 0.0)]
     if numbers.interval(measure):
         lines[-1] += f" ({numbers.interval(measure)})"
@@ -176,7 +178,7 @@ def scores_spread(run: Run) -> Chart:
     )
 
 
-def shown_differences(run: Run) -> list[Difference]:
+def shown_differences(run: Run) -> list[MethodDifference]:
     """Those of the main measure; with many hospitals only the one over all of them."""
     own = [d for d in run.differences if d.metric == run.metric and d.measure.value is not None]
     return own if len({d.site for d in own}) <= MANY else [d for d in own if d.site == ALL]

@@ -6,7 +6,10 @@ from wardround.report import numbers
 from wardround.report.html.markup import Html, joined, safe
 from wardround.report.metric_names import label_of, lower_is_better, words_of
 from wardround.report.run.ranking import best_at, best_overall, sureness
-from wardround.runs.result import ALL, Measure, Run, mapping, total
+from wardround.runs.fields import mapping, total
+from wardround.runs.result import ALL
+from wardround.runs.run import Run
+from wardround.runs.scores import MetricValue
 
 NAMED = 8
 """Up to so many hospitals are named in a sentence; above, they are counted."""
@@ -29,7 +32,7 @@ def plural(number: int, one: str, many: str = "") -> Html:
     return Html(f"{number:,} {one if number == 1 else many or one + 's'}")
 
 
-def valued(measure: Measure) -> Html:
+def valued(measure: MetricValue) -> Html:
     """A score with its interval, in brackets after a name."""
     if measure.value is None:
         return Html("")
@@ -67,10 +70,10 @@ def took_part(run: Run) -> Html:
 def trained(run: Run) -> Html:
     model = mapping(mapping(run.manifest.get("study")).get("model")).get("name")
     what = Html(f"A model ({safe(model)})" if model else "A model")
-    target, positive = run.task.get("target"), run.task.get("positive")
+    target, positive = run.task.target, run.task.positive
     if target:
         what = Html(f"{what} that predicts {strong(target)}")
-        if positive is not None and run.task.get("kind") == "classification":
+        if positive is not None and run.task.kind == "classification":
             what = Html(f"{what} (looked for: {safe(positive)})")
     if not run.methods:
         return Html(f"{what} was to be trained; no method is recorded.")
@@ -83,7 +86,8 @@ def trained(run: Run) -> Html:
 
 def ranking(run: Run) -> Html:
     metric = run.metric
-    if not metric or not any(metric in scores for m in run.methods for scores in (*m.sites.values(), m.weighted)):
+    blocks = [method.scores for method in run.methods]
+    if not metric or not any(metric in scores for own in blocks for scores in (*own.sites.values(), own.weighted)):
         return Html("No score is recorded.")
     meaning = words_of(metric)
     lead = f"Measured by {safe(label_of(metric))}" + (f", {meaning}," if meaning else "")
@@ -100,13 +104,13 @@ def alone(run: Run) -> Html:
     known = [h for h in run.hospitals if only.at(h.name, metric).value is not None]
     if len(run.hospitals) <= NAMED and known:
         return Html("it reached " + listed([reached(only.at(h.name, metric), h.name) for h in known]))
-    overall = only.weighted.get(metric, Measure())
+    overall = only.over_all(metric)
     if overall.value is None:
         return Html("its score is not defined")
     return Html(f"it reached {numbers.score(overall.value)} on average over the patients of all hospitals")
 
 
-def reached(measure: Measure, site: str) -> Html:
+def reached(measure: MetricValue, site: str) -> Html:
     span = numbers.interval(measure)
     value = numbers.score(measure.value or 0.0)
     return Html(f"{value} ({span}) at {safe(site)}" if span else f"{value} at {safe(site)}")
@@ -137,7 +141,7 @@ def winners(run: Run) -> Html:
         clauses.append(Html(f"the best score is shared by several models at {where}"))
     leaders = best_overall(run, run.metric)
     if len(leaders) == 1 and len(run.hospitals) > 1:
-        overall = valued(leaders[0].weighted[run.metric])
+        overall = valued(leaders[0].over_all(run.metric))
         clauses.append(Html(f"on average over all patients {strong(leaders[0].label)} leads{overall}"))
     return joined(clauses, "; ") if clauses else Html("no model can be called best, since no score is defined")
 
@@ -193,7 +197,7 @@ def ranges(run: Run) -> Html:
 
 
 def costs(run: Run) -> Html:
-    cost = [method.cost for method in run.methods]
+    cost = [run.cost(method) for method in run.methods]
     parts = amounts(
         (total([c.traffic for c in cost]), numbers.traffic, "{} of traffic"),
         (total([c.seconds for c in cost]), numbers.time, "{} of time"),
@@ -239,7 +243,7 @@ def limits(run: Run) -> list[Html]:
                 "of them are expected to be chance."
             )
         )
-    if any(method.cost.watt_hours is not None for method in run.methods):
+    if any(run.cost(method).watt_hours is not None for method in run.methods):
         found.append(Html("Energy is estimated from processor time and traffic; it was not read from a power meter."))
     return found
 
@@ -263,7 +267,7 @@ def undefined_scores(run: Run) -> list[Html]:
     missing: dict[str, str] = {}
     for method in run.methods:
         for hospital in run.hospitals:
-            scores = method.sites.get(hospital.name, {})
+            scores = method.scores.sites.get(hospital.name, {})
             if run.metric in scores and scores[run.metric].value is None:
                 missing.setdefault(hospital.name, scores[run.metric].reason)
     if not missing:

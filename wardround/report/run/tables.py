@@ -7,7 +7,11 @@ from wardround.report.html.markup import Html, folded, joined, safe, table
 from wardround.report.metric_names import direction, label_of, words_of
 from wardround.report.run.ranking import best
 from wardround.report.run.summary import interval_name
-from wardround.runs.result import ALL, Cost, Difference, Hospital, Json, Measure, Method, Run
+from wardround.runs.fields import Json
+from wardround.runs.result import ALL, Cost, MethodDifference, MethodResult
+from wardround.runs.run import Run
+from wardround.runs.scores import NOT_MEASURED, MetricValue
+from wardround.runs.sites import SiteRows
 
 LISTED = 2000
 """Hospitals above which a table of all of them is left to result.json."""
@@ -17,7 +21,7 @@ OPEN = 30
 VERDICTS = {"better": "▲", "worse": "▼", "no": "="}
 
 
-def cell(measure: Measure, *, winner: bool = False) -> Html:
+def cell(measure: MetricValue, *, winner: bool = False) -> Html:
     """A score and its interval, or why there is none."""
     if measure.value is None:
         return Html(f'<span class="undefined">not defined: {safe(measure.reason)}</span>')
@@ -59,17 +63,16 @@ def total_rows(run: Run, metric: str) -> list[Sequence[Html]]:
     if len(run.hospitals) == 1:
         return []
     rows = []
-    absent = Measure(reason="not measured")
-    if any(metric in method.weighted for method in run.methods):
+    if any(metric in method.scores.weighted for method in run.methods):
         name = Html("All hospitals, by patients")
-        rows.append(score_row(run, name, metric, lambda m: m.weighted.get(metric, absent)))
-    if any(metric in method.unweighted for method in run.methods):
+        rows.append(score_row(run, name, metric, lambda m: m.over_all(metric)))
+    if any(metric in method.scores.unweighted for method in run.methods):
         name = Html("All hospitals, each counting the same")
-        rows.append(score_row(run, name, metric, lambda m: m.unweighted.get(metric, absent)))
+        rows.append(score_row(run, name, metric, lambda m: m.scores.unweighted.get(metric, NOT_MEASURED)))
     return rows
 
 
-def score_row(run: Run, name: Html, metric: str, of: Callable[[Method], Measure]) -> Sequence[Html]:
+def score_row(run: Run, name: Html, metric: str, of: Callable[[MethodResult], MetricValue]) -> Sequence[Html]:
     measures = {method.name: of(method) for method in run.methods}
     leaders = {method.name for method in best(run, measures, metric)} if len(run.methods) > 1 else set()
     return [name, *(cell(measures[method.name], winner=method.name in leaders) for method in run.methods)]
@@ -95,7 +98,7 @@ def differences(run: Run) -> Html:
     return joined(parts)
 
 
-def difference_table(run: Run, entries: Sequence[Difference]) -> Html:
+def difference_table(run: Run, entries: Sequence[MethodDifference]) -> Html:
     rows = []
     for d in entries:
         value = "not defined" if d.measure.value is None else numbers.signed(d.measure.value)
@@ -107,7 +110,7 @@ def difference_table(run: Run, entries: Sequence[Difference]) -> Html:
                 safe(label_of(d.metric)),
                 Html(f"{safe(run.method(d.method).label)} against {safe(run.method(d.against).label)}"),
                 safe(value),
-                safe(numbers.interval(d.measure) or (f"none: {d.measure.reason}" if d.measure.reason else "none")),
+                safe(numbers.interval(d.measure) or (f"none: {d.reason}" if d.reason else "none")),
                 Html(f'<span class="sign" aria-hidden="true">{sign}</span> {safe(word)}'),
             ]
         )
@@ -124,18 +127,18 @@ def costs(run: Run) -> Html:
         ("Energy (estimate)", lambda c: c.watt_hours, numbers.energy),
         ("CO₂ (estimate)", lambda c: c.co2_grams, numbers.mass),
     ]
-    kept = [entry for entry in columns if any(entry[1](method.cost) is not None for method in run.methods)]
+    kept = [entry for entry in columns if any(entry[1](run.cost(method)) is not None for method in run.methods)]
     if not kept:
         return Html("")
     rows = []
     for method in run.methods:
-        values = [(of(method.cost), unit) for _, of, unit in kept]
+        values = [(of(run.cost(method)), unit) for _, of, unit in kept]
         cells = [safe("not measured" if value is None else unit(value)) for value, unit in values]
         rows.append([safe(method.label), rounds_of(method), *cells])
     return table("What each model cost", [Html("Model"), Html("Rounds"), *(safe(c[0]) for c in kept)], rows)
 
 
-def rounds_of(method: Method) -> Html:
+def rounds_of(method: MethodResult) -> Html:
     if method.rounds is None:
         return Html("unknown")
     words = f"{method.rounds:,}"
@@ -151,7 +154,7 @@ def patients(run: Run) -> Html:
         return Html("")
     if len(run.hospitals) > LISTED:
         return Html("")
-    outcome = run.task.get("positive")
+    outcome = run.task.positive
     last = Html(f"With outcome ({safe(outcome)})" if outcome is not None else "With outcome")
     columns = [Html(c) for c in ("Hospital", "Training", "Validation", "Test", "In all")] + [last]
     rows = [patient_row(hospital) for hospital in run.hospitals]
@@ -162,13 +165,13 @@ def patients(run: Run) -> Html:
     return whole if len(run.hospitals) <= OPEN else folded(f"Patients of all {len(run.hospitals):,} hospitals", whole)
 
 
-def patient_row(hospital: Hospital) -> list[Html]:
+def patient_row(hospital: SiteRows) -> list[Html]:
     parts = [hospital.train, hospital.validation, hospital.test, hospital.patients]
     known = "not known" if hospital.prevalence is None else numbers.share(hospital.prevalence)
     return [safe(hospital.name), *(safe(numbers.count(part)) for part in parts), safe(known)]
 
 
-def patient_total(hospitals: Sequence[Hospital]) -> list[Html]:
+def patient_total(hospitals: Sequence[SiteRows]) -> list[Html]:
     sums = [sum(getattr(h, part) or 0 for h in hospitals) for part in ("train", "validation", "test", "patients")]
     return [Html("All hospitals"), *(safe(f"{value:,}") for value in sums), Html("")]
 
@@ -178,7 +181,7 @@ def percentiles(run: Run) -> Html:
     rows = []
     for metric in run.metrics:
         for method in run.methods:
-            own = method.percentiles.get(metric)
+            own = {p: x for p, x in method.scores.percentiles.get(metric, {}).items() if x is not None}
             if own:
                 values = [safe(numbers.score(own[p])) if p in own else Html("unknown") for p in ("10", "50", "90")]
                 rows.append([safe(label_of(metric)), safe(method.label), *values])

@@ -24,6 +24,16 @@ from wardround.queries.columns_recorded import columns_recorded
 from wardround.report.partners.agreement import note_on
 from wardround.report.partners.differences import sentence, sentences
 from wardround.report.partners.feedback import in_sentences
+from wardround.runs.partners_result import (
+    FeatureDifference,
+    PartnerMeasure,
+    PartnerScore,
+    RankAgreement,
+    SimilarityTable,
+    SiteAdvice,
+    SiteComparison,
+    SiteMap,
+)
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
@@ -97,15 +107,15 @@ def likeness_of(study: Study, setting: Setting, evidence: Evidence, chosen: Sequ
         gains = feedback(study, setting, question, evidence, chosen, moved, told, found)
     differ = {names[site]: sentences(told, found, question.user, site) for site in question.candidates}
     parts = {
-        "measures": [
+        "measures": (
             shown(study.partners.name, evidence, question),
             *(shown(name, one, question) for name, one in measured.items()),
-        ],
+        ),
         "agreement": agreements({study.partners.name: evidence, **measured}),
-        "similarity": matrices(question, moved, pulled, found),
+        "similarity": tuple(map(SimilarityTable.model_validate, matrices(question, moved, pulled, found))),
         "map": placed(evidence, names, question, found),
-        "pairs": [pair(told, found, question.user, site) for site in question.candidates],
-        "feedback": gains,
+        "pairs": tuple(pair(told, found, question.user, site) for site in question.candidates),
+        "feedback": tuple(map(SiteAdvice.model_validate, gains)),
     }
     return Likeness(parts, list(question.records), names, question.user, differ, moved)
 
@@ -124,39 +134,38 @@ def further_measures(study: Study, question: Question) -> dict[str, Evidence]:
     return found
 
 
-def shown(name: str, evidence: Evidence, question: Question) -> dict[str, Any]:
+def shown(name: str, evidence: Evidence, question: Question) -> PartnerMeasure:
     names = question.engine.sites
-    return {
-        "name": name,
-        "label": registry.find("choice", name).label,
-        "words": MEANING.get(name, registry.find("choice", name).summary),
-        "cut": float(evidence.cut),
-        "scores": {
-            names[site]: {"value": plain(evidence.score[site]), "error": plain(evidence.error[site])}
+    return PartnerMeasure(
+        name=name,
+        label=registry.find("choice", name).label,
+        words=MEANING.get(name, registry.find("choice", name).summary),
+        cut=float(evidence.cut),
+        scores={
+            names[site]: PartnerScore(value=plain(evidence.score[site]), error=plain(evidence.error[site]))
             for site in question.candidates
         },
-    }
+    )
 
 
-def agreements(found: dict[str, Evidence]) -> list[dict[str, Any]]:
+def agreements(found: dict[str, Evidence]) -> tuple[RankAgreement, ...]:
     """How well each measure ranks the sites as leave-one-out does."""
     if "leave_one_out" not in found:
-        return []
+        return ()
     told = []
     for name, one in found.items():
         if name != "leave_one_out":
             how = agreement(one, found["leave_one_out"])
-            rank = plain(how.spearman)
             told.append(
-                {
-                    "measure": name,
-                    "against": "leave_one_out",
-                    "rank_correlation": rank,
-                    "sites": how.sites,
-                    "note": note_on(how),
-                }
+                RankAgreement(
+                    measure=name,
+                    against="leave_one_out",
+                    rank_correlation=plain(how.spearman),
+                    sites=how.sites,
+                    note=note_on(how),
+                )
             )
-    return told
+    return tuple(told)
 
 
 def matrices(question: Question, moved: Transfer, pulled: Any, found: Differences) -> list[dict[str, Any]]:
@@ -197,7 +206,7 @@ def matrices(question: Question, moved: Transfer, pulled: Any, found: Difference
     ]
 
 
-def placed(evidence: Evidence, names: Sequence[str], question: Question, found: Differences) -> dict[str, Any]:
+def placed(evidence: Evidence, names: Sequence[str], question: Question, found: Differences) -> SiteMap:
     """A map on which like sites lie close together: the choice's own where it has one, else by their patients."""
     drawn = (evidence.details or {}).get("map")
     source = "all evidence together"
@@ -206,27 +215,27 @@ def placed(evidence: Evidence, names: Sequence[str], question: Question, found: 
             apart = np.nanmean(found.distance, axis=0) if len(found.distance) else np.zeros((len(names),) * 2)
         drawn, source = map_of(names, apart, question.everyone), "how the patients differ"
     sites = [{"name": name, "x": x, "y": y} for name, (x, y) in drawn["positions"].items()]
-    return {"sites": sites, "shown": drawn["shown"], "from": source}
+    return SiteMap.model_validate({"sites": sites, "shown": drawn["shown"], "from": source})
 
 
-def pair(told: Histograms, found: Differences, here: int, there: int) -> dict[str, Any]:
+def pair(told: Histograms, found: Differences, here: int, there: int) -> SiteComparison:
     """How one site's patients differ from the asking site's, column by column, largest difference first."""
     distance = found.distance[:, here, there]
     certain = holm(np.nan_to_num(found.p[:, here, there], nan=1.0)) < 0.05
     order = [int(index) for index in np.argsort(-np.nan_to_num(distance)) if np.isfinite(distance[index])]
-    return {
-        "site": told.sites[there],
-        "words": " ".join(sentences(told, found, here, there)),
-        "features": [
-            {
-                "feature": told.columns[index].name,
-                "distance": plain(distance[index]),
-                "words": sentence(told, index, here, there),
-                "beyond_chance": bool(certain[index]),
-            }
+    return SiteComparison(
+        site=told.sites[there],
+        words=" ".join(sentences(told, found, here, there)),
+        features=tuple(
+            FeatureDifference(
+                feature=told.columns[index].name,
+                distance=plain(distance[index]),
+                words=sentence(told, index, here, there),
+                beyond_chance=bool(certain[index]),
+            )
             for index in order[:8]
-        ],
-    }
+        ),
+    )
 
 
 def feedback(

@@ -22,7 +22,9 @@ from wardround.evaluate.comparison import Difference, paired_difference
 from wardround.evaluate.metrics import measure_sites
 from wardround.incentives.statement import Diluted, diluted
 from wardround.partners.choice import Evidence, Question, selected
-from wardround.runs.folder import RunFolder, now
+from wardround.runs.folder import RunFolder
+from wardround.runs.partners_result import ChoiceCost, PartnersVerdict, TrainingShare
+from wardround.runs.result import PartnersResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import PartnersSection, Study
@@ -46,8 +48,8 @@ class Split:
     everyone: Scores
 
 
-def partners(study: Study, folder: RunFolder, *, step: Step = lambda words: None) -> dict[str, Any]:
-    """Judge the partners of the asking site and write result.json; gives the result."""
+def partners(study: Study, folder: RunFolder, *, step: Step = lambda words: None) -> PartnersResult:
+    """Judge the partners of the asking site and write the result; gives it."""
     said = study.partners or PartnersSection()
     study = study.model_copy(update={"partners": said})
     first = assemble.load_setting(study, study.study.seed)
@@ -65,21 +67,21 @@ def partners(study: Study, folder: RunFolder, *, step: Step = lambda words: None
     step("other measures")
     told = likeness_of(study, first, evidence, [list(names).index(name) for name in settlement.partners])
     metric = main_metric(study, first)
-    result = {
-        "study": study.study.name,
-        "kind": "partners",
-        "metric": metric,
+    result = PartnersResult(
+        study=study.study.name,
+        kind="partners",
+        metric=metric,
         **described(first),
-        "asking": names[user],
-        "repeats": said.repeats,
-        "verdict": verdict(study, splits, evidence, settlement, told),
+        asking=names[user],
+        repeats=said.repeats,
+        verdict=PartnersVerdict.model_validate(verdict(study, splits, evidence, settlement, told)),
         **told.parts,
-        "dilution": settlement.table,
-        "cost": cost(splits, told.records),
-        "notes": list(first.notes),
-    }
-    folder.write("result.json", result)
-    folder.write("manifest.json", {**manifest, "finished": now()})
+        dilution=tuple(TrainingShare.model_validate(one) for one in settlement.table),
+        cost=ChoiceCost.model_validate(cost(splits, told.records)),
+        notes=tuple(first.notes),
+    )
+    folder.write_result(result)
+    folder.finish(manifest)
     return result
 
 

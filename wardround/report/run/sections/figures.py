@@ -1,0 +1,50 @@
+"""How good the models are: at each hospital, against each other, and for groups of patients."""
+
+from collections.abc import Iterable
+
+from wardround.report.fairness import section as groups
+from wardround.report.html.document import drawn
+from wardround.report.html.markup import Html, paragraph
+from wardround.report.run import score_charts, tables
+from wardround.report.run.section import Section
+from wardround.runs.run import Run
+
+
+def scores(run: Run) -> Iterable[Html]:
+    return (drawn("scores", [score_charts.scores(run)]),)
+
+
+def numbers(run: Run) -> Iterable[Html]:
+    return (tables.scores(run),)
+
+
+def differences(run: Run) -> Iterable[Html]:
+    return (
+        difference_words(run),
+        drawn("differences", [score_charts.differences(run)]),
+        tables.differences(run),
+    )
+
+
+def fairness(run: Run) -> Iterable[Html]:
+    return (groups.told(groups.fairness_of(run.methods), run.task),)
+
+
+def difference_words(run: Run) -> Html:
+    if not run.differences:
+        return Html("")
+    return paragraph(
+        Html(
+            "Two models are compared on the very same patients, so that easy or hard patients do not decide. Where "
+            "the interval includes zero, no difference is shown; that does not prove that there is none. A verdict may "
+            "be withheld although the interval excludes zero, when many comparisons were made at once."
+        )
+    )
+
+
+SECTIONS = (
+    Section(50, "scores", "How good the models are at each hospital", scores),
+    Section(90, "numbers", "The numbers", numbers),
+    Section(100, "differences", "Is one model better than another?", differences),
+    Section(110, "fairness", "Groups of patients", fairness),
+)

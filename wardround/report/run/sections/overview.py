@@ -1,0 +1,60 @@
+"""What came out, what it cannot tell, and what the maker of the data knows."""
+
+from collections.abc import Iterable
+
+from wardround.report import numbers
+from wardround.report.html.document import facts, noted
+from wardround.report.html.markup import Html, bullets, paragraph, plain
+from wardround.report.metric_names import label_of
+from wardround.report.run import ground_truth
+from wardround.report.run import summary as words
+from wardround.report.run.ranking import best_overall
+from wardround.report.run.section import Section
+from wardround.runs.fields import total
+from wardround.runs.run import Run
+
+
+def summary(run: Run) -> Iterable[Html]:
+    return paragraph(words.summary(run), "summary"), figures_first(run)
+
+
+def limits(run: Run) -> Iterable[Html]:
+    return bullets(words.limits(run)), noted(run.notes)
+
+
+def truth(run: Run) -> Iterable[Html]:
+    return (ground_truth.told(run),)
+
+
+def figures_first(run: Run) -> Html:
+    """The figures a reader looks for first."""
+    cost = [run.cost(method) for method in run.methods]
+    patients = sum(hospital.patients for hospital in run.hospitals)
+    found = []
+    if run.hospitals:
+        found.append(("Hospitals", f"{len(run.hospitals):,}"))
+    if patients:
+        found.append(("Patients", f"{patients:,}"))
+    leaders = best_overall(run, run.metric)
+    if len(leaders) == 1:
+        value = leaders[0].over_all(run.metric).value or 0.0
+        reached = f"{plain(label_of(run.metric))} {numbers.score(value)}"
+        if len(run.methods) == 1:
+            found.append(("All hospitals, by patients", reached))
+        else:
+            found.append((f"Best on average, {reached}", leaders[0].label))
+    for title, amount, unit in (
+        ("Traffic", total([c.traffic for c in cost]), numbers.traffic),
+        ("Time", total([c.seconds for c in cost]), numbers.time),
+        ("Energy (estimate)", total([c.watt_hours for c in cost]), numbers.energy),
+    ):
+        if amount is not None:
+            found.append((title, unit(amount)))
+    return facts(found)
+
+
+SECTIONS = (
+    Section(10, "summary", "In short", summary),
+    Section(20, "limits", "What this cannot tell", limits),
+    Section(30, "truth", "What is really so", truth),
+)

@@ -1,0 +1,46 @@
+"""How training went: who was chosen, the error round by round, who took part, and who counted."""
+
+from collections.abc import Iterable
+
+from wardround.report.html.document import drawn
+from wardround.report.html.markup import Html, paragraph
+from wardround.report.run import diagnostics_charts, participation, progress_charts, score_charts
+from wardround.report.run.section import Section
+from wardround.runs.run import Run
+
+
+def choosing(run: Run) -> Iterable[Html]:
+    return (diagnostics_charts.choosing(run),)
+
+
+def progress(run: Run) -> Iterable[Html]:
+    charts = progress_charts.progress(run)
+    return progress_words(run) if charts else Html(""), drawn("progress", charts)
+
+
+def attendance(run: Run) -> Iterable[Html]:
+    return (participation.told(run),)
+
+
+def told(run: Run) -> Iterable[Html]:
+    return (diagnostics_charts.by_hospital(run),)
+
+
+def progress_words(run: Run) -> Html:
+    many = len(run.hospitals) > score_charts.MANY
+    hospitals = "The band holds the middle 80 % of hospitals." if many else "Each thin line is one hospital."
+    repeat = f" Shown is the first of {run.repeats} repeats." if run.repeats > 1 else ""
+    return paragraph(
+        Html(
+            "The error on patients kept apart for checking (validation loss; lower is better). The thick line is the "
+            f"mean over all patients. {hospitals}{repeat}"
+        )
+    )
+
+
+SECTIONS = (
+    Section(40, "choosing", "Choosing partners", choosing),
+    Section(60, "progress", "Progress round by round", progress),
+    Section(70, "attendance", "Who took part", attendance),
+    Section(80, "told", "Who counted, round by round", told),
+)

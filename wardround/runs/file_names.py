@@ -1,0 +1,10 @@
+"""What the files of a run folder are called. Only this room names them."""
+
+MANIFEST = "manifest.json"
+"""What a rerun needs: the study, hashes, seed, versions, command."""
+ROUNDS = "rounds.jsonl"
+"""One line a round."""
+RESULT = "result.json"
+"""Written when the run is finished."""
+MODEL = "model.safetensors"
+MODEL_CARD = "model_card.json"

@@ -1,0 +1,30 @@
+"""What every result tells of the data: what is predicted, and how many patients each site has."""
+
+from wardround.runs.fields import Name, Number, ResultPart, Text, Texts, Whole
+
+
+class PredictionTask(ResultPart):
+    """What is predicted from what."""
+
+    kind: Text
+    """classification or regression"""
+    target: Text
+    classes: Texts
+    features: Texts
+    positive: Name = None
+    """Of two classes the one that is looked for."""
+
+
+class SiteRows(ResultPart):
+    """A site and its patients in each part of the split."""
+
+    name: Text
+    train: Whole
+    validation: Whole
+    test: Whole
+    prevalence: Number
+    """Share of training patients with the outcome, of two classes; null where it may not be told."""
+
+    @property
+    def patients(self) -> int:
+        return (self.train or 0) + (self.validation or 0) + (self.test or 0)
