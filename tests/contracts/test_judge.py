@@ -4,28 +4,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.support import clerks
+from tests.support import in_process
 from wardround.core.quality import Quality
 from wardround.deploy.coordinator.engine import Deployment
-from wardround.deploy.site.policy import set_policy
+from wardround.deploy.site.policy_file import set_policy
 from wardround.engine.simulate import Simulation
 from wardround.runs.folder import RunFolder
 from wardround.study.methods import own_method
 from wardround.workflows.run import run
 
-ALGORITHMS = [clerks.KEPT, {"name": "fine_tune", "learning_rate": 0.1}]
+ALGORITHMS = [in_process.KEPT, {"name": "fine_tune", "learning_rate": 0.1}]
 """One whose sites use the common model, and one whose sites use models of their own."""
 
 
 def study_of(name: str, algorithm: dict, cell: int):
-    data = clerks.study_of(name).data.model_dump(mode="json", exclude_none=True)
+    data = in_process.study_of(name).data.model_dump(mode="json", exclude_none=True)
     preparation = {**data.get("preparation", {}), "smallest_cell": cell}
-    return clerks.study_of(name, 2, algorithm=algorithm, data={"preparation": preparation})
+    return in_process.study_of(name, 2, algorithm=algorithm, data={"preparation": preparation})
 
 
 @pytest.fixture(scope="module")
 def consortium(tmp_path_factory):
-    return clerks.Consortium(tmp_path_factory.mktemp("judging"))
+    return in_process.Consortium(tmp_path_factory.mktemp("judging"))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_with_cells_of_one_patient_both_engines_tell_the_same(consortium, told, 
     rounds = on_both(consortium, study, told, 1)
     assert len(rounds) == 2
     for simulated, deployed in rounds:
-        assert deployed.sites == simulated.sites == clerks.NAMES
+        assert deployed.sites == simulated.sites == in_process.NAMES
         assert deployed.rows.tolist() == simulated.rows.tolist()
         assert deployed.right is not None
         assert simulated.right is not None
@@ -79,7 +79,7 @@ def test_with_cells_of_one_patient_both_engines_tell_the_same(consortium, told, 
 
 def test_larger_cells_coarsen_rows_and_right_answers_but_not_the_mean_loss(consortium, told):
     """The simulation's preparation rounds as the sites do, so both train alike; only what sites tell is coarser."""
-    for simulated, deployed in on_both(consortium, study_of("coarse", clerks.KEPT, 10), told, 10):
+    for simulated, deployed in on_both(consortium, study_of("coarse", in_process.KEPT, 10), told, 10):
         assert deployed.rows.tolist() == (simulated.rows // 10 * 10).tolist()
         assert deployed.mean_losses() == pytest.approx(simulated.mean_losses(), rel=1e-4)
         assert deployed.right is not None
