@@ -3,8 +3,8 @@
     python -m benchmarks.walk          # a table, the modules in the order of their first visit, the busiest doors
     python -m benchmarks.walk --json   # the same as JSON
 
-A room is the folder of a module. A change of room is a call from a function in one room to a function in another, or the
-return from it; calls that go through another library (JAX calling a model) count as made by whoever called the library.
+A room is the folder of a module. A change of room is a call from a function in one room to a function in another, or
+the return from it; calls that go through another library (JAX calling a model) count as made by whoever called the library.
 Imports do not count: everything is imported before.
 """
 
@@ -98,7 +98,7 @@ def walking() -> Iterator[Walk]:
         yield walk
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
 
 def import_everything() -> None:

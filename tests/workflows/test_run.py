@@ -15,7 +15,8 @@ from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import read_study
 from wardround.study.methods import compared_methods, own_method
-from wardround.workflows.run import evaluated_sites, judge_for, main_metric, run, train
+from wardround.workflows.run import judge_for, run, train
+from wardround.workflows.training_plan import evaluated_sites, main_metric, plan_training
 
 Capture = pytest.CaptureFixture[str]
 LONG = 150
@@ -158,7 +159,7 @@ def test_only_the_evaluated_sites_are_named(tmp_path: Path) -> None:
     chosen = evaluated_sites(study, setting, 1)
     assert len(chosen) == 2
     method = own_method(study)
-    trained = train(study, setting, method, 0, None)
+    trained = train(plan_training(study, setting, method), None)
     assert list(trained.sites) == [tiny.HOSPITALS[index] for index in chosen]
     folder = RunFolder.create(tmp_path / "out", resume=False)
     result = run(study, folder, compared_methods(study), kind="compare")
@@ -171,7 +172,7 @@ def test_only_the_evaluated_sites_are_named(tmp_path: Path) -> None:
 def test_validation_loss_of_a_round_is_the_mean_negative_log_likelihood(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path))
     setting = assemble.load_setting(study, 1)
-    trained = train(study, setting, own_method(study), 0, None, part="validation")
+    trained = train(plan_training(study, setting, own_method(study)), None, part="validation")
     chance = trained.scores.predicted[np.arange(len(trained.scores.actual)), trained.scores.actual]
     judge = judge_for(setting, np.arange(4))
     assert judge is not None
@@ -197,7 +198,7 @@ def test_the_main_metric_follows_the_task(tmp_path: Path) -> None:
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path))
     before = sorted(tmp_path.rglob("*"))
-    trained = train(study, assemble.load_setting(study, 1), own_method(study), 0, None)
+    trained = train(plan_training(study, assemble.load_setting(study, 1), own_method(study)), None)
     assert isinstance(trained.fitted, Fitted)
     assert trained.fitted.rounds == tiny.ROUNDS
     assert sorted(tmp_path.rglob("*")) == before

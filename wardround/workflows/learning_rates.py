@@ -10,7 +10,7 @@ carries, and so is the asking site: one program then serves all rates and all si
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message,
 from wardround.core.errors import Diverged, Refusal
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
-from wardround.engine.participation import Participation, among
+from wardround.engine.participation import among
 from wardround.engine.simulate import Simulation
 from wardround.evaluate.losses import loss_of
 from wardround.study import assemble
@@ -30,7 +30,8 @@ from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method, asking_site, site_number
 from wardround.workflows.partners.choose import choose, question_of
-from wardround.workflows.run import askings, evaluated_sites, judge_for, stopping_of
+from wardround.workflows.run import judge_for, stopping_of
+from wardround.workflows.training_plan import TrainingPlan, evaluated_sites
 
 RATES = ("learning_rate", "outer_learning_rate")
 """The setting that is the rate: the first of these that the algorithm knows."""
@@ -66,15 +67,16 @@ def with_rate(method: Method, rate: float) -> Method:
 
 
 def rate_of(
-    study: Study, setting: Setting, method: Method, rates: Sequence[float], on_try: Callable[[], None] = lambda: None
+    plans: Sequence[TrainingPlan], rates: Sequence[float], on_try: Callable[[], None] = lambda: None
 ) -> Rated | None:
-    """The best of the rates for this method, the smaller of equals; none where it knows no rate."""
+    """The best of the rates for the planned method, the smaller of equals; none where it knows no rate."""
+    method = plans[0].method
     name = rate_setting(method)
     if name is None:
         return None
     losses: dict[float, list[tuple[float, int]]] = {rate: [] for rate in rates}
-    for asked in askings(study, setting, method):
-        for rate, loss in losses_for(asked, setting, method, rates, on_try).items():
+    for plan in plans:
+        for rate, loss in losses_for(plan, rates, on_try).items():
             losses[rate].append(loss)
     found = {rate: pooled(parts) for rate, parts in losses.items()}
     known = {rate: loss for rate, loss in found.items() if loss is not None}
@@ -90,56 +92,39 @@ def pooled(parts: Sequence[tuple[float, int]]) -> float | None:
 
 
 def losses_for(
-    study: Study, setting: Setting, method: Method, rates: Sequence[float], on_try: Callable[[], None]
+    plan: TrainingPlan, rates: Sequence[float], on_try: Callable[[], None]
 ) -> dict[float, tuple[float, int]]:
     """For each rate the loss on the validation patients of the sites this is trained for, and how many they are."""
-    federation, seed = setting.federation, study.study.seed
-    evaluated = evaluated_sites(study, setting, seed)
-    participation = assemble.participation_of(study, federation.sites, seed)
     found: dict[float, tuple[float, int]] = {}
-    with Simulation(
-        federation,
-        seed=seed,
-        transform=assemble.transform_of(study.transforms),
-        tables=setting.tables,
-        largest_cohort=participation.largest,
-        evaluated=evaluated,
-    ) as engine:
-        params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
-        if method.choice:
-            algorithm = movable(study, method, setting)
-            question = question_of(study, setting, engine, algorithm, params, participation)
-            chosen = choose(question, method)
-            participation = among(participation, [chosen.user, *chosen.partners])
+    with plan.engine() as engine:
+        params = plan.first_params()
+        if plan.method.choice:
+            algorithm = movable(plan)
+            question = question_of(plan.study, plan.setting, engine, algorithm, params, plan.participation)
+            chosen = choose(question, plan.method)
+            plan = replace(plan, participation=among(plan.participation, [chosen.user, *chosen.partners]))
         for rate in rates:
-            found[rate] = loss_at(study, setting, with_rate(method, rate), engine, params, participation)
+            found[rate] = loss_at(replace(plan, method=with_rate(plan.method, rate)), engine, params)
             on_try()
     return found
 
 
-def loss_at(
-    study: Study,
-    setting: Setting,
-    method: Method,
-    engine: Simulation,
-    params: Params,
-    participation: Participation,
-) -> tuple[float, int]:
+def loss_at(plan: TrainingPlan, engine: Simulation, params: Params) -> tuple[float, int]:
     """Train as the comparison will, and look at the validation patients; infinite where training diverges."""
-    stopping, evaluated = stopping_of(study), engine.evaluated
-    task, sites = setting.federation.task, setting.federation.sites
-    judge = judge_for(setting, evaluated) if stopping else None
+    study, method, evaluated = plan.study, plan.method, plan.evaluated
+    stopping, task, sites = stopping_of(study), plan.federation.task, plan.federation.sites
+    judge = judge_for(plan.setting, evaluated) if stopping else None
     schedule = Schedule(study.study.rounds, study.evaluation.every if stopping else study.study.rounds)
 
     def trained(algorithm: Algorithm) -> Scores:
-        fitted = fit(algorithm, engine, params, participation, schedule, judge=judge, stopping=stopping)
+        fitted = fit(algorithm, engine, params, plan.participation, schedule, judge=judge, stopping=stopping)
         return engine.evaluate(algorithm, fitted.progress, "validation")
 
     try:
         try:
-            scores = trained(movable(study, method, setting))
+            scores = trained(movable(plan))
         except jax.errors.ConcretizationTypeError:  # a factory that looks at its rate: one program a rate, then
-            scores = trained(assemble.build(study, method, setting.federation.task, sites))
+            scores = trained(assemble.build(study, method, task, sites))
     except Diverged:
         return np.inf, 1
     losses = loss_of(scores, task)
@@ -173,9 +158,9 @@ def refuse_rates(study: Study, setting: Setting, methods: Sequence[Method]) -> N
         )
 
 
-def movable(study: Study, method: Method, setting: Setting) -> Algorithm:
+def movable(plan: TrainingPlan) -> Algorithm:
     """The method's algorithm with its rate and its asking site in the state; equal to that of another rate or site."""
-    federation = setting.federation
+    study, method, federation = plan.study, plan.method, plan.federation
     component = registry.find("algorithm", method.algorithm, where="[algorithm]")
     said = {**dict(method.settings), **asking_site(study, component, federation.sites)}
     aggregator = registry.find("aggregator", study.aggregator.name, where="[aggregator]")
@@ -184,7 +169,7 @@ def movable(study: Study, method: Method, setting: Setting) -> Algorithm:
         assemble.freeze({name: value for name, value in said.items() if name not in MOVABLE}),
         aggregator,
         assemble.freeze(study.aggregator.settings),
-        assemble.model_of(study, federation.task),
+        plan.model,
     )
     combined = aggregator.build(where="[aggregator]", **study.aggregator.settings)
     fixed: Algorithm = component.build(family.model, combined, where="[algorithm]", **said)

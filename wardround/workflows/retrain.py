@@ -28,7 +28,8 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import ParticipationSection, Study, parse_study
 from wardround.study.methods import Method, compared_methods, own_method
-from wardround.workflows.run import OnRound, refuse_early, run
+from wardround.workflows.run import OnRound, run
+from wardround.workflows.training_plan import check_methods
 
 SIMULATED = ("run", "compare", "demo")
 
@@ -65,10 +66,10 @@ def retrain(
     setting = setting_without(study, study.study.seed, gone, names, unchanged)
     study = study_without(study, gone, names)
     methods = methods_of(study, manifest["kind"], folder)
-    refuse_early(study, setting, methods)
+    plans = check_methods(study, setting, methods)
     words = f"Trained without {', '.join(gone)}, as if {'it' if len(gone) == 1 else 'they'} had never taken part."
     new = RunFolder.create(out, resume=False)
-    result = run(study, new, methods, kind=manifest["kind"], first=setting, on_round=on_round, notes=[words])
+    result = run(study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[words])
     written = read_json(out / "manifest.json", "")
     new.write("manifest.json", {**written, "without": gone, "retrained_from": manifest["study_hash"]})
     return result

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from wardround import __version__
+from wardround.core.chain import chain
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.recipes import recipe_of, to_json
@@ -25,7 +26,6 @@ from wardround.deploy.coordinator.secure_round import summed
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Answer, Judged, misfit, spoilt
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, digest, encode, size
-from wardround.deploy.site.study_worker import chained
 from wardround.deploy.trust.audit_log import BETWEEN
 from wardround.engine.checks import refuse_over_network, refuse_unseen
 from wardround.engine.split_round import answer_shapes, begun, combined, concluding_program, sent_in
@@ -84,7 +84,7 @@ class Deployment:
 
     @property
     def transform(self) -> Transform:
-        return chained(self.transforms)
+        return chain(self.transforms)
 
     @property
     def row(self) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from wardround.core.contracts import Algorithm, Message, RoundRecord, Task, Transform
+from wardround.core.contracts import Algorithm, Message, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.coordinator import privacy_plan
@@ -26,7 +26,6 @@ from wardround.deploy.coordinator.schema_agreement import Agreement, agreed, as_
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Judged
 from wardround.deploy.site.approvals import study_id
-from wardround.engine import registry
 from wardround.engine.checkpoint import read_header
 from wardround.engine.fit import Fitted, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
@@ -59,7 +58,7 @@ def conduct(
 
     `sizes` are the sites' training rows in studies before, for the share that each is told of.
     """
-    transforms = transforms_of(study)
+    transforms = assemble.links_of(study.transforms)
     privacy_plan.refuse_early(study)
     refuse_partners(study, sorted(sites), sum_only=any(one.sum_only for one in transforms))
     quorum = privacy_plan.quorum_of(study, len(sites))
@@ -305,10 +304,3 @@ def left_out(sites: Sequence[str], blocks: Mapping[str, Any]) -> list[str]:
     if not missing:
         return []
     return [f"No figures from {', '.join(missing)}: too few test patients to tell, or not there at the end."]
-
-
-def transforms_of(study: Study) -> tuple[Transform, ...]:
-    return tuple(
-        registry.find("transform", one.name, where="[[transforms]]").build(where="[[transforms]]", **one.settings)
-        for one in study.transforms
-    )

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from safetensors.numpy import save
 
-from wardround.core.chain import chain, identity
+from wardround.core.chain import chain
 from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
@@ -221,7 +221,7 @@ class AtWork:
         algorithm: Algorithm = self._made(header["algorithm"])
         if self.promise is not None:
             self.promise.check(from_json(header["algorithm"]), len(self.sites), silent=algorithm.silent)
-        return algorithm, chained(tuple(links))
+        return algorithm, chain(links)
 
     def _own(self, part: str) -> Own:
         if part not in self.parts:
@@ -305,7 +305,3 @@ class AtWork:
             path = self.folder / f"{topic}.json"
             if path.exists():
                 act(json.loads(path.read_bytes()), Message({}))
-
-
-def chained(links: tuple[Transform, ...]) -> Transform:
-    return chain(list(links)) if links else identity()

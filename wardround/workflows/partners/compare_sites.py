@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from wardround.core.contracts import Message, RoundRecord
 from wardround.engine import registry
-from wardround.engine.simulate import Simulation
 from wardround.partners.choice import Choice, Evidence, Question
 from wardround.partners.choices.gradient_distance import distance_matrix
 from wardround.partners.probes.feature_gains import columns_of, columns_recorded, feature_gains, plan
@@ -20,11 +18,10 @@ from wardround.partners.similarity.site_feedback import differing_weights, furth
 from wardround.partners.similarity.site_map import map_of
 from wardround.partners.similarity.transfer import Transfer, transfer_matrix
 from wardround.report.partners.differences import holm, sentence, sentences
-from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
-from wardround.study.methods import method_of
 from wardround.workflows.partners.choose import question_of
+from wardround.workflows.training_plan import TrainingPlan
 
 MOST_RETRAINED = 12
 """Sites up to which leave-one-out, which trains once for each, is done without being asked for."""
@@ -68,23 +65,13 @@ class Likeness:
         return " ".join([words, *self.differ.get(name, [])[:2]])
 
 
-def likeness_of(study: Study, setting: Setting, evidence: Evidence, chosen: Sequence[int]) -> Likeness:
+def likeness_of(plan: TrainingPlan, evidence: Evidence, chosen: Sequence[int]) -> Likeness:
     """Everything about the first split that helps to understand the choice."""
+    study, setting = plan.study, plan.setting
     assert study.partners is not None
-    federation, seed = setting.federation, study.study.seed
-    names = tuple(federation.sites)
-    common = method_of(study.algorithm.name, study.algorithm.name, study.algorithm.settings)
-    algorithm = assemble.build(study, common, federation.task, federation.sites)
-    participation = assemble.participation_of(study, federation.sites, seed)
-    with Simulation(
-        federation,
-        seed=seed,
-        transform=assemble.transform_of(study.transforms),
-        tables=setting.tables,
-        largest_cohort=participation.largest,
-    ) as engine:
-        params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
-        question = question_of(study, setting, engine, algorithm, params, participation)
+    names = tuple(plan.federation.sites)
+    with plan.engine() as engine:
+        question = question_of(study, setting, engine, plan.algorithm, plan.first_params(), plan.participation)
         moved = transfer_matrix(question)
         pulled = distance_matrix(question.probe(slopes(question.model), question.trained(question.everyone)))
         told = histograms(engine)

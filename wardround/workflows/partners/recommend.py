@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from wardround.core.contracts import Scores
@@ -17,7 +16,6 @@ from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
 from wardround.engine.participation import among, everyone
-from wardround.engine.simulate import Simulation
 from wardround.evaluate.comparison import Difference, paired_difference
 from wardround.evaluate.metrics import measure_sites
 from wardround.incentives.statement import Diluted, diluted
@@ -26,11 +24,12 @@ from wardround.runs.folder import RunFolder, now
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import PartnersSection, Study
-from wardround.study.methods import choosing, method_of
+from wardround.study.methods import method_of, own_method
 from wardround.workflows.partners.choose import Chosen, choose, question_of, refuse_user, user_of
 from wardround.workflows.partners.compare_sites import likeness_of
 from wardround.workflows.results import described
-from wardround.workflows.run import main_metric, train
+from wardround.workflows.run import train
+from wardround.workflows.training_plan import TrainingPlan, check_methods, main_metric, plan_training
 
 Step = Callable[[str], None]
 
@@ -46,24 +45,24 @@ class Split:
     everyone: Scores
 
 
-def partners(study: Study, folder: RunFolder, *, step: Step = lambda words: None) -> dict[str, Any]:
-    """Judge the partners of the asking site and write result.json; gives the result."""
-    said = study.partners or PartnersSection()
-    study = study.model_copy(update={"partners": said})
-    first = assemble.load_setting(study, study.study.seed)
-    refuse_user(study, first)
-    refuse_without_validation(study, first)
+def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words: None) -> dict[str, Any]:
+    """Judge the partners of the asking site and write result.json; gives the result.
+
+    `plan` is that of the study's own method on the first split.
+    """
+    study, first = plan.study, plan.setting
+    said = study.partners
+    assert said is not None
     manifest = folder.begin(study.model_dump(mode="json"), first.fingerprint, kind="partners", resume=False)
     splits = []
     for number in range(said.repeats):
         step(f"split {number + 1} of {said.repeats}")
-        setting = first if number == 0 else assemble.load_setting(study, study.study.seed + number)
-        splits.append(one_split(study, setting, number))
+        splits.append(one_split(plan if number == 0 else on_another_split(plan, number)))
     evidence = averaged([one.chosen.evidence for one in splits])
     user, names = user_of(study, first.federation), first.federation.sites
     settlement = settled(study, said, first, evidence, splits[0].chosen)
     step("other measures")
-    told = likeness_of(study, first, evidence, [list(names).index(name) for name in settlement.partners])
+    told = likeness_of(plan, evidence, [list(names).index(name) for name in settlement.partners])
     metric = main_metric(study, first)
     result = {
         "study": study.study.name,
@@ -83,6 +82,25 @@ def partners(study: Study, folder: RunFolder, *, step: Step = lambda words: None
     return result
 
 
+def check_partners(study: Study, setting: Setting) -> TrainingPlan:
+    """The plan of a study whose asking site can be helped; a study without [partners] gets the usual ones."""
+    study = study.model_copy(update={"partners": study.partners or PartnersSection()})
+    refuse_user(study, setting)
+    refuse_without_validation(study, setting)
+    ((plan,),) = check_methods(study, setting, [own_method(study)])
+    return for_all(plan)
+
+
+def for_all(plan: TrainingPlan) -> TrainingPlan:
+    """With the patients of all sites predicted, however few [evaluation] asks for: the asking site must be there."""
+    return replace(plan, evaluated=np.arange(len(plan.federation.sites)))
+
+
+def on_another_split(plan: TrainingPlan, number: int) -> TrainingPlan:
+    setting = assemble.load_setting(plan.study, plan.study.study.seed + number)
+    return for_all(plan_training(plan.study, setting, plan.method, number))
+
+
 def refuse_without_validation(study: Study, setting: Setting) -> None:
     user = user_of(study, setting.federation)
     if not setting.federation.part("validation")[1][user]:
@@ -93,30 +111,19 @@ def refuse_without_validation(study: Study, setting: Setting) -> None:
         )
 
 
-def one_split(study: Study, setting: Setting, number: int) -> Split:
+def one_split(plan: TrainingPlan) -> Split:
     """Judge the partners on the training rows, and train alone, with the chosen ones, and with everybody."""
-    assert study.partners is not None
-    seed = study.study.seed + number
-    federation = setting.federation
-    common = method_of(study.algorithm.name, study.algorithm.name, study.algorithm.settings)
-    algorithm = assemble.build(study, common, federation.task, federation.sites)
-    participation = assemble.participation_of(study, federation.sites, seed)
-    method = choosing(common, study.partners.name, study.partners.settings, study.partners.rule)
-    with Simulation(
-        federation,
-        seed=seed,
-        transform=assemble.transform_of(study.transforms),
-        tables=setting.tables,
-        largest_cohort=participation.largest,
-    ) as engine:
-        params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
-        question = replace(question_of(study, setting, engine, algorithm, params, participation), seed=seed)
-        chosen = choose(question, method)
+    study, setting, participation = plan.study, plan.setting, plan.participation
+    with plan.engine() as engine:
+        asked = question_of(study, setting, engine, plan.algorithm, plan.first_params(), participation)
+        question = replace(asked, seed=plan.seed)
+        chosen = choose(question, plan.method)
         together = trained_among(question, [chosen.user, *chosen.partners])
         everyone = trained_among(question, participation.cohort(1).tolist())
     known = {parameter.name for parameter in registry.find("algorithm", "local").parameters}
     inherited = {key: value for key, value in study.algorithm.settings.items() if key in known}
-    alone = train(study, setting, method_of("local", "local", inherited), number, None, part="validation").scores
+    own = plan_training(study, setting, method_of("local", "local", inherited), plan.repeat)
+    alone = train(for_all(own), None, part="validation").scores
     return Split(setting, chosen, alone, together, everyone)
 
 
