@@ -4,8 +4,8 @@
     python -m benchmarks.walk --json   # the same as JSON
 
 A room is the folder of a module. A change of room is a call from a function in one room to a function in another, or
-the return from it; calls that go through another library (JAX calling a model) count as made by whoever called the library.
-Imports do not count: everything is imported before.
+the return from it; calls that go through another library (JAX calling a model) count as made by whoever called the
+library. Imports do not count: everything is imported before.
 """
 
 import argparse

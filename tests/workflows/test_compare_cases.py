@@ -162,7 +162,7 @@ def parsed(*cases: dict[str, Any]) -> Study:
         "study": {"name": "s", "rounds": 9},
         "data": {"source": "triage", "patients": 400, "shares": [0.4, 0.2, 0.4]},
         "model": {"name": "logistic", "l2": 0.5},
-        "compare": {"methods": ["local"], "cases": list(compare_cases)},
+        "compare": {"methods": ["local"], "cases": list(cases)},
     }
     return parse_study(content, where="here")
 

@@ -170,10 +170,11 @@ def follow(
 def check_command(study: Study, *, as_json: bool) -> None:
     """`check`: everything but the training."""
     if study.compare is not None and study.compare.cases:
-        from wardround.workflows.compare_cases import read_cases
+        from wardround.workflows.compare_cases import first_split, read_cases
 
-        read_cases(study)
-    setting = assemble.load_setting(study, study.study.seed)
+        setting = first_split(study, read_cases(study))
+    else:
+        setting = assemble.load_setting(study, study.study.seed)
     federation = setting.federation
     methods = [own_method(study), *(compared_methods(study) if study.compare else [])]
     words = describe_study(study, check_methods(study, setting, methods))

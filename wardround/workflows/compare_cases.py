@@ -124,6 +124,13 @@ def split_of(study: Study, seed: int) -> str:
     return digest([study.data.model_dump(mode="json"), seed])
 
 
+def first_split(study: Study, cases: Sequence[Case]) -> Setting:
+    """The first split of the study itself, which some case may have read already."""
+    own = split_of(study, study.study.seed)
+    read = (case.setting for case in cases if split_of(case.study, case.study.study.seed) == own)
+    return next(read, None) or assemble.load_setting(study, study.study.seed)
+
+
 def size(setting: Setting) -> int:
     """Bytes of the rows as they are trained on; the raw ones beside them are about as many."""
     return int(setting.federation.x.nbytes)
