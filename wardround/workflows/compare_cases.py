@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wardround.core.errors import Refusal
+from wardround.report.notes import case_notes, rate_notes
 from wardround.runs.folder import RunFolder, digest, now
 from wardround.study import assemble
 from wardround.study.assemble import Setting
@@ -185,7 +186,7 @@ def compare_cases(
         "users": study.compare.users if study.compare else "one",
         "methods": [{"name": method.name, "label": method.label} for method in cases[0].methods],
         "cases": [summary(case, results[case.name]) for case in cases],
-        "notes": notes(study),
+        "notes": case_notes(in_turn=study.compare is not None and study.compare.users == "each"),
     }
     folder.write("result.json", told)
     folder.write("manifest.json", {**manifest, "finished": now()})
@@ -227,7 +228,7 @@ def compare_rated(
 ) -> dict[str, Any]:
     """A comparison in which each method first gets its rate, where the study names some; with budgets in its result."""
     assert study.compare is not None
-    setting, methods = plans[0][0].setting, methods_in(plans)
+    setting, methods, rates = plans[0][0].setting, methods_in(plans), study.compare.rates
     folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind=kind, resume=resume)
     rated = rates_of(study, folder, plans, watch.on_rate)
     with_rates = at_their_rates(study, methods, rated)
@@ -240,7 +241,7 @@ def compare_rated(
         plans=planned_at(study, plans, with_rates),
         resume=True,  # the manifest is there already, also where nothing is trained yet
         on_round=watch.on_round,
-        notes=rate_notes(study, methods, rated),
+        notes=rate_notes(rates, rated, [one.name for one in methods]) if rates else [],
         load=load,
     )
     rows = {site["name"]: site["train"] for site in result["sites"]}
@@ -297,23 +298,6 @@ def rates_of(
     return found
 
 
-def rate_notes(study: Study, methods: Sequence[Method], rated: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    assert study.compare is not None
-    if not study.compare.rates:
-        return []
-    tried = ", ".join(f"{rate:g}" for rate in study.compare.rates)
-    taken = "; ".join(f"{one['method']} {one['rate']:g}" for one in rated.values() if one["rate"] is not None)
-    astray = [one["method"] for one in rated.values() if one["rate"] is None]
-    words = [
-        f"Each method's learning rate was chosen from {tried} by the loss on the validation patients of the first "
-        f"split; test patients were not looked at. Taken: {taken}."
-    ]
-    if astray:
-        words.append(f"Left out, since training diverged with every rate: {', '.join(astray)}.")
-    without = [method.name for method in methods if method.name not in rated]
-    return [*words, f"No learning rate to choose: {', '.join(without)}."] if without else words
-
-
 def against_of(study: Study) -> str:
     """Whom the methods are compared with in every case."""
     assert study.compare is not None
@@ -352,17 +336,3 @@ def summary(case: Case, result: Mapping[str, Any]) -> dict[str, Any]:
         "methods": methods,
         "budgets": result["budgets"],
     }
-
-
-def notes(study: Study) -> list[str]:
-    assert study.compare is not None
-    words = [
-        "Every case is a comparison of its own, with a report in its folder; verdicts are corrected for the "
-        "comparisons within a case, not for the number of cases.",
-    ]
-    if study.compare.users == "each":
-        words.append(
-            "Methods that train for one site were trained once for each site in turn, and every site's patients were "
-            "predicted by the model trained for it."
-        )
-    return words

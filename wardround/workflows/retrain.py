@@ -23,6 +23,7 @@ from wardround.deploy.coordinator.service import queued
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.settings_files import read_json
 from wardround.engine import registry
+from wardround.report.notes import retrained_note
 from wardround.runs.folder import RunFolder, digest
 from wardround.study import assemble
 from wardround.study.assemble import Setting
@@ -67,9 +68,10 @@ def retrain(
     study = study_without(study, gone, names)
     methods = methods_of(study, manifest["kind"], folder)
     plans = check_methods(study, setting, methods)
-    words = f"Trained without {', '.join(gone)}, as if {'it' if len(gone) == 1 else 'they'} had never taken part."
     new = RunFolder.create(out, resume=False)
-    result = run(study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[words])
+    result = run(
+        study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[retrained_note(gone)]
+    )
     written = read_json(out / "manifest.json", "")
     new.write("manifest.json", {**written, "without": gone, "retrained_from": manifest["study_hash"]})
     return result

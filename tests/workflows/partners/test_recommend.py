@@ -12,7 +12,7 @@ from wardround.partners.choice import Evidence
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import parse_study
-from wardround.workflows.partners.recommend import averaged, check_partners, headline, partners
+from wardround.workflows.partners.recommend import averaged, check_partners, partners
 
 STUDY = """
 [study]
@@ -135,12 +135,6 @@ def test_the_mean_over_splits_by_hand():
     # Root mean square: sqrt((9 + 16) / 2).
     np.testing.assert_allclose(mean.error, [np.nan, np.sqrt(12.5), np.nan])
     assert mean.cut == -3.0
-
-
-def test_headlines():
-    assert headline("A", ["B", "C"], ["D"], "yes", "") == "Train with B and C, not with D."
-    assert "cannot be told" in headline("A", ["B"], [], "unclear", "")
-    assert headline("A", ["B"], [], "no", "").startswith("Joining does not help A")
 
 
 def test_a_choice_that_does_not_exist_is_refused():

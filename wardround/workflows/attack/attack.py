@@ -15,6 +15,7 @@ from wardround.engine.fit import Schedule, fit
 from wardround.privacy.attacks import alphas, membership
 from wardround.privacy.attacks.gradient_inversion import Closeness, analytic, by_matching, closeness, first_dense
 from wardround.privacy.attacks.label_leak import guessed_prediction, label_of_one, label_shares, last_bias
+from wardround.report.notes import attack_notes
 from wardround.study.file import Study
 from wardround.study.methods import site_number
 from wardround.workflows.attack.first_round import Heard, alone, heard_in_first_round, training_rows
@@ -52,7 +53,12 @@ def attack(study: Study, plan: TrainingPlan, *, shadows: int = 16, say: Say = la
         "sites": len(plan.federation.sites),
         "shadows": shadows,
         "variants": found,
-        "notes": notes(study, found),
+        "notes": attack_notes(
+            [one.name for one in study.transforms],
+            private=study.privacy is not None,
+            one_patient=found[-1]["one_patient"]["rows"] if "few_patients" in found[-1] else None,
+            few_patients=found[-1].get("few_patients", ()),
+        ),
     }
 
 
@@ -84,32 +90,6 @@ def variants(study: Study, plan: TrainingPlan) -> list[Variant]:
         Variant("without protection", bare, plan_training(bare, plan.setting, plan.method), ()),
         Variant("as the study is", study, plan, tuple(protections)),
     ]
-
-
-def notes(study: Study, found: list[dict[str, Any]]) -> list[str]:
-    said = []
-    if not study.transforms and study.privacy is None:
-        said.append("The study has no protection: add the transform secure_sum, a [privacy] table, or both.")
-    if any(one.name == "secure_sum" for one in study.transforms) and study.privacy is None:
-        said.append("A secure sum hides each site's update, not what the common model tells: for that add [privacy].")
-    if "few_patients" in found[-1]:
-        one, few = found[-1]["one_patient"]["rows"], found[-1]["few_patients"]
-        said.append(
-            "The secure sum of very few patients protects little: with one patient a site "
-            f"{one['rebuilt']} of {one['rows']} could be rebuilt from the sum, though not whose they are; "
-            f"{words_of_few(few)}. Let sites take part only with many patients, or add [privacy]."
-        )
-    return said
-
-
-def words_of_few(few: list[dict[str, int]]) -> str:
-    if few and not few[-1]["rebuilt"]:
-        return f"with {few[-1]['patients']} a site nobody was"
-    return (
-        f"with {few[-1]['patients']} a site still {few[-1]['rebuilt']} of {few[-1]['rows']}"
-        if few
-        else "not more were tried"
-    )
 
 
 def rebuilt_from_few(plan: TrainingPlan) -> list[dict[str, int]]:

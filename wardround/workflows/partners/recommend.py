@@ -20,6 +20,7 @@ from wardround.evaluate.comparison import Difference, paired_difference
 from wardround.evaluate.metrics import measure_sites
 from wardround.incentives.statement import Diluted, diluted
 from wardround.partners.choice import Evidence, Question, selected
+from wardround.report.partners.recommendation import gain_words, headline
 from wardround.runs.folder import RunFolder, now
 from wardround.study import assemble
 from wardround.study.assemble import Setting
@@ -198,23 +199,6 @@ def verdict(
     }
 
 
-def headline(asking: str, taken: Sequence[str], others: Sequence[str], helps: str, advice: str) -> str:
-    if not taken:
-        return f"Joining does not help {asking}: no site is likely to. {advice[:1].upper()}{advice[1:]}.".replace(
-            "..", "."
-        )
-    advice = f"Train with {listed(taken)}" + (f", not with {listed(others)}." if others else ".")
-    if helps == "no":
-        return f"Joining does not help {asking}: its own patients alone gave a better model. If it joins: {advice}"
-    if helps == "unclear":
-        return f"{advice} Whether that helps {asking} cannot be told from so few patients."
-    return advice
-
-
-def listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def gained(study: Study, splits: Sequence[Split], user: int) -> dict[str, Any]:
     """What training with the chosen partners gains on the asking site's held-out patients, against training alone."""
     setting = splits[0].setting
@@ -259,23 +243,6 @@ def gained(study: Study, splits: Sequence[Split], user: int) -> dict[str, Any]:
         "patients": patients,
         "words": gain_words(setting.federation.sites[user], helps, main, also, len(splits), patients),
     }
-
-
-def gain_words(
-    asking: str, helps: str, metric: str, figures: dict[str, float | None], splits: int, patients: int
-) -> str:
-    shown = {name: "unknown" if value is None else f"{value:.3f}" for name, value in figures.items()}
-    label = {"roc_auc": "ROC-AUC"}.get(metric, metric)
-    seen = (
-        f"On {patients} held-out patients of {asking} in each of {splits} splits, {label} was {shown['alone']} with "
-        f"its own patients only, {shown['together']} with the chosen partners and {shown['everyone']} with everybody."
-    )
-    meaning = {
-        "yes": "The gain is more than chance would make it.",
-        "no": "Training with partners did worse than training alone, more than chance would make it.",
-        "unclear": "The difference could be chance.",
-    }[helps]
-    return f"{seen} {meaning}"
 
 
 def cost(splits: Sequence[Split], further: Sequence[Any]) -> dict[str, Any]:
