@@ -131,7 +131,8 @@ def train(
     user = study.study.user if method.for_one_site else None
 
     def report(record: RoundRecord) -> None:
-        record = noted(record, plan.protection)
+        if plan.protection is not None:
+            record = noted(record, plan.protection)
         if folder is not None:
             folder.record(method.name, repeat, record, user=in_turn(study, method))
         on_round(method, repeat, record)
