@@ -23,6 +23,7 @@ from wardround.study.assemble import Setting, training_tables
 from wardround.study.file import Study, parse_study
 from wardround.study.methods import choosing, method_of
 from wardround.workflows.run import train
+from wardround.workflows.training_plan import plan_training
 
 SETTINGS = {"learning_rate": 0.2, "local_epochs": 1, "batch_size": 32}
 FRESH = 4000
@@ -66,8 +67,10 @@ def points(seed: int, hospitals: int, clusters: int, rounds: int) -> list[dict[s
     sites = list(setting.federation.sites)
     common = method_of("global", "fed_avg", SETTINGS)
     shared = {
-        "alone": train(study_for(sites[0], rounds), setting, method_of("local", "local", SETTINGS), 0, None),
-        "everyone": train(study_for(sites[0], rounds), setting, common, 0, None),
+        "alone": train(
+            plan_training(study_for(sites[0], rounds), setting, method_of("local", "local", SETTINGS)), None
+        ),
+        "everyone": train(plan_training(study_for(sites[0], rounds), setting, common), None),
     }
     found = []
     for index, user in enumerate(sites):
@@ -76,8 +79,8 @@ def points(seed: int, hospitals: int, clusters: int, rounds: int) -> list[dict[s
         oracle = choosing(common, "gradient_distance", {}, choosing_rule([site for site in right if site != user]))
         ways = {
             **shared,
-            "personal": train(study_for(user, rounds), setting, chosen, 0, None),
-            "oracle": train(study_for(user, rounds), setting, oracle, 0, None),
+            "personal": train(plan_training(study_for(user, rounds), setting, chosen), None),
+            "oracle": train(plan_training(study_for(user, rounds), setting, oracle), None),
         }
         task = setting.federation.task
         told = {}

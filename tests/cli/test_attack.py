@@ -9,8 +9,10 @@ import pytest
 from tests.support import tiny_study as tiny
 from wardround.study import assemble
 from wardround.study.file import read_study
+from wardround.study.methods import own_method
 from wardround.workflows.attack.attack import from_updates, variants
 from wardround.workflows.attack.first_round import alone
+from wardround.workflows.training_plan import plan_training
 
 
 def by_heart(folder: Path, **tables) -> Path:
@@ -63,8 +65,8 @@ def test_without_protection_a_single_patient_is_rebuilt_and_read(told):
 
 def test_under_the_secure_sum_nobody_is_rebuilt_from_a_linear_model(tmp_path):
     study = read_study(with_secure_sum(tiny.write_study(tmp_path)))
-    setting = assemble.load_setting(study, 1)
-    bare, whole = (from_updates(one.study, setting, alone(setting.federation, 1)) for one in variants(study))
+    plan = plan_training(study, assemble.load_setting(study, 1), own_method(study))
+    bare, whole = (from_updates(one.plan, alone(plan.federation, 1)) for one in variants(study, plan))
     assert bare["rows"]["rebuilt"] == 4
     one = whole
     assert not one["single_updates_seen"]

@@ -29,12 +29,14 @@ def patients(rows: int = 30, seed: int = 0) -> pd.DataFrame:
 
 def toml(value: Any) -> str:
     """A value as TOML writes it; JSON's spelling serves for all but tables."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {toml(inner)}" for key, inner in value.items()) + "}"
     return json.dumps(value)
 
 
-def write_study(folder: Path, frame: pd.DataFrame | None = None, **tables: Tables) -> Path:
+def write_study(folder: Path, frame: pd.DataFrame | None = None, **tables: Tables | list[Tables]) -> Path:
     """The patients and a study of them in the folder; `tables` add to its tables, None takes a key out."""
     (patients() if frame is None else frame).to_csv(folder / "patients.csv", index=False)
     whole: dict[str, Tables] = {
@@ -44,10 +46,15 @@ def write_study(folder: Path, frame: pd.DataFrame | None = None, **tables: Table
         "evaluation": {"resamples": 20},
     }
     for name, table in tables.items():
-        whole[name] = {**whole.get(name, {}), **table}
+        if isinstance(table, dict):
+            whole[name] = {**whole.get(name, {}), **table}
+    lists = {name: table for name, table in tables.items() if isinstance(table, list)}
     lines = []
-    for name, table in whole.items():
-        lines.append(f"[{name}]")
+    for head, table in [
+        *((f"[{name}]", table) for name, table in whole.items()),
+        *((f"[[{name}]]", table) for name, several in lists.items() for table in several),
+    ]:
+        lines.append(head)
         lines += [f"{key} = {toml(value)}" for key, value in table.items() if value is not None]
     path = folder / "study.toml"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -14,6 +14,7 @@ from wardround.study.file import Study, read_study
 from wardround.study.methods import compared_methods
 from wardround.workflows.fairness import by_group, fairness_of, held_out_groups
 from wardround.workflows.run import Trained, train
+from wardround.workflows.training_plan import plan_training
 
 METHODS = ["global", "local", "centralized"]
 Ready = tuple[Study, list[Setting], dict[str, list[Trained]]]
@@ -38,7 +39,9 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Ready:
     study = read_study(path)
     settings = [assemble.load_setting(study, study.study.seed + repeat) for repeat in range(2)]
     trained = {
-        method.name: [train(study, setting, method, repeat, None) for repeat, setting in enumerate(settings)]
+        method.name: [
+            train(plan_training(study, setting, method, repeat), None) for repeat, setting in enumerate(settings)
+        ]
         for method in compared_methods(study)
     }
     return study, settings, trained
@@ -117,7 +120,7 @@ def test_overfitting_is_the_gap_between_two_losses_and_only_for_one_common_model
 def test_only_some_sites_evaluated_and_no_groups_at_all(ready: Ready) -> None:
     study, settings, _ = ready
     some = study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"sites": 2})})
-    one = train(some, settings[0], compared_methods(study)[0], 0, None)
+    one = train(plan_training(some, settings[0], compared_methods(study)[0]), None)
     assert len(one.sites) == 2
     groups = held_out_groups(settings[0].federation, one)
     federation = settings[0].federation

@@ -13,7 +13,8 @@ from wardround.study.assemble import Setting
 from wardround.study.file import Study, parse_study
 from wardround.study.methods import Method, compared_methods
 from wardround.workflows.learning_rates import losses_for, movable, rate_of, rate_setting, refuse_rates, with_rate
-from wardround.workflows.run import askings, train
+from wardround.workflows.run import train
+from wardround.workflows.training_plan import plan_methods, plan_training
 
 RATES = [0.05, 0.5, 2.0]
 Numbers = np.ndarray[Any, Any]
@@ -53,7 +54,7 @@ def descended(x: Numbers, y: Numbers, rate: float, steps: int) -> Numbers:
 def test_losses_are_those_of_plain_gradient_descent(setting: Setting) -> None:
     """Training alone on all rows at once is gradient descent, which ten lines of NumPy can do."""
     study, federation = study_with(["local"]), setting.federation
-    rated = rate_of(study, setting, method_of(study, "local"), RATES)
+    rated = rate_of([plan_training(study, setting, method_of(study, "local"))], RATES)
     assert rated is not None
     expected = {}
     for rate in RATES:
@@ -78,9 +79,10 @@ def test_one_program_for_all_rates_learns_what_one_a_rate_does(name: str, settin
     """With the rate and the asking site in the state, losses are those of training with both fixed."""
     study = study_with([name], algorithm={"name": "fed_avg", "batch_size": 32})
     method = method_of(study, name)
-    asked = askings(study, setting, method)[-1]
-    found = losses_for(asked, setting, method, [0.5], lambda: None)[0.5]
-    trained = train(asked, setting, with_rate(method, 0.5), 0, None, part="validation")
+    last = plan_methods(study, setting, [method], 0)[0][-1]
+    found = losses_for(last, [0.5], lambda: None)[0.5]
+    fixed = plan_training(last.study, setting, with_rate(method, 0.5))
+    trained = train(fixed, None, part="validation")
     losses = loss_of(trained.scores, setting.federation.task)
     if name == "weight_erosion":  # for one site: the last one's loss, on its rows
         assert found[0] == pytest.approx(float(losses.sites[-1]), rel=1e-5)
@@ -93,12 +95,20 @@ def test_one_program_for_all_rates_learns_what_one_a_rate_does(name: str, settin
 def test_rates_and_asking_sites_share_a_program_and_other_settings_do_not(setting: Setting) -> None:
     study = study_with(["weight_erosion"])
     method = method_of(study, "weight_erosion")
-    first, second, _ = askings(study, setting, method)
-    one = movable(first, with_rate(method, 0.1), setting)
-    assert one == movable(second, with_rate(method, 0.2), setting)
-    assert hash(one) == hash(movable(second, with_rate(method, 0.2), setting))
-    faster = method._replace(settings=(*method.settings, ("p_d", 0.5)))
-    assert one != movable(first, with_rate(faster, 0.1), setting)
+    (first, *_), (_, second, _), (faster, *_) = plan_methods(
+        study,
+        setting,
+        [
+            with_rate(method, 0.1),
+            with_rate(method, 0.2),
+            with_rate(method._replace(settings=(*method.settings, ("p_d", 0.5))), 0.1),
+        ],
+        0,
+    )
+    one = movable(first)
+    assert one == movable(second)
+    assert hash(one) == hash(movable(second))
+    assert one != movable(faster)
 
 
 def test_test_patients_are_never_looked_at(setting: Setting) -> None:
@@ -109,7 +119,8 @@ def test_test_patients_are_never_looked_at(setting: Setting) -> None:
     y[rows] = 1 - y[rows]
     turned = replace(setting, federation=replace(federation, y=y))
     method = method_of(study, "local")
-    assert rate_of(study, turned, method, RATES) == rate_of(study, setting, method, RATES)
+    swapped, plain = (rate_of([plan_training(study, one, method)], RATES) for one in (turned, setting))
+    assert swapped == plain
 
 
 def test_a_rate_that_diverges_is_as_bad_as_can_be(setting: Setting) -> None:
@@ -120,11 +131,12 @@ def test_a_rate_that_diverges_is_as_bad_as_can_be(setting: Setting) -> None:
     numbers = replace(setting, federation=replace(setting.federation, y=labels, task=task))
     study = study.model_copy(update={"model": study.model.model_copy(update={"name": "linear"})})
     method = method_of(study, "local")
-    rated = rate_of(study, numbers, method, [1e6, 0.01])
+    plan = plan_training(study, numbers, method)
+    rated = rate_of([plan], [1e6, 0.01])
     assert rated is not None
     assert rated.rate == 0.01
     assert rated.losses[1e6] is None
-    hopeless = rate_of(study, numbers, method, [1e6])
+    hopeless = rate_of([plan], [1e6])
     assert hopeless is not None
     assert hopeless.rate is None
 

@@ -15,6 +15,7 @@ from wardround.study.file import parse_study, read_study
 from wardround.study.methods import Method, compared_methods, own_method
 from wardround.workflows.results import averaged, described, pairs_of
 from wardround.workflows.run import run, train
+from wardround.workflows.training_plan import plan_training
 
 LEAST: dict[str, Any] = {"study": {"name": "t"}, "data": {"source": "triage"}}
 
@@ -80,7 +81,7 @@ def test_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path, tiny.patients(rows=60), study={"metric": "accuracy"}))
     methods = [own_method(study)]
     result = plain(run(study, RunFolder.create(tmp_path / "out", resume=False), methods, kind="run"))
-    scores = train(study, assemble.load_setting(study, 1), methods[0], 0, None).scores
+    scores = train(plan_training(study, assemble.load_setting(study, 1), methods[0]), None).scores
     assert result["metric"] == "accuracy"
     told = result["methods"][0]["scores"]
     for index, name in enumerate(tiny.HOSPITALS):

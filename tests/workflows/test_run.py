@@ -16,7 +16,8 @@ from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import read_study
 from wardround.study.methods import compared_methods, own_method
-from wardround.workflows.run import evaluated_sites, main_metric, run, train
+from wardround.workflows.run import run, train
+from wardround.workflows.training_plan import evaluated_sites, main_metric, plan_training
 
 Capture = pytest.CaptureFixture[str]
 LONG = 150
@@ -163,7 +164,7 @@ def test_only_the_evaluated_sites_are_named(tmp_path: Path) -> None:
     chosen = evaluated_sites(study, setting, 1)
     assert len(chosen) == 2
     method = own_method(study)
-    trained = train(study, setting, method, 0, None)
+    trained = train(plan_training(study, setting, method), None)
     assert list(trained.sites) == [tiny.HOSPITALS[index] for index in chosen]
     folder = RunFolder.create(tmp_path / "out", resume=False)
     result = plain(run(study, folder, compared_methods(study), kind="compare"))
@@ -176,7 +177,7 @@ def test_only_the_evaluated_sites_are_named(tmp_path: Path) -> None:
 def test_validation_loss_of_a_round_is_the_mean_negative_log_likelihood(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path))
     setting = assemble.load_setting(study, 1)
-    trained = train(study, setting, own_method(study), 0, None, part="validation")
+    trained = train(plan_training(study, setting, own_method(study)), None, part="validation")
     chance = trained.scores.predicted[np.arange(len(trained.scores.actual)), trained.scores.actual]
     measures = trained.fitted.records[-1].measures
     assert measures["validation_loss"]["weighted"] == pytest.approx(-np.log(chance).mean(), rel=1e-5)
@@ -198,7 +199,7 @@ def test_the_main_metric_follows_the_task(tmp_path: Path) -> None:
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path))
     before = sorted(tmp_path.rglob("*"))
-    trained = train(study, assemble.load_setting(study, 1), own_method(study), 0, None)
+    trained = train(plan_training(study, assemble.load_setting(study, 1), own_method(study)), None)
     assert isinstance(trained.fitted, Fitted)
     assert trained.fitted.rounds == tiny.ROUNDS
     assert sorted(tmp_path.rglob("*")) == before

@@ -47,8 +47,8 @@ def test_finds_a_better_rate_than_a_bad_one(tmp_path: Path, capsys: Capture) -> 
 
 def test_the_loss_is_the_mean_over_folds(tmp_path: Path) -> None:
     study = read_study(tiny_search(tmp_path, tune={"trials": 1}))
-    found = plain(tune(study, RunFolder.create(tmp_path / "out", resume=False)))
     setting = assemble.load_setting(study, study.study.seed)
+    found = plain(tune(study, setting, space_of(study, setting), RunFolder.create(tmp_path / "out", resume=False)))
     parts = [replace(setting, federation=part) for part in folds(setting.federation, 2, study.study.seed)]
     losses = cross_validated(with_settings(study, found["all"][0]["settings"]), parts)
     assert found["loss"] == pytest.approx(losses.mean(), rel=1e-12)

@@ -151,7 +151,7 @@ def shared_arrays(model: Model, shared: tuple[str, ...]) -> frozenset[str]:
     """The names of the arrays that are shared; refuses layers that the model does not have."""
     names: list[str] = []
     # Traced, not computed; the names are taken on the way because JAX hands dictionaries back sorted.
-    jax.eval_shape(lambda key: names.extend(model.init(key)), jax.random.key(0))
+    jax.eval_shape(lambda: names.extend(model.init(jax.random.key(0))))
     if shared:
         for layer in shared:
             if not any(name == layer or name.startswith(f"{layer}/") for name in names):

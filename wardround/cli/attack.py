@@ -16,7 +16,7 @@ from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
 from wardround.workflows.attack.attack import attack
-from wardround.workflows.run import refuse_early
+from wardround.workflows.training_plan import check_methods
 
 ERRORS = Console(stderr=True)
 OUTPUT = Console()
@@ -28,14 +28,14 @@ def attack_command(study: Study, *, shadows: int, out: Path | None, as_json: boo
         raise Refusal(
             f"{shadows} shadow models are too few", where="--shadows", remedy=f"train at least {FEWEST_SHADOWS}"
         )
-    refuse_early(study, assemble.load_setting(study, study.study.seed), [own_method(study)])
+    ((plan,),) = check_methods(study, assemble.load_setting(study, study.study.seed), [own_method(study)])
     if out is not None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise Refusal("the folder is not empty", where=str(out), remedy="name another with --out")
         out.mkdir(parents=True, exist_ok=True)
     with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=ERRORS, transient=True) as bars:
         bar = bars.add_task("attacking", total=None)
-        found = attack(study, shadows=shadows, say=lambda words: bars.update(bar, description=words))
+        found = attack(study, plan, shadows=shadows, say=lambda words: bars.update(bar, description=words))
     if out is not None:
         write_whole(out / "attack.json", (to_json(found) + "\n").encode())
     if as_json:

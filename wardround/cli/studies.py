@@ -26,7 +26,8 @@ from wardround.runs.result import CasesResult, RunResult, values_of
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import Method, compared_methods, own_method
-from wardround.workflows.run import OnRound, askings, refuse_early, run
+from wardround.workflows.run import OnRound, run
+from wardround.workflows.training_plan import Plans, check_methods, first_shapes
 
 ERRORS = Console(stderr=True)
 OUTPUT = Console()
@@ -91,14 +92,13 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
                 f"'{study.compare.against}' is not among the methods", where="[compare] against", remedy="name it there"
             )
     # Wrong data or settings are refused before there is a folder.
-    setting = assemble.load_setting(study, study.study.seed)
-    refuse_early(study, setting, methods)
+    plans = check_methods(study, assemble.load_setting(study, study.study.seed), methods)
     if not leads():
-        follow(study, methods, kind=kind, repeats=repeats, out=out, resume=resume)
+        follow(study, methods, plans, kind=kind, repeats=repeats, out=out, resume=resume)
         return
     folder = open_folder(study, out, resume)
     with interruptible(folder, kind), round_bar(study.study.rounds, len(methods) * repeats) as advance:
-        result = run(study, folder, methods, kind=kind, repeats=repeats, first=setting, resume=resume, on_round=advance)
+        result = run(study, folder, methods, kind=kind, repeats=repeats, plans=plans, resume=resume, on_round=advance)
     write_card(folder.path)
     tell(result, folder, write_report(folder.path), summary_table, as_json=as_json)
 
@@ -129,10 +129,10 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
         )
         result: RunResult | CasesResult
         if not study.compare.cases:
-            setting, methods = checked(study)
+            plans = checked(study)
             folder = open_folder(study, out, resume)
             with interruptible(folder, "compare"):
-                result = compare_rated(study, folder, methods, setting, resume=resume, watch=watch)
+                result = compare_rated(study, folder, plans, resume=resume, watch=watch)
         else:
             cases = read_cases(study)
             folder = open_folder(study, out, resume)
@@ -157,26 +157,29 @@ def tell(
     OUTPUT.print(f"Report: {report}", markup=False, soft_wrap=True)
 
 
-def follow(study: Study, methods: list[Method], *, kind: str, repeats: int, out: Path | None, resume: bool) -> None:
+def follow(
+    study: Study, methods: list[Method], plans: Plans, *, kind: str, repeats: int, out: Path | None, resume: bool
+) -> None:
     """Another host than the first: computes its share, and leaves nothing behind."""
     with TemporaryDirectory(prefix="wardround-") as place:
         folder = RunFolder(Path(place))
         (folder.path / "checkpoints").mkdir()
         if resume and out is not None:  # all hosts must go on from the same round
             shutil.copytree(out / "checkpoints", folder.path / "checkpoints", dirs_exist_ok=True)
-        run(study, folder, methods, kind=kind, repeats=repeats, resume=resume)
+        run(study, folder, methods, kind=kind, repeats=repeats, plans=plans, resume=resume)
 
 
 def check_command(study: Study, *, as_json: bool) -> None:
     """`check`: everything but the training."""
     if study.compare is not None and study.compare.cases:
-        from wardround.workflows.compare_cases import read_cases
+        from wardround.workflows.compare_cases import first_split, read_cases
 
-        read_cases(study)
-    setting = assemble.load_setting(study, study.study.seed)
+        setting = first_split(study, read_cases(study))
+    else:
+        setting = assemble.load_setting(study, study.study.seed)
     federation = setting.federation
     methods = [own_method(study), *(compared_methods(study) if study.compare else [])]
-    words = describe_study(study, setting, methods)
+    words = describe_study(study, check_methods(study, setting, methods))
     if as_json:
         print(to_json(words))
         return
@@ -210,29 +213,23 @@ def privacy_words(study: Study, label: str, noise: float) -> str:
     return f"Privacy, {label}: {promise}noise of {noise:.3g} times the bound of {said.clip:g}."
 
 
-def describe_study(study: Study, setting: assemble.Setting, methods: list[Method]) -> dict[str, Any]:
-    """What `check` tells; building every method and its first state refuses what cannot work."""
+def describe_study(study: Study, plans: Plans) -> dict[str, Any]:
+    """What `check` tells of a study that can work, from shapes alone."""
     import jax
 
     from wardround.core import trees
-    from wardround.engine.simulate import Simulation
 
-    refuse_early(study, setting, methods)
-    federation = setting.federation
-    participation = assemble.participation_of(study, federation.sites, study.study.seed)
-    params = assemble.model_of(study, federation.task).init(jax.random.key(study.study.seed))
+    setting, federation = plans[0][0].setting, plans[0][0].federation
     memory, sent = 0, 0
     noise: dict[str, float] = {}
-    transform = assemble.transform_of(study.transforms)
-    with Simulation(federation, transform=transform, largest_cohort=participation.largest) as engine:
-        for method in methods:
-            asked, _ = assemble.with_noise(askings(study, setting, method)[0], method, federation, participation)
-            algorithm = assemble.build(asked, method, federation.task, federation.sites)
-            if asked.privacy is not None:
-                noise.setdefault(method.label, asked.privacy.noise_multiplier or 0.0)
-            progress = engine.begin(algorithm, params)
-            shape = engine.shape(algorithm, params)
-            parts = estimate(algorithm, params, algorithm.init_client(params), federation, shape)
+    for plan, *_ in plans:
+        algorithm = plan.algorithm
+        if plan.study.privacy is not None:
+            noise.setdefault(plan.method.label, plan.study.privacy.noise_multiplier or 0.0)
+        params, progress = first_shapes(plan)
+        with plan.engine() as engine:
+            kept = jax.eval_shape(algorithm.init_client, params)
+            parts = estimate(algorithm, params, kept, federation, engine.shape(algorithm, params))
             memory, sent = max(memory, sum(parts.values())), max(sent, *engine.message_bytes(algorithm, progress))
     largest = sorted(range(len(federation.sites)), key=lambda i: -int(federation.counts[i].sum()))[:20]
     return {
@@ -246,8 +243,8 @@ def describe_study(study: Study, setting: assemble.Setting, methods: list[Method
             | dict(zip(("train", "validation", "test"), (int(n) for n in federation.counts[i]), strict=True))
             for i in largest
         ],
-        "methods": [method.name for method in methods],
-        "cohort": participation.largest,
+        "methods": [plan.method.name for plan, *_ in plans],
+        "cohort": plans[0][0].participation.largest,
         "parameters": trees.nbytes(params) // 4,
         "memory_bytes": memory,
         "message_bytes": sent,
@@ -264,11 +261,14 @@ def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool)
         raise Refusal(
             "the study does not say what to tune", where="[tune]", remedy="add a table [tune] with parameters"
         )
-    space_of(study, assemble.load_setting(study, study.study.seed))
+    setting = assemble.load_setting(study, study.study.seed)
+    space = space_of(study, setting)
     folder = open_folder(study, out, resume)
     with interruptible(folder, "tune"), Progress(console=ERRORS, transient=True) as bars:
         bar = bars.add_task("tuning", total=study.tune.trials)
-        found = tune(study, folder, resume=resume, on_trial=lambda done: bars.update(bar, completed=done))
+        found = tune(
+            study, setting, space, folder, resume=resume, on_trial=lambda done: bars.update(bar, completed=done)
+        )
     if as_json:
         print(to_json({"folder": str(folder.path), **values_of(found)}))
         return
@@ -287,22 +287,18 @@ def partners_command(
     """`partners`: judge, write the folder and the page, print the answer."""
     from wardround.report.terminal import partners_table
     from wardround.study.file import PartnersSection
-    from wardround.workflows.partners.choose import refuse_user
-    from wardround.workflows.partners.recommend import partners, refuse_without_validation
+    from wardround.workflows.partners.recommend import check_partners, partners
 
     said = study.partners or PartnersSection()
     said = said.model_copy(update={"withdrawn": [*said.withdrawn, *withdrawn]})
     about = study.study if asking is None else study.study.model_copy(update={"user": asking})
     study = study.model_copy(update={"study": about, "partners": said})
     # Wrong data or settings are refused before there is a folder.
-    setting = assemble.load_setting(study, study.study.seed)
-    refuse_user(study, setting)
-    refuse_without_validation(study, setting)
-    refuse_early(study, setting, [own_method(study)])
+    plan = check_partners(study, assemble.load_setting(study, study.study.seed))
     folder = open_folder(study, out, False)
     with interruptible(folder, "partners"), Progress(console=ERRORS, transient=True) as bars:
         bar = bars.add_task("partners", total=None)
-        result = partners(study, folder, step=lambda words: bars.update(bar, description=words))
+        result = partners(plan, folder, step=lambda words: bars.update(bar, description=words))
     report = write_report(folder.path)
     if as_json:
         print(to_json({"folder": str(folder.path), "report": str(report), **values_of(result)}))

@@ -33,8 +33,8 @@ def chain(transforms: Sequence[Transform]) -> Transform:
             where="[[transforms]]",
             remedy="name it once, as the last of the transforms",
         )
-    if len(links) == 1:
-        return links[0]
+    if len(links) <= 1:
+        return links[0] if links else identity()
 
     def init(template: Message) -> Tree:
         return tuple(link.init(template) for link in links)

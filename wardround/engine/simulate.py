@@ -94,6 +94,13 @@ class Simulation:
 
     def begin(self, algorithm: Algorithm, params: Params) -> Progress:
         """The state before the first round; refuses what cannot work before anything is computed."""
+        return self._first_state(algorithm, params)
+
+    def first_shapes(self, algorithm: Algorithm, params: Params) -> Progress:
+        """The shapes of that state, from those of the parameters; refuses the same, and nothing is compiled."""
+        return jax.eval_shape(lambda given: self._first_state(algorithm, given), params)
+
+    def _first_state(self, algorithm: Algorithm, params: Params) -> Progress:
         self._refuse_bad_combinations(algorithm)
         shape = self.shape(algorithm, params)
         population = len(self._training(algorithm).sites)

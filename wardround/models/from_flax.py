@@ -100,7 +100,7 @@ def _check(module: nn.Module, task: Task, training: dict[str, bool], resting: di
         return variables, learning, predicting
 
     try:
-        variables, learning, predicting = jax.eval_shape(shapes, jax.random.key(0))
+        variables, learning, predicting = jax.eval_shape(lambda: shapes(jax.random.key(0)))
     except Exception as error:
         raise Refusal(
             f"the module does not take rows of shape {task.shape}: {(str(error) or repr(error)).splitlines()[0]}",

@@ -112,6 +112,19 @@ class Rule(NamedTuple):
 
 def selected(evidence: Evidence, rule: Rule, sites: Sequence[str], candidates: Sequence[int]) -> tuple[int, ...]:
     """The partners, best first; a site that has not answered can only be taken by hand."""
+    refuse_rule(rule, sites, candidates)
+    if rule.by_hand is not None:
+        return tuple(list(sites).index(name) for name in rule.by_hand)
+    order = [index for index in np.argsort(-evidence.score, kind="stable") if np.isfinite(evidence.score[index])]
+    ranked = [int(index) for index in order if int(index) in candidates]
+    if rule.top is not None:
+        return tuple(ranked[: rule.top])
+    cut = evidence.cut if rule.threshold is None else rule.threshold
+    return tuple(index for index in ranked if evidence.score[index] > cut)
+
+
+def refuse_rule(rule: Rule, sites: Sequence[str], candidates: Sequence[int]) -> None:
+    """Refuse a rule that says two things, or takes whom nobody may take; before anybody is asked."""
     if sum(value is not None for value in rule) > 1:
         raise Refusal(
             "partners are to be chosen in two ways",
@@ -128,10 +141,3 @@ def selected(evidence: Evidence, rule: Rule, sites: Sequence[str], candidates: S
                     where="[partners] by_hand",
                     remedy=f"choose from {known}",
                 )
-        return tuple(names.index(name) for name in rule.by_hand)
-    order = [index for index in np.argsort(-evidence.score, kind="stable") if np.isfinite(evidence.score[index])]
-    ranked = [int(index) for index in order if int(index) in candidates]
-    if rule.top is not None:
-        return tuple(ranked[: rule.top])
-    cut = evidence.cut if rule.threshold is None else rule.threshold
-    return tuple(index for index in ranked if evidence.score[index] > cut)

@@ -58,26 +58,40 @@ class DryRun:
             gradient=gradient,
         )
 
+    def trace(self, algorithm: Algorithm, params: Params, row: Any, sites: int) -> None:
+        """Refuse whatever can be seen without running: all but a batch that is used twice."""
+
+        def first(params: Params) -> Any:
+            return self._given(algorithm, params, row, 1, sites)
+
+        self._program(algorithm).trace(*jax.eval_shape(first, params))
+
     def rounds(self, algorithm: Algorithm, params: Params, row: Any, rows: int, sites: int) -> tuple[Any, ...]:
         """What a site of `rows` rows does in one round: pairs of the rate and the number of noised sums.
 
-        `row` has the shapes and types of x and y of a single row.
+        `params` may be shapes; `row` has the shapes and types of x and y of a single row.
         """
+        params = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), params)
+        self.asked.clear()
+        self.taken.clear()
+        done = self._program(algorithm)(*self._given(algorithm, params, row, rows, sites))
+        jax.block_until_ready(done)
+        jax.effects_barrier()
+        return self._judged()
+
+    def _program(self, algorithm: Algorithm) -> Any:
+        if algorithm not in self._programs:
+            self._programs[algorithm] = jax.jit(lambda *given: self._client(algorithm, *given))
+        return self._programs[algorithm]
+
+    def _given(self, algorithm: Algorithm, params: Params, row: Any, rows: int, sites: int) -> tuple[Any, ...]:
+        """What a site is given: the message, what it keeps, its rows."""
         room = int(algorithm.largest_batch)
         # What stands in the rows does not matter, so a few stand for all.
         x, y = (jnp.zeros((room, *part.shape), part.dtype) for part in row)
         zero, many = jnp.zeros((), jnp.int32), jnp.asarray(rows, jnp.int32)
         message = algorithm.broadcast(algorithm.init(params, sites))
-        if algorithm not in self._programs:
-            self._programs[algorithm] = jax.jit(lambda *given: self._client(algorithm, *given))
-        self.asked.clear()
-        self.taken.clear()
-        done = self._programs[algorithm](
-            message, algorithm.init_client(params), Shard(x, y, zero, many, many, zero, room)
-        )
-        jax.block_until_ready(done)
-        jax.effects_barrier()
-        return self._judged()
+        return message, algorithm.init_client(params), Shard(x, y, zero, many, many, zero, room)
 
     def _client(self, algorithm: Algorithm, message: Any, kept: Any, shard: Shard) -> Any:
         counting = _CountingShard(

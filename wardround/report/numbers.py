@@ -32,6 +32,11 @@ def interval(measure: MetricValue) -> str:
     return f"{score(measure.low)} to {score(measure.high)}"
 
 
+def with_interval(value: float, measure: MetricValue) -> tuple[str, tuple[str, ...]]:
+    """The score of a measure, and what stands beside it: its interval and its note, where there are any."""
+    return score(value), tuple(part for part in (interval(measure), measure.note) if part)
+
+
 def signed(value: float) -> str:
     return "+" + score(value) if value > 0 else score(value)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from wardround.core.chain import chain, identity
+from wardround.core.chain import chain
 from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
@@ -179,6 +179,15 @@ def with_noise(
     return noised(study, method, federation.task, privately.patients_of(federation), participation)
 
 
+def refuse_uncovered(study: Study, method: Method, federation: Federation) -> None:
+    """Refuse, before anything is compiled, an algorithm that the study's [privacy] cannot protect."""
+    assert study.privacy is not None
+    privately.refuse_choice(method.choice)
+    patients = privately.patients_of(federation)
+    words = words_of(study, method, federation.task, patients.sites)
+    privately.refuse_uncovered(study.privacy, _algorithm, words, patients)
+
+
 def noised(
     study: Study,
     method: Method,
@@ -232,20 +241,29 @@ def _algorithm(
     return algorithm
 
 
-@lru_cache(maxsize=16)
-def _transform(words: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]) -> Transform:
-    links = [
-        registry.find("transform", name, where="[[transforms]]").build(where="[[transforms]]", **dict(settings))
-        for name, settings in words
-    ]
-    return chain(links) if links else identity()
-
-
-def transform_of(transforms: Sequence[Named]) -> Transform:
+def links_of(transforms: Sequence[Named]) -> tuple[Transform, ...]:
+    """The transforms one by one, as they are told to the sites; the same words give the same objects."""
     for one in transforms:
         component = registry.find("transform", one.name, where="[[transforms]]")
         registry.check_settings(component, one.settings, "[[transforms]]")
-    return _transform(tuple((one.name, freeze(one.settings)) for one in transforms))
+    return tuple(_link(one.name, freeze(one.settings)) for one in transforms)
+
+
+@lru_cache(maxsize=64)
+def _link(name: str, settings: tuple[tuple[str, Any], ...]) -> Transform:
+    component = registry.find("transform", name)
+    link: Transform = component.build(where="[[transforms]]", **dict(settings))
+    return link
+
+
+@lru_cache(maxsize=16)
+def _chained(links: tuple[Transform, ...]) -> Transform:
+    return chain(links)
+
+
+def transform_of(transforms: Sequence[Named]) -> Transform:
+    """All transforms as one; the same words give the same object, so that repeats share compiled programs."""
+    return _chained(links_of(transforms))
 
 
 def participation_of(study: Study, sites: Sequence[str], seed: int) -> Participation:

@@ -29,7 +29,7 @@ def binary_places(transforms: list[Named]) -> int:
 
 def entries_of(algorithm: Algorithm, model: Model, row: Any, sites: int) -> int:
     """Numbers of an answer that get noise: all but the weight."""
-    params = jax.eval_shape(model.init, jax.random.key(0))
+    params = jax.eval_shape(lambda: model.init(jax.random.key(0)))
     server = jax.eval_shape(lambda first: algorithm.init(first, sites), params)
     shapes = answer_shapes(algorithm, server, jax.eval_shape(algorithm.init_client, params), row)
     noised = {name: tree for name, tree in shapes.arrays.items() if name not in ("weight", OWED)}

@@ -1,4 +1,4 @@
-"""What a study's [privacy] table means: which noise it needs, the algorithm under it, and what each round costs.
+"""What a study's [privacy] table means: which noise it needs, and the algorithm under it.
 
 Epsilon and noise are two ways to say the same; which noise an epsilon needs follows from the steps that the sites
 really take, found out by a dry run of the algorithm. One noise serves all sites: it is that of the site for which the
@@ -6,7 +6,7 @@ promise is hardest to keep, mostly the smallest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from pydantic import ValidationError
 
-from wardround.core.contracts import Algorithm, Model, RoundRecord
+from wardround.core.contracts import Algorithm, Model
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.core.recipes import Recipe, recipe_of, remember
@@ -252,23 +252,45 @@ def rounds_of(participation: Participation, rounds: int, rows: np.ndarray[Any, A
     return TakingPart(times, tuple(answering))
 
 
+def refuse_uncovered(privacy: PrivacySection, make: Make, words: Words, patients: Patients) -> None:
+    """Refuse an algorithm that looks at patients in a way that noise does not cover; it is traced, not compiled."""
+    plain = make(*words)
+    if plain.silent and not plain.pools:
+        return
+    refuse_delta(privacy, np.array([patients.rows.sum()]) if plain.pools else patients.rows)
+    if privacy.level == "sample":
+        run, algorithm = _dry_run(counting(privacy), make, words)
+        run.trace(algorithm, first_shapes(words), patients.row, len(patients.sites))
+    elif not plain.pools:
+        counting_alike(words[0], words[1])
+
+
+def first_shapes(words: Words) -> Any:
+    """Of the parameters before training."""
+    return jax.eval_shape(lambda: words[-1].init(jax.random.key(0)))
+
+
+def counting(privacy: PrivacySection) -> PrivacySection:
+    """What decides about the steps: noise does not change what is counted, and each dry run compiles."""
+    return privacy.model_copy(update={"noise_multiplier": None, "epsilon": None, "answers": None})
+
+
 @lru_cache(maxsize=4096)
 def round_steps(privacy: PrivacySection, make: Make, words: Words, row: Any, rows: int, sites: int) -> Steps:
     """What a site of so many rows does in a round: rates and numbers of sums, the noise left open."""
-    # Noise does not change what is counted, and each dry run compiles.
-    counting = privacy.model_copy(update={"noise_multiplier": None, "epsilon": None, "answers": None})
-    run, algorithm, params = _dry_run(counting, make, words)
-    return tuple(Step(rate, 0.0, times) for rate, times in run.rounds(algorithm, params, row, rows, sites))
+    run, algorithm = _dry_run(counting(privacy), make, words)
+    found = run.rounds(algorithm, first_shapes(words), row, rows, sites)
+    return tuple(Step(rate, 0.0, times) for rate, times in found)
 
 
 @lru_cache(maxsize=64)
-def _dry_run(privacy: PrivacySection, make: Make, words: Words) -> tuple[DryRun, Algorithm, Any]:
+def _dry_run(privacy: PrivacySection, make: Make, words: Words) -> tuple[DryRun, Algorithm]:
     component, settings, aggregator, aggregator_settings, model = words
     run = DryRun()
     algorithm = make(
         component, expecting(component, settings, privacy), aggregator, aggregator_settings, run.model(model)
     )
-    return run, algorithm, model.init(jax.random.key(0))
+    return run, algorithm
 
 
 def dearest(of_size: Mapping[int, Steps], rows: np.ndarray[Any, Any], times: np.ndarray[Any, Any]) -> list[Steps]:
@@ -309,53 +331,6 @@ def safe_delta(privacy: PrivacySection, of_size: Mapping[int, Steps], study: Stu
             remedy=f"choose a delta above {4 * lost:.1g}",
         )
     return privacy.delta - lost
-
-
-def noted(record: RoundRecord, protection: Protection | None) -> RoundRecord:
-    """The record of a round with what it cost in privacy."""
-    if protection is None or record.round < 1:
-        return record
-    privacy = protection.privacy
-    told: dict[str, Any] = {
-        "level": privacy.level,
-        "delta": privacy.delta,
-        "clip": privacy.clip,
-        "noise_multiplier": privacy.noise_multiplier,
-        **(spent_by_samples if privacy.level == "sample" else spent_by_sites)(record, protection),
-    }
-    return replace(record, measures={**record.measures, "privacy": told})
-
-
-def spent_by_samples(record: RoundRecord, protection: Protection) -> dict[str, Any]:
-    names = [name for name in record.sites if name not in protection.empty]
-    if protection.silent:
-        return {"patients": {name: [] for name in names or [ANY]}, "overflow": 0.0}
-    known = {name: protection.rounds[name] for name in names if name in protection.rounds}
-    if len(known) < len(names) or not names:
-        known = {ANY: protection.rounds[ANY]}
-    lost = max(overflow(steps) for steps in known.values())
-    return {"patients": {name: [list(step) for step in steps] for name, steps in known.items()}, "overflow": lost}
-
-
-def spent_by_sites(record: RoundRecord, protection: Protection) -> dict[str, Any]:
-    """Every site that took part spends the noise of the sum; another patient counts twice as much as none."""
-    names = [name for name in record.sites if name not in protection.empty] or [ANY]
-    if protection.silent:
-        nothing: dict[str, Any] = {name: [] for name in names}
-        return {"whole_sites": nothing, "patients": nothing}
-    if not record.count:
-        return {"whole_sites": {}, "patients": {}}  # a sum that was never opened told nothing
-    noise, answers = protection.privacy.noise_multiplier or 0.0, protection.privacy.answers or 1
-    answered = len(names) if record.sites else record.count
-    if protection.plan is not None:
-        each = integer_noise.multipliers(protection.plan, answered)
-        spent = {kind: {name: [[1.0, multiplier, 1]] for name in names} for kind, multiplier in each.items()}
-        return {**spent, "concentrated": True}
-    whole = noise * (answered / answers) ** 0.5
-    told = {"whole_sites": whole, "patients": whole / 2}
-    if not protection.secure:
-        told["coordinator"] = noise / answers**0.5
-    return {kind: {name: [[1.0, multiplier, 1]] for name in names} for kind, multiplier in told.items()}
 
 
 # ---- at a real site ----

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wardround.core.errors import Refusal
+from wardround.report.notes import case_notes, rate_notes
 from wardround.runs.cases_result import CaseDifference, CaseMethodResult, CaseResult, MethodLabel, RateSearch
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest, read_manifest, read_result
@@ -22,7 +23,8 @@ from wardround.study.file import CaseSection, Settings, Study, parse_study
 from wardround.study.methods import Method, compared_methods
 from wardround.workflows.equal_cost import Trainer, budgets
 from wardround.workflows.learning_rates import rate_of, refuse_rates, with_rate
-from wardround.workflows.run import OnRound, refuse_early, run
+from wardround.workflows.run import OnRound, run
+from wardround.workflows.training_plan import Plans, check_methods, plan_methods
 
 RATES = "rates.jsonl"
 FOLDER = "cases"
@@ -31,13 +33,20 @@ MOST_KEPT = 1_000_000_000
 
 
 class Case(NamedTuple):
-    """One setting: its study, complete, with the first split of its data and the methods to compare."""
+    """One setting: its study, complete, and the methods to compare, planned on the first split of its data."""
 
     name: str
     title: str
     study: Study
-    setting: Setting
-    methods: Sequence[Method]
+    plans: Plans
+
+    @property
+    def setting(self) -> Setting:
+        return self.plans[0][0].setting
+
+    @property
+    def methods(self) -> list[Method]:
+        return methods_in(self.plans)
 
 
 class Watch(NamedTuple):
@@ -75,8 +84,9 @@ def read_cases(study: Study) -> list[Case]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise Refusal(f"two cases are called '{twice}'", where="[[compare.cases]]", remedy="give each its own name")
-    shelf = Shelf((study_of(study, case), study.study.seed) for case in study.compare.cases)
-    return [read_case(study, case, shelf) for case in study.compare.cases]
+    studies = [study_of(study, case) for case in study.compare.cases]
+    shelf = Shelf((own, own.study.seed) for own in studies)
+    return [read_case(own, case, shelf) for own, case in zip(studies, study.compare.cases, strict=True)]
 
 
 @contextmanager
@@ -89,11 +99,10 @@ def naming(case: str) -> Iterator[None]:
         raise Refusal(refusal.what, where=where, remedy=refusal.remedy) from None
 
 
-def read_case(study: Study, case: CaseSection, shelf: "Shelf") -> Case:
-    own = study_of(study, case)
+def read_case(own: Study, case: CaseSection, shelf: "Shelf") -> Case:
     with naming(case.name):
-        setting, methods = checked(own, shelf.take)
-    return Case(case.name, case.title or case.name, own, setting, methods)
+        plans = checked(own, shelf.take)
+    return Case(case.name, case.title or case.name, own, plans)
 
 
 class Shelf:
@@ -118,15 +127,20 @@ def split_of(study: Study, seed: int) -> str:
     return digest([study.data.model_dump(mode="json"), seed])
 
 
+def first_split(study: Study, cases: Sequence[Case]) -> Setting:
+    """The first split of the study itself, which some case may have read already."""
+    own = split_of(study, study.study.seed)
+    read = (case.setting for case in cases if split_of(case.study, case.study.study.seed) == own)
+    return next(read, None) or assemble.load_setting(study, study.study.seed)
+
+
 def size(setting: Setting) -> int:
     """Bytes of the rows as they are trained on; the raw ones beside them are about as many."""
     return int(setting.federation.x.nbytes)
 
 
-def checked(
-    study: Study, load: Callable[[Study, int], Setting] = assemble.load_setting
-) -> tuple[Setting, list[Method]]:
-    """The first split and the methods of a comparison that can work."""
+def checked(study: Study, load: Callable[[Study, int], Setting] = assemble.load_setting) -> Plans:
+    """The methods of a comparison that can work, planned on the first split."""
     assert study.compare is not None
     methods = compared_methods(study)
     if study.compare.against is not None and study.compare.against not in study.compare.methods:
@@ -134,9 +148,12 @@ def checked(
             f"'{study.compare.against}' is not among the methods", where="[compare] against", remedy="name it there"
         )
     setting = load(study, study.study.seed)
-    refuse_early(study, setting, methods)
     refuse_rates(study, setting, methods)
-    return setting, methods
+    return check_methods(study, setting, methods)
+
+
+def methods_in(plans: Plans) -> list[Method]:
+    return [of_method[0].method for of_method in plans]
 
 
 def compare_cases(
@@ -161,9 +178,7 @@ def compare_cases(
             begun = resume and has_manifest(place)
             own = RunFolder.create(place, resume=begun)
             with naming(case.name):
-                found = compare_rated(
-                    case.study, own, case.methods, case.setting, resume=begun, watch=watch, load=shelf.take
-                )
+                found = compare_rated(case.study, own, case.plans, resume=begun, watch=watch, load=shelf.take)
             on_finished(place)
         results[case.name] = found
     result = CasesResult(
@@ -173,7 +188,7 @@ def compare_cases(
         users=study.compare.users if study.compare else "one",
         methods=tuple(MethodLabel(name=method.name, label=method.label) for method in cases[0].methods),
         cases=tuple(summary(case, results[case.name]) for case in cases),
-        notes=tuple(notes(study)),
+        notes=tuple(case_notes(in_turn=study.compare is not None and study.compare.users == "each")),
     )
     folder.write_result(result)
     folder.finish(manifest)
@@ -202,8 +217,7 @@ def finished(place: Path, case: Case) -> RunResult | None:
 def compare_rated(
     study: Study,
     folder: RunFolder,
-    methods: Sequence[Method],
-    setting: Setting,
+    plans: Plans,
     *,
     kind: str = "compare",
     resume: bool = False,
@@ -212,8 +226,9 @@ def compare_rated(
 ) -> RunResult:
     """A comparison in which each method first gets its rate, where the study names some; with budgets in its result."""
     assert study.compare is not None
+    setting, methods, rates = plans[0][0].setting, methods_in(plans), study.compare.rates
     folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind=kind, resume=resume)
-    rated = rates_of(study, folder, methods, setting, watch.on_rate)
+    rated = rates_of(study, folder, plans, watch.on_rate)
     with_rates = at_their_rates(study, methods, rated)
     result = run(
         study,
@@ -221,10 +236,10 @@ def compare_rated(
         with_rates,
         kind=kind,
         repeats=study.compare.repeats,
-        first=setting,
+        plans=planned_at(study, plans, with_rates),
         resume=True,  # the manifest is there already, also where nothing is trained yet
         on_round=watch.on_round,
-        notes=rate_notes(study, methods, rated),
+        notes=rate_notes(rates, rated, [one.name for one in methods]) if rates else [],
         load=load,
     )
     rows = {site.name: site.train or 0 for site in result.sites}
@@ -235,6 +250,15 @@ def compare_rated(
     result = result.model_copy(update=further)
     folder.write_result(result)
     return result
+
+
+def planned_at(study: Study, plans: Plans, methods: Sequence[Method]) -> Plans:
+    """The plans of these methods on the same split: those that are there, and new ones for another rate."""
+    setting, known = plans[0][0].setting, {of_method[0].method.name: of_method for of_method in plans}
+    return [
+        known[method.name] if known[method.name][0].method == method else plan_methods(study, setting, [method], 0)[0]
+        for method in methods
+    ]
 
 
 def at_their_rates(study: Study, methods: Sequence[Method], rated: Mapping[str, Mapping[str, Any]]) -> list[Method]:
@@ -255,38 +279,22 @@ def at_their_rates(study: Study, methods: Sequence[Method], rated: Mapping[str, 
 
 
 def rates_of(
-    study: Study, folder: RunFolder, methods: Sequence[Method], setting: Setting, on_rate: Callable[[str], None]
+    study: Study, folder: RunFolder, plans: Plans, on_rate: Callable[[str], None]
 ) -> dict[str, dict[str, Any]]:
     """What was found for every method that knows a rate; each is written down as soon as it is known."""
     assert study.compare is not None
     if not study.compare.rates:
         return {}
     found: dict[str, dict[str, Any]] = {entry["method"]: entry for entry in folder.lines(RATES)}
-    for method in methods:
+    for of_method in plans:
+        method = of_method[0].method
         if method.name in found:
             continue
-        rated = rate_of(study, setting, method, study.compare.rates, on_try=partial(on_rate, method.label))
+        rated = rate_of(of_method, study.compare.rates, on_try=partial(on_rate, method.label))
         if rated is not None:
             found[method.name] = rated.told()
             folder.append(RATES, found[method.name])
     return found
-
-
-def rate_notes(study: Study, methods: Sequence[Method], rated: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    assert study.compare is not None
-    if not study.compare.rates:
-        return []
-    tried = ", ".join(f"{rate:g}" for rate in study.compare.rates)
-    taken = "; ".join(f"{one['method']} {one['rate']:g}" for one in rated.values() if one["rate"] is not None)
-    astray = [one["method"] for one in rated.values() if one["rate"] is None]
-    words = [
-        f"Each method's learning rate was chosen from {tried} by the loss on the validation patients of the first "
-        f"split; test patients were not looked at. Taken: {taken}."
-    ]
-    if astray:
-        words.append(f"Left out, since training diverged with every rate: {', '.join(astray)}.")
-    without = [method.name for method in methods if method.name not in rated]
-    return [*words, f"No learning rate to choose: {', '.join(without)}."] if without else words
 
 
 def against_of(study: Study) -> str:
@@ -332,17 +340,3 @@ def summary(case: Case, result: RunResult) -> CaseResult:
         methods=methods,
         budgets=result.budgets,
     )
-
-
-def notes(study: Study) -> list[str]:
-    assert study.compare is not None
-    words = [
-        "Every case is a comparison of its own, with a report in its folder; verdicts are corrected for the "
-        "comparisons within a case, not for the number of cases.",
-    ]
-    if study.compare.users == "each":
-        words.append(
-            "Methods that train for one site were trained once for each site in turn, and every site's patients were "
-            "predicted by the model trained for it."
-        )
-    return words

@@ -10,7 +10,7 @@ carries, and so is the asking site: one program then serves all rates and all si
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -23,14 +23,15 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.core.quality import Quality
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
-from wardround.engine.participation import Participation, among
+from wardround.engine.participation import among
 from wardround.engine.simulate import Simulation
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method, asking_site, site_number
 from wardround.workflows.partners.choose import choose, question_of
-from wardround.workflows.run import askings, evaluated_sites, has_validation, stopping_of
+from wardround.workflows.run import stopping_of
+from wardround.workflows.training_plan import TrainingPlan, evaluated_sites, has_validation
 
 RATES = ("learning_rate", "outer_learning_rate")
 """The setting that is the rate: the first of these that the algorithm knows."""
@@ -66,15 +67,16 @@ def with_rate(method: Method, rate: float) -> Method:
 
 
 def rate_of(
-    study: Study, setting: Setting, method: Method, rates: Sequence[float], on_try: Callable[[], None] = lambda: None
+    plans: Sequence[TrainingPlan], rates: Sequence[float], on_try: Callable[[], None] = lambda: None
 ) -> Rated | None:
-    """The best of the rates for this method, the smaller of equals; none where it knows no rate."""
+    """The best of the rates for the planned method, the smaller of equals; none where it knows no rate."""
+    method = plans[0].method
     name = rate_setting(method)
     if name is None:
         return None
     losses: dict[float, list[tuple[float, int]]] = {rate: [] for rate in rates}
-    for asked in askings(study, setting, method):
-        for rate, loss in losses_for(asked, setting, method, rates, on_try).items():
+    for plan in plans:
+        for rate, loss in losses_for(plan, rates, on_try).items():
             losses[rate].append(loss)
     found = {rate: pooled(parts) for rate, parts in losses.items()}
     known = {rate: loss for rate, loss in found.items() if loss is not None}
@@ -90,56 +92,39 @@ def pooled(parts: Sequence[tuple[float, int]]) -> float | None:
 
 
 def losses_for(
-    study: Study, setting: Setting, method: Method, rates: Sequence[float], on_try: Callable[[], None]
+    plan: TrainingPlan, rates: Sequence[float], on_try: Callable[[], None]
 ) -> dict[float, tuple[float, int]]:
     """For each rate the loss on the validation patients of the sites this is trained for, and how many they are."""
-    federation, seed = setting.federation, study.study.seed
-    evaluated = evaluated_sites(study, setting, seed)
-    participation = assemble.participation_of(study, federation.sites, seed)
     found: dict[float, tuple[float, int]] = {}
-    with Simulation(
-        federation,
-        seed=seed,
-        transform=assemble.transform_of(study.transforms),
-        tables=setting.tables,
-        largest_cohort=participation.largest,
-        evaluated=evaluated,
-    ) as engine:
-        params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
-        if method.choice:
-            algorithm = movable(study, method, setting)
-            question = question_of(study, setting, engine, algorithm, params, participation)
-            chosen = choose(question, method)
-            participation = among(participation, [chosen.user, *chosen.partners])
+    with plan.engine() as engine:
+        params = plan.first_params()
+        if plan.method.choice:
+            algorithm = movable(plan)
+            question = question_of(plan.study, plan.setting, engine, algorithm, params, plan.participation)
+            chosen = choose(question, plan.method)
+            plan = replace(plan, participation=among(plan.participation, [chosen.user, *chosen.partners]))
         for rate in rates:
-            found[rate] = loss_at(study, setting, with_rate(method, rate), engine, params, participation)
+            found[rate] = loss_at(replace(plan, method=with_rate(plan.method, rate)), engine, params)
             on_try()
     return found
 
 
-def loss_at(
-    study: Study,
-    setting: Setting,
-    method: Method,
-    engine: Simulation,
-    params: Params,
-    participation: Participation,
-) -> tuple[float, int]:
+def loss_at(plan: TrainingPlan, engine: Simulation, params: Params) -> tuple[float, int]:
     """Train as the comparison will, and look at the validation patients; infinite where training diverges."""
-    stopping, evaluated = stopping_of(study), engine.evaluated
-    sites = setting.federation.sites
-    validates = stopping is not None and has_validation(setting, evaluated)
+    study, method = plan.study, plan.method
+    stopping, task, sites = stopping_of(study), plan.federation.task, plan.federation.sites
+    validates = stopping is not None and has_validation(plan)
     schedule = Schedule(study.study.rounds, study.evaluation.every if stopping else study.study.rounds)
 
     def judged(algorithm: Algorithm) -> Quality:
-        fitted = fit(algorithm, engine, params, participation, schedule, validates=validates, stopping=stopping)
+        fitted = fit(algorithm, engine, params, plan.participation, schedule, validates=validates, stopping=stopping)
         return engine.judge(algorithm, fitted.progress, "validation")
 
     try:
         try:
-            quality = judged(movable(study, method, setting))
+            quality = judged(movable(plan))
         except jax.errors.ConcretizationTypeError:  # a factory that looks at its rate: one program a rate, then
-            quality = judged(assemble.build(study, method, setting.federation.task, sites))
+            quality = judged(assemble.build(study, method, task, sites))
     except Diverged:
         return np.inf, 1
     if method.for_one_site and study.study.user is not None:
@@ -171,9 +156,9 @@ def refuse_rates(study: Study, setting: Setting, methods: Sequence[Method]) -> N
         )
 
 
-def movable(study: Study, method: Method, setting: Setting) -> Algorithm:
+def movable(plan: TrainingPlan) -> Algorithm:
     """The method's algorithm with its rate and its asking site in the state; equal to that of another rate or site."""
-    federation = setting.federation
+    study, method, federation = plan.study, plan.method, plan.federation
     component = registry.find("algorithm", method.algorithm, where="[algorithm]")
     said = {**dict(method.settings), **asking_site(study, component, federation.sites)}
     aggregator = registry.find("aggregator", study.aggregator.name, where="[aggregator]")
@@ -182,7 +167,7 @@ def movable(study: Study, method: Method, setting: Setting) -> Algorithm:
         assemble.freeze({name: value for name, value in said.items() if name not in MOVABLE}),
         aggregator,
         assemble.freeze(study.aggregator.settings),
-        assemble.model_of(study, federation.task),
+        plan.model,
     )
     combined = aggregator.build(where="[aggregator]", **study.aggregator.settings)
     fixed: Algorithm = component.build(family.model, combined, where="[algorithm]", **said)

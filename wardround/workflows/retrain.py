@@ -19,6 +19,7 @@ from wardround.core.federation import PARTS, Federation
 from wardround.data.load import fingerprint_of, known_target, load, partitioned
 from wardround.data.table import Partition
 from wardround.engine import registry
+from wardround.report.notes import retrained_note
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import require_manifest, require_result
 from wardround.runs.result import RunResult
@@ -26,7 +27,8 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import ParticipationSection, Study, parse_study
 from wardround.study.methods import Method, compared_methods, own_method
-from wardround.workflows.run import OnRound, refuse_early, run
+from wardround.workflows.run import OnRound, run
+from wardround.workflows.training_plan import check_methods
 
 SIMULATED = ("run", "compare", "demo")
 
@@ -63,10 +65,11 @@ def retrain(
     setting = setting_without(study, study.study.seed, gone, names, unchanged)
     study = study_without(study, gone, names)
     methods = methods_of(study, manifest["kind"], folder)
-    refuse_early(study, setting, methods)
-    words = f"Trained without {', '.join(gone)}, as if {'it' if len(gone) == 1 else 'they'} had never taken part."
+    plans = check_methods(study, setting, methods)
     new = RunFolder.create(out, resume=False)
-    result = run(study, new, methods, kind=manifest["kind"], first=setting, on_round=on_round, notes=[words])
+    result = run(
+        study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[retrained_note(gone)]
+    )
     new.amend_manifest(without=gone, retrained_from=manifest["study_hash"])
     return result
 

@@ -3,29 +3,27 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import jax
 import numpy as np
 
-from wardround.core.contracts import Algorithm, Params, RoundRecord, Scores
-from wardround.core.errors import Refusal
+from wardround.core.contracts import Params, RoundRecord, Scores
 from wardround.core.federation import Federation
 from wardround.engine import registry
-from wardround.engine.checks import refuse_few
 from wardround.engine.fit import Fitted, Schedule, Stopping, fit
-from wardround.engine.memory import refuse_if_too_large
 from wardround.engine.participation import among
-from wardround.engine.simulate import Simulation
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
-from wardround.study.privacy import noted
-from wardround.workflows.partners.choose import choose, question_of, refuse_user, user_of
+from wardround.study.privacy_cost import noted
+from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.results import averaged, comparison_of, described, method_block
+from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
 
 OnRound = Callable[[Method, int, RoundRecord], None]
 
@@ -55,7 +53,7 @@ def run(
     *,
     kind: str,
     repeats: int = 1,
-    first: Setting | None = None,
+    plans: Plans | None = None,
     resume: bool = False,
     on_round: OnRound = lambda method, repeat, record: None,
     notes: Sequence[str] = (),
@@ -63,22 +61,18 @@ def run(
 ) -> RunResult:
     """Train every method on every split, and write manifest, rounds, models and result; gives the result.
 
-    `first` is the first split, where it was loaded already, and `load` reads the others by their seeds; `refuse_early`
-    tells whether the study can work at all.
+    `plans` are those of the first split, as `check_methods` gives them for a study that can work; `load` reads the
+    other splits by their seeds.
     """
+    first = plans or plan_methods(study, load(study, study.study.seed), methods, 0)
+    manifest = folder.begin(study.model_dump(mode="json"), first[0][0].setting.fingerprint, kind=kind, resume=resume)
     settings: list[Setting] = []
     trained: list[Trained] = []
-    manifest: dict[str, Any] = {}
     for repeat in range(repeats):
-        setting = (None if repeat else first) or load(study, study.study.seed + repeat)
-        settings.append(setting)
-        if not repeat:
-            manifest = folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind=kind, resume=resume)
-        for method in methods:
-            each = [
-                train(asked, setting, method, repeat, folder, resume=resume, on_round=on_round)
-                for asked in askings(study, setting, method)
-            ]
+        planned = plan_methods(study, load(study, study.study.seed + repeat), methods, repeat) if repeat else first
+        settings.append(planned[0][0].setting)
+        for of_method in planned:
+            each = [train(plan, folder, resume=resume, on_round=on_round) for plan in of_method]
             if repeat == 0:
                 write_models(study, folder, each, alone=len(methods) == 1)
             trained.append(each[0] if len(each) == 1 else side_by_side(each))
@@ -94,24 +88,16 @@ def run(
                 study,
                 settings,
                 [one for one in trained if one.method == method],
-                averaged([meters_of(folder, method, asked) for asked in askings(study, settings[0], method)]),
+                averaged([meters_of(folder, method, plan.study) for plan in of_method]),
             )
-            for method in methods
+            for method, of_method in zip(methods, first, strict=True)
         ),
         comparison=comparison_of(study, settings, trained, methods, metric),
-        notes=(*settings[0].notes, *notes, *filter(None, [assemble.transform_of(study.transforms).words])),
+        notes=(*settings[0].notes, *notes, *filter(None, [first[0][0].transform.words])),
     )
     folder.write_result(result)
     folder.finish(manifest)
     return result
-
-
-def askings(study: Study, setting: Setting, method: Method) -> list[Study]:
-    """The study once for every site that asks: for each in turn where it says so and the method is for one site."""
-    if study.compare is None or study.compare.users == "one" or not method.for_one_site:
-        return [study]
-    sites = [setting.federation.sites[int(site)] for site in evaluated_sites(study, setting, study.study.seed)]
-    return [study.model_copy(update={"study": study.study.model_copy(update={"user": site})}) for site in sites]
 
 
 def side_by_side(each: Sequence[Trained]) -> Trained:
@@ -131,10 +117,7 @@ def write_models(study: Study, folder: RunFolder, each: Sequence[Trained], *, al
 
 
 def train(
-    study: Study,
-    setting: Setting,
-    method: Method,
-    repeat: int,
+    plan: TrainingPlan,
     folder: RunFolder | None,
     *,
     resume: bool = False,
@@ -143,31 +126,22 @@ def train(
 ) -> Trained:
     """Train one method on one split and predict the held-out patients."""
     started = time.perf_counter()
-    federation, seed = setting.federation, study.study.seed + repeat
-    participation = assemble.participation_of(study, federation.sites, seed)
-    study, protection = assemble.with_noise(study, method, federation, participation)
-    algorithm: Algorithm = assemble.build(study, method, federation.task, federation.sites)
-    evaluated = evaluated_sites(study, setting, seed)
+    study, method, repeat, federation = plan.study, plan.method, plan.repeat, plan.federation
+    algorithm, participation, evaluated = plan.algorithm, plan.participation, plan.evaluated
     user = study.study.user if method.for_one_site else None
 
     def report(record: RoundRecord) -> None:
-        record = noted(record, protection)
+        if plan.protection is not None:
+            record = noted(record, plan.protection)
         if folder is not None:
             folder.record(method.name, repeat, record, user=in_turn(study, method))
         on_round(method, repeat, record)
 
-    with Simulation(
-        federation,
-        seed=seed,
-        transform=assemble.transform_of(study.transforms),
-        tables=setting.tables,
-        largest_cohort=participation.largest,
-        evaluated=evaluated,
-    ) as engine:
-        params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
+    with plan.engine() as engine:
+        params = plan.first_params()
         partners = None
         if method.choice:
-            chosen = choose(question_of(study, setting, engine, algorithm, params, participation), method)
+            chosen = choose(question_of(study, plan.setting, engine, algorithm, params, participation), method)
             participation = among(participation, [chosen.user, *chosen.partners])
             partners = tuple(federation.sites[site] for site in chosen.partners)
             report(chosen.record)
@@ -177,10 +151,10 @@ def train(
             params,
             participation,
             Schedule(study.study.rounds, study.evaluation.every, study.evaluation.every),
-            validates=has_validation(setting, evaluated),
+            validates=has_validation(plan),
             stopping=stopping_of(study),
             checkpoint=folder.checkpoint(method.name, repeat, place(study, method, federation)) if folder else None,
-            identity=digest([study.model_dump(mode="json"), method, setting.fingerprint]),
+            identity=digest([study.model_dump(mode="json"), method, plan.setting.fingerprint]),
             resume=resume,
             on_round=report,
         )
@@ -209,94 +183,14 @@ def stopping_of(study: Study) -> Stopping | None:
     return Stopping(study.stopping.patience, study.stopping.smallest, site)
 
 
-def evaluated_sites(study: Study, setting: Setting, seed: int) -> np.ndarray[Any, Any]:
-    """All sites, or as many as the study allows, drawn once."""
-    everyone = np.arange(len(setting.federation.sites))
-    if len(everyone) <= study.evaluation.sites:
-        return everyone
-    generator = np.random.default_rng((seed, 0xE7A1))
-    return np.sort(generator.choice(everyone, study.evaluation.sites, replace=False))
-
-
-def has_validation(setting: Setting, evaluated: np.ndarray[Any, Any]) -> bool:
-    """Whether any of these sites has validation rows to judge a round by."""
-    return bool(setting.federation.part("validation")[1][evaluated].any())
-
-
-def main_metric(study: Study, setting: Setting) -> str:
-    task = setting.federation.task
-    default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
-    return study.study.metric or default
-
-
-def refuse_early(study: Study, setting: Setting, methods: Sequence[Method]) -> None:
-    """Refuse whatever can be known to be wrong before the first round, so that nothing is left half-written."""
-    federation, seed = setting.federation, study.study.seed
-    refuse_metric(study, setting)
-    refuse_askings(study, setting, methods)
-    participation = assemble.participation_of(study, federation.sites, seed)
-    if study.stopping and not has_validation(setting, evaluated_sites(study, setting, seed)):
-        raise Refusal(
-            "early stopping needs validation rows, and no site has any",
-            where="[stopping]",
-            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take [stopping] out",
-        )
-    algorithms = [
-        assemble.build(
-            assemble.with_noise(asked, method, federation, participation)[0], method, federation.task, federation.sites
-        )
-        for method in methods
-        for asked in askings(study, setting, method)[:1]
-    ]
-    model = assemble.model_of(study, federation.task)
-    # Shapes only: a model that does not fit into memory must be refused before it is made.
-    shapes = jax.eval_shape(model.init, jax.random.key(seed))
-    transform = assemble.transform_of(study.transforms)
-    with Simulation(federation, transform=transform, largest_cohort=participation.largest) as engine:
-        for algorithm in algorithms:
-            kept = jax.eval_shape(algorithm.init_client, shapes)
-            refuse_if_too_large(algorithm, shapes, kept, federation, engine.shape(algorithm, shapes))
-        params = model.init(jax.random.key(seed))
-        for algorithm in algorithms:
-            engine.begin(algorithm, params)
-    if transform.fewest > 1 and not all(algorithm.silent or algorithm.pools for algorithm in algorithms):
-        rows = federation.part("train")[1]
-        for number in range(1, study.study.rounds + 1):
-            there = int(np.count_nonzero(rows[participation.cohort(number)]))
-            refuse_few(transform, there, f"[participation], round {number}")
-
-
-def refuse_askings(study: Study, setting: Setting, methods: Sequence[Method]) -> None:
-    """A study that asks for one site needs a site that can be helped."""
-    turns = study.compare is not None and study.compare.users == "each"
-    if study.study.user is not None or (any(method.for_one_site for method in methods) and not turns):
-        refuse_user(study, setting)
-    if study.stopping and study.stopping.user:
-        user = user_of(study, setting.federation)
-        if not setting.federation.part("validation")[1][user]:
-            raise Refusal(
-                "the asking site has no validation patients to stop by",
-                where="[stopping] user",
-                remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take user = true out",
-            )
-
-
-def refuse_metric(study: Study, setting: Setting) -> None:
-    """A metric that is unknown or does not fit the task is refused before anything is trained."""
-    from wardround.evaluate.metrics import metrics_for
-
-    metrics_for(setting.federation.task, [main_metric(study, setting)])
-
-
 def meters_of(folder: RunFolder, method: Method, study: Study) -> dict[str, Any]:
     """What every meter says about the method's first repeat, from the recorded rounds."""
-    user = in_turn(study, method)
+    recorded = [
+        RoundRecord(**{key: value for key, value in entry.items() if key not in ("method", "repeat", "user")})
+        for entry in folder.rounds(method.name, 0, user=in_turn(study, method))
+    ]
     reports = {}
     for name, component in registry.components("meter").items():
         meter = component.build()
-        state = meter.init()
-        for entry in folder.rounds(method.name, 0, user=user):
-            values = {key: value for key, value in entry.items() if key not in ("method", "repeat", "user")}
-            state = meter.observe(state, RoundRecord(**values))
-        reports[name] = meter.report(state)
+        reports[name] = meter.report(reduce(meter.observe, recorded, meter.init()))
     return reports

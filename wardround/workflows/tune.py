@@ -18,11 +18,11 @@ from wardround.core.federation import Federation
 from wardround.evaluate.losses import loss_of
 from wardround.runs.folder import RunFolder
 from wardround.runs.result import TuneResult, TuneTrial
-from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study, parse_study
 from wardround.study.methods import own_method
-from wardround.workflows.run import refuse_early, train
+from wardround.workflows.run import train
+from wardround.workflows.training_plan import check_methods, draft, plan_training, refuse_uncovered, with_noise
 
 TRIALS = "trials.jsonl"
 
@@ -92,7 +92,7 @@ def cross_validated(study: Study, parts: list[Setting]) -> np.ndarray[Any, Any]:
     method = own_method(study)
     losses = []
     for number, setting in enumerate(parts):
-        trained = train(study, setting, method, number, None, part="validation")
+        trained = train(plan_training(study, setting, method, number), None, part="validation")
         losses.append(loss_of(trained.scores, setting.federation.task).weighted)
     return np.array(losses)
 
@@ -101,28 +101,31 @@ def space_of(study: Study, setting: Setting) -> dict[str, BaseDistribution]:
     """What is searched; both ends of every range are tried on the study's words before anything is trained."""
     assert study.tune is not None
     space = {key: distribution(key, said) for key, said in study.tune.parameters.items()}
-    refuse_early(study, setting, [own_method(study)])
-    for key, one in space.items():
-        for value in one.choices if isinstance(one, CategoricalDistribution) else (one.low, one.high):
-            tried = with_settings(study, {key: value})
-            participation = assemble.participation_of(tried, setting.federation.sites, tried.study.seed)
-            tried, _ = assemble.with_noise(tried, own_method(tried), setting.federation, participation)
-            assemble.build(tried, own_method(tried), setting.federation.task, setting.federation.sites)
-            assemble.transform_of(tried.transforms)
+    tried = [
+        with_settings(study, {key: value})
+        for key, one in space.items()
+        for value in (one.choices if isinstance(one, CategoricalDistribution) else (one.low, one.high))
+    ]
+    plans = [draft(one, setting, own_method(one)) for one in tried]
+    for plan in plans:
+        refuse_uncovered(plan)
+    check_methods(study, setting, [own_method(study)])
+    for plan in plans:
+        with_noise(plan)
     return space
 
 
 def tune(
     study: Study,
+    setting: Setting,
+    space: Mapping[str, BaseDistribution],
     folder: RunFolder,
     *,
     resume: bool = False,
     on_trial: Callable[[int], None] = lambda done: None,
 ) -> TuneResult:
-    """Search for the settings with the least cross-validated loss; finished trials are kept across a crash."""
+    """Search `space` for the settings with the least cross-validated loss; finished trials are kept across a crash."""
     assert study.tune is not None
-    setting = assemble.load_setting(study, study.study.seed)
-    space = space_of(study, setting)
     parts = [
         replace(setting, federation=part) for part in folds(setting.federation, study.tune.folds, study.study.seed)
     ]
@@ -130,12 +133,12 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     search = optuna.create_study(study_name=study.study.name)
     for entry in folder.lines(TRIALS):
-        search.add_trial(create_trial(params=entry["settings"], distributions=space, value=loss_in(entry)))
+        search.add_trial(create_trial(params=entry["settings"], distributions=dict(space), value=loss_in(entry)))
     while len(search.trials) < study.tune.trials:
         # A sampler of its own for every trial, so that a resumed search goes on as if it had never stopped.
         seed = (study.study.seed + 1_000_003 * len(search.trials)) % 2**32
         search.sampler = optuna.samplers.TPESampler(seed=seed)
-        trial = search.ask(space)
+        trial = search.ask(dict(space))
         entry = tried(study, trial.params, parts)
         folder.append(TRIALS, entry)
         search.tell(trial, loss_in(entry))

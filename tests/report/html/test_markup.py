@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.report.html.markup import chart_label, embedded, plain, safe
+from wardround.report.html.markup import Figure, Html, chart_label, embedded, plain, safe, shown, table
 
 
 @given(st.recursive(st.text() | st.floats(allow_nan=False, allow_infinity=False), st.lists))
@@ -56,3 +56,22 @@ def test_names_cannot_turn_the_text_around_them_or_break_the_file() -> None:
 def test_chart_labels_are_cut_before_they_are_escaped() -> None:
     assert chart_label("<b>Bo</b> & Co") == "&lt;b&gt;Bo&lt;/b&gt; &amp; Co"
     assert chart_label("&&&&", 3) == "&amp;&amp;…"
+
+
+def test_a_table_makes_safe_whatever_is_not() -> None:
+    made = table(
+        "<c>", ["<h>", Html("<i>h</i>")], [["<a>", Html("<b>b</b>")], ["n", Figure("<1>", ("<2>",), best=True)]]
+    )
+    assert "<a>" not in made
+    assert '<th scope="row">&lt;a&gt;</th><td><b>b</b></td>' in made
+    assert '<th scope="col">&lt;h&gt;</th><th scope="col"><i>h</i></th>' in made
+    best = '<strong>&lt;1&gt;</strong><span class="sr"> (best)</span>'
+    assert f'<td>{best} <span class="interval">&lt;2&gt;</span></td>' in made
+
+
+def test_text_that_was_joined_from_safe_parts_is_made_safe_again_unless_it_says_so() -> None:
+    # Better a visible &lt; than a name that runs: only Html itself is taken as it is.
+    assert shown(Html("<b>") + "x") == "&lt;b&gt;x"
+    assert shown(Html("<b>x</b>")) == "<b>x</b>"
+    assert shown("") == "(no name)"
+    assert shown(Html("")) == ""

@@ -10,7 +10,9 @@ from tests.support import tiny_study as tiny
 from wardround.privacy.attacks import membership
 from wardround.study import assemble
 from wardround.study.file import read_study
+from wardround.study.methods import own_method
 from wardround.workflows.attack.shadow_models import Shadows, shadows_of
+from wardround.workflows.training_plan import plan_training
 
 MODELS, ROWS, COLUMNS, DELTA = 12, 24, 60, 1e-3
 
@@ -30,7 +32,8 @@ def shadows(folder: Path, **privacy: float) -> Shadows:
             **tables,
         )
     )
-    return shadows_of(study, assemble.load_setting(study, study.study.seed), MODELS)
+    setting = assemble.load_setting(study, study.study.seed)
+    return shadows_of(study, plan_training(study, setting, own_method(study)), MODELS)
 
 
 def found(told: Shadows) -> list[membership.Membership]:

@@ -12,7 +12,8 @@ from wardround.study import assemble
 from wardround.study.file import parse_study
 from wardround.study.methods import compared_methods, own_method
 from wardround.workflows.partners.choose import refuse_user
-from wardround.workflows.run import refuse_early, run
+from wardround.workflows.run import run
+from wardround.workflows.training_plan import check_methods
 
 
 def study(**tables):
@@ -108,13 +109,8 @@ def test_who_withdrew_is_no_candidate(tmp_path):
 def test_bad_input_is_refused(tables, words, tmp_path):
     said = study(**{"partners": {"name": "gradient_distance"}, **tables})
     setting = assemble.load_setting(said, 0)
-
-    def begin():
-        refuse_early(said, setting, [own_method(said)])
-        run(said, RunFolder.create(tmp_path / "run", resume=False), [own_method(said)], kind="run", first=setting)
-
     with pytest.raises(Refusal, match=words):
-        begin()
+        check_methods(said, setting, [own_method(said)])
 
 
 def test_an_asking_site_with_one_outcome_is_refused():
@@ -132,4 +128,4 @@ def test_an_asking_site_with_one_outcome_is_refused():
 def test_stopping_on_the_asking_site_needs_its_validation_patients():
     said = study(data={"shares": [0.8, 0.0, 0.2]}, stopping={"patience": 2, "user": True})
     with pytest.raises(Refusal, match="no validation patients to stop by"):
-        refuse_early(said, assemble.load_setting(said, 0), [own_method(said)])
+        check_methods(said, assemble.load_setting(said, 0), [own_method(said)])

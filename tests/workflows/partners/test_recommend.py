@@ -11,8 +11,9 @@ from wardround.cli.app import main
 from wardround.core.errors import Refusal
 from wardround.partners.choice import Evidence
 from wardround.runs.folder import RunFolder
+from wardround.study import assemble
 from wardround.study.file import parse_study
-from wardround.workflows.partners.recommend import averaged, headline, partners
+from wardround.workflows.partners.recommend import averaged, check_partners, partners
 
 STUDY = """
 [study]
@@ -44,10 +45,14 @@ def words(data="", partners=""):
     return parse_study(tomllib.loads(STUDY.format(data=data, partners=partners)), where="s.toml")
 
 
+def planned(study):
+    return check_partners(study, assemble.load_setting(study, study.study.seed))
+
+
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory):
     folder = RunFolder.create(tmp_path_factory.mktemp("p") / "run", resume=False)
-    result = plain(partners(words(), folder))
+    result = plain(partners(planned(words()), folder))
     assert json.loads((folder.path / "result.json").read_text())["asking"] == "Freetown"
     return result
 
@@ -88,7 +93,7 @@ def test_measures_matrices_map_and_feedback_are_there(answer):
 
 def test_a_site_over_its_limit_withdraws_and_the_choice_is_made_again(tmp_path):
     said = words(partners="top = 1\nlimits = { Bo = 0.05 }")
-    told = plain(partners(said, RunFolder.create(tmp_path / "run", resume=False)))
+    told = plain(partners(planned(said), RunFolder.create(tmp_path / "run", resume=False)))
     assert "Bo" not in told["verdict"]["partners"]
     assert len(told["verdict"]["partners"]) == 1
     assert "Bo" in told["verdict"]["withdrawn"]
@@ -97,7 +102,7 @@ def test_a_site_over_its_limit_withdraws_and_the_choice_is_made_again(tmp_path):
 
 def test_when_all_withdraw_the_local_model_is_offered(tmp_path):
     said = words(partners='withdrawn = ["Bo", "Kenema", "Port Loko"]')
-    told = plain(partners(said, RunFolder.create(tmp_path / "run", resume=False)))
+    told = plain(partners(planned(said), RunFolder.create(tmp_path / "run", resume=False)))
     assert told["verdict"]["partners"] == []
     assert told["verdict"]["helps"] == "no"
     assert "local" in told["verdict"]["headline"]
@@ -133,14 +138,8 @@ def test_the_mean_over_splits_by_hand():
     assert mean.cut == -3.0
 
 
-def test_headlines():
-    assert headline("A", ["B", "C"], ["D"], "yes", "") == "Train with B and C, not with D."
-    assert "cannot be told" in headline("A", ["B"], [], "unclear", "")
-    assert headline("A", ["B"], [], "no", "").startswith("Joining does not help A")
-
-
-def test_a_choice_that_does_not_exist_is_refused(tmp_path):
+def test_a_choice_that_does_not_exist_is_refused():
     said = words().model_copy()
     with pytest.raises(Refusal, match="ndoye"):
-        partners(words(partners='name = "ndoy"'), RunFolder.create(tmp_path / "run", resume=False))
+        planned(words(partners='name = "ndoy"'))
     assert said.partners is not None

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from wardround.core.chain import chain, identity
+from wardround.core.chain import chain
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.quality import Quality, quality_of
@@ -70,7 +70,7 @@ class Deployment:
 
     @property
     def transform(self) -> Transform:
-        return chain(self.transforms) if self.transforms else identity()
+        return chain(self.transforms)
 
     # ---- the engine's contract ----
 

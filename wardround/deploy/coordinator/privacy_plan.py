@@ -20,6 +20,7 @@ from wardround.study import privacy as privately
 from wardround.study.file import Study
 from wardround.study.methods import own_method
 from wardround.study.privacy import KIND, Patients, Protection
+from wardround.study.privacy_cost import noted
 
 Counts = Mapping[str, tuple[int, int, int]]
 """Rows for training, validation and test by site, as told."""
@@ -130,7 +131,7 @@ class Accounts:
             return record
         if not record.count:  # a sum that could not be opened has told nothing
             protection = replace(protection, silent=True)
-        record = privately.noted(record, protection)
+        record = noted(record, protection)
         self._add(record.measures)
         told = {**record.measures["privacy"], "epsilon": self.so_far()}
         return replace(record, measures={**record.measures, "privacy": told})

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from wardround.core.contracts import Algorithm, RoundRecord, Task, Transform
+from wardround.core.contracts import Algorithm, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.coordinator import privacy_plan
@@ -29,7 +29,6 @@ from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestB
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
-from wardround.engine import registry
 from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import Fitted, Schedule, fit
@@ -80,7 +79,7 @@ def conduct(submission: Submission, folder: RunFolder, transport: Transport, obs
         sites=tuple(sorted(submission.sites)),
         gatherer=Gatherer(submission.id, transport, policy_of(submission), observer),
         seed=study.study.seed,
-        transforms=transforms_of(study),
+        transforms=assemble.links_of(study.transforms),
         sums=folder.path / "sums",
     )
     refuse_early(study, engine)
@@ -299,10 +298,3 @@ def left_out(sites: Sequence[str], blocks: Mapping[str, Any]) -> list[str]:
     if not missing:
         return []
     return [f"No figures from {', '.join(missing)}: too few test patients to tell, or not there at the end."]
-
-
-def transforms_of(study: Study) -> tuple[Transform, ...]:
-    return tuple(
-        registry.find("transform", one.name, where="[[transforms]]").build(where="[[transforms]]", **one.settings)
-        for one in study.transforms
-    )

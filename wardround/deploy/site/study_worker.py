@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from safetensors.numpy import save
 
-from wardround.core.chain import chain, identity
+from wardround.core.chain import chain
 from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
@@ -225,7 +225,7 @@ class AtWork:
         algorithm: Algorithm = self._made(header["algorithm"])
         if self.promise is not None:
             self.promise.check(from_json(header["algorithm"]), len(self.sites), silent=algorithm.silent)
-        return algorithm, chain(links) if links else identity()
+        return algorithm, chain(links)
 
     def _own(self, part: str) -> Own:
         if part not in self.parts:

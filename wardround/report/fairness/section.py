@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wardround.report import numbers
-from wardround.report.html.markup import Html, bullets, folded, joined, paragraph, plain, safe, table
+from wardround.report.html.markup import Cell, Html, bullets, folded, joined, paragraph, plain, safe, table
 from wardround.report.metric_names import label_of
 from wardround.report.run.tables import cell
 from wardround.runs.fields import whole
@@ -145,7 +145,7 @@ def set_apart(both: Iterable[tuple[MethodFairness, FairnessColumn]]) -> Html:
 
 def between_table(found: Sequence[MethodFairness]) -> Html:
     """How far groups are apart, in one number for each definition of fairness."""
-    rows: list[list[Html]] = []
+    rows: list[list[Cell]] = []
     everything = [column.between for one in found for column in one.scores.columns.values()]
     measures = [key for key in BETWEEN if any(key in between for between in everything)]
     for one in found:

@@ -1,16 +1,31 @@
 """Text made safe for the three places where it can do harm: HTML, the labels of a chart, and JSON inside a page.
 
 Names of hospitals, columns and classes come from users. `Html` is what has been made safe; the type checker sees to it
-that nothing else gets into the page.
+that nothing else gets into the page, and a table makes safe whatever in it is not.
 """
 
 import html
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any, NewType
+from typing import Any, NamedTuple
 
-Html = NewType("Html", str)
+
+class Html(str):
+    """Text that has been made safe."""
+
+    __slots__ = ()
+
+
+class Figure(NamedTuple):
+    """A figure in a table, and what stands small beside it."""
+
+    value: str
+    beside: tuple[str, ...] = ()
+    best: bool = False
+
+
+Cell = str | Figure
 
 TURNS = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 """Characters that reverse the direction of the text after them: a name could make a number beside it read wrongly."""
@@ -67,11 +82,23 @@ def folded(title: str, *parts: Html) -> Html:
     return Html(f"<details><summary>{safe(title)}</summary>{joined(parts)}</details>")
 
 
-def table(caption: str, columns: Sequence[Html], rows: Iterable[Sequence[Html]], *, kind: str = "") -> Html:
+def shown(cell: Cell) -> Html:
+    """What stands in a cell, made safe if it is not."""
+    if isinstance(cell, Html):
+        return cell
+    if isinstance(cell, str):
+        return safe(cell)
+    value = safe(cell.value)
+    strong = f'<strong>{value}</strong><span class="sr"> (best)</span>' if cell.best else value
+    return joined([Html(strong), *(Html(f'<span class="interval">{safe(part)}</span>') for part in cell.beside)], " ")
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, kind: str = "") -> Html:
     """A table whose first column names the row; on a narrow screen it scrolls by itself and not with the page."""
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    head = "".join(f'<th scope="col">{shown(column)}</th>' for column in columns)
     body = "".join(
-        f'<tr><th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>" for row in rows
+        f'<tr><th scope="row">{shown(first)}</th>' + "".join(f"<td>{shown(cell)}</td>" for cell in rest) + "</tr>"
+        for first, *rest in rows
     )
     start = f'<table class="{kind}" style="min-width:{7 * len(columns)}rem"><caption>{safe(caption)}</caption>'
     whole = f"{start}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

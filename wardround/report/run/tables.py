@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from wardround.report import numbers
-from wardround.report.html.markup import Html, folded, joined, safe, table
+from wardround.report.html.markup import Cell, Figure, Html, folded, joined, plain, safe, table
 from wardround.report.metric_names import direction, label_of, words_of
 from wardround.report.run.ranking import best
 from wardround.report.run.summary import interval_name
@@ -21,14 +21,11 @@ OPEN = 30
 VERDICTS = {"better": "▲", "worse": "▼", "no": "="}
 
 
-def cell(measure: MetricValue, *, winner: bool = False) -> Html:
+def cell(measure: MetricValue, *, winner: bool = False) -> Cell:
     """A score and its interval, or why there is none."""
     if measure.value is None:
         return Html(f'<span class="undefined">not defined: {safe(measure.reason)}</span>')
-    value = safe(numbers.score(measure.value))
-    shown = Html(f'<strong>{value}</strong><span class="sr"> (best)</span>') if winner else value
-    details = [part for part in (numbers.interval(measure), measure.note) if part]
-    return joined([shown, *(Html(f'<span class="interval">{safe(part)}</span>') for part in details)], " ")
+    return Figure(*numbers.with_interval(measure.value, measure), best=winner)
 
 
 def scores(run: Run) -> Html:
@@ -51,7 +48,7 @@ def fold_all(run: Run, part: Html) -> Html:
 
 def scores_of(run: Run, metric: str) -> Html:
     hospitals = run.hospitals if len(run.hospitals) <= LISTED else ()
-    rows = [score_row(run, safe(h.name), metric, lambda m, h=h: m.at(h.name, metric)) for h in hospitals]  # type: ignore[misc]
+    rows = [score_row(run, h.name, metric, lambda m, h=h: m.at(h.name, metric)) for h in hospitals]  # type: ignore[misc]
     return score_table(run, metric, [*rows, *total_rows(run, metric)])
 
 
@@ -59,28 +56,28 @@ def totals_of(run: Run, metric: str) -> Html:
     return score_table(run, metric, total_rows(run, metric))
 
 
-def total_rows(run: Run, metric: str) -> list[Sequence[Html]]:
+def total_rows(run: Run, metric: str) -> list[Sequence[Cell]]:
     if len(run.hospitals) == 1:
         return []
     rows = []
     if any(metric in method.scores.weighted for method in run.methods):
-        name = Html("All hospitals, by patients")
+        name = "All hospitals, by patients"
         rows.append(score_row(run, name, metric, lambda m: m.over_all(metric)))
     if any(metric in method.scores.unweighted for method in run.methods):
-        name = Html("All hospitals, each counting the same")
+        name = "All hospitals, each counting the same"
         rows.append(score_row(run, name, metric, lambda m: m.scores.unweighted.get(metric, NOT_MEASURED)))
     return rows
 
 
-def score_row(run: Run, name: Html, metric: str, of: Callable[[MethodResult], MetricValue]) -> Sequence[Html]:
+def score_row(run: Run, name: str, metric: str, of: Callable[[MethodResult], MetricValue]) -> Sequence[Cell]:
     measures = {method.name: of(method) for method in run.methods}
     leaders = {method.name for method in best(run, measures, metric)} if len(run.methods) > 1 else set()
     return [name, *(cell(measures[method.name], winner=method.name in leaders) for method in run.methods)]
 
 
-def score_table(run: Run, metric: str, rows: Iterable[Sequence[Html]]) -> Html:
+def score_table(run: Run, metric: str, rows: Iterable[Sequence[Cell]]) -> Html:
     about = "; ".join(part for part in (words_of(metric), direction(metric), f"small: {interval_name(run)}") if part)
-    columns = [Html("Hospital"), *(safe(method.label) for method in run.methods)]
+    columns = ["Hospital", *(method.label for method in run.methods)]
     return table(f"{label_of(metric)}: {about}", columns, rows, kind="numbers")
 
 
@@ -106,15 +103,15 @@ def difference_table(run: Run, entries: Sequence[MethodDifference]) -> Html:
         sign = VERDICTS.get(word.split(maxsplit=1)[0].lower(), "")
         rows.append(
             [
-                Html("All hospitals") if d.site == ALL else safe(d.site),
-                safe(label_of(d.metric)),
+                "All hospitals" if d.site == ALL else d.site,
+                label_of(d.metric),
                 Html(f"{safe(run.method(d.method).label)} against {safe(run.method(d.against).label)}"),
-                safe(value),
-                safe(numbers.interval(d.measure) or (f"none: {d.reason}" if d.reason else "none")),
+                value,
+                numbers.interval(d.measure) or (f"none: {d.reason}" if d.reason else "none"),
                 Html(f'<span class="sign" aria-hidden="true">{sign}</span> {safe(word)}'),
             ]
         )
-    columns = [Html(c) for c in ("Hospital", "Measure", "Models", "Difference", "Interval", "Verdict")]
+    columns = ["Hospital", "Measure", "Models", "Difference", "Interval", "Verdict"]
     return table("Differences between models on the same patients", columns, rows, kind="differences")
 
 
@@ -133,20 +130,20 @@ def costs(run: Run) -> Html:
     rows = []
     for method in run.methods:
         values = [(of(run.cost(method)), unit) for _, of, unit in kept]
-        cells = [safe("not measured" if value is None else unit(value)) for value, unit in values]
-        rows.append([safe(method.label), rounds_of(method), *cells])
-    return table("What each model cost", [Html("Model"), Html("Rounds"), *(safe(c[0]) for c in kept)], rows)
+        cells = ["not measured" if value is None else unit(value) for value, unit in values]
+        rows.append([method.label, rounds_of(method), *cells])
+    return table("What each model cost", ["Model", "Rounds", *(name for name, _, _ in kept)], rows)
 
 
-def rounds_of(method: MethodResult) -> Html:
+def rounds_of(method: MethodResult) -> str:
     if method.rounds is None:
-        return Html("unknown")
+        return "unknown"
     words = f"{method.rounds:,}"
     if method.stopped_early:
         words += ", stopped early"
     if method.best_round is not None:
         words += f"; best: {method.best_round:,}"
-    return safe(words)
+    return words
 
 
 def patients(run: Run) -> Html:
@@ -155,8 +152,8 @@ def patients(run: Run) -> Html:
     if len(run.hospitals) > LISTED:
         return Html("")
     outcome = run.task.positive
-    last = Html(f"With outcome ({safe(outcome)})" if outcome is not None else "With outcome")
-    columns = [Html(c) for c in ("Hospital", "Training", "Validation", "Test", "In all")] + [last]
+    last = f"With outcome ({plain(outcome)})" if outcome is not None else "With outcome"
+    columns = ["Hospital", "Training", "Validation", "Test", "In all", last]
     rows = [patient_row(hospital) for hospital in run.hospitals]
     rows.append(patient_total(run.hospitals))
     if not any(h.prevalence is not None for h in run.hospitals):
@@ -165,15 +162,15 @@ def patients(run: Run) -> Html:
     return whole if len(run.hospitals) <= OPEN else folded(f"Patients of all {len(run.hospitals):,} hospitals", whole)
 
 
-def patient_row(hospital: SiteRows) -> list[Html]:
+def patient_row(hospital: SiteRows) -> list[str]:
     parts = [hospital.train, hospital.validation, hospital.test, hospital.patients]
     known = "not known" if hospital.prevalence is None else numbers.share(hospital.prevalence)
-    return [safe(hospital.name), *(safe(numbers.count(part)) for part in parts), safe(known)]
+    return [hospital.name, *(numbers.count(part) for part in parts), known]
 
 
-def patient_total(hospitals: Sequence[SiteRows]) -> list[Html]:
+def patient_total(hospitals: Sequence[SiteRows]) -> list[str]:
     sums = [sum(getattr(h, part) or 0 for h in hospitals) for part in ("train", "validation", "test", "patients")]
-    return [Html("All hospitals"), *(safe(f"{value:,}") for value in sums), Html("")]
+    return ["All hospitals", *(f"{value:,}" for value in sums), Html("")]
 
 
 def percentiles(run: Run) -> Html:
@@ -183,11 +180,11 @@ def percentiles(run: Run) -> Html:
         for method in run.methods:
             own = {p: x for p, x in method.scores.percentiles.get(metric, {}).items() if x is not None}
             if own:
-                values = [safe(numbers.score(own[p])) if p in own else Html("unknown") for p in ("10", "50", "90")]
-                rows.append([safe(label_of(metric)), safe(method.label), *values])
+                values = [numbers.score(own[p]) if p in own else "unknown" for p in ("10", "50", "90")]
+                rows.append([label_of(metric), method.label, *values])
     if not rows:
         return Html("")
-    columns = [Html(c) for c in ("Measure", "Model", "10th percentile", "Median", "90th percentile")]
+    columns = ["Measure", "Model", "10th percentile", "Median", "90th percentile"]
     return table("Spread over hospitals (each hospital counts the same)", columns, rows, kind="percentiles")
 
 
@@ -195,10 +192,8 @@ def manifest(run: Run) -> Html:
     """What it takes to do the run again."""
     if not run.manifest:
         return Html("")
-    rows = [[safe(name), Html(f"<code>{safe(value)}</code>")] for name, value in flat(run.manifest)]
-    return folded(
-        "How this was made: versions, seed, hashes, study", table("Manifest", [Html("Key"), Html("Value")], rows)
-    )
+    rows = [[name, Html(f"<code>{safe(value)}</code>")] for name, value in flat(run.manifest)]
+    return folded("How this was made: versions, seed, hashes, study", table("Manifest", ["Key", "Value"], rows))
 
 
 def flat(values: Json, under: str = "") -> Iterable[tuple[str, object]]:

@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from wardround.core.contracts import Model
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
-from wardround.engine.simulate import Simulation
 from wardround.privacy.attacks import alphas, membership
 from wardround.privacy.attacks.gradient_inversion import Closeness, analytic, by_matching, closeness, first_dense
 from wardround.privacy.attacks.label_leak import guessed_prediction, label_of_one, label_shares, last_bias
-from wardround.study import assemble
-from wardround.study.assemble import Setting
+from wardround.report.notes import attack_notes
 from wardround.study.file import Study
-from wardround.study.methods import own_method, site_number
+from wardround.study.methods import site_number
 from wardround.workflows.attack.first_round import Heard, alone, heard_in_first_round, training_rows
 from wardround.workflows.attack.shadow_models import Shadows, shadows_of
+from wardround.workflows.training_plan import TrainingPlan, plan_training
 
 MOST_ROWS = 2000
 """Of a site's rows that candidates are compared with."""
@@ -36,82 +36,69 @@ class Variant(NamedTuple):
 
     name: str
     study: Study
+    plan: TrainingPlan
+    """Of the study's own method on the first split."""
     protections: tuple[str, ...]
 
 
-def attack(study: Study, *, shadows: int = 16, say: Say = lambda words: None) -> dict[str, Any]:
-    """Every attack on every variant; what cannot be tried is told with its reason."""
-    setting = assemble.load_setting(study, study.study.seed)
-    found = [attacked(variant, setting, shadows, say) for variant in variants(study)]
+def attack(study: Study, plan: TrainingPlan, *, shadows: int = 16, say: Say = lambda words: None) -> dict[str, Any]:
+    """Every attack on every variant; what cannot be tried is told with its reason.
+
+    `plan` is that of the study's own method on the first split.
+    """
+    found = [attacked(variant, shadows, say) for variant in variants(study, plan)]
     return {
         "study": study.study.name,
         "kind": "attack",
-        "sites": len(setting.federation.sites),
+        "sites": len(plan.federation.sites),
         "shadows": shadows,
         "variants": found,
-        "notes": notes(study, found),
+        "notes": attack_notes(
+            [one.name for one in study.transforms],
+            private=study.privacy is not None,
+            one_patient=found[-1]["one_patient"]["rows"] if "few_patients" in found[-1] else None,
+            few_patients=found[-1].get("few_patients", ()),
+        ),
     }
 
 
-def attacked(variant: Variant, setting: Setting, shadows: int, say: Say) -> dict[str, Any]:
-    study, federation = variant.study, setting.federation
-    single = alone(federation, study.study.seed)
+def attacked(variant: Variant, shadows: int, say: Say) -> dict[str, Any]:
+    study, plan = variant.study, variant.plan
+    single = alone(plan.federation, plan.seed)
     say(f"{variant.name}: listening to a round")
     told: dict[str, Any] = {"name": variant.name, "protections": list(variant.protections)}
-    told["updates"] = tried(lambda: from_updates(study, setting, federation))
-    told["one_patient"] = tried(lambda: from_updates(study, setting, single))
+    told["updates"] = tried(lambda: from_updates(plan, plan.federation))
+    told["one_patient"] = tried(lambda: from_updates(plan, single))
     if not told["one_patient"].get("single_updates_seen", True) and told["one_patient"]["rows"].get("rebuilt"):
-        told["few_patients"] = rebuilt_from_few(study, setting)
+        told["few_patients"] = rebuilt_from_few(plan)
     say(f"{variant.name}: training {shadows + 1} models")
-    told["membership"] = tried(lambda: from_model(study, setting, shadows))
+    told["membership"] = tried(lambda: from_model(study, plan, shadows))
     if study.algorithm.name == "weight_erosion":
         say(f"{variant.name}: looking at the weights")
-        told["weights"] = tried(lambda: from_weights(study, setting))
+        told["weights"] = tried(lambda: from_weights(plan))
     return told
 
 
-def variants(study: Study) -> list[Variant]:
+def variants(study: Study, plan: TrainingPlan) -> list[Variant]:
     protections = [one.name for one in study.transforms]
     if study.privacy is not None:
         protections.append(f"privacy of each {'patient' if study.privacy.level == 'sample' else 'site'}")
+    if not protections:
+        return [Variant("without protection", study, plan, ())]
     bare = study.model_copy(update={"transforms": [], "privacy": None})
-    plain = Variant("without protection", bare, ())
-    return [plain, Variant("as the study is", study, tuple(protections))] if protections else [plain]
+    return [
+        Variant("without protection", bare, plan_training(bare, plan.setting, plan.method), ()),
+        Variant("as the study is", study, plan, tuple(protections)),
+    ]
 
 
-def notes(study: Study, found: list[dict[str, Any]]) -> list[str]:
-    said = []
-    if not study.transforms and study.privacy is None:
-        said.append("The study has no protection: add the transform secure_sum, a [privacy] table, or both.")
-    if any(one.name == "secure_sum" for one in study.transforms) and study.privacy is None:
-        said.append("A secure sum hides each site's update, not what the common model tells: for that add [privacy].")
-    if "few_patients" in found[-1]:
-        one, few = found[-1]["one_patient"]["rows"], found[-1]["few_patients"]
-        said.append(
-            "The secure sum of very few patients protects little: with one patient a site "
-            f"{one['rebuilt']} of {one['rows']} could be rebuilt from the sum, though not whose they are; "
-            f"{words_of_few(few)}. Let sites take part only with many patients, or add [privacy]."
-        )
-    return said
-
-
-def words_of_few(few: list[dict[str, int]]) -> str:
-    if few and not few[-1]["rebuilt"]:
-        return f"with {few[-1]['patients']} a site nobody was"
-    return (
-        f"with {few[-1]['patients']} a site still {few[-1]['rebuilt']} of {few[-1]['rows']}"
-        if few
-        else "not more were tried"
-    )
-
-
-def rebuilt_from_few(study: Study, setting: Setting) -> list[dict[str, int]]:
+def rebuilt_from_few(plan: TrainingPlan) -> list[dict[str, int]]:
     """How many patients a site it takes until nobody is rebuilt from the sum of all sites."""
     told: list[dict[str, int]] = []
-    largest = int(setting.federation.part("train")[1].max(initial=0))
+    largest = int(plan.federation.part("train")[1].max(initial=0))
     for patients in (number for number in FEW if number <= largest):
-        few = alone(setting.federation, study.study.seed, patients)
-        rows = tried(partial(from_updates, study, setting, few)).get("rows", {})
+        few = alone(plan.federation, plan.seed, patients)
+        rows = tried(partial(from_updates, plan, few)).get("rows", {})
         if "rebuilt" not in rows:
             break
         told.append({"patients": patients, "rows": rows["rows"], "rebuilt": rows["rebuilt"]})
@@ -131,26 +118,20 @@ def tried(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 # ---- from the updates of a round ----
 
 
-def from_updates(study: Study, setting: Setting, federation: Federation) -> dict[str, Any]:
+def from_updates(plan: TrainingPlan, federation: Federation) -> dict[str, Any]:
     """Rows and labels from what is heard in the first round; `federation` may have other rows than the study's."""
-    method, seed = own_method(study), study.study.seed
-    participation = assemble.participation_of(study, federation.sites, seed)
-    study, _ = assemble.with_noise(study, method, setting.federation, participation)
-    algorithm = assemble.build(study, method, federation.task, federation.sites)
-    if algorithm.silent:
+    if plan.algorithm.silent:
         raise Refusal("no site sends anything", where="[algorithm]", remedy="attack an algorithm whose sites do")
-    model = assemble.model_of(study, federation.task)
-    params = model.init(jax.random.key(seed))
-    transform = assemble.transform_of(study.transforms)
-    heard = heard_in_first_round(algorithm, transform, federation, params, seed=seed)
+    params = plan.first_params()
+    heard = heard_in_first_round(plan.algorithm, plan.transform, federation, params, seed=plan.seed)
     return {
         "single_updates_seen": heard.single,
-        "rows": rows_rebuilt(study, federation, heard, params),
-        "labels": labels_read(study, federation, heard, params),
+        "rows": rows_rebuilt(plan.model, federation, heard, params),
+        "labels": labels_read(plan, federation, heard, params),
     }
 
 
-def rows_rebuilt(study: Study, federation: Federation, heard: Heard, params: Any) -> dict[str, Any]:
+def rows_rebuilt(model: Model, federation: Federation, heard: Heard, params: Any) -> dict[str, Any]:
     layer, task = first_dense(params), federation.task
     counts = federation.part("train")[1]
     middle = federation.x[federation.rows_of("train")].astype(np.float64).mean(axis=0)
@@ -168,7 +149,6 @@ def rows_rebuilt(study: Study, federation: Federation, heard: Heard, params: Any
             slope = jax.tree.map(lambda leaf: -leaf, update)
             name = last_bias(params, task.outputs)
             label = label_of_one(slope[name]) if name else 0
-            model = assemble.model_of(study, task)
             candidates = by_matching(model, params, slope, [label], task.shape, steps=300)
         found.append(closeness(candidates, x, middle))
     return {
@@ -180,20 +160,19 @@ def rows_rebuilt(study: Study, federation: Federation, heard: Heard, params: Any
     }
 
 
-def labels_read(study: Study, federation: Federation, heard: Heard, params: Any) -> dict[str, Any]:
+def labels_read(plan: TrainingPlan, federation: Federation, heard: Heard, params: Any) -> dict[str, Any]:
     task = federation.task
     name = None if task.regression else last_bias(params, task.outputs)
     if name is None:
         return {"not_tried": "there are no classes, or the last layer has no bias"}
-    model = assemble.model_of(study, task)
-    guess = guessed_prediction(model, params, task.shape)
+    guess = guessed_prediction(plan.model, params, task.shape)
     real, read = [], []
     for site, update in enumerate(heard.updates):
         if update is None:
             continue
         labels = training_rows(federation, site, 10**9)[1]
         real.append(np.bincount(labels, minlength=task.outputs) / len(labels))
-        slope = -np.asarray(update[name]) / step_length(study, len(labels))
+        slope = -np.asarray(update[name]) / step_length(plan.study, len(labels))
         read.append(np.eye(task.outputs)[label_of_one(slope)] if len(labels) == 1 else label_shares(slope, guess))
     shares, found = np.array(real), np.array(read)
     common = shares.mean(axis=0)
@@ -217,8 +196,8 @@ def step_length(study: Study, rows: int) -> float:
 # ---- from the model, and from the weights ----
 
 
-def from_model(study: Study, setting: Setting, shadows: int) -> dict[str, Any]:
-    trained: Shadows = shadows_of(study, setting, shadows + 1)
+def from_model(study: Study, plan: TrainingPlan, shadows: int) -> dict[str, Any]:
+    trained: Shadows = shadows_of(study, plan, shadows + 1)
     simple = membership.yeom(-np.log(np.clip(trained.right[0], 1e-12, 1.0)), trained.members[0])
     ratios = membership.lira(membership.confidence(trained.right), trained.members)
     strong = membership.judged(ratios, trained.members, 0.0)
@@ -229,19 +208,15 @@ def from_model(study: Study, setting: Setting, shadows: int) -> dict[str, Any]:
     return told
 
 
-def from_weights(study: Study, setting: Setting) -> dict[str, Any]:
+def from_weights(plan: TrainingPlan) -> dict[str, Any]:
     """Whether the weights that Weight Erosion tells rank the partners by their prevalence."""
-    federation, seed, method = setting.federation, study.study.seed, own_method(study)
-    participation = assemble.participation_of(study, federation.sites, seed)
-    study, _ = assemble.with_noise(study, method, federation, participation)
-    algorithm = assemble.build(study, method, federation.task, federation.sites)
-    params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
-    with Simulation(federation, seed=seed, transform=assemble.transform_of(study.transforms)) as engine:
-        fitted = fit(algorithm, engine, params, participation, Schedule(study.study.rounds))
+    study, federation, algorithm = plan.study, plan.federation, plan.algorithm
+    with plan.engine() as engine:
+        fitted = fit(algorithm, engine, plan.first_params(), plan.participation, Schedule(study.study.rounds))
     assert algorithm.tells is not None
     weights = np.asarray(algorithm.tells(fitted.progress.server)["alpha"])
     prevalence = [
-        float(np.mean(training_rows(federation, site, 10**9)[1] == setting.positive)) if rows else 0.0
+        float(np.mean(training_rows(federation, site, 10**9)[1] == plan.setting.positive)) if rows else 0.0
         for site, rows in enumerate(federation.part("train")[1])
     ]
     user = site_number(study.study.user or "", federation.sites)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from wardround.core.errors import Refusal
@@ -11,11 +10,9 @@ from wardround.core.federation import Federation
 from wardround.engine.simulate import Simulation
 from wardround.engine.split_round import predicted
 from wardround.privacy.accountant import epsilon
-from wardround.study import assemble
-from wardround.study.assemble import Setting
 from wardround.study.file import Study
-from wardround.study.methods import own_method
 from wardround.study.privacy import ANY
+from wardround.workflows.training_plan import TrainingPlan, with_noise
 
 
 @dataclass(frozen=True)
@@ -28,30 +25,27 @@ class Shadows:
     """What each model was promised to tell about a record, where it was promised anything."""
 
 
-def shadows_of(study: Study, setting: Setting, models: int) -> Shadows:
-    """Train the study on so many random halves of each site's patients."""
-    federation, seed = setting.federation, study.study.seed
+def shadows_of(study: Study, plan: TrainingPlan, models: int) -> Shadows:
+    """Train the study on so many random halves of each site's patients; `plan` is that of its own method on all."""
+    federation, seed = plan.federation, plan.seed
     if federation.task.regression:
         raise Refusal(
             "membership is attacked through the probability of a label, and the target is a number",
             where="attack",
             remedy="attack a classification",
         )
-    method = own_method(study)
-    if method.choice:
+    if plan.method.choice:
         raise Refusal("partners are chosen first", where="[partners]", remedy="take the table out for the attack")
-    participation = assemble.participation_of(study, federation.sites, seed)
     halves = [half_of(federation, np.random.default_rng((seed, 0x5AD0, number))) for number in range(models)]
     # All halves have as many rows, so they need the same noise.
-    study, protection = assemble.with_noise(study, method, halves[0][0], participation)
-    algorithm = assemble.build(study, method, federation.task, federation.sites)
+    plan = with_noise(replace(plan, study=study, setting=replace(plan.setting, federation=halves[0][0])))
+    algorithm, participation, protection = plan.algorithm, plan.participation, plan.protection
     if algorithm.personal is not None or algorithm.silent:
         raise Refusal(
             "every site uses a model of its own, which the coordinator never sees",
             where="[algorithm]",
             remedy="attack the common model of another algorithm",
         )
-    model = assemble.model_of(study, federation.task)
     rounds = [(number, participation.cohort(number)) for number in range(1, study.study.rounds + 1)]
     everybody = np.arange(len(federation.x))
     right, members = [], []
@@ -59,10 +53,10 @@ def shadows_of(study: Study, setting: Setting, models: int) -> Shadows:
         with Simulation(
             half,
             seed=(seed + number) % 2**32,
-            transform=assemble.transform_of(study.transforms),
+            transform=plan.transform,
             largest_cohort=participation.largest,
         ) as engine:
-            progress = engine.begin(algorithm, model.init(jax.random.key(seed)))
+            progress = engine.begin(algorithm, plan.first_params())
             progress, _ = engine.train(algorithm, progress, rounds)
         probabilities = predicted(algorithm, algorithm.params(progress.server), federation.x)
         right.append(probabilities[everybody, federation.y])

@@ -10,7 +10,7 @@ from wardround.core.contracts import Algorithm, Engine, Params, RoundRecord, Tas
 from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.engine.participation import Participation
-from wardround.partners.choice import Choice, Evidence, Question, selected
+from wardround.partners.choice import Choice, Evidence, Question, refuse_rule, selected
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
@@ -51,9 +51,18 @@ def question_of(
     participation: Participation,
 ) -> Question:
     """The question as the study puts it to the sites of a simulation."""
+    return question_about(study, known_in(setting), engine, algorithm, params, participation)
+
+
+def known_in(setting: Setting) -> Known:
     federation = setting.federation
-    known = Known(federation.sites, federation.part("train")[1], federation.task)
-    return question_about(study, known, engine, algorithm, params, participation)
+    return Known(federation.sites, federation.part("train")[1], federation.task)
+
+
+def refuse_choosing(study: Study, setting: Setting, method: Method, participation: Participation) -> None:
+    """Refuse a choice of partners that cannot be made, before anybody is asked."""
+    _, candidates = candidates_of(study, known_in(setting), participation)
+    refuse_rule(method.rule, setting.federation.sites, candidates)
 
 
 def question_about(
@@ -64,7 +73,14 @@ def question_about(
     params: Params,
     participation: Participation,
 ) -> Question:
-    """The question as the study puts it: whoever is there in the first round and did not withdraw may be a partner."""
+    """The question as the study puts it."""
+    user, candidates = candidates_of(study, known, participation)
+    model = assemble.model_of(study, known.task)
+    return Question(engine, model, algorithm, params, study.study.rounds, user, candidates, study.study.seed)
+
+
+def candidates_of(study: Study, known: Known, participation: Participation) -> tuple[int, tuple[int, ...]]:
+    """The asking site and its possible partners: who has patients, is there in the first round and did not withdraw."""
     user = user_of(study, known)
     present = participation.cohort(1)
     if user not in present:
@@ -74,9 +90,7 @@ def question_about(
             remedy="let it be present from round 1 on",
         )
     withdrawn = withdrawn_of(study, known)
-    candidates = tuple(int(site) for site in present if site != user and site not in withdrawn and known.rows[site] > 0)
-    model = assemble.model_of(study, known.task)
-    return Question(engine, model, algorithm, params, study.study.rounds, user, candidates, study.study.seed)
+    return user, tuple(int(site) for site in present if site != user and site not in withdrawn and known.rows[site] > 0)
 
 
 def choose(question: Question, method: Method) -> Chosen:

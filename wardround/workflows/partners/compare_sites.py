@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from wardround.core.contracts import Message, RoundRecord
 from wardround.engine import registry
-from wardround.engine.simulate import Simulation
 from wardround.partners.choice import Choice, Evidence, Question
 from wardround.partners.choices.gradient_distance import distance_matrix
 from wardround.partners.probes.feature_gains import columns_of, feature_gains, plan
@@ -24,6 +22,7 @@ from wardround.queries.columns_recorded import columns_recorded
 from wardround.report.partners.agreement import note_on
 from wardround.report.partners.differences import sentence, sentences
 from wardround.report.partners.feedback import in_sentences
+from wardround.report.partners.recommendation import MATRICES, MEASURES, reason, unlike_most
 from wardround.runs.partners_result import (
     FeatureDifference,
     PartnerMeasure,
@@ -34,23 +33,13 @@ from wardround.runs.partners_result import (
     SiteComparison,
     SiteMap,
 )
-from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
-from wardround.study.methods import method_of
 from wardround.workflows.partners.choose import question_of
+from wardround.workflows.training_plan import TrainingPlan
 
 MOST_RETRAINED = 12
 """Sites up to which leave-one-out, which trains once for each, is done without being asked for."""
-MEANING = {
-    "evidence": "What is expected to be lost per patient by following this site instead of one's own, 0 at best.",
-    "ndoye": "How well the model of this site does on the asking site's patients, against its own (transfer loss).",
-    "gradient_distance": "How differently this site would change the common model, relative to the asking site.",
-    "distribution_distance": "How differently the patients' features are distributed, beyond chance.",
-    "influence": "How much the asking site's loss would rise without this site (estimated without training again).",
-    "leave_one_out": "How much the asking site's loss rises when trained again without this site.",
-    "shapley": "What this site adds to the common model on average, in whatever order sites join.",
-}
 
 
 @dataclass(frozen=True)
@@ -66,39 +55,21 @@ class Likeness:
 
     def reasons(self, taken: Sequence[str], others: Sequence[str]) -> dict[str, str]:
         """For every judged site, in a sentence: what its model does here, and how its patients differ."""
-        return {name: self._reason(name) for name in (*taken, *others)}
-
-    def _reason(self, name: str) -> str:
-        site = self.names.index(name)
-        gap, error = self.transfer.gap[self.user, site], self.transfer.gap_error[self.user, site]
-        words = "Its own model could not be tried on the asking site's patients."
-        if np.isfinite(gap) and np.isfinite(error):
-            if gap > 2 * error:
-                words = "Its own model does worse on the asking site's patients than the asking site's own."
-            elif gap < -2 * error:
-                words = "Its own model does better on the asking site's patients than the asking site's own."
-            else:
-                words = "Its own model does about as well on the asking site's patients as the asking site's own."
-        return " ".join([words, *self.differ.get(name, [])[:2]])
+        found = {}
+        for name in (*taken, *others):
+            pair = self.user, self.names.index(name)
+            gap, error = self.transfer.gap[pair], self.transfer.gap_error[pair]
+            found[name] = reason(gap, error, self.differ.get(name, []))
+        return found
 
 
-def likeness_of(study: Study, setting: Setting, evidence: Evidence, chosen: Sequence[int]) -> Likeness:
+def likeness_of(plan: TrainingPlan, evidence: Evidence, chosen: Sequence[int]) -> Likeness:
     """Everything about the first split that helps to understand the choice."""
+    study, setting = plan.study, plan.setting
     assert study.partners is not None
-    federation, seed = setting.federation, study.study.seed
-    names = tuple(federation.sites)
-    common = method_of(study.algorithm.name, study.algorithm.name, study.algorithm.settings)
-    algorithm = assemble.build(study, common, federation.task, federation.sites)
-    participation = assemble.participation_of(study, federation.sites, seed)
-    with Simulation(
-        federation,
-        seed=seed,
-        transform=assemble.transform_of(study.transforms),
-        tables=setting.tables,
-        largest_cohort=participation.largest,
-    ) as engine:
-        params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
-        question = question_of(study, setting, engine, algorithm, params, participation)
+    names = tuple(plan.federation.sites)
+    with plan.engine() as engine:
+        question = question_of(study, setting, engine, plan.algorithm, plan.first_params(), plan.participation)
         moved = transfer_matrix(question)
         pulled = distance_matrix(question.probe(slopes(question.model), question.trained(question.everyone)))
         told = histograms(engine)
@@ -139,7 +110,7 @@ def shown(name: str, evidence: Evidence, question: Question) -> PartnerMeasure:
     return PartnerMeasure(
         name=name,
         label=registry.find("choice", name).label,
-        words=MEANING.get(name, registry.find("choice", name).summary),
+        words=MEASURES.get(name, registry.find("choice", name).summary),
         cut=float(evidence.cut),
         scores={
             names[site]: PartnerScore(value=plain(evidence.score[site]), error=plain(evidence.error[site]))
@@ -184,7 +155,7 @@ def matrices(question: Question, moved: Transfer, pulled: Any, found: Difference
             "rows": "patients of",
             "columns": "model of",
             "matrix": matrix(moved.gap),
-            "words": "How much worse a site's own model does on another's patients than the other's own: 0 is as good.",
+            "words": MATRICES["transfer"],
             **shared,
         },
         {
@@ -193,14 +164,14 @@ def matrices(question: Question, moved: Transfer, pulled: Any, found: Difference
             "rows": "seen from",
             "columns": "site",
             "matrix": matrix(np.asarray(pulled)),
-            "words": "How differently two sites would change the common model, relative to the site in the row.",
+            "words": MATRICES["gradient_distance"],
             **shared,
         },
         {
             "name": "distribution_distance",
             "label": "Difference between patients",
             "matrix": matrix(apart),
-            "words": "How differently the patients' features are distributed, beyond chance: from 0 (alike) to 1.",
+            "words": MATRICES["distribution_distance"],
             **shared,
         },
     ]
@@ -297,8 +268,7 @@ def shifted(told: Histograms, found: Differences, site: int, peers: Sequence[int
                 {
                     "feature": column.name,
                     "distance": plain(float(np.median([found.distance[index, other, site] for other in certain]))),
-                    "words": f"Unlike at most other sites (compared with {told.sites[nearest]}): "
-                    + sentence(told, index, nearest, site),
+                    "words": unlike_most(told.sites[nearest], sentence(told, index, nearest, site)),
                 }
             )
     return rows

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from wardround.core.contracts import Scores
@@ -22,17 +21,19 @@ from wardround.evaluate.comparison import Difference, paired_difference
 from wardround.evaluate.metrics import measure_sites
 from wardround.incentives.statement import Diluted, diluted
 from wardround.partners.choice import Evidence, Question, selected
+from wardround.report.partners.recommendation import gain_words, headline
 from wardround.runs.folder import RunFolder
 from wardround.runs.partners_result import ChoiceCost, PartnersVerdict, TrainingShare
 from wardround.runs.result import PartnersResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import PartnersSection, Study
-from wardround.study.methods import choosing, method_of
+from wardround.study.methods import method_of, own_method
 from wardround.workflows.partners.choose import Chosen, choose, question_of, refuse_user, user_of
 from wardround.workflows.partners.compare_sites import likeness_of
 from wardround.workflows.results import described
-from wardround.workflows.run import main_metric, train
+from wardround.workflows.run import train
+from wardround.workflows.training_plan import TrainingPlan, check_methods, main_metric, plan_training
 
 Step = Callable[[str], None]
 
@@ -48,24 +49,24 @@ class Split:
     everyone: Scores
 
 
-def partners(study: Study, folder: RunFolder, *, step: Step = lambda words: None) -> PartnersResult:
-    """Judge the partners of the asking site and write the result; gives it."""
-    said = study.partners or PartnersSection()
-    study = study.model_copy(update={"partners": said})
-    first = assemble.load_setting(study, study.study.seed)
-    refuse_user(study, first)
-    refuse_without_validation(study, first)
+def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words: None) -> PartnersResult:
+    """Judge the partners of the asking site and write the result; gives it.
+
+    `plan` is that of the study's own method on the first split.
+    """
+    study, first = plan.study, plan.setting
+    said = study.partners
+    assert said is not None
     manifest = folder.begin(study.model_dump(mode="json"), first.fingerprint, kind="partners", resume=False)
     splits = []
     for number in range(said.repeats):
         step(f"split {number + 1} of {said.repeats}")
-        setting = first if number == 0 else assemble.load_setting(study, study.study.seed + number)
-        splits.append(one_split(study, setting, number))
+        splits.append(one_split(plan if number == 0 else on_another_split(plan, number)))
     evidence = averaged([one.chosen.evidence for one in splits])
     user, names = user_of(study, first.federation), first.federation.sites
     settlement = settled(study, said, first, evidence, splits[0].chosen)
     step("other measures")
-    told = likeness_of(study, first, evidence, [list(names).index(name) for name in settlement.partners])
+    told = likeness_of(plan, evidence, [list(names).index(name) for name in settlement.partners])
     metric = main_metric(study, first)
     result = PartnersResult(
         study=study.study.name,
@@ -85,6 +86,25 @@ def partners(study: Study, folder: RunFolder, *, step: Step = lambda words: None
     return result
 
 
+def check_partners(study: Study, setting: Setting) -> TrainingPlan:
+    """The plan of a study whose asking site can be helped; a study without [partners] gets the usual ones."""
+    study = study.model_copy(update={"partners": study.partners or PartnersSection()})
+    refuse_user(study, setting)
+    refuse_without_validation(study, setting)
+    ((plan,),) = check_methods(study, setting, [own_method(study)])
+    return for_all(plan)
+
+
+def for_all(plan: TrainingPlan) -> TrainingPlan:
+    """With the patients of all sites predicted, however few [evaluation] asks for: the asking site must be there."""
+    return replace(plan, evaluated=np.arange(len(plan.federation.sites)))
+
+
+def on_another_split(plan: TrainingPlan, number: int) -> TrainingPlan:
+    setting = assemble.load_setting(plan.study, plan.study.study.seed + number)
+    return for_all(plan_training(plan.study, setting, plan.method, number))
+
+
 def refuse_without_validation(study: Study, setting: Setting) -> None:
     user = user_of(study, setting.federation)
     if not setting.federation.part("validation")[1][user]:
@@ -95,30 +115,19 @@ def refuse_without_validation(study: Study, setting: Setting) -> None:
         )
 
 
-def one_split(study: Study, setting: Setting, number: int) -> Split:
+def one_split(plan: TrainingPlan) -> Split:
     """Judge the partners on the training rows, and train alone, with the chosen ones, and with everybody."""
-    assert study.partners is not None
-    seed = study.study.seed + number
-    federation = setting.federation
-    common = method_of(study.algorithm.name, study.algorithm.name, study.algorithm.settings)
-    algorithm = assemble.build(study, common, federation.task, federation.sites)
-    participation = assemble.participation_of(study, federation.sites, seed)
-    method = choosing(common, study.partners.name, study.partners.settings, study.partners.rule)
-    with Simulation(
-        federation,
-        seed=seed,
-        transform=assemble.transform_of(study.transforms),
-        tables=setting.tables,
-        largest_cohort=participation.largest,
-    ) as engine:
-        params = assemble.model_of(study, federation.task).init(jax.random.key(seed))
-        question = replace(question_of(study, setting, engine, algorithm, params, participation), seed=seed)
-        chosen = choose(question, method)
+    study, setting, participation = plan.study, plan.setting, plan.participation
+    with plan.engine() as engine:
+        asked = question_of(study, setting, engine, plan.algorithm, plan.first_params(), participation)
+        question = replace(asked, seed=plan.seed)
+        chosen = choose(question, plan.method)
         together = trained_among(engine, question, [chosen.user, *chosen.partners])
         everyone = trained_among(engine, question, participation.cohort(1).tolist())
     known = {parameter.name for parameter in registry.find("algorithm", "local").parameters}
     inherited = {key: value for key, value in study.algorithm.settings.items() if key in known}
-    alone = train(study, setting, method_of("local", "local", inherited), number, None, part="validation").scores
+    own = plan_training(study, setting, method_of("local", "local", inherited), plan.repeat)
+    alone = train(for_all(own), None, part="validation").scores
     return Split(setting, chosen, alone, together, everyone)
 
 
@@ -193,23 +202,6 @@ def verdict(
     }
 
 
-def headline(asking: str, taken: Sequence[str], others: Sequence[str], helps: str, advice: str) -> str:
-    if not taken:
-        return f"Joining does not help {asking}: no site is likely to. {advice[:1].upper()}{advice[1:]}.".replace(
-            "..", "."
-        )
-    advice = f"Train with {listed(taken)}" + (f", not with {listed(others)}." if others else ".")
-    if helps == "no":
-        return f"Joining does not help {asking}: its own patients alone gave a better model. If it joins: {advice}"
-    if helps == "unclear":
-        return f"{advice} Whether that helps {asking} cannot be told from so few patients."
-    return advice
-
-
-def listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def gained(study: Study, splits: Sequence[Split], user: int) -> dict[str, Any]:
     """What training with the chosen partners gains on the asking site's held-out patients, against training alone."""
     setting = splits[0].setting
@@ -254,23 +246,6 @@ def gained(study: Study, splits: Sequence[Split], user: int) -> dict[str, Any]:
         "patients": patients,
         "words": gain_words(setting.federation.sites[user], helps, main, also, len(splits), patients),
     }
-
-
-def gain_words(
-    asking: str, helps: str, metric: str, figures: dict[str, float | None], splits: int, patients: int
-) -> str:
-    shown = {name: "unknown" if value is None else f"{value:.3f}" for name, value in figures.items()}
-    label = {"roc_auc": "ROC-AUC"}.get(metric, metric)
-    seen = (
-        f"On {patients} held-out patients of {asking} in each of {splits} splits, {label} was {shown['alone']} with "
-        f"its own patients only, {shown['together']} with the chosen partners and {shown['everyone']} with everybody."
-    )
-    meaning = {
-        "yes": "The gain is more than chance would make it.",
-        "no": "Training with partners did worse than training alone, more than chance would make it.",
-        "unclear": "The difference could be chance.",
-    }[helps]
-    return f"{seen} {meaning}"
 
 
 def cost(splits: Sequence[Split], further: Sequence[Any]) -> dict[str, Any]:

@@ -1,0 +1,72 @@
+"""The remarks that a result carries for whoever reads its table or its report."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def rate_notes(tried: Sequence[float], rated: Mapping[str, Mapping[str, Any]], methods: Sequence[str]) -> list[str]:
+    """How every method got its learning rate, which diverged with all, and which know none."""
+    choices = ", ".join(f"{rate:g}" for rate in tried)
+    taken = "; ".join(f"{one['method']} {one['rate']:g}" for one in rated.values() if one["rate"] is not None)
+    astray = [one["method"] for one in rated.values() if one["rate"] is None]
+    words = [
+        f"Each method's learning rate was chosen from {choices} by the loss on the validation patients of the first "
+        f"split; test patients were not looked at. Taken: {taken}."
+    ]
+    if astray:
+        words.append(f"Left out, since training diverged with every rate: {', '.join(astray)}.")
+    without = [name for name in methods if name not in rated]
+    return [*words, f"No learning rate to choose: {', '.join(without)}."] if without else words
+
+
+def case_notes(*, in_turn: bool) -> list[str]:
+    """What must be known of a comparison in many settings; `in_turn` where each site asked once."""
+    words = [
+        "Every case is a comparison of its own, with a report in its folder; verdicts are corrected for the "
+        "comparisons within a case, not for the number of cases.",
+    ]
+    if in_turn:
+        words.append(
+            "Methods that train for one site were trained once for each site in turn, and every site's patients were "
+            "predicted by the model trained for it."
+        )
+    return words
+
+
+def retrained_note(without: Sequence[str]) -> str:
+    return f"Trained without {', '.join(without)}, as if {'it' if len(without) == 1 else 'they'} had never taken part."
+
+
+def attack_notes(
+    transforms: Sequence[str],
+    *,
+    private: bool,
+    one_patient: Mapping[str, int] | None = None,
+    few_patients: Sequence[Mapping[str, int]] = (),
+) -> list[str]:
+    """What an attacked study lacks.
+
+    `one_patient` tells how many were rebuilt from the sum of sites with one patient each, where any was;
+    `few_patients` the same with more at each site, until nobody was.
+    """
+    said = []
+    if not transforms and not private:
+        said.append("The study has no protection: add the transform secure_sum, a [privacy] table, or both.")
+    if "secure_sum" in transforms and not private:
+        said.append("A secure sum hides each site's update, not what the common model tells: for that add [privacy].")
+    if one_patient is not None:
+        said.append(
+            "The secure sum of very few patients protects little: with one patient a site "
+            f"{one_patient['rebuilt']} of {one_patient['rows']} could be rebuilt from the sum, though not whose they "
+            f"are; {with_more_patients(few_patients)}. Let sites take part only with many patients, or add [privacy]."
+        )
+    return said
+
+
+def with_more_patients(few: Sequence[Mapping[str, int]]) -> str:
+    if not few:
+        return "not more were tried"
+    last = few[-1]
+    if not last["rebuilt"]:
+        return f"with {last['patients']} a site nobody was"
+    return f"with {last['patients']} a site still {last['rebuilt']} of {last['rows']}"
