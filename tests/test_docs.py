@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import re
 import sys
 import tomllib
@@ -10,11 +11,18 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from wardround import algorithms
+from tests.support import clerks
+from wardround import __version__, algorithms, queries
 from wardround.cli.studies import check_command
 from wardround.core.contracts import Message
 from wardround.data.folder import data_folder
+from wardround.deploy.coordinator.run_study import study_id
+from wardround.deploy.protocol.wire import decode, encode
+from wardround.deploy.site.approvals import read_offer
+from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.study_summary import describe
 from wardround.engine import registry
+from wardround.partners import choices, probes
 from wardround.study.file import parse_study, read_study
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -146,19 +154,50 @@ def test_the_patients_of_the_tutorial_are_those_the_script_makes(tmp_path):
     assert (tmp_path / "patients.csv").read_bytes() == (ROOT / "examples/patients.csv").read_bytes()
 
 
+ROOMS = {"fed_exp": algorithms, "count_above": queries, "steepness": probes, "asking": choices}
+"""Where a newcomer would put the modules of CONTRIBUTING.md."""
+ASKING = '''"""Asks one query and one probe, as CONTRIBUTING.md adds them."""
+
+from wardround.core.contracts import Message
+from wardround.core.recipes import Recipe
+from wardround.partners.choice import Asks, Choice, Evidence, probe
+from wardround.partners.probes.steepness import steepness
+from wardround.queries.count_above import count_above
+
+SETTINGS = {"columns": ("age",), "smallest_cell": 10, "threshold": 40.0}
+
+
+def asking() -> Choice:
+    """The steeper, the better."""
+
+    def assess(question):
+        old = question.engine.ask(count_above(**SETTINGS), Message({}))
+        score = question.probe(steepness(question.model), question.params)["length"]
+        return Evidence(score, 0 * score, 0.0, old)
+
+    query = Recipe("query", "count_above", tuple(SETTINGS.items()))
+    return Choice(assess, Asks((probe("steepness"),), queries=(query,)))
+'''
+
+
 @pytest.fixture
 def contributed(tmp_path, monkeypatch):
-    """The files of CONTRIBUTING.md, where a newcomer would put them."""
+    """The files of CONTRIBUTING.md, where a newcomer would put them, and a choice of partners that asks them."""
     text = NEWCOMERS.read_text()
-    for name, code in re.findall(r"<!-- module: (\w+\.py) -->\n```python\n(.*?)^```", text, re.M | re.S):
-        (tmp_path / name).write_text(code)
-    monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
+    found = dict(re.findall(r"<!-- module: (\w+)\.py -->\n```python\n(.*?)^```", text, re.M | re.S))
+    for name, code in {**found, "asking": ASKING}.items():
+        folder = tmp_path / (name if name in ROOMS else "tests")
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.py").write_text(code)
+    for name, room in ROOMS.items():
+        monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path / name)])
     registry.own.cache_clear()
     importlib.invalidate_caches()
-    yield tmp_path
-    sys.modules.pop("wardround.algorithms.fed_exp", None)
-    if hasattr(algorithms, "fed_exp"):
-        del algorithms.fed_exp
+    yield tmp_path / "tests"
+    for name, room in ROOMS.items():
+        sys.modules.pop(f"{room.__name__}.{name}", None)
+        if hasattr(room, name):
+            delattr(room, name)
     registry.own.cache_clear()
 
 
@@ -172,6 +211,47 @@ def test_the_worked_example_is_found_and_its_tests_pass(contributed, even, model
     written.test_one_site_is_fed_avg(even, model)
     written.test_step_by_hand(model)
     written.test_a_site_sends_its_weighted_square(even, model)
+
+
+def test_the_query_and_the_probe_are_found_and_their_tests_pass(contributed, even, model):
+    assert registry.find("query", "count_above").summary.startswith("How many patients of all sites")
+    loaded(contributed / "test_count_above.py", "test_count_above").test_by_hand()
+    written = loaded(contributed / "test_steepness.py", "test_steepness")
+    written.test_it_is_the_length_of_the_slope(even, model)
+    written.test_an_answer_is_as_large_as_its_terms_say(model)
+
+
+def test_a_site_shows_the_words_of_a_new_query_and_probe_and_keeps_to_their_limits(contributed, tmp_path):
+    """Nothing but their own files tells the site what they are: it shows their words and counts their answers."""
+    consortium = clerks.Consortium(tmp_path / "consortium")
+    words = clerks.study_of("asked", 1, study={"user": "bo"}).model_dump(mode="json", exclude_none=True)
+    study = parse_study(
+        {**words, "study": {**words["study"], "name": "asked"}, "partners": {"name": "asking"}}, where=""
+    )
+    home = consortium.homes["kenema"]
+    SiteOffice(home).offered(study_id(study), study.model_dump(mode="json"), "researcher")
+    shown = describe(home, read_offer(home, study_id(study)))
+    text = "\n".join(dict(shown.parts)["What leaves for the choice of partners"])
+    assert "For the query count_above, once: how many of your training patients are above 40.0, rounded down" in text
+    assert "multiples of 10 (at most 1 numbers" in text
+    assert "For the probe steepness, once: how steep its patients' loss is" in text
+    assert "2 numbers, about 8 bytes" in text
+    assert {"query/count_above", "probe/steepness"} <= set(shown.facts["components"])
+    consortium.conduct(study)
+    chosen = json.loads((consortium.run(study) / "partners.json").read_text())
+    assert chosen["details"]["above"][0] % 10 == 0
+
+    def asked(nonce, **settings):
+        said = {"columns": ["age"], "smallest_cell": 10, "threshold": 40.0, **settings}
+        query = {"kind": "query", "name": "count_above", "settings": said, "parts": []}
+        header = {"protocol": 1, "wardround": __version__, "study": study_id(study), "round": 0, "nonce": nonce}
+        request = encode({**header, "query": query, "on": "training"}, Message({}))
+        return decode(consortium.clerks["kenema"].answer("query", "server", request))[0]
+
+    # The study announced this threshold and no other, and the query's terms say once: that was for the choice.
+    assert "count_above with this threshold" in asked("ab", threshold=41.0)["why"]
+    again = asked("cd")
+    assert (again["status"], "at most 1 times count_above" in again["why"]) == ("refused", True)
 
 
 def test_the_aggregator_of_the_how_to_is_between_mean_and_median(tmp_path):

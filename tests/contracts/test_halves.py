@@ -1,10 +1,12 @@
 """The two halves of a deployed round give what the simulation gives, for every algorithm, aggregator and transform."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from wardround.core.contracts import Progress
+from wardround.core.chain import identity
+from wardround.core.contracts import Progress, Scores
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.engine.split_round import Own, begun, combined, own_params, predicted, sent_in, site_round
@@ -18,11 +20,11 @@ ROUNDS = ((1, (0, 1, 2, 3, 4, 5, 6)), (2, (0, 2, 3, 5, 6)), (3, (0, 1, 2, 3, 4, 
 SEED = 3
 
 
-def simulated(algorithm, transform, federation, params) -> Progress:
+def simulated(algorithm, transform, federation, params, predicts=True) -> tuple[Progress, Scores | None]:
     with Simulation(federation, seed=SEED, transform=transform, device_count=1) as engine:
         progress = engine.begin(algorithm, params)
         progress, _ = engine.train(algorithm, progress, [(number, np.array(cohort)) for number, cohort in ROUNDS])
-        scores = engine.predict(algorithm, progress, "test") if algorithm.predict is not None else None
+        scores = engine.predict(algorithm, progress, "test") if predicts else None
     return jax.device_get(progress), scores
 
 
@@ -31,7 +33,7 @@ def own_rows(federation, site: int, part: str) -> Own:
     return Own(federation.x[first : first + count], federation.y[first : first + count], site)
 
 
-def deployed(algorithm, transform, federation, params):
+def deployed(algorithm, transform, federation, params, predicts=True):
     """The same rounds, every site with nothing but its own rows and what it kept."""
     sites = len(federation.sites)
     row = (
@@ -50,6 +52,8 @@ def deployed(algorithm, transform, federation, params):
             )
             assert finite
         progress = combined(algorithm, transform, progress, answers, sites, sites)
+    if not predicts:
+        return jax.device_get(progress), kept, None
     message = jax.device_get(algorithm.broadcast(progress.server))
     common = algorithm.params(progress.server)
     seen = [
@@ -63,17 +67,21 @@ def deployed(algorithm, transform, federation, params):
     return jax.device_get(progress), kept, np.concatenate(seen)
 
 
-def check(algorithm, transform, federation, model) -> None:
-    params = model.init(jax.random.key(0))
+def check(algorithm, transform, federation, params, *, predicts=True) -> None:
     (theirs, scores), (ours, kept, seen) = (
-        way(algorithm, transform, federation, params) for way in (simulated, deployed)
+        way(algorithm, transform, federation, params, predicts) for way in (simulated, deployed)
     )
     for a, b in zip(jax.tree.leaves(theirs.server), jax.tree.leaves(ours.server), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
     for site, own in kept.items():
         for table, value in zip(jax.tree.leaves(theirs.clients), jax.tree.leaves(own), strict=True):
             np.testing.assert_allclose(table[site], value, atol=1e-5, rtol=1e-5)
-    np.testing.assert_allclose(scores.predicted, seen, atol=1e-5)
+    if predicts:
+        np.testing.assert_allclose(scores.predicted, seen, atol=1e-5)
+
+
+def first(model):
+    return model.init(jax.random.key(0))
 
 
 def built(name: str, model, aggregator: str = "weighted_mean"):
@@ -82,22 +90,39 @@ def built(name: str, model, aggregator: str = "weighted_mean"):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm(name, ragged, model):
-    check(built(name, model), registry_identity(), ragged, model)
+    check(built(name, model), identity(), ragged, first(model))
 
 
 @pytest.mark.parametrize("aggregator", AGGREGATORS)
 def test_every_aggregator(aggregator, even, model):
-    check(built("fed_avg", model, aggregator), registry_identity(), even, model)
+    check(built("fed_avg", model, aggregator), identity(), even, first(model))
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_every_transform(transform, even, model):
     made = registry.find("transform", transform).build()
     aggregator = "multi_krum" if made.products_only else "weighted_mean"
-    check(built("fed_avg", model, aggregator), made, even, model)
+    check(built("fed_avg", model, aggregator), made, even, first(model))
 
 
-def registry_identity():
-    from wardround.core.chain import identity
+def stacked(params, copies: int):
+    return jax.tree.map(lambda a: jnp.stack([a * (1 + place) for place in range(copies)]), params)
 
-    return identity()
+
+STARTS = {
+    "losses": lambda params: stacked(params, 3),
+    "curvature": lambda params: {"model": params, "right": stacked(params, 7), "without": jnp.arange(7)},
+    "feature_gains": lambda params: {"params": params, "keep": jnp.asarray([[1.0, 1, 1], [1, 0, 1]])},
+}
+"""What a probe is begun with, where that is more than one model."""
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_every_probe(name, ragged, model):
+    """A real site's half of a probe tells the server the same as in simulation; nothing is predicted with it."""
+    component = registry.find("probe", name)
+    quick = {"epochs": 5} if any(one.name == "epochs" for one in component.parameters) else {}
+    # A step away from the start, where all gradients of a logistic model look alike.
+    params = jax.tree.map(lambda a: a + 0.1, first(model))
+    start = STARTS.get(name, lambda one: one)(params)
+    check(component.build(model, **quick), identity(), ragged, start, predicts=False)
