@@ -336,13 +336,13 @@ class Player:
         return True
 
     def members(self) -> list[str]:
-        return sorted(self.coordinator.present())
+        return sorted(self.coordinator.transport.present())
 
     def asked(self, *, target: str) -> Any:
         from wardround.deploy.transport.contract import Unanswered
 
         try:
-            return {"same": self.coordinator.ask(target, "echo", b"body", 10.0) == b"body"}
+            return {"same": self.coordinator.transport.ask(target, "echo", b"body", 10.0) == b"body"}
         except Unanswered as error:
             return {"why": error.why, "gone": error.gone}
 
