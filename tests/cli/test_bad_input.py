@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.support import tiny_study as tiny
-from wardround.core.chain import identity
-from wardround.engine import registry
+from tests.support.outside_package import lay, visible
 from wardround.engine.checkpoint import read_header
 
 Capture = pytest.CaptureFixture[str]
@@ -189,19 +188,24 @@ def test_free_memory_decides(tmp_path: Path, capsys: Capture, monkeypatch: pytes
     refused(capsys, tmp_path, tiny.write_study(tmp_path), "GB of memory", "0.0 GB are free")
 
 
-def test_a_secure_sum_with_an_aggregator_that_must_see_each_answer(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def summed() -> Any:
-        """Reveals only the sum of the answers."""
-        return identity()._replace(sum_only=True)
+SUMMED = '''"""A sum and nothing else, from another package."""
 
-    known = {**registry.components("transform"), "summed": registry.describe("transform", "summed", summed)}
-    everything = registry.components
-    monkeypatch.setattr(registry, "components", lambda kind: known if kind == "transform" else everything(kind))
+from wardround.core.chain import identity
+from wardround.core.contracts import Transform
+
+
+def summed() -> Transform:
+    """Reveals only the sum of the answers."""
+    return identity()._replace(sum_only=True)
+'''
+
+
+def test_a_secure_sum_with_an_aggregator_that_must_see_each_answer(tmp_path: Path, capsys: Capture) -> None:
     study = tiny.write_study(tmp_path, aggregator={"name": "median"})
+    there = lay(tmp_path / "there", "sums", "1", {"summed": SUMMED}, {"transform.summed": "summed:summed"})
     study.write_text(study.read_text() + '[[transforms]]\nname = "summed"\n')
-    refused(capsys, tmp_path, study, "only the sum of the answers", "weighted_mean")
+    with visible(there):
+        refused(capsys, tmp_path, study, "only the sum of the answers", "weighted_mean")
 
 
 def test_unknown_transform_and_wrong_setting(tmp_path: Path, capsys: Capture) -> None:

@@ -60,7 +60,8 @@ def announcements() -> tuple[Announcement, ...]:
     found: dict[str, list[Announcement]] = {}
     for one in distributions():
         if announces(one):
-            package = Package(str(one.name or "unknown"), str(one.version or "unknown"))
+            said = one.metadata
+            package = Package(*(str(said[key]) if key in said else "unknown" for key in ("Name", "Version")))
             # The first on the path is the one that Python imports.
             found.setdefault(package.key, list(announced_by(one, package)))
     return tuple(sorted(one for many in found.values() for one in many))
