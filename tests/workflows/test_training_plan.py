@@ -8,11 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from tests.support import tiny_study as tiny
+from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.study import assemble
+from wardround.study.file import read_study
+from wardround.study.methods import own_method
+from wardround.workflows.training_plan import check_methods, first_shapes
 
 Calls = Counter[str]
 PRIVATE = {"level": "sample", "epsilon": 5.0, "delta": 1e-3, "clip": 1.0}
@@ -113,6 +119,21 @@ def test_retraining_reads_and_builds_once(calls: Calls, tmp_path: Path, capsys: 
     said = tiny.call(capsys, "retrain", tmp_path / "run", "--without", "bo", "--out", tmp_path / "new")
     assert said.code == 0, said.err
     assert calls == {"read_rows": 1, "build": 1, "begin": 1}
+
+
+@pytest.mark.parametrize("name", registry.components("algorithm"))
+def test_shapes_are_those_of_the_real_first_state(name: str, tmp_path: Path) -> None:
+    """What is checked without computing is what training begins with."""
+    study = read_study(tiny.write_study(tmp_path, study={"user": "bo"}, algorithm={"name": name, "batch_size": None}))
+    ((plan,),) = check_methods(study, assemble.load_setting(study, 1), [own_method(study)])
+    params, progress = first_shapes(plan)
+    real = plan.first_params()
+    with plan.engine() as engine:
+        begun = engine.begin(plan.algorithm, real)
+    for shapes, arrays in ((params, real), (progress, begun)):
+        assert jax.tree.structure(shapes) == jax.tree.structure(arrays)
+        for shape, array in zip(jax.tree.leaves(shapes), jax.tree.leaves(arrays), strict=True):
+            assert (shape.shape, shape.dtype) == (jnp.shape(array), jnp.asarray(array).dtype)
 
 
 # In a process of its own: what another test compiled before would not be compiled again.
