@@ -1,4 +1,4 @@
-"""The format of a result: what workflows write is what the schema says, and what others wrote is read as far as it goes."""
+"""The format of a result: what workflows write is what the schema says; what others wrote is read as far as it goes."""
 
 import json
 from pathlib import Path
