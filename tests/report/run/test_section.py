@@ -11,7 +11,7 @@ from tests.support import example_run
 from wardround.report.html.markup import Html
 from wardround.report.run import section
 from wardround.report.run.page import write_report
-from wardround.report.run.section import Section, find_sections
+from wardround.report.run.section import ReportSection, find_sections
 
 CONTRIBUTING = Path(__file__).parents[3] / "CONTRIBUTING.md"
 
@@ -50,7 +50,7 @@ def test_a_new_module_is_a_section_of_the_page(tmp_path: Path, one_more: ModuleT
 
 
 def test_a_section_without_content_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    empty = Section(1, "nothing", "Nothing", lambda run: [Html("")])
+    empty = ReportSection(1, "nothing", "Nothing", lambda run: [Html("")])
     monkeypatch.setattr("wardround.report.run.page.find_sections", lambda: (empty, *find_sections()))
     page = write_report(example_run.write(tmp_path / "run", example_run.example())).read_text(encoding="utf-8")
     assert 'id="nothing"' not in page
