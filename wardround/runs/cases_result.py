@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wardround.runs.fields import ByName, Flag, Json, Many, Number, ResultPart, Text, Whole, mapping
+from wardround.runs.fields import ByName, Json, Many, Number, ResultPart, Text, Whole, YesNo, mapping
 from wardround.runs.scores import MetricValue
 from wardround.runs.sites import PredictionTask, SiteRows
 
@@ -12,7 +12,7 @@ class BudgetLoss(ResultPart):
 
     loss: Number
     round: Number = None
-    spends: Flag | None = None
+    spends: YesNo = None
     """False for a method that no such budget binds."""
     undefined: Text = ""
 

@@ -11,7 +11,7 @@ from wardround.report.run import sections
 from wardround.runs.run import Run
 
 
-class Section(NamedTuple):
+class ReportSection(NamedTuple):
     """One section; where all its parts are empty the page leaves it out."""
 
     order: int
@@ -23,7 +23,7 @@ class Section(NamedTuple):
 
 
 @cache
-def find_sections() -> tuple[Section, ...]:
+def find_sections() -> tuple[ReportSection, ...]:
     """All sections in the order in which the page shows them."""
     names = sorted(module.name for module in pkgutil.iter_modules(sections.__path__))
     found = [one for name in names for one in import_module(f"{sections.__name__}.{name}").SECTIONS]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from wardround.report.html.document import drawn
 from wardround.report.html.markup import Html
 from wardround.report.run import progress_charts, score_charts, tables
-from wardround.report.run.section import Section
+from wardround.report.run.section import ReportSection
 from wardround.runs.run import Run
 
 
@@ -26,7 +26,7 @@ def curious(run: Run) -> Iterable[Html]:
 
 
 SECTIONS = (
-    Section(120, "costs", "Traffic, time and energy", costs),
-    Section(130, "patients", "Patients", patients),
-    Section(140, "curious", "For the curious", curious),
+    ReportSection(120, "costs", "Traffic, time and energy", costs),
+    ReportSection(130, "patients", "Patients", patients),
+    ReportSection(140, "curious", "For the curious", curious),
 )

@@ -6,7 +6,7 @@ from wardround.report.fairness import section as groups
 from wardround.report.html.document import drawn
 from wardround.report.html.markup import Html, paragraph
 from wardround.report.run import score_charts, tables
-from wardround.report.run.section import Section
+from wardround.report.run.section import ReportSection
 from wardround.runs.run import Run
 
 
@@ -43,8 +43,8 @@ def difference_words(run: Run) -> Html:
 
 
 SECTIONS = (
-    Section(50, "scores", "How good the models are at each hospital", scores),
-    Section(90, "numbers", "The numbers", numbers),
-    Section(100, "differences", "Is one model better than another?", differences),
-    Section(110, "fairness", "Groups of patients", fairness),
+    ReportSection(50, "scores", "How good the models are at each hospital", scores),
+    ReportSection(90, "numbers", "The numbers", numbers),
+    ReportSection(100, "differences", "Is one model better than another?", differences),
+    ReportSection(110, "fairness", "Groups of patients", fairness),
 )

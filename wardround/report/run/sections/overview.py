@@ -9,7 +9,7 @@ from wardround.report.metric_names import label_of
 from wardround.report.run import ground_truth
 from wardround.report.run import summary as words
 from wardround.report.run.ranking import best_overall
-from wardround.report.run.section import Section
+from wardround.report.run.section import ReportSection
 from wardround.runs.fields import total
 from wardround.runs.run import Run
 
@@ -54,7 +54,7 @@ def figures_first(run: Run) -> Html:
 
 
 SECTIONS = (
-    Section(10, "summary", "In short", summary),
-    Section(20, "limits", "What this cannot tell", limits),
-    Section(30, "truth", "What is really so", truth),
+    ReportSection(10, "summary", "In short", summary),
+    ReportSection(20, "limits", "What this cannot tell", limits),
+    ReportSection(30, "truth", "What is really so", truth),
 )

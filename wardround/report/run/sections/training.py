@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from wardround.report.html.document import drawn
 from wardround.report.html.markup import Html, paragraph
 from wardround.report.run import diagnostics_charts, participation, progress_charts, score_charts
-from wardround.report.run.section import Section
+from wardround.report.run.section import ReportSection
 from wardround.runs.run import Run
 
 
@@ -39,8 +39,8 @@ def progress_words(run: Run) -> Html:
 
 
 SECTIONS = (
-    Section(40, "choosing", "Choosing partners", choosing),
-    Section(60, "progress", "Progress round by round", progress),
-    Section(70, "attendance", "Who took part", attendance),
-    Section(80, "told", "Who counted, round by round", told),
+    ReportSection(40, "choosing", "Choosing partners", choosing),
+    ReportSection(60, "progress", "Progress round by round", progress),
+    ReportSection(70, "attendance", "Who took part", attendance),
+    ReportSection(80, "told", "Who counted, round by round", told),
 )
