@@ -14,7 +14,6 @@ from wardround.core.files import write_whole
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 """Keys that TOML wants no quotes around."""
-UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 class Words(BaseModel):
@@ -115,16 +114,3 @@ def write_file(path: Path, content: bytes, *, wait: bool = True) -> None:
         raise Refusal(
             f"{path.name} cannot be written: {error.strerror}", where=str(path), remedy="make room, or check its rights"
         ) from None
-
-
-def size_in_words(count: float) -> str:
-    """Decimal units, three digits.
-
-    >>> size_in_words(999), size_in_words(12_345_678)
-    ('999 bytes', '12.3 MB')
-    """
-    unit = 0
-    # 999.5 kB would be written as "1e+03 kB"
-    while count >= 999.5 and unit < len(UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    return f"{count:.3g} {UNITS[unit]}" if count < 999.5 else f"{count:,.0f} {UNITS[unit]}"

@@ -9,13 +9,14 @@ import inspect
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe, names_in
 from wardround.deploy.settings_files import Words, checked, read_toml, toml_text, write_file
@@ -69,7 +70,7 @@ def decide(
 
     `spent` is the epsilon of the studies that were approved before.
     """
-    reasons = expiry_reasons(policy, today or datetime.now(UTC).date())
+    reasons = expiry_reasons(policy, today or clock.today())
     purpose = str(section(study, "study").get("purpose") or "")
     if not allowed(purpose, policy.purposes):
         told = f"the purpose '{purpose}' is" if purpose else "a study that tells no purpose is"
@@ -248,7 +249,7 @@ expires = {expires}
 
 def first_policy(purposes: Sequence[str] = (), *, today: date | None = None) -> Policy:
     """What `init` writes: installed components of safe kinds, no purpose and no column yet, for a year."""
-    until = (today or datetime.now(UTC).date()) + timedelta(days=365)
+    until = (today or clock.today()) + timedelta(days=365)
     return Policy(purposes=list(purposes), components=installed(), expires=until)
 
 

@@ -14,9 +14,9 @@ from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe
+from wardround.core.text import format_bytes
 from wardround.data.site_rows import AtSite
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.settings_files import size_in_words
 from wardround.engine import registry
 from wardround.partners.choice import Asks, Choice, Counts, Probe
 from wardround.partners.probes.scatter import WIDEST
@@ -170,7 +170,7 @@ def leaves_for_partners(study: Study, parameters: int | None) -> tuple[str, ...]
         size = "its size is not known yet"
         if parameters is not None:
             count = numbers_in(probe, parameters, sites)
-            size = f"{count:,} numbers, about {size_in_words(4 * count)}, {least}"
+            size = f"{count:,} numbers, about {format_bytes(4 * count)}, {least}"
         words = WORDS.get(name, "see its documentation")
         told.append(f"For the probe {name}, {probe.times}: {words} ({held} patients; {size}). No noise is added.")
     if asks.counts is not None:

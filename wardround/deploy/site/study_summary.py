@@ -13,11 +13,11 @@ import numpy as np
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.core.text import format_bytes
 from wardround.data.load import load
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.settings_files import size_in_words
 from wardround.deploy.site.approvals import Offer, reasons_against, spent, study_of
 from wardround.deploy.site.datasets import find, frame_of, look, read_columns, registered, table_for
 from wardround.deploy.site.policy import Policy, components_of, epsilon_of, for_partners, read_policy
@@ -162,7 +162,7 @@ def leaves_a_round(study: Study, answer: Answer | None, unknown: str) -> tuple[s
         f"{name} ({count:,} {'number' if count == 1 else 'numbers'}{': ' + ARRAYS[name] if name in ARRAYS else ''})"
         for name, count in answer.numbers.items()
     )
-    size = f"about {size_in_words(answer.bytes)} a round, {size_in_words(answer.bytes * rounds)} in all {rounds} rounds"
+    size = f"about {format_bytes(answer.bytes)} a round, {format_bytes(answer.bytes * rounds)} in all {rounds} rounds"
     seen = filter(None, [assemble.transform_of(study.transforms).words])
     return (f"In each round: {arrays}; {size}. No row, no label and no prediction leaves.", *seen)
 
