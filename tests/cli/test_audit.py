@@ -7,7 +7,7 @@ import pytest
 
 from wardround.cli.app import main
 from wardround.incentives.ledger import Ledger
-from wardround.incentives.ledger_entries import Entry
+from wardround.incentives.ledger_entries import LedgerEntry
 from wardround.incentives.ledger_keys import make_key, read_key
 
 
@@ -18,7 +18,9 @@ def written(tmp_path: Path) -> tuple[Path, Path]:
     (tmp_path / "keys" / "va.pem").write_text(make_key(tmp_path / "va.key"))
     key, ledger = read_key(tmp_path / "va.key"), Ledger(tmp_path / "ledger.jsonl")
     for number in (1, 2, 3):
-        ledger.append(Entry("va", "triage", number, "answered", {"weight": 0.5}, "2031-05-01T12:00:00+00:00"), key)
+        ledger.append(
+            LedgerEntry("va", "triage", number, "answered", {"weight": 0.5}, "2031-05-01T12:00:00+00:00"), key
+        )
     return tmp_path / "ledger.jsonl", tmp_path / "keys"
 
 

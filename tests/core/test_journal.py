@@ -6,13 +6,22 @@ import re
 
 import pytest
 
-from wardround.core.journal import DIGEST, ROOT, Finding, canonical, hash_after, numbered_lines, parsed, tail
+from wardround.core.journal import (
+    DIGEST,
+    ROOT,
+    Violation,
+    canonical_json,
+    chain_hash,
+    numbered_lines,
+    parse_object,
+    read_tail,
+)
 
 
 def test_the_hash_is_that_of_the_bytes_as_written_by_hand():
-    assert canonical({"b": 1, "a": "é"}) == b'{"a":"\\u00e9","b":1}'
-    assert hash_after("11" * 32, {"a": 1}) == hashlib.sha256(b"\x11" * 32 + b'{"a":1}').hexdigest()
-    assert hash_after(ROOT, []) == hashlib.sha256(bytes(32) + b"[]").hexdigest()
+    assert canonical_json({"b": 1, "a": "é"}) == b'{"a":"\\u00e9","b":1}'
+    assert chain_hash("11" * 32, {"a": 1}) == hashlib.sha256(b"\x11" * 32 + b'{"a":1}').hexdigest()
+    assert chain_hash(ROOT, []) == hashlib.sha256(bytes(32) + b"[]").hexdigest()
 
 
 @pytest.mark.parametrize("length", [10, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 50_000, (1 << 20) - 2])
@@ -21,7 +30,7 @@ def test_the_last_whole_line_is_found_however_long_it_is(tmp_path, length, torn)
     (tmp_path / "file").write_bytes(b"first\n" + b"a" * length + b"\n" + torn)
     file = os.open(tmp_path / "file", os.O_RDONLY)
     try:
-        assert tail(file) == (b"a" * length, len(torn))
+        assert read_tail(file) == (b"a" * length, len(torn))
     finally:
         os.close(file)
 
@@ -31,7 +40,7 @@ def test_a_file_without_a_line_before(tmp_path, content, expected):
     (tmp_path / "file").write_bytes(content)
     file = os.open(tmp_path / "file", os.O_RDONLY)
     try:
-        assert tail(file) == expected
+        assert read_tail(file) == expected
     finally:
         os.close(file)
 
@@ -40,7 +49,7 @@ def test_an_endless_line_is_not_taken_for_an_empty_file(tmp_path):
     (tmp_path / "file").write_bytes(b"first\n" + b"a" * (3 << 20))
     file = os.open(tmp_path / "file", os.O_RDONLY)
     try:
-        assert tail(file)[0] == b""
+        assert read_tail(file)[0] == b""
     finally:
         os.close(file)
 
@@ -51,7 +60,7 @@ def test_lines_are_numbered_and_nothing_is_read_past_one_that_does_not_end(tmp_p
         assert list(numbered_lines(file)) == [
             (1, b"a"),
             (2, b""),
-            (3, Finding(3, "the line is torn: it has no end; nothing was read from here on")),
+            (3, Violation(3, "the line is torn: it has no end; nothing was read from here on")),
         ]
     (tmp_path / "file").write_bytes(b"a" * (1 << 20) + b"\nb\n")
     with open(tmp_path / "file", "rb") as file:
@@ -62,15 +71,15 @@ def test_lines_are_numbered_and_nothing_is_read_past_one_that_does_not_end(tmp_p
 
 def test_only_the_very_fields_in_their_very_form():
     fields, forms = {"hash": str, "number": int}, {"hash": DIGEST}
-    good = canonical({"hash": "ab" * 32, "number": 3})
-    assert parsed(good, fields, forms) == {"hash": "ab" * 32, "number": 3}
+    good = canonical_json({"hash": "ab" * 32, "number": 3})
+    assert parse_object(good, fields, forms) == {"hash": "ab" * 32, "number": 3}
     for bad in (
         good + b" ",
         good.replace(b":3", b":3.0"),
         good.replace(b":3", b":true"),
         good.replace(b"ab", b"AB"),
-        canonical({"hash": "ab" * 32}),
-        canonical({"hash": "ab" * 32, "number": 3, "more": 1}),
+        canonical_json({"hash": "ab" * 32}),
+        canonical_json({"hash": "ab" * 32, "number": 3, "more": 1}),
     ):
         with pytest.raises(ValueError, match=re.compile("it is not|malformed")):
-            parsed(bad, fields, forms)
+            parse_object(bad, fields, forms)

@@ -269,7 +269,7 @@ def short_of_budget(consortium: Any, ended: Ended, site: str) -> None:
     home = consortium.homes[site]
     set_policy(home.policy_path, "delta", str(DELTA))
     budget_of(home).debit("another-study", 1, [ended.steps(site, 24)])
-    before = [step for one in budget_of(home).entries() for step in one.steps]
+    before = [step for one in budget_of(home).charges() for step in one.steps]
     one, two = (epsilon([*before, ended.steps(site, rounds)], DELTA) for rounds in (1, 2))
     set_policy(home.policy_path, "epsilon", str((one + two) / 2))
 

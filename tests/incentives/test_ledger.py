@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.support.amount import examples
 from wardround.core.errors import Refusal
 from wardround.incentives.ledger import Ledger
-from wardround.incentives.ledger_entries import Entry
+from wardround.incentives.ledger_entries import LedgerEntry
 from wardround.incentives.ledger_keys import make_key, public_key
 
 SITES = ("freetown", "kenema", "va")
@@ -25,9 +25,9 @@ KEYS = {site: Ed25519PrivateKey.from_private_bytes(site.encode().ljust(32, b".")
 PUBLIC = {site: public_key(key) for site, key in KEYS.items()}
 
 
-def entry(number: int) -> Entry:
+def entry(number: int) -> LedgerEntry:
     kinds = ("joined", "chosen", "answered", "rewarded")
-    return Entry(
+    return LedgerEntry(
         who=SITES[number % 3],
         study="triage",
         phase="choice" if number < 2 else number,
@@ -262,14 +262,14 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(ledger):
 APPEND_TEN = """
 import sys
 from pathlib import Path
-from wardround.incentives.ledger_entries import Entry
+from wardround.incentives.ledger_entries import LedgerEntry
 from wardround.incentives.ledger_keys import read_key
 from wardround.incentives.ledger import Ledger
 folder, site = Path(sys.argv[1]), sys.argv[2]
 key = read_key(folder / f"{site}.key")
 sys.stdin.readline()
 for number in range(10):
-    entry = Entry(site, "triage", number, "answered", {"rows": number}, "2031-05-01T12:00:00Z")
+    entry = LedgerEntry(site, "triage", number, "answered", {"rows": number}, "2031-05-01T12:00:00Z")
     Ledger(folder / "ledger.jsonl").append(entry, key)
 """
 
@@ -304,14 +304,14 @@ def test_a_line_without_end_is_not_read_into_memory(ledger):
     with open(ledger.path, "ab") as file:
         file.write(b"x" * (3 << 20))
     assert "line 6: the line is longer than any entry" in told(ledger.verify(PUBLIC))
-    with pytest.raises(Refusal, match="last entry is damaged"):
+    with pytest.raises(Refusal, match="last entry of the ledger is damaged"):
         ledger.append(entry(5), KEYS["va"])
 
 
 def test_an_entry_too_long_is_refused_and_nothing_is_written(ledger):
     before = ledger.path.read_bytes()
     numbers = {f"site {number}": number for number in range(80_000)}
-    long = Entry("va", "triage", 1, "rewarded", numbers, "2031-05-01T12:00:00Z")
+    long = LedgerEntry("va", "triage", 1, "rewarded", numbers, "2031-05-01T12:00:00Z")
     with pytest.raises(Refusal, match="too long"):
         ledger.append(long, KEYS["va"])
     assert ledger.path.read_bytes() == before

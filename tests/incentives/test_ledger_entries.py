@@ -10,14 +10,19 @@ from hypothesis import strategies as st
 
 from tests.support.amount import examples
 from wardround.core.errors import Refusal
-from wardround.incentives.ledger_entries import ROOT, Entry, canonical, chained, read_head, read_line
+from wardround.core.journal import ROOT, canonical_json, chain_hash
+from wardround.incentives.ledger_entries import FORMAT, LedgerEntry, read_head
 
 TIME = "2031-05-01T12:00:00+00:00"
 NUMBERS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False))
 
 
+def read_line(raw):
+    return FORMAT.read_line(raw, 1)
+
+
 def entry(**changes):
-    return Entry(
+    return LedgerEntry(
         **{"who": "va", "study": "triage", "phase": 3, "kind": "answered", "numbers": {}, "time": TIME, **changes}
     )
 
@@ -29,9 +34,9 @@ def test_the_hash_is_that_of_the_bytes_as_written_by_hand():
         + '","who":"va"}'
     )
     written = entry(numbers={"rows": np.int64(200), "loss": np.float32(0.25)})
-    assert canonical(written.content()) == text.encode()
-    assert chained(ROOT, written) == hashlib.sha256(bytes(32) + text.encode()).hexdigest()
-    assert chained("11" * 32, written) == hashlib.sha256(b"\x11" * 32 + text.encode()).hexdigest()
+    assert canonical_json(written.content()) == text.encode()
+    assert chain_hash(ROOT, written.content()) == hashlib.sha256(bytes(32) + text.encode()).hexdigest()
+    assert chain_hash("11" * 32, written.content()) == hashlib.sha256(b"\x11" * 32 + text.encode()).hexdigest()
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -39,9 +44,9 @@ def test_the_hash_is_that_of_the_bytes_as_written_by_hand():
 def test_a_line_is_read_back_as_it_was(who, numbers):
     one = entry(who=who, numbers=numbers)
     line = {"entry": one.content(), "hash": ROOT, "number": 1, "previous": ROOT, "signature": "0" * 128}
-    assert read_line(canonical(line)).entry == one
+    assert read_line(canonical_json(line)).entry == one
     backwards = entry(who=who, numbers=dict(reversed(numbers.items())))
-    assert canonical(backwards.content()) == canonical(one.content())
+    assert canonical_json(backwards.content()) == canonical_json(one.content())
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -2,10 +2,7 @@
 
 import json
 
-import pytest
-
 from wardround.core.contracts import RoundRecord
-from wardround.core.units import size_in_words
 from wardround.meters.traffic import traffic
 
 
@@ -32,18 +29,3 @@ def test_nobody_took_part() -> None:
     report = traffic().report(traffic().init())
     assert report["bytes_down_a_site_a_round"] is None
     assert report["words"] == "No site took part, nothing was sent."
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1 kB"),
-        (999_900, "1 MB"),
-        (26_214_400, "26.2 MB"),
-        (5e15, "5,000 TB"),
-    ],
-)
-def test_sizes_in_words(count: float, words: str) -> None:
-    assert size_in_words(count) == words

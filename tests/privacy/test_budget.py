@@ -37,7 +37,7 @@ def test_the_same_request_is_charged_once_also_by_another_process(tmp_path: Path
     )
     told = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
-    assert len(Budget(path).entries()) == 1
+    assert len(Budget(path).charges()) == 1
 
 
 def test_another_question_in_a_round_that_was_charged_is_refused(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_another_question_in_a_round_that_was_charged_is_refused(tmp_path: Path)
     for steps, request in ((ROUND, "cd"), ((Step(1.0, 8.0, 11),), "ab")):
         with pytest.raises(Refusal, match="charged for another request"):
             budget.debit("a", 1, steps, request=request)
-    assert len(budget.entries()) == 1
+    assert len(budget.charges()) == 1
 
 
 def test_the_cap_holds_and_names_the_site(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_cap_holds_and_names_the_site(tmp_path: Path) -> None:
     budget.debit("b", 1, sums)
     with pytest.raises(Spent, match=r"epsilon would be 1\.\d+, and the cap is 1\.2 \(site kenema, study b\)"):
         budget.debit("b", 2, sums)
-    assert len(budget.entries()) == 2, "what was refused was not charged"
+    assert len(budget.charges()) == 2, "what was refused was not charged"
     assert budget.spent() <= cap
     assert not budget.debit("a", 1, sums), "what was charged before may be answered again"
     # Without noise nothing is within a cap.
@@ -75,7 +75,7 @@ def test_a_torn_line_was_never_acted_upon(tmp_path: Path) -> None:
     second = path.read_bytes()
     for end in (len(whole) + 1, len(second) - 1):
         path.write_bytes(second[:end])
-        assert [entry.round for entry in budget.entries()] == [1]
+        assert [charge.round for charge in budget.charges()] == [1]
         assert budget.debit("a", 2, ROUND)
         assert path.read_bytes() == second
 

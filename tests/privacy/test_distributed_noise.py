@@ -11,8 +11,6 @@ from wardround.core.errors import Refusal
 from wardround.privacy.distributed_noise import (
     NoisePlan,
     discrete_gaussian,
-    discrete_laplace,
-    drawn,
     epsilon_of,
     noised,
     plan_for,
@@ -51,12 +49,6 @@ def test_small_discrete_gaussians_by_their_definition(deviation):
     values = discrete_gaussian(deviation, 200_000, key(1))
     assert fits(values, probabilities(deviation, 40), 40)
     assert not fits(values, probabilities(deviation * 1.03, 40), 40)  # the test can tell 3 % more
-
-
-def test_discrete_laplace_by_its_definition():
-    values = discrete_laplace(3, 300_000, drawn(key(2)))
-    weights = np.exp(-np.abs(np.arange(-60, 61)) / 3)
-    assert fits(values, weights / weights.sum(), 60)
 
 
 def test_a_large_discrete_gaussian_is_the_continuous_one_rounded():

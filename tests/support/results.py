@@ -36,7 +36,14 @@ def broken_rules(schema: dict[str, Any], value: Any, rule: Any = None, at: str =
         return [] if [] in found else min(found, key=len)
     wrong = [f"{at}: {value!r}"] if "enum" in rule and value not in rule["enum"] else []
     wrong += [f"{at}: {value!r}"] if "const" in rule and value != rule["const"] else []
-    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
+    kinds: dict[str, Any] = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "boolean": bool,
+        "integer": int,
+        "number": (int, float),
+    }
     said = [rule["type"]] if isinstance(rule.get("type"), str) else rule.get("type", ["any"])
     fits = [
         kind == "any"

@@ -9,11 +9,12 @@ from typing import Any
 import typer
 
 from wardround.core.errors import Refusal
-from wardround.core.journal import LONGEST, Finding
-from wardround.core.units import size_in_words
+from wardround.core.journal import LONGEST, Violation
+from wardround.core.journal_head import head_path
+from wardround.core.text import format_bytes
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome, keys_in
 from wardround.deploy.trust.audit_log import BETWEEN, Entry, Examined, examine
-from wardround.deploy.trust.log_heads import HEAD_BYTES, Keys, head_path, read_witness
+from wardround.deploy.trust.log_heads import HEAD_BYTES, Keys, read_witness
 from wardround.incentives.ledger import Ledger
 from wardround.report.html.markup import plain
 
@@ -53,7 +54,7 @@ def is_ledger(path: Path) -> bool:
     return head.is_file() and head.stat().st_size != HEAD_BYTES
 
 
-def ledger_findings(path: Path, keys: Path | None) -> list[Finding]:
+def ledger_findings(path: Path, keys: Path | None) -> list[Violation]:
     public = {key.stem: key.read_text(encoding="utf-8") for key in sorted(keys.glob("*.pem"))} if keys else {}
     if not public:
         raise Refusal(
@@ -121,7 +122,7 @@ def about(entry: Mapping[str, Any], study: str) -> bool:
     return study in (named, named.rpartition("-")[0])
 
 
-def diary(entries: Sequence[Entry], findings: Sequence[Finding], whole: str) -> list[str]:
+def diary(entries: Sequence[Entry], findings: Sequence[Violation], whole: str) -> list[str]:
     """A heading a day, one line an entry, and at the end what left in all and how far it can be trusted."""
     lines, before = list[str](), ""
     for entry in entries:
@@ -131,7 +132,7 @@ def diary(entries: Sequence[Entry], findings: Sequence[Finding], whole: str) -> 
             before = day
         lines.append(f"  {hour}  {sentence(entry)}")
     left = [int(entry.get("bytes", 0)) for entry in entries if entry.get("kind") == "sent"]
-    told = f"{len(left)} {'message' if len(left) == 1 else 'messages'} left, {size_in_words(sum(left))} in all."
+    told = f"{len(left)} {'message' if len(left) == 1 else 'messages'} left, {format_bytes(sum(left))} in all."
     lines += ["", told if left else "Nothing has left."]
     lines += [f"WRONG: {finding}" for finding in findings]
     return [*lines, "This log is not as it was written: do not rely on it." if findings else f"The log: {whole}"]
@@ -183,6 +184,6 @@ def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
     arrays_told = f" with {', '.join(shown)}{f' and {more} more arrays' if more else ''}" if shown else ""
     said = entry.get("round")
     number = f" of round {said}" if isinstance(said, int) and said != BETWEEN else ""
-    left = size_in_words(int(entry.get("bytes", 0)))
+    left = format_bytes(int(entry.get("bytes", 0)))
     about_what = f"{words.get('topic', '?')}{number} of {words.get('study', '?')}"
     return f"{left} left for {words.get('to', '?')}: the answer to {about_what}{arrays_told}."

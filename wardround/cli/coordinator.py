@@ -244,7 +244,7 @@ def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
 
 
 def status_lines(facts: Mapping[str, Any]) -> list[str]:
-    from wardround.core.units import size_in_words
+    from wardround.core.text import format_bytes
 
     runs = f"listens at {facts['listen']}" if facts["running"] else "is not running (wardround coordinator start)"
     lines = [f"The coordinator of {facts['consortium']} {runs}.", "", "Sites"]
@@ -252,7 +252,7 @@ def status_lines(facts: Mapping[str, Any]) -> list[str]:
     lines += ["", "Studies"]
     for one in facts["studies"]:
         words = f"  {one['study']}: {one['state']}, round {one['round']} of {one['rounds']}"
-        words += f"; {size_in_words(one['bytes_down'])} to the sites, {size_in_words(one['bytes_up'])} back"
+        words += f"; {format_bytes(one['bytes_down'])} to the sites, {format_bytes(one['bytes_up'])} back"
         if one["epsilon"] is not None:
             words += f"; epsilon {one['epsilon']:g}"
         if one.get("epsilon_so_far") is not None:

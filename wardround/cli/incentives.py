@@ -13,10 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.incentives.ledger import Finding, Ledger
-from wardround.incentives.ledger_entries import Entry, Head, Kind
+from wardround.core.journal import Violation
+from wardround.core.journal_head import Head
+from wardround.incentives.ledger import Ledger
+from wardround.incentives.ledger_entries import Kind, LedgerEntry
 from wardround.incentives.ledger_keys import make_key, public_key, read_key
 from wardround.incentives.rewards import RULES, cents, money
 from wardround.incentives.statement import Facts, Score, number, read_facts, statement
@@ -107,7 +110,7 @@ def record_command(
             remedy = "write one with `wardround rewards --out`"
             raise Refusal("there is no such statement", where=str(rewards), remedy=remedy)
         paid = checked_statement(facts, content, str(rewards))
-    wanted = entries_of(facts, who, datetime.now(UTC).isoformat(timespec="seconds"), paid)
+    wanted = entries_of(facts, who, timestamp(), paid)
     ledger = Ledger(path)
     there, findings = ledger.examine(None) if path.exists() else ((), [])
     if findings:
@@ -170,7 +173,7 @@ def show_command(path: Path, keys: Path | None, *, as_json: bool) -> None:
         raise typer.Exit(2)
 
 
-def diary(entries: Sequence[Entry], findings: Sequence[Finding], *, checked: bool) -> list[str]:
+def diary(entries: Sequence[LedgerEntry], findings: Sequence[Violation], *, checked: bool) -> list[str]:
     """One line an entry, under the study and run that they are about, and at the end how far it can be trusted."""
     lines, before = list[str](), ""
     for place, entry in enumerate(entries, start=1):
@@ -192,7 +195,7 @@ def diary(entries: Sequence[Entry], findings: Sequence[Finding], *, checked: boo
     return [*lines, "", f"{total} The chain is whole; the signatures were not checked ({how})."]
 
 
-def sentence(entry: Entry) -> str:
+def sentence(entry: LedgerEntry) -> str:
     """An entry as somebody would tell it."""
     who, phase = plain(entry.who), entry.phase
     if entry.kind == "chosen":
@@ -269,12 +272,12 @@ def checked_statement(facts: Facts, content: Mapping[str, Any], where: str) -> d
     return fresh
 
 
-def entries_of(facts: Facts, site: str, time: str, paid: Mapping[str, Any] | None = None) -> list[Entry]:
+def entries_of(facts: Facts, site: str, time: str, paid: Mapping[str, Any] | None = None) -> list[LedgerEntry]:
     """What one site can sign about a run, in the order in which it happened; the rewards are signed by who pays."""
-    entries: list[Entry] = []
+    entries: list[LedgerEntry] = []
 
     def add(phase: str, kind: Kind, numbers: Mapping[str, float]) -> None:
-        entries.append(Entry(site, facts.reference, phase, kind, numbers, time))
+        entries.append(LedgerEntry(site, facts.reference, phase, kind, numbers, time))
 
     rows = {"rows": facts.rows[site]} if site in facts.rows else {}
     seen = {name.replace("_", " "): number(facts.dilution.get(site, {}).get(name)) for name in SEEN}
@@ -306,7 +309,7 @@ def entries_of(facts: Facts, site: str, time: str, paid: Mapping[str, Any] | Non
     return entries
 
 
-def unrecorded(wanted: Sequence[Entry], there: Sequence[Entry], where: str) -> list[Entry]:
+def unrecorded(wanted: Sequence[LedgerEntry], there: Sequence[LedgerEntry], where: str) -> list[LedgerEntry]:
     """Those that the ledger does not hold yet, so that recording a run again counts nothing twice."""
     new = []
     for entry in wanted:

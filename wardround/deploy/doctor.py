@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from cryptography import x509
 
 from wardround import __version__
+from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome
 from wardround.deploy.transport.connectivity import Diagnosis, Files, check_free, host_and_port, own_host, steps
@@ -165,7 +166,7 @@ def certificate(home: Home, name: str, role: str) -> Diagnosis:
 
 def ends(name: str, own: x509.Certificate) -> Diagnosis:
     until = own.not_valid_after_utc
-    days = (until - datetime.now(UTC)).days
+    days = (until - clock.now()).days
     if due(own):
         remedy = "let the site connect: it is renewed by itself; the coordinator renews its own when it starts anew"
         return Diagnosis(name, "look", f"it ends in {days} days, on {until:%Y-%m-%d}", remedy)
@@ -174,7 +175,7 @@ def ends(name: str, own: x509.Certificate) -> Diagnosis:
 
 def clock(path: Path) -> Diagnosis:
     """Whoever signed the certificate did so at a time that must be in the past."""
-    now = datetime.now(UTC)
+    now = clock.now()
     shown = f"{now:%Y-%m-%d %H:%M} UTC"
     try:
         signed = read_certificate(path).not_valid_before_utc + SKEW
@@ -231,7 +232,7 @@ def certificates(home: CoordinatorHome) -> Iterator[Diagnosis]:
         except Refusal as refusal:
             yield wrong(f"site {path.stem}", refusal)
             continue
-        if own.not_valid_after_utc < datetime.now(UTC):
+        if own.not_valid_after_utc < clock.now():
             remedy = "let the site send a new request, and sign it"
             yield Diagnosis(f"site {told(own).name}", "wrong", "its certificate has ended", remedy)
         elif due(own):

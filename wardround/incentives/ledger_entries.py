@@ -1,4 +1,4 @@
-"""What a ledger holds: its entries, lines and head, and the one way in which each is written, hashed and read.
+"""What a ledger holds: its entries, and the form of its lines and head.
 
 The chain itself is `wardround.core.journal`'s. The times are what the signing site says, not proof.
 """
@@ -10,22 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from wardround.core.errors import Refusal
-from wardround.core.journal import DIGEST, ROOT, canonical, hash_after, parsed
-
-__all__ = ["ROOT", "Entry", "Head", "Kind", "Line", "canonical", "chained", "head_message", "read_head", "read_line"]
+from wardround.core.journal import CHAIN_PATTERNS, ENTRY_FIELDS, Format
+from wardround.core.journal_head import Head, parse_head
 
 Kind = Literal["joined", "answered", "chosen", "withdrew", "rewarded"]
 # A signature of one sort can never be passed off as one of the other.
 ENTRY_SEAL, HEAD_SEAL = b"wardround ledger entry\n", b"wardround ledger head\n"
 SIGNATURE = re.compile(r"[0-9a-f]{128}")
-FORMS = {"hash": DIGEST, "previous": DIGEST, "signature": SIGNATURE}
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One event, as the site `who` signs it; `phase` is a round's number or the name of a phase before training.
 
     What concerns several sites stands in `numbers` under their names: the payer's "rewarded" holds each site's cents.
@@ -62,26 +60,6 @@ class Entry:
         return {**{name: getattr(self, name) for name in self.__dataclass_fields__}, "numbers": dict(self.numbers)}
 
 
-@dataclass(frozen=True)
-class Head:
-    """How far the ledger went when `who` appended, signed; worth keeping, as a witness against a rollback."""
-
-    entries: int
-    hash: str
-    who: str
-    signature: str
-
-
-class Line(NamedTuple):
-    """One line of the file."""
-
-    entry: Entry
-    hash: str
-    number: int
-    previous: str
-    signature: str
-
-
 def zoned(time: object) -> bool:
     """Whether this is an ISO 8601 time that says its zone."""
     try:
@@ -100,25 +78,18 @@ def plain_number(name: object, value: object, where: str) -> int | float:
     raise Refusal(f"{name!r} is {value!r}, which a ledger cannot hold", where=where, remedy="give a finite number")
 
 
-def chained(previous: str, entry: Entry) -> str:
-    """The hash of an entry and, through the hash before, of everything above it."""
-    return hash_after(previous, entry.content())
-
-
-def head_message(entries: int, digest: str, who: str) -> bytes:
-    return HEAD_SEAL + canonical({"entries": entries, "hash": digest, "who": who})
-
-
-def read_line(raw: bytes) -> Line:
-    value = parsed(raw, {"entry": dict, "hash": str, "number": int, "previous": str, "signature": str}, FORMS)
-    try:
-        return Line(**{**value, "entry": Entry(**value["entry"])})
-    except (Refusal, TypeError):
-        raise ValueError("its entry is malformed") from None
+FORMAT = Format(
+    "ledger",
+    lambda content: LedgerEntry(**content),
+    "restore both files from a copy",
+    {**ENTRY_FIELDS, "signature": str},
+    {**CHAIN_PATTERNS, "signature": SIGNATURE},
+)
 
 
 def read_head(raw: bytes) -> Head:
-    head = Head(**parsed(raw.removesuffix(b"\n"), {"entries": int, "hash": str, "who": str, "signature": str}, FORMS))
+    """A head as its file holds it; a ValueError says what is wrong."""
+    head = parse_head(raw.removesuffix(b"\n"), SIGNATURE)
     if head.entries < 1 or not raw.endswith(b"\n"):
         raise ValueError("it is not as it was written here")
     return head

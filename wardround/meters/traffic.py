@@ -4,7 +4,7 @@ Needs nothing but the round records; in a simulation the bytes are those that wo
 """
 
 from wardround.core.contracts import Meter, Report, RoundRecord
-from wardround.core.units import size_in_words
+from wardround.core.text import format_bytes
 
 
 def traffic() -> Meter:
@@ -25,9 +25,9 @@ def traffic() -> Meter:
         words = "No site took part, nothing was sent."
         if down is not None and up is not None:
             words = (
-                f"{size_in_words(state['bytes_down'])} to the sites and {size_in_words(state['bytes_up'])} back in "
+                f"{format_bytes(state['bytes_down'])} to the sites and {format_bytes(state['bytes_up'])} back in "
                 f"{state['rounds']} round{'' if state['rounds'] == 1 else 's'}; a site a round: "
-                f"{size_in_words(down)} down, {size_in_words(up)} up."
+                f"{format_bytes(down)} down, {format_bytes(up)} up."
             )
         return {**state, "bytes_down_a_site_a_round": down, "bytes_up_a_site_a_round": up, "words": words}
 

@@ -5,14 +5,13 @@ comes again after a crash is not charged twice: it is known by study, round and 
 question in a round that was answered already is refused: two answers would tell more than was charged for.
 """
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from wardround.core.errors import Refusal
-from wardround.core.files import append_line, sync_folder
-from wardround.core.journal import DIGEST, ROOT, canonical, hash_after, locked, numbered_lines, parsed
+from wardround.core.files import sync_folder
+from wardround.core.journal import Chain, Content, End, Format, Journal, read_tail
 from wardround.privacy.accountant import Step, added_up, epsilon, renyi_epsilon
 
 LEVELS = ("sample", "site")
@@ -24,15 +23,23 @@ class Spent(Refusal):
     """A site has no privacy budget left for this: it is left out and named."""
 
 
-class Entry(NamedTuple):
-    """A line of the ledger."""
+class Charge(NamedTuple):
+    """A line of the ledger: what one round of a study was charged."""
 
     level: str
     study: str
     round: int
     request: str
     steps: tuple[Step, ...]
-    hash: str
+
+
+def read_charge(content: Content) -> Charge:
+    steps = added_up(Step(float(rate), float(noise), int(times)) for rate, noise, times in content["steps"])
+    return Charge(content["level"], content["study"], content["round"], content["request"], steps)
+
+
+REMEDY = "restore it from a copy; until then nothing may leave this site"
+FORMAT = Format(WHAT, read_charge, REMEDY, FIELDS)
 
 
 class Budget:
@@ -42,6 +49,7 @@ class Budget:
         if cap is not None and not cap > 0:
             raise Refusal(f"a cap of {cap:g} allows nothing", where=f"{WHAT} {path}", remedy="choose one above 0")
         self.path, self.cap, self.delta, self.site = path, cap, delta, site
+        self._journal = Journal(path, FORMAT)
 
     def debit(
         self, study: str, round_number: int, steps: Iterable[Step], *, level: str = "sample", request: str = ""
@@ -55,49 +63,48 @@ class Budget:
         wanted = added_up(steps)
         new = not self.path.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self.path, os.O_RDWR | os.O_CREAT, WHAT) as file:
+        with self._journal.lock(write=True) as file:
             if new:
                 sync_folder(self.path.parent)
-            torn = self._cut_torn_line(file)
-            entries = list(self._read(file))
-            for entry in entries:
-                if (entry.level, entry.study, entry.round) == (level, study, round_number):
-                    if (entry.request, entry.steps) == (request, wanted):
+            chain = self._check(file)
+            if chain.torn:  # a line that a crash cut off was never acted upon: its debit had not returned
+                self._journal.cut_torn_line(file, read_tail(file)[1])
+            charges = [line.entry for line in chain.lines]
+            for charge in charges:
+                if (charge.level, charge.study, charge.round) == (level, study, round_number):
+                    if (charge.request, charge.steps) == (request, wanted):
                         return False
                     raise Refusal(
                         f"round {round_number} of this study was charged for another request",
                         where=self._where(study),
                         remedy="ask again what was asked before, or go on with the next round",
                     )
-            self._refuse_beyond(study, [*(e for e in entries if e.level == level)], wanted)
-            previous = entries[-1].hash if entries else ROOT
+            self._refuse_beyond(study, [charge for charge in charges if charge.level == level], wanted)
             content = {
                 "level": level,
                 "study": study,
                 "round": round_number,
                 "request": request,
                 "steps": [list(step) for step in wanted],
-                "previous": previous,
             }
-            line = canonical({**content, "hash": hash_after(previous, content)}) + b"\n"
-            append_line(file, line)
-            return bool(line) or torn
+            self._journal.append(file, End(len(charges), chain.hashes[-1], "", 0), content)
+            return True
 
     def spent(self, delta: float | None = None, *, level: str = "sample") -> float:
         """The epsilon of everything charged so far."""
-        steps = [step for entry in self.entries() if entry.level == level for step in entry.steps]
+        steps = [step for charge in self.charges() if charge.level == level for step in charge.steps]
         return epsilon(steps, self.delta if delta is None else delta)
 
-    def entries(self) -> list[Entry]:
+    def charges(self) -> list[Charge]:
         if not self.path.exists():
             return []
-        with locked(self.path, os.O_RDONLY, WHAT) as file:
-            return list(self._read(file, torn_allowed=True))
+        with self._journal.lock(write=False) as file:
+            return [line.entry for line in self._check(file).lines]
 
-    def _refuse_beyond(self, study: str, before: list[Entry], wanted: tuple[Step, ...]) -> None:
+    def _refuse_beyond(self, study: str, before: list[Charge], wanted: tuple[Step, ...]) -> None:
         if self.cap is None:
             return
-        whole = [*(step for entry in before for step in entry.steps), *wanted]
+        whole = [*(step for charge in before for step in charge.steps), *wanted]
         # The quick bound is the larger one: where it is within the cap, the tight one is.
         if renyi_epsilon(whole, self.delta) <= self.cap:
             return
@@ -113,42 +120,13 @@ class Budget:
     def _where(self, study: str) -> str:
         return f"site {self.site}, study {study}" if self.site else f"{WHAT} {self.path}, study {study}"
 
-    def _cut_torn_line(self, file: int) -> bool:
-        """A line that a crash cut off was never acted upon: its debit had not returned."""
-        content = os.pread(file, os.fstat(file).st_size, 0)
-        whole, end, rest = content.rpartition(b"\n")
-        if rest:
-            os.ftruncate(file, len(whole) + len(end))
-            os.fsync(file)
-        return bool(rest)
-
-    def _read(self, file: int, *, torn_allowed: bool = False) -> Iterator[Entry]:
-        previous = ROOT
-        with os.fdopen(os.dup(file), "rb") as lines:
-            lines.seek(0)
-            for number, raw in numbered_lines(lines):
-                if not isinstance(raw, bytes):
-                    if torn_allowed:
-                        return
-                    raise self._damaged(number, str(raw))
-                entry = self._entry(number, raw, previous)
-                previous = entry.hash
-                yield entry
-
-    def _entry(self, number: int, raw: bytes, previous: str) -> Entry:
-        try:
-            words: dict[str, Any] = parsed(raw, FIELDS, {"hash": DIGEST, "previous": DIGEST})
-            steps = added_up(Step(float(rate), float(noise), int(times)) for rate, noise, times in words["steps"])
-        except (ValueError, TypeError, Refusal) as problem:
-            raise self._damaged(number, str(problem)) from None
-        content = {key: value for key, value in words.items() if key != "hash"}
-        if words["previous"] != previous or words["hash"] != hash_after(previous, content):
-            raise self._damaged(number, "it was changed, or lines before it were")
-        return Entry(words["level"], words["study"], words["round"], words["request"], steps, words["hash"])
-
-    def _damaged(self, number: int, why: str) -> Refusal:
-        return Refusal(
-            f"the privacy ledger cannot be trusted: {why}",
-            where=f"{self.path}, line {number}",
-            remedy="restore it from a copy; until then nothing may leave this site",
-        )
+    def _check(self, file: int) -> Chain[Charge]:
+        """All of the ledger; refused where anything but a torn last line is wrong."""
+        chain = self._journal.check(file)
+        for violation in chain.violations[:1]:
+            raise Refusal(
+                f"the privacy ledger cannot be trusted: {violation.what}",
+                where=f"{self.path}, line {violation.line}",
+                remedy=REMEDY,
+            )
+        return chain

@@ -14,17 +14,16 @@ entry at most, which the sensitivity includes. Costs nothing on the wire; about 
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from wardround.core.errors import Refusal
+from wardround.privacy.discrete_laplace import propose_laplace
 from wardround.privacy.secure_sum.masks import Ring, stream
 
-WORDS = 1 << 16
-"""Random words asked for at a time, at least."""
 RING_BITS = 64
 SMALLEST = 0.5
 """Deviation of a site's noise, in units, from which on the theorem holds."""
@@ -177,45 +176,35 @@ def noised(vector: Ring, plan: NoisePlan, key: bytes) -> Ring:
 def discrete_gaussian(deviation: float, size: int, key: bytes) -> np.ndarray[Any, Any]:
     """Whole numbers k with probabilities proportional to exp(-k² / (2 deviation²)), from a key's stream.
 
-    A draw from the discrete Laplace distribution is taken with a probability that makes it Gaussian. Probabilities are
-    compared with 64-bit words as floats: right to one part in 2^52, and no logarithm of a large number is cancelled.
+    A draw from the discrete Laplace distribution is taken with a probability that makes it Gaussian. That probability
+    is compared with a 64-bit word as a float: right to one part in 2^52.
     """
-    words = drawn(key)
+    source = stream(key)
+
+    def words(count: int) -> np.ndarray[Any, Any]:
+        return np.frombuffer(source.update(bytes(8 * count)), "<u8")
+
+    def below(bound: int, count: int) -> np.ndarray[Any, Any]:
+        if bound == 1:
+            return np.zeros(count, np.uint64)
+        found, last = words(count), np.uint64(2**64 - 1 - 2**64 % bound)
+        while len(again := np.flatnonzero(found > last)):  # these would favour small numbers
+            found = found.copy()
+            found[again] = words(len(again))
+        return found % np.uint64(bound)
+
     scale = math.floor(deviation) + 1
     parts: list[np.ndarray[Any, Any]] = []
     missing = size
     while missing > 0:
-        count = max(1024, int(1.8 * missing))
-        value = discrete_laplace(scale, count, words)
+        value = propose_laplace(Fraction(1, scale), max(1024, int(1.8 * missing)), below)
         excess = np.abs(value) - deviation**2 / scale
-        taken = value[next_uniform(words, len(value)) < np.exp(-(excess**2) / (2 * deviation**2))][:missing]
+        taken = value[uniform(words(len(value))) < np.exp(-(excess**2) / (2 * deviation**2))][:missing]
         parts.append(taken)
         missing -= len(taken)
     return np.concatenate(parts)
 
 
-def discrete_laplace(scale: int, count: int, words: Iterator[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """Draws proportional to exp(-|k| / scale); about 0.6 `count` of them, since some are refused."""
-    rest = next_words(words, count) % np.uint64(scale)  # biased by scale / 2^64, far below what floats tell
-    kept = rest[next_uniform(words, count) < np.exp(-rest.astype(np.float64) / scale)].astype(np.int64)
-    turns = np.floor(-np.log(next_uniform(words, len(kept)))).astype(np.int64)
-    size = kept + scale * turns
-    negative = (next_words(words, len(kept)) & np.uint64(1)).astype(bool)
-    proper = ~(negative & (size == 0))  # else 0 would come up twice as often
-    return np.where(negative, -size, size)[proper]
-
-
-def drawn(key: bytes) -> Iterator[np.ndarray[Any, Any]]:
-    """The key's stream in pieces."""
-    source = stream(key)
-    while True:
-        yield np.frombuffer(source.update(bytes(8 * WORDS)), "<u8")
-
-
-def next_words(words: Iterator[np.ndarray[Any, Any]], count: int) -> np.ndarray[Any, Any]:
-    return np.concatenate([next(words) for _ in range(-(-max(1, count) // WORDS))])[:count]
-
-
-def next_uniform(words: Iterator[np.ndarray[Any, Any]], count: int) -> np.ndarray[Any, Any]:
+def uniform(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Between 0 and 1, neither included."""
-    return (next_words(words, count).astype(np.float64) + 0.5) * 2.0**-64 * (1 - 2.0**-53)
+    return (words.astype(np.float64) + 0.5) * 2.0**-64 * (1 - 2.0**-53)

@@ -6,7 +6,6 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from wardround import __version__
+from wardround.core import clock
 from wardround.core.contracts import Params, RoundRecord
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
@@ -218,7 +218,7 @@ class RunFolder:
 
 
 def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return clock.now().isoformat(timespec="seconds")
 
 
 def _version(name: str) -> str | None:

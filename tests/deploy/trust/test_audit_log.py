@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
+from wardround.core.journal_head import head_path
 from wardround.deploy.trust.audit_log import Log, Sent, examine, noted, sent, verify
-from wardround.deploy.trust.log_heads import countersign, head_path, sign_head
+from wardround.deploy.trust.log_heads import HEAD_SEAL, countersign, sign_head
 
 KEY, OTHER = (ec.derive_private_key(number, ec.SECP256R1()) for number in (1234567, 7654321))
 KEYS = {"freetown": [KEY.public_key()], "hub": [OTHER.public_key()]}
@@ -304,7 +305,7 @@ def test_heads_are_of_one_log_only():
     """A head is bound to its owner: freetown's signature does not do for another name."""
     head = sign_head(3, "ab" * 32, "freetown", KEY)
     moved = type(head)(head.entries, head.hash, "kenema", head.signature)
-    assert moved.message != head.message
+    assert moved.signed_bytes(HEAD_SEAL) != head.signed_bytes(HEAD_SEAL)
 
 
 def test_several_entries_together_are_a_chain_and_one_wait(log, monkeypatch):

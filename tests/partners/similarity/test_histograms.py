@@ -1,8 +1,5 @@
 """Histograms by hand, noise by its formula, distances against independent formulas, and nothing else in a message."""
 
-import random
-from fractions import Fraction
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +10,7 @@ from wardround.core.federation import assemble
 from wardround.core.packing import pack
 from wardround.engine.simulate import Simulation
 from wardround.partners.similarity.histograms import Histograms, completed, differences, histograms
-from wardround.privacy.discrete_laplace import noise_variance, two_sided_geometric
+from wardround.privacy.discrete_laplace import noise_variance
 from wardround.queries.cells_of import ColumnCells, cells_of
 
 NO_ROWS = (np.zeros((1, 1), np.float32), np.zeros(1, np.int32))
@@ -52,34 +49,6 @@ def test_what_was_withheld_is_filled_in_as_the_others_lead_to_expect() -> None:
     # A sum that was told is dealt out whole: 6 over cells 1 and 2 in the proportion 6 : 3 of the other site.
     cells = completed(np.array([[50.0, 0.0, 0.0], [50.0, 6.0, 3.0]]), np.array([6.0, 0.0]), 5)
     np.testing.assert_allclose(cells[0], [50, 4, 2])
-
-
-def test_the_noise_is_two_sided_geometric() -> None:
-    epsilon = Fraction(1, 2)
-    source = random.Random(5)
-    draws = np.array([two_sided_geometric(epsilon, source) for _ in range(40_000)])
-    a = np.exp(-0.5)
-    variance = 2 * a / (1 - a) ** 2  # 7.835
-    assert noise_variance(0.5) == pytest.approx(variance)
-    # Four standard errors; the kurtosis of such noise is below 6.1, so that of the variance is below sqrt(5.1 / n).
-    assert abs(draws.mean()) < 4 * np.sqrt(variance / len(draws))
-    assert abs(draws.var() / variance - 1) < 4 * np.sqrt(5.1 / len(draws))
-    # P(x) = (1 - a) / (1 + a) * a^|x|
-    for x in (0, 1, -1, 3):
-        share = (1 - a) / (1 + a) * a ** abs(x)
-        assert abs((draws == x).mean() - share) < 4 * np.sqrt(share / len(draws))
-
-
-def test_large_and_awkward_epsilons_draw_too() -> None:
-    source = random.Random(1)
-    for epsilon in (Fraction(7, 3), Fraction(1, 50)):
-        draws = np.array([two_sided_geometric(epsilon, source) for _ in range(4000)])
-        variance = noise_variance(float(epsilon))
-        # The kurtosis is 6 + 1 / variance.
-        assert abs(draws.var() / variance - 1) < 4 * np.sqrt((5 + 1 / variance) / 4000)
-        assert abs(draws.mean()) < 4 * np.sqrt(variance / 4000)
-    # At epsilon 12 two draws in a hundred thousand are not 0.
-    assert not any(two_sided_geometric(Fraction(12), source) for _ in range(100))
 
 
 def test_without_a_seed_the_noise_is_not_repeated() -> None:

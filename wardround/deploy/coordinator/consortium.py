@@ -11,13 +11,14 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, CoordinatorWords
 from wardround.deploy.settings_files import checked, toml_lines
@@ -172,13 +173,9 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
             remedy="nothing more is needed",
         )
     serial = told(read_certificate(home.site_certificate(site))).serial
-    entry = {"serial": serial, "when": moment(), "by": by, "why": why}
+    entry = {"serial": serial, "when": timestamp(), "by": by, "why": why}
     home.log().append(noted("revoked", site=site, **{key: entry[key] for key in ("serial", "by", "why")}))
     home.write_revoked({**revoked, site: entry})
-
-
-def moment() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 # ---- one process a home ----

@@ -9,10 +9,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
+from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
@@ -101,7 +102,7 @@ def store_offer(
             remedy="let its administrator clear the folder offers",
         )
     told = others if isinstance(others, int) and others > 0 else None
-    offer = Offer(study, digest(words), words, submitter, moment(), told)
+    offer = Offer(study, digest(words), words, submitter, clock.timestamp(), told)
     home.log().append(noted("offered", study=study, hash=offer.hash, submitter=submitter))
     write_json(path, asdict(offer))
     return offer
@@ -219,7 +220,7 @@ def approve(
     return record(
         home,
         Decision(
-            *(study, offer.hash, "approved", checked_person(by), moment()),
+            *(study, offer.hash, "approved", checked_person(by), clock.timestamp()),
             data=find(home, data),
             until=str(last) if last else "",
             epsilon=epsilon_of(offer.study) or 0.0,
@@ -230,7 +231,7 @@ def approve(
 def deny(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
     offer, before = read_offer(home, study), read_decision(home, study)
     refuse_after(before, study, ("approved", "withdrawn"))
-    return record(home, Decision(study, offer.hash, "denied", checked_person(by), moment(), why))
+    return record(home, Decision(study, offer.hash, "denied", checked_person(by), clock.timestamp(), why))
 
 
 def withdraw(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
@@ -241,7 +242,7 @@ def withdraw(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
         raise Refusal(
             f"only an approved study can be withdrawn from, and this one is {state}", where=study, remedy="deny it"
         )
-    words = {**asdict(before), "state": "withdrawn", "by": checked_person(by), "when": moment(), "why": why}
+    words = {**asdict(before), "state": "withdrawn", "by": checked_person(by), "when": clock.timestamp(), "why": why}
     return record(home, Decision(**words))
 
 
@@ -276,10 +277,6 @@ def same_person(one: str, other: str) -> bool:
     return bool(folded[0]) and folded[0] == folded[1]
 
 
-def moment() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 # ---- what counts now ----
 
 
@@ -296,7 +293,7 @@ def standing(home: SiteHome, study: str, *, today: date | None = None) -> tuple[
     offer = read_offer(home, study)
     if decision.id != study or offer.hash != decision.hash:
         return Status.DENIED, f"{home.words.name} approved other words than these"
-    now = today or datetime.now(UTC).date()
+    now = today or clock.today()
     if not decision.until or now > date.fromisoformat(decision.until):
         return Status.DENIED, f"the approval of {home.words.name} ended on {decision.until or 'an unknown day'}"
     policy: Policy = read_policy(home.policy_path)

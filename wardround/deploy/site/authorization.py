@@ -8,12 +8,12 @@ import os
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from cryptography.x509 import Certificate
 
+from wardround.core.clock import today
 from wardround.core.errors import Refusal
 from wardround.core.files import stamp, write_whole
 from wardround.core.recipes import Recipe, hashable
@@ -147,7 +147,7 @@ class SiteOffice:
                 found.append((path, *stamp(os.stat(path))))
             except OSError:
                 found.append((path, 0, 0, 0, 0))
-        return (datetime.now(UTC).date(), *found), max(max(one[1], one[2]) for one in found)
+        return (today(), *found), max(max(one[1], one[2]) for one in found)
 
     def _must_stand(self, study: str) -> None:
         state, why = standing(self.home, study)

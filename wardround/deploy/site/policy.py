@@ -8,12 +8,13 @@ package also needs its package allowed, in the version that is installed here; n
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from wardround.core import clock
 from wardround.core.packages import OWN, Package, announcements
 from wardround.core.recipes import Recipe, names_in
 from wardround.deploy.package_versions import ANY, Versions, is_allowed
@@ -70,7 +71,7 @@ def decide(
 
     `spent` is the epsilon of the studies that were approved before.
     """
-    reasons = expiry_reasons(policy, today or datetime.now(UTC).date())
+    reasons = expiry_reasons(policy, today or clock.today())
     purpose = str(section(study, "study").get("purpose") or "")
     if not allowed(purpose, policy.purposes):
         told = f"the purpose '{purpose}' is" if purpose else "a study that tells no purpose is"

@@ -3,10 +3,11 @@
 import re
 import tomllib
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.settings_files import checked, read_toml, toml_text
 from wardround.deploy.site.policy import SAFE, UNSAFE, Policy
@@ -51,7 +52,7 @@ expires = {expires}
 
 def first_policy(purposes: Sequence[str] = (), *, today: date | None = None) -> Policy:
     """What `init` writes: installed components of safe kinds, no purpose and no column yet, for a year."""
-    until = (today or datetime.now(UTC).date()) + timedelta(days=365)
+    until = (today or clock.today()) + timedelta(days=365)
     return Policy(purposes=list(purposes), components=installed(), expires=until)
 
 

@@ -10,7 +10,7 @@ from wardround.deploy.home import SiteHome
 from wardround.deploy.site.policy import Policy
 from wardround.deploy.site.policy_file import read_policy
 from wardround.privacy.accountant import epsilon
-from wardround.privacy.budget import Budget, Entry
+from wardround.privacy.budget import Budget, Charge
 
 
 def ledger_path(home: SiteHome) -> Path:
@@ -25,8 +25,8 @@ def budget_of(home: SiteHome) -> Budget:
 
 def charged(home: SiteHome, policy: Policy, study: str | None = None) -> float:
     """The epsilon of everything that the ledger holds, of one study or of all: that of the level that spent more."""
-    entries = Budget(ledger_path(home), delta=policy.delta).entries()
-    return max(spent_at(entries, level, policy.delta, study) for level in ("sample", "site"))
+    charges = Budget(ledger_path(home), delta=policy.delta).charges()
+    return max(spent_at(charges, level, policy.delta, study) for level in ("sample", "site"))
 
 
 def spending_words(promised: float | None, paid: float) -> str:
@@ -46,6 +46,6 @@ def total_words(policy: Policy, promised: float, paid: float) -> list[str]:
     return [f"All studies together have spent an epsilon of {paid:.3g}; the policy sets no limit."] if paid else []
 
 
-def spent_at(entries: list[Entry], level: str, delta: float, study: str | None) -> float:
-    meant = [entry for entry in entries if entry.level == level and study in (None, entry.study)]
-    return epsilon([step for entry in meant for step in entry.steps], delta)
+def spent_at(charges: list[Charge], level: str, delta: float, study: str | None) -> float:
+    meant = [charge for charge in charges if charge.level == level and study in (None, charge.study)]
+    return epsilon([step for charge in meant for step in charge.steps], delta)

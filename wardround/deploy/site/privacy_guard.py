@@ -101,8 +101,8 @@ class Promise:
         given, _ = privacy.words_in(recipe)
         steps = self._steps(recipe, given, own)
         budget, level = self.budget(), given.level
-        before = [entry for entry in budget.entries() if (entry.study, entry.level) == (self.name, level)]
-        self._refuse_weak(steps, own, len({entry.round for entry in before} | {number}))
+        before = [charge for charge in budget.charges() if (charge.study, charge.level) == (self.name, level)]
+        self._refuse_weak(steps, own, len({charge.round for charge in before} | {number}))
         if not budget.debit(self.name, number, steps, level=level, request=request) and before[-1].round != number:
             raise self._refusal(
                 f"round {number} was answered and its answer is kept no more; another would tell more than was charged"

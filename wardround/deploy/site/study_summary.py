@@ -14,7 +14,7 @@ import numpy as np
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.terms import Extent
-from wardround.core.units import size_in_words
+from wardround.core.text import format_bytes
 from wardround.data.load import load
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
@@ -192,7 +192,7 @@ def leaves_for_partners(study: Study, parameters: int | None, columns: int) -> t
         size = "its size is not known yet"
         if parameters is not None:
             count = numbers_in_probe(probe, parameters, sites)
-            size = f"{count:,} numbers, about {size_in_words(4 * count)}, {least}"
+            size = f"{count:,} numbers, about {format_bytes(4 * count)}, {least}"
         words = terms_for(probe.recipe).told(settings)
         told.append(
             f"For the probe {probe.recipe.name}, {probe.times}: {words} ({held} patients; {size}). No noise is added."
@@ -221,7 +221,7 @@ def leaves_a_round(study: Study, answer: Answer | None, unknown: str) -> tuple[s
         f"{name} ({count:,} {'number' if count == 1 else 'numbers'}{': ' + ARRAYS[name] if name in ARRAYS else ''})"
         for name, count in answer.numbers.items()
     )
-    size = f"about {size_in_words(answer.bytes)} a round, {size_in_words(answer.bytes * rounds)} in all {rounds} rounds"
+    size = f"about {format_bytes(answer.bytes)} a round, {format_bytes(answer.bytes * rounds)} in all {rounds} rounds"
     seen = filter(None, [assemble.transform_of(study.transforms).words])
     return (f"In each round: {arrays}; {size}. No row, no label and no prediction leaves.", *seen)
 

@@ -8,10 +8,10 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from wardround.core import clock
 from wardround.core.errors import Refusal
 
 Files = tuple[Path, Path, Path]
@@ -135,7 +135,7 @@ NOT_ACCEPTED = (
 
 
 def against_them(error: ssl.SSLCertVerificationError, host: str) -> tuple[str, str]:
-    today = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    today = f"{clock.now():%Y-%m-%d %H:%M} UTC"
     if error.verify_code == EXPIRED:
         return (
             f"the coordinator's certificate has ended, going by this machine's clock ({today})",

@@ -13,48 +13,51 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.core.files import append_line, stamp, write_whole
-from wardround.core.journal import (
-    DIGEST,
-    LONGEST,
-    ROOT,
-    End,
-    Finding,
-    canonical,
-    hash_after,
-    locked,
-    numbered_lines,
-    parsed,
-    place_problems,
-    tail,
-)
+from wardround.core.files import stamp, write_whole
+from wardround.core.journal import ROOT, End, Format, Journal, Violation
+from wardround.core.journal_head import Head, head_path, head_problems
 from wardround.deploy.trust.certificates import Key
 from wardround.deploy.trust.log_heads import (
+    RESTORE,
     Countersigned,
-    Head,
     Keys,
+    countersignature_problem,
     head_bytes,
-    head_path,
-    head_problems,
+    head_signature_problem,
     read_countersigned,
     sign_head,
-    signature_problem,
     stored_head,
 )
 
 Entry = dict[str, Any]
 """Plain JSON with at least "time" and "kind"."""
-FORMS = {"hash": DIGEST, "previous": DIGEST}
-LINE = {"entry": dict, "hash": str, "number": int, "previous": str}
 MOST_ARRAYS = 1000
 BETWEEN = 2**30
 """In place of a round's number: about the model as it stood between two rounds."""
 SENT = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+
+
+def is_countersigned(entry: Entry) -> bool:
+    return entry.get("kind") == "countersigned"
+
+
+def countersigned_in(entry: Entry) -> Countersigned:
+    """The countersigned head that an entry holds; a ValueError says what is wrong."""
+    return read_countersigned({name: entry.get(name) for name in ("by", "head", "signature")})
+
+
+def read_entry(content: Entry) -> Entry:
+    if is_countersigned(content):
+        countersigned_in(content)
+    return content
+
+
+FORMAT = Format("audit log", read_entry, RESTORE)
 
 
 class NoRoom(Refusal):
@@ -65,12 +68,8 @@ class Examined(NamedTuple):
     """The entries that can be read, everything that is wrong, and whose signatures could not be checked."""
 
     entries: tuple[Entry, ...]
-    findings: list[Finding]
+    findings: list[Violation]
     unchecked: tuple[str, ...]
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def sent(facts: Mapping[str, Any]) -> Entry:
@@ -78,12 +77,12 @@ def sent(facts: Mapping[str, Any]) -> Entry:
     shapes = facts.get("arrays") or {}
     told = dict(list(shapes.items())[:MOST_ARRAYS])
     more = {"more_arrays": len(shapes) - len(told)} if len(shapes) > len(told) else {}
-    return {**facts, "arrays": told, **more, "time": now(), "kind": "sent"}
+    return {**facts, "arrays": told, **more, "time": timestamp("milliseconds"), "kind": "sent"}
 
 
 def noted(kind: str, **words: Any) -> Entry:
     """Something that happened here, such as a decision."""
-    return {"time": now(), "kind": kind, **words}
+    return {"time": timestamp("milliseconds"), "kind": kind, **words}
 
 
 class Sent:
@@ -117,17 +116,20 @@ class Log:
     who: str
     key: Key
 
+    @property
+    def journal(self) -> Journal[Entry]:
+        return Journal(self.path, FORMAT)
+
     def append(self, *entries: Entry) -> Head:
         """Write entries down and wait for the disk; refused, so that nothing may leave, where it cannot be."""
         if not entries:
             return self.head()
-        with locked(self.path, os.O_RDWR | os.O_CREAT, "audit log") as file:
-            last = self._ready(file)
-            return self._add(file, last.entries, last.hash, *entries)
+        with self.journal.lock(write=True) as file:
+            return self._add(file, self._ready(file), *entries)
 
     def head(self) -> Head:
         """The signed head as it is now: what the other side countersigns."""
-        with locked(self.path, os.O_RDWR | os.O_CREAT, "audit log") as file:
+        with self.journal.lock(write=True) as file:
             last = self._ready(file)
             return sign_head(last.entries, last.hash, self.who, self.key)
 
@@ -140,13 +142,13 @@ class Log:
         known = _ends.get(self.path)
         if known is not None and known[0] == stamps(file, self.path):
             return known[1]
-        last, head = end_of(file, self.path), stored_head(self.path)
+        last, head = self.journal.end(file), stored_head(self.path)
         if head is None and last.entries == 0:
             # The head of nothing comes first, so that a log without a head is never one that was interrupted.
             self._write_first_head()
             head = Head(0, ROOT, self.who, "")
         behind = None if head is None else last.entries - head.entries
-        if head is None or not self._follows(file, head):
+        if head is None or not self._follows(file, last, head):
             raise Refusal(
                 "the audit log does not end as its signed head says, so nothing is written and nothing may leave",
                 where=str(self.path),
@@ -155,63 +157,42 @@ class Log:
             )
         done = []
         if last.torn:
-            os.ftruncate(file, os.fstat(file).st_size - last.torn)
+            self.journal.cut_torn_line(file, last.torn)
             done.append(f"{last.torn} bytes of an entry that was never finished were cut off")
         if behind:
             done.append(f"the head was behind by {behind}")
         if done:
             words = " and ".join(done)
-            written = self._add(file, last.entries, last.hash, noted("mended", what=f"after an interruption {words}"))
+            written = self._add(file, last, noted("mended", what=f"after an interruption {words}"))
             return End(written.entries, written.hash, last.hash, 0)
         return last
 
-    def _follows(self, file: int, head: Head) -> bool:
+    def _follows(self, file: int, last: End, head: Head) -> bool:
         """Whether the log still holds the entry that the head names, with nothing but whole entries after it."""
-        last = end_of(file, self.path)
         if (head.entries, head.hash) in ((last.entries, last.hash), (last.entries - 1, last.previous)):
             return True
         if head.entries >= last.entries:
             return False
-        known = [ROOT]
-        with os.fdopen(os.dup(file), "rb") as lines:  # a power cut: rare, so all of it may be read
-            lines.seek(0)
-            for _, raw in numbered_lines(lines):
-                if isinstance(raw, Finding):  # the torn end, of which the caller knows
-                    break
-                try:
-                    line = read_line(raw)
-                except ValueError:
-                    return False
-                if line.previous != known[-1]:
-                    return False
-                known.append(line.hash)
-        return known[head.entries] == head.hash
+        chain = self.journal.check(file)  # a power cut: rare, so all of it may be read
+        return not chain.violations and chain.hashes[head.entries] == head.hash
 
-    def _add(self, file: int, entries: int, before: str, *new: Entry) -> Head:
-        lines, digest = [], before
-        for entry in new:
-            before, digest = digest, hash_after(digest, entry)
-            entries += 1
-            line = canonical({"entry": entry, "hash": digest, "number": entries, "previous": before}) + b"\n"
-            if len(line) > LONGEST:
-                raise Refusal(f"an entry of {len(line)} bytes is too long for the audit log", where=str(self.path))
-            lines.append(line)
+    def _add(self, file: int, last: End, *new: Entry) -> Head:
         _ends.pop(self.path, None)
         try:
-            append_line(file, b"".join(lines))
+            end = self.journal.append(file, last, *new)
         except OSError as problem:
             raise NoRoom(
                 f"the audit log cannot be written ({problem.strerror}), so nothing may leave; it is as it was",
                 where=str(self.path),
                 remedy="make room on the disk; then it goes on by itself",
             ) from None
-        head = sign_head(entries, digest, self.who, self.key)
+        head = sign_head(end.entries, end.hash, self.who, self.key)
         handle = os.open(head_path(self.path), os.O_WRONLY)
         try:
             os.pwrite(handle, head_bytes(head), 0)  # in place, over as many bytes: needs no room
         finally:
             os.close(handle)
-        _ends[self.path] = stamps(file, self.path), End(entries, digest, before, 0)
+        _ends[self.path] = stamps(file, self.path), end
         return head
 
     def _write_first_head(self) -> None:
@@ -239,81 +220,32 @@ def stamps(file: int, path: Path) -> tuple[Stamp, Stamp | None]:
     return stamp(os.fstat(file)), beside
 
 
-class Line(NamedTuple):
-    entry: Entry
-    hash: str
-    number: int
-    previous: str
-
-
-def read_line(raw: bytes) -> Line:
-    return Line(**parsed(raw, LINE, FORMS))
-
-
-def end_of(file: int, path: Path) -> End:
-    last, torn = tail(file)
-    if last is None:
-        return End(0, ROOT, "", torn)
-    try:
-        line = read_line(last)
-        if hash_after(line.previous, line.entry) != line.hash:
-            raise ValueError("its content was changed")
-    except ValueError as problem:
-        raise Refusal(
-            f"the last entry of the audit log is damaged: {problem}",
-            where=str(path),
-            remedy="restore both files from a copy, or put both away in a safe place so that a new log begins",
-        ) from None
-    return End(line.number, line.hash, line.previous, torn)
-
-
-def verify(path: Path, keys: Keys | None = None, *, witnesses: Sequence[Countersigned] = ()) -> list[Finding]:
+def verify(path: Path, keys: Keys | None = None, *, witnesses: Sequence[Countersigned] = ()) -> list[Violation]:
     """Everything that is wrong with a log, or an empty list; without keys, beside the signatures."""
     return examine(path, keys, witnesses=witnesses).findings
 
 
 def examine(path: Path, keys: Keys | None = None, *, witnesses: Sequence[Countersigned] = ()) -> Examined:
-    findings: list[Finding] = []
-    entries: list[Entry] = []
-    seen: list[tuple[int, Countersigned]] = [(0, witness) for witness in witnesses]
-    known = [ROOT]  # hashes after 0, 1, 2, ... lines; empty where a line cannot be read
-    with locked(path, os.O_RDONLY, "audit log") as handle, os.fdopen(os.dup(handle), "rb") as file:
-        for number, raw in numbered_lines(file):
-            if isinstance(raw, Finding):
-                findings.append(raw)
-                break
-            try:
-                line = read_line(raw)
-                if line.entry.get("kind") == "countersigned":
-                    words = {name: line.entry.get(name) for name in ("by", "head", "signature")}
-                    seen.append((number, read_countersigned(words)))
-            except ValueError as problem:
-                findings.append(Finding(number, str(problem)))
-                known.append("")
-                continue
-            findings += [
-                Finding(number, what) for what in place_problems(line.number, line.previous, number, known[-1])
-            ]
-            if hash_after(line.previous, line.entry) != line.hash:
-                findings.append(Finding(number, "its content was changed: the hash does not fit"))
-            known.append(line.hash)
-            entries.append(line.entry)
-        findings += [Finding(0, what) for what in end_problems(path, known, keys)]
+    journal = Journal(path, FORMAT)
+    with journal.lock(write=False) as file:
+        chain = journal.check(file)
+        findings = [*chain.violations, *chain.torn]
+        findings += [Violation(0, what) for what in end_problems(path, chain.hashes, keys)]
+    seen = [(0, witness) for witness in witnesses]
+    seen += [(line.number, countersigned_in(line.entry)) for line in chain.lines if is_countersigned(line.entry)]
     strangers: set[str] = set()
     for number, one in seen:
         name = f"the head that {one.by!r} countersigned"
-        findings += [Finding(number, what) for what in head_problems(name, one.head, known)]
+        findings += [Violation(number, what) for what in head_problems(name, one.head, chain.hashes, "log")]
         if keys is not None and one.by in keys:
-            wrong = signature_problem(keys, one.by, one.signature, one.message) or signature_problem(
-                keys, one.head.who, one.head.signature, one.head.message
-            )
-            findings += [Finding(number, f"{name}: {wrong}")] if wrong else []
+            wrong = countersignature_problem(keys, one)
+            findings += [Violation(number, f"{name}: {wrong}")] if wrong else []
         else:
             strangers.add(one.by)
-    return Examined(tuple(entries), findings, tuple(sorted(strangers)))
+    return Examined(tuple(line.entry for line in chain.lines), findings, tuple(sorted(strangers)))
 
 
-def end_problems(path: Path, known: Sequence[str], keys: Keys | None) -> list[str]:
+def end_problems(path: Path, hashes: Sequence[str], keys: Keys | None) -> list[str]:
     """What the head beside the log shows to be wrong."""
     try:
         head = stored_head(path)
@@ -321,11 +253,7 @@ def end_problems(path: Path, known: Sequence[str], keys: Keys | None) -> list[st
         return [problem.what]
     if head is None:
         return ["the head is missing: entries lost at the end could not be told"]
-    problems = head_problems("the head", head, known)
-    if not problems and head.entries < len(known) - 1:
-        problems.append(
-            f"the head covers {head.entries} of {len(known) - 1} entries: a process was interrupted there (the next"
-            " entry will say so), or somebody without the key added lines"
-        )
-    wrong = "" if keys is None else signature_problem(keys, head.who, head.signature, head.message)
+    behind = "a process was interrupted there (the next entry will say so), or somebody without the key added lines"
+    problems = head_problems("the head", head, hashes, "log", behind=behind)
+    wrong = "" if keys is None else head_signature_problem(keys, head)
     return [*problems, f"the head: {wrong}"] if wrong else problems

@@ -6,7 +6,7 @@ TLS on both sides checks it. Certificates last 90 days. Private keys are written
 
 import os
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.core.files import sync_folder, write_whole
 
@@ -130,7 +131,7 @@ def make_authority(folder: Path, consortium: str, *, now: datetime | None = None
     """The consortium's own certificate authority: FOLDER/authority.key and FOLDER/authority.pem."""
     key = new_key(folder / "authority.key")
     name = distinguished(consortium, "authority")
-    begin = now or datetime.now(UTC)
+    begin = now or clock.now()
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -192,7 +193,7 @@ def sign(
     if wanted == "site" and asked == coordinator_in(folder):
         raise Refusal("this is the coordinator's own name", where=asked, remedy="give the site another name")
     authority, key = read_certificate(folder / "authority.pem"), read_key(folder / "authority.key")
-    begin = now or datetime.now(UTC)
+    begin = now or clock.now()
     builder = (
         x509.CertificateBuilder()
         .subject_name(distinguished(asked, wanted))
@@ -240,7 +241,7 @@ def general_name(host: str) -> x509.GeneralName:
 
 def due(certificate: x509.Certificate, now: datetime | None = None) -> bool:
     """Whether it is time to renew."""
-    return certificate.not_valid_after_utc - (now or datetime.now(UTC)) < RENEW_BEFORE
+    return certificate.not_valid_after_utc - (now or clock.now()) < RENEW_BEFORE
 
 
 def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, where: str) -> Issued:
@@ -251,7 +252,7 @@ def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, 
         raise Refusal(
             "the certificate was not signed by this consortium", where=where, remedy="let this coordinator sign"
         ) from None
-    moment = datetime.now(UTC)
+    moment = clock.now()
     if moment > certificate.not_valid_after_utc:
         raise Refusal(
             f"the certificate ended on {certificate.not_valid_after_utc:%Y-%m-%d}",

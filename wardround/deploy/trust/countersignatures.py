@@ -17,9 +17,9 @@ from wardround.deploy.home import CoordinatorHome, Home, SiteHome
 from wardround.deploy.trust.certificates import check_issued, read_certificate
 from wardround.deploy.trust.log_heads import (
     Countersigned,
+    countersignature_problem,
     read_countersigned,
     read_head_json,
-    signature_problem,
     witness,
 )
 from wardround.runs.json_files import write_file
@@ -115,10 +115,7 @@ def read(content: Any) -> Countersigned:
 
 def believe(seen: Countersigned, home: Home) -> None:
     """Refuse a countersignature that its signer did not make, or under a head that is not the own one."""
-    keys = home.public_keys()
-    wrong = signature_problem(keys, seen.by, seen.signature, seen.message) or signature_problem(
-        keys, seen.head.who, seen.head.signature, seen.head.message
-    )
+    wrong = countersignature_problem(home.public_keys(), seen)
     if wrong:
         raise Refusal(
             f"a countersignature is not believed: {wrong}", remedy="let its sender run `wardround audit verify`"

@@ -18,31 +18,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.journal import DIGEST, LONGEST, canonical, parsed
+from wardround.core.journal import LONGEST, canonical_json, parse_object
+from wardround.core.journal_head import Head, load_head, parse_head
 from wardround.deploy.trust.certificates import Key
 
 Keys = Mapping[str, Sequence[ec.EllipticCurvePublicKey]]
 """The public keys that each party has, or had before it renewed them."""
-FORMS = {"hash": DIGEST, "signature": re.compile(r"(?:[0-9a-f]{2}){8,80}")}
-HEAD = {"entries": int, "hash": str, "signature": str, "who": str}
+SIGNATURE = re.compile(r"(?:[0-9a-f]{2}){8,80}")
 HEAD_BYTES = 512
 """A head fills one sector of a disk, so that it is replaced in one piece."""
+RESTORE = "restore both files from a copy, or put both away in a safe place so that a new log begins"
 # A signature of one sort can never be passed off as one of the other.
 HEAD_SEAL, COUNTER_SEAL = b"wardround audit head\n", b"wardround audit countersignature\n"
-
-
-@dataclass(frozen=True)
-class Head:
-    """How far the log of `who` went, signed by it."""
-
-    entries: int
-    hash: str
-    who: str
-    signature: str
-
-    @property
-    def message(self) -> bytes:
-        return HEAD_SEAL + canonical({"entries": self.entries, "hash": self.hash, "who": self.who})
 
 
 @dataclass(frozen=True)
@@ -55,7 +42,7 @@ class Countersigned:
 
     @property
     def message(self) -> bytes:
-        return COUNTER_SEAL + canonical({"by": self.by, "head": asdict(self.head)})
+        return COUNTER_SEAL + canonical_json({"by": self.by, "head": asdict(self.head)})
 
     def content(self) -> dict[str, Any]:
         return {"by": self.by, "head": asdict(self.head), "signature": self.signature}
@@ -67,12 +54,23 @@ def sign(key: Key, message: bytes) -> str:
 
 def sign_head(entries: int, digest: str, who: str, key: Key) -> Head:
     unsigned = Head(entries, digest, who, "")
-    return Head(entries, digest, who, sign(key, unsigned.message))
+    return Head(entries, digest, who, sign(key, unsigned.signed_bytes(HEAD_SEAL)))
 
 
 def countersign(head: Head, by: str, key: Key) -> Countersigned:
     """The other side's signature under a head; whether the head may be believed is `witness`'s to say."""
     return Countersigned(head, by, sign(key, Countersigned(head, by, "").message))
+
+
+def head_signature_problem(keys: Keys, head: Head) -> str:
+    """What is wrong with the signature of a head, or nothing."""
+    return signature_problem(keys, head.who, head.signature, head.signed_bytes(HEAD_SEAL))
+
+
+def countersignature_problem(keys: Keys, seen: Countersigned) -> str:
+    """What is wrong with either signature of a countersigned head, or nothing."""
+    wrong = signature_problem(keys, seen.by, seen.signature, seen.message)
+    return wrong or head_signature_problem(keys, seen.head)
 
 
 def signature_problem(keys: Keys, who: str, signature: str, message: bytes) -> str:
@@ -88,50 +86,30 @@ def signature_problem(keys: Keys, who: str, signature: str, message: bytes) -> s
 
 def read_head(raw: bytes) -> Head:
     """A head as its file holds it, padding included; a ValueError says what is wrong."""
-    head = Head(**parsed(raw.rstrip(b" \n"), HEAD, FORMS))
+    head = parse_head(raw.rstrip(b" \n"), SIGNATURE)
     if raw != head_bytes(head) or head.entries < 0:
         raise ValueError("it is not as it was written here")
     return head
 
 
 def head_bytes(head: Head) -> bytes:
-    return canonical(asdict(head)).ljust(HEAD_BYTES - 1) + b"\n"
+    return head.to_bytes().ljust(HEAD_BYTES - 1) + b"\n"
 
 
 def read_head_json(content: Any) -> Head:
     """A head that came in a message; a ValueError says what is wrong."""
-    return Head(**parsed(canonical(content), HEAD, FORMS))
+    return parse_head(canonical_json(content), SIGNATURE)
 
 
 def read_countersigned(content: Any) -> Countersigned:
     """What `Countersigned.content` gave, from a message or file; a ValueError says what is wrong."""
-    value = parsed(canonical(content), {"by": str, "head": dict, "signature": str}, FORMS)
+    value = parse_object(canonical_json(content), {"by": str, "head": dict, "signature": str}, {"signature": SIGNATURE})
     return Countersigned(read_head_json(value["head"]), value["by"], value["signature"])
 
 
-def head_path(path: Path) -> Path:
-    return path.with_name(path.name + ".head")
-
-
 def stored_head(path: Path) -> Head | None:
-    try:
-        with open(head_path(path), "rb") as file:
-            return read_head(file.read(HEAD_BYTES + 1))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as problem:
-        remedy = "restore both files from a copy, or put both away in a safe place so that a new log begins"
-        raise Refusal(f"the head cannot be read: {problem}", where=str(head_path(path)), remedy=remedy) from None
-
-
-def head_problems(name: str, head: Head, known: Sequence[str]) -> list[str]:
-    """What a head shows to be wrong with the chain of `known` hashes."""
-    whole = len(known) - 1
-    if head.entries > whole:
-        return [f"{name} names {head.entries} entries and the log has {whole}: its end is missing"]
-    if head.entries < 0 or known[head.entries] != head.hash:
-        return [f"{name} names another entry {head.entries} than the log holds: history was rewritten"]
-    return []
+    """The head beside the log at `path`, or nothing where there is none."""
+    return load_head(path, read_head, RESTORE)
 
 
 def read_witness(path: Path) -> Countersigned:
@@ -154,7 +132,7 @@ def witness(path: Path, head: Head, keys: Keys, by: str, key: Key) -> Countersig
 
     Refuses a head that its owner did not sign, and one that goes back behind what was countersigned before.
     """
-    wrong = signature_problem(keys, head.who, head.signature, head.message)
+    wrong = head_signature_problem(keys, head)
     before = read_witness(path).head if path.exists() else None
     if not wrong and before is not None:
         if before.who != head.who:
@@ -171,5 +149,5 @@ def witness(path: Path, head: Head, keys: Keys, by: str, key: Key) -> Countersig
         )
     seen = countersign(head, by, key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, canonical(seen.content()) + b"\n")
+    write_whole(path, canonical_json(seen.content()) + b"\n")
     return seen

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wardround.core.units import size_in_words
+from wardround.core.text import format_bytes
 from wardround.report.html.markup import plain
 from wardround.report.metric_names import direction, label_of, lower_is_better, words_of
 
@@ -161,7 +161,7 @@ def cost(card: Facts) -> list[str]:
         lines += [
             "",
             f"{safe(method['label'])}: {method['rounds']} rounds, {method['seconds']:.1f} s, "
-            f"{size_in_words(method['bytes_down'])} to the sites and {size_in_words(method['bytes_up'])} back."
+            f"{format_bytes(method['bytes_down'])} to the sites and {format_bytes(method['bytes_up'])} back."
             + (f" {safe(method['energy'])}" if method["energy"] else ""),
         ]
         counts = method["took_part"]

@@ -1,12 +1,12 @@
-"""Amounts in words for people."""
+"""Numbers as people read them, wherever a sentence is made."""
 
 UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
-def size_in_words(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Decimal units, three digits.
 
-    >>> size_in_words(999), size_in_words(12_345_678)
+    >>> format_bytes(999), format_bytes(12_345_678)
     ('999 bytes', '12.3 MB')
     """
     unit = 0
