@@ -67,7 +67,7 @@ def whole_sum(session: Session, lost: tuple[str, ...]) -> tuple[Ring, Costs]:
     signing = {name: Ed25519PrivateKey.generate() for name in session.roster}
     public = {name: key.public_key() for name, key in signing.items()}
     server, costs = coordinator.open_sum(session, public), Costs(session.roster)
-    state: dict[str, sites.Site] = {}
+    state: dict[str, sites.SiteState] = {}
     asked: dict[str, Letter] = {}
     for step in STEPS:
         if step != STEPS[0]:

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wardround.core.errors import Refusal
-from wardround.incentives.dilution import Choice, dilution, settle
+from wardround.incentives.dilution import Selection, dilution, settle
 
 HEART = {"cleveland": 303, "budapest": 294, "va": 200, "zurich": 123}
 """Rows at the four hospitals of the heart disease data: 920 together."""
 
 
 def everybody(rows):
-    return lambda remaining: Choice({site: rows[site] for site in remaining})
+    return lambda remaining: Selection({site: rows[site] for site in remaining})
 
 
 def test_shares_of_rows_and_of_weight():
@@ -89,7 +89,7 @@ def test_the_choice_is_made_again_among_the_rest():
 
     def two_largest(remaining):
         chosen = sorted(remaining, key=lambda site: -HEART[site])[:2]
-        return Choice({site: HEART[site] for site in chosen})
+        return Selection({site: HEART[site] for site in chosen})
 
     settled = settle(two_largest, {"cleveland": 0.5, "budapest": 0.6, "va": 0.6, "zurich": 0.6})
     assert settled.partners == ("budapest", "va")
@@ -100,7 +100,7 @@ def test_the_asking_site_dilutes_and_never_withdraws():
     """With freetown's 900 rows a has 50/1000 of all, within 0.2; alone with b it would have half."""
 
     def choose(remaining):
-        return Choice({"freetown": 900} | dict.fromkeys(remaining, 50))
+        return Selection({"freetown": 900} | dict.fromkeys(remaining, 50))
 
     settled = settle(choose, {"a": 0.2, "b": 0.2, "freetown": 0.1}, asking="freetown")
     assert settled.partners == ("a", "b")
@@ -109,7 +109,7 @@ def test_the_asking_site_dilutes_and_never_withdraws():
 
 def test_all_withdrawn_offers_the_local_model():
     settled = settle(
-        lambda remaining: Choice({"freetown": 10} | dict.fromkeys(remaining, 50)),
+        lambda remaining: Selection({"freetown": 10} | dict.fromkeys(remaining, 50)),
         {"a": 0.2, "b": 0.2},
         asking="freetown",
     )
@@ -121,7 +121,7 @@ def test_all_withdrawn_offers_the_local_model():
 
 
 def test_nobody_chosen_offers_the_local_model():
-    settled = settle(lambda remaining: Choice({}), {"a": 1.0})
+    settled = settle(lambda remaining: Selection({}), {"a": 1.0})
     assert (settled.partners, settled.turns) == ((), ())
     assert settled.words == "No partner was chosen. The asking site can train the local model on its own patients."
 
@@ -152,7 +152,7 @@ def test_each_turn_offers_fewer_sites():
 
     def choose(remaining):
         offered.append(remaining)
-        return Choice(dict.fromkeys(sorted(remaining)[:1], 5))
+        return Selection(dict.fromkeys(sorted(remaining)[:1], 5))
 
     settled = settle(choose, dict.fromkeys("abcde", 0.5))
     assert [len(remaining) for remaining in offered] == [5, 4, 3, 2, 1, 0]
@@ -161,7 +161,7 @@ def test_each_turn_offers_fewer_sites():
 
 def test_a_choice_that_takes_who_withdrew_is_refused():
     with pytest.raises(Refusal, match=r"withdrew or was never asked .site a"):
-        settle(lambda remaining: Choice({"a": 9, "b": 1}), {"a": 0.5, "b": 1.0})
+        settle(lambda remaining: Selection({"a": 9, "b": 1}), {"a": 0.5, "b": 1.0})
 
 
 @pytest.mark.parametrize("limit", [-0.1, 1.1, 50, math.nan, True, "0.5", None])

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from wardround.privacy.secure_sum.messages import Letter, from_json, to_json
 from wardround.privacy.secure_sum.server import Server, advance, open_sum, opened, take
 from wardround.privacy.secure_sum.session import Session
-from wardround.privacy.secure_sum.site import Site, advertise, agree, mask, reveal, share
+from wardround.privacy.secure_sum.site import SiteState, advertise, agree, mask, reveal, share
 
 STEPS = ("advertise", "share", "mask", "agree", "reveal")
 
@@ -51,7 +51,7 @@ class Round:
 
     session: Session
     vectors: dict
-    sites: dict[str, Site] = field(default_factory=dict)
+    sites: dict[str, SiteState] = field(default_factory=dict)
     server: Server | None = None
     said: list[Letter] = field(default_factory=list)
     asked: dict[str, Letter] = field(default_factory=dict)

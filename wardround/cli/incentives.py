@@ -22,7 +22,7 @@ from wardround.incentives.ledger import Ledger
 from wardround.incentives.ledger_entries import Kind, LedgerEntry
 from wardround.incentives.ledger_keys import make_key, public_key, read_key
 from wardround.incentives.rewards import RULES, cents, money
-from wardround.incentives.statement import Facts, Score, number, read_facts, read_object, statement, tables
+from wardround.incentives.statement import Facts, PartnerScore, number, read_facts, read_object, statement, tables
 from wardround.report.html.markup import plain
 
 SEEN = ("row_share", "weight_share", "limit")
@@ -285,7 +285,7 @@ def entries_of(facts: Facts, site: str, time: str, paid: Mapping[str, Any] | Non
             add("choice", "withdrew", share)
         elif site in facts.partners:
             add("choice", "joined", share)
-        elif next(iter(facts.measures.values()), {}).get(site, Score(None)).value is not None:
+        elif next(iter(facts.measures.values()), {}).get(site, PartnerScore(None)).value is not None:
             add("choice", "answered", rows)
     if facts.training and site in facts.training.presence:
         rounds, first, last = facts.training.presence[site]

@@ -19,7 +19,7 @@ SLACK = 1e-9
 """Shares are quotients of rounded numbers: a site exactly at its limit is not over it."""
 
 
-class Part(NamedTuple):
+class SiteShare(NamedTuple):
     """One site's share of what the partners bring together; without a limit of its own, the limit is 1."""
 
     site: str
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 class Dilution:
     """The parts of all that train together, by name."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[SiteShare, ...]
 
     @property
     def over(self) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class Dilution:
         return "\n".join(f"{part}." for part in self.parts)
 
 
-class Choice(NamedTuple):
+class Selection(NamedTuple):
     """Whom a choice takes: the training rows of each, and its weight where the weights are known beforehand."""
 
     rows: Mapping[str, int]
@@ -106,7 +106,7 @@ def dilution(rows: Mapping[str, int], weights: Mapping[str, float] | None, limit
         weight_shares = shares(weights, "weight")
     return Dilution(
         tuple(
-            Part(site, int(rows[site]), row_shares[site], weight_shares[site], float(limits.get(site, 1.0)))
+            SiteShare(site, int(rows[site]), row_shares[site], weight_shares[site], float(limits.get(site, 1.0)))
             for site in sorted(rows)
         )
     )
@@ -120,7 +120,7 @@ def check_limits(limits: Mapping[str, float]) -> None:
 
 
 def settle(
-    choose: Callable[[frozenset[str]], Choice], limits: Mapping[str, float], *, asking: str | None = None
+    choose: Callable[[frozenset[str]], Selection], limits: Mapping[str, float], *, asking: str | None = None
 ) -> Settlement:
     """Choose among the sites of `limits`, let those over their limit withdraw, and choose again until none does.
 

@@ -38,7 +38,7 @@ class Payment:
     words: str
 
 
-class Rule(NamedTuple):
+class RewardRule(NamedTuple):
     """How a site's figure becomes its claim on the budget."""
 
     by: str
@@ -76,16 +76,18 @@ def by_help(site: str, figure: Fraction, sites: int) -> Fraction:
     return max(figure, Fraction(0))
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
+RULES: Mapping[str, RewardRule] = MappingProxyType(
     {
-        "rank": Rule("rank", "was ranked", by_rank),
-        "inclusion": Rule("inclusion", "was chosen", by_inclusion),
-        "rounds": Rule("rounds taken part in", "took part in a round", by_rounds),
-        "weights": Rule("the sum of weights", "had any weight", by_weights),
-        "influence": Rule(
+        "rank": RewardRule("rank", "was ranked", by_rank),
+        "inclusion": RewardRule("inclusion", "was chosen", by_inclusion),
+        "rounds": RewardRule("rounds taken part in", "took part in a round", by_rounds),
+        "weights": RewardRule("the sum of weights", "had any weight", by_weights),
+        "influence": RewardRule(
             "influence on the payer's private held-out loss", "lowered the payer's held-out loss", by_help
         ),
-        "shapley": Rule("Shapley value on the payer's private held-out rows", "has a positive Shapley value", by_help),
+        "shapley": RewardRule(
+            "Shapley value on the payer's private held-out rows", "has a positive Shapley value", by_help
+        ),
     }
 )
 

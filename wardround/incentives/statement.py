@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from wardround.core.errors import Refusal
 from wardround.engine.registry import nearest
-from wardround.incentives.dilution import Choice, Part, check_limits, settle
+from wardround.incentives.dilution import Selection, SiteShare, check_limits, settle
 from wardround.incentives.rewards import RULES, reward
 
 ALONE = 'no partner is left: train alone with [algorithm] name = "local"'
@@ -62,13 +62,13 @@ def diluted(
     check_limits(limits)
     chosen: tuple[str, ...] = ()
 
-    def choice(remaining: frozenset[str]) -> Choice:
+    def choice(remaining: frozenset[str]) -> Selection:
         nonlocal chosen
         candidates = tuple(site for site in rows if site in remaining)
         chosen = tuple(dict.fromkeys(choose(candidates))) if candidates else ()
         together = {site: rows.get(site, 0) for site in (asking, *chosen)}
         known = None if weights is None else {site: weights[site] for site in together if site in weights}
-        return Choice(together, known) if chosen else Choice({})
+        return Selection(together, known) if chosen else Selection({})
 
     possible = {site: limits.get(site, 1.0) for site in rows if site != asking and site not in withdrawn}
     settled = settle(choice, possible, asking=asking)
@@ -86,12 +86,12 @@ def diluted(
     return Diluted(chosen, table, reasons, " ".join([outcome, *reasons.values(), *nobody]), advice)
 
 
-def shares(part: Part) -> str:
+def shares(part: SiteShare) -> str:
     told = f"it would be {part.row_share:.1%} of the training rows"
     return told if part.weight_share is None else f"{told} and {part.weight_share:.1%} of the weight"
 
 
-class Score(NamedTuple):
+class PartnerScore(NamedTuple):
     """What a measure says about a site: larger is better; None where the site did not answer."""
 
     value: float | None
@@ -135,7 +135,7 @@ class Facts:
     partners: tuple[str, ...] | None
     """Best first; None where no choice was made."""
     withdrawn: tuple[str, ...]
-    measures: Mapping[str, Mapping[str, Score]]
+    measures: Mapping[str, Mapping[str, PartnerScore]]
     """The first is the one that the choice was made by."""
     dilution: Mapping[str, Mapping[str, Any]]
     training: Training | None
@@ -171,7 +171,7 @@ def read_facts(folder: Path) -> Facts:
         for one in tables(result.get("measures"))
     }
     if not measures and "score" in told:
-        measures = {"score": {site: Score(number(value)) for site, value in table(told["score"]).items()}}
+        measures = {"score": {site: PartnerScore(number(value)) for site, value in table(told["score"]).items()}}
     asking = result.get("asking") or table(said.get("study")).get("user")
     return Facts(
         folder,
@@ -303,7 +303,9 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
         how = choosing if rule == "rank" else f'{choosing} with "{rule}" among the measures of [partners]'
         raise absent(facts, rule, "ranks no site" if rule == "rank" else f"has no measure '{rule}'", how)
     scores = {
-        site: facts.measures[wanted].get(site, Score(None)) for site in facts.others if site not in facts.withdrawn
+        site: facts.measures[wanted].get(site, PartnerScore(None))
+        for site in facts.others
+        if site not in facts.withdrawn
     }
     known = [found.value for found in scores.values() if found.value is not None]
     figures = {site: Figure(None, None, "withdrew") for site in facts.others}
@@ -388,9 +390,9 @@ def number(value: Any) -> float | None:
     return value if known else None
 
 
-def score(found: Any) -> Score:
-    return Score(number(table(found).get("value")), number(table(found).get("error")))
+def score(found: Any) -> PartnerScore:
+    return PartnerScore(number(table(found).get("value")), number(table(found).get("error")))
 
 
-def written(found: Score) -> str:
+def written(found: PartnerScore) -> str:
     return f"{found.value:.4g}" + ("" if found.error is None else f" ± {found.error:.2g}")

@@ -23,7 +23,7 @@ from wardround.engine import registry
 from wardround.privacy.secure_sum.fixed_point import ring_vector
 from wardround.privacy.secure_sum.messages import Letter, from_json, to_json
 from wardround.privacy.secure_sum.session import Session, hash_of, session_from_json
-from wardround.privacy.secure_sum.site import Site, advertise, agree, mask, reveal, share
+from wardround.privacy.secure_sum.site import SiteState, advertise, agree, mask, reveal, share
 
 SECURE_SUM = "secure_sum"
 Header = dict[str, Any]
@@ -66,7 +66,7 @@ class SecureSite:
     folder: Path
     signing: Callable[[], tuple[Key, x509.Certificate]]
     """The site's own key, and the certificate of the consortium's authority."""
-    state: Site | None = None
+    state: SiteState | None = None
 
     def step(
         self,

@@ -68,7 +68,7 @@ class Shares(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Site:
+class SiteState:
     """A site between two steps. Its secrets are kept out of what is printed, and let go when the sum is done."""
 
     session: Session
@@ -89,7 +89,7 @@ class Site:
 
 def advertise(
     session: Session, name: str, signing: SigningKey, keys: Mapping[str, VerifyingKey]
-) -> tuple[Site, Letter]:
+) -> tuple[SiteState, Letter]:
     """Begin: new keys for this session, signed with the site's long-term key. `keys` are those of all sites."""
     missing = [site for site in session.roster if site not in keys]
     if missing or name not in session.roster:
@@ -99,7 +99,7 @@ def advertise(
             remedy="let the coordinator pass on the certificates of all sites that take part",
         )
     sharing, masking = X25519PrivateKey.generate(), X25519PrivateKey.generate()
-    site = Site(session, name, "share", keys, signing, sharing, masking, secrets.token_bytes(KEY_BYTES))
+    site = SiteState(session, name, "share", keys, signing, sharing, masking, secrets.token_bytes(KEY_BYTES))
     content = {
         "sharing": sharing.public_key().public_bytes_raw().hex(),
         "masking": masking.public_key().public_bytes_raw().hex(),
@@ -107,7 +107,7 @@ def advertise(
     return site, signed(Letter("advertise", session.hex, name, content), signing)
 
 
-def share(site: Site, letter: Letter) -> tuple[Site, Letter]:
+def share(site: SiteState, letter: Letter) -> tuple[SiteState, Letter]:
     """Split the two secrets among all sites that advertised, each share sealed to its holder."""
     expect(site, letter, "share")
     session, own = site.session, secrets_of(site)
@@ -140,7 +140,7 @@ def share(site: Site, letter: Letter) -> tuple[Site, Letter]:
     return after, signed(Letter("share", session.hex, site.name, content), site.signing)
 
 
-def mask(site: Site, letter: Letter, vector: Ring) -> tuple[Site, Letter]:
+def mask(site: SiteState, letter: Letter, vector: Ring) -> tuple[SiteState, Letter]:
     """The site's own vector under its own mask and one with every neighbour that shared its secrets."""
     expect(site, letter, "mask")
     session, own = site.session, secrets_of(site)
@@ -164,7 +164,7 @@ def mask(site: Site, letter: Letter, vector: Ring) -> tuple[Site, Letter]:
     return replace(site, step="agree", held=held), signed(sent, site.signing)
 
 
-def agree(site: Site, letter: Letter) -> tuple[Site, Letter]:
+def agree(site: SiteState, letter: Letter) -> tuple[SiteState, Letter]:
     """Sign who the coordinator says has answered; done once, so that it cannot tell different sites different sets."""
     expect(site, letter, "agree")
     only(letter, "survivors")
@@ -179,7 +179,7 @@ def agree(site: Site, letter: Letter) -> tuple[Site, Letter]:
     return after, signed(agreement(after, site.name), site.signing)
 
 
-def reveal(site: Site, letter: Letter) -> tuple[Site, Letter]:
+def reveal(site: SiteState, letter: Letter) -> tuple[SiteState, Letter]:
     """Open the own masks of those who answered and the masking keys of those who did not: of no site both."""
     expect(site, letter, "reveal")
     only(letter, "signatures")
@@ -210,13 +210,13 @@ class Secrets(NamedTuple):
     masking: X25519PrivateKey
 
 
-def secrets_of(site: Site) -> Secrets:
+def secrets_of(site: SiteState) -> Secrets:
     assert site.sharing is not None, "only a finished site has let its keys go"
     assert site.masking is not None
     return Secrets(site.sharing, site.masking)
 
 
-def expect(site: Site, letter: Letter, step: str) -> None:
+def expect(site: SiteState, letter: Letter, step: str) -> None:
     """Refuse a letter of another session, from somebody else, or at the wrong moment."""
     if letter.sender != COORDINATOR:
         raise BadLetter(letter.sender, "only the coordinator leads a secure sum", step=letter.step)
@@ -241,7 +241,7 @@ def refuse_too_few(session: Session, count: int, step: str, what: str) -> None:
         )
 
 
-def sealing(site: Site, own: X25519PrivateKey, peer: bytes, sender: str, receiver: str) -> tuple[bytes, bytes]:
+def sealing(site: SiteState, own: X25519PrivateKey, peer: bytes, sender: str, receiver: str) -> tuple[bytes, bytes]:
     """The key for shares on the way from sender to receiver, and what they are bound to."""
     other = receiver if sender == site.name else sender
     secret = agreed(own, peer)
@@ -263,7 +263,7 @@ def pinned(session: Session, dealer: str, holder: str, shares: Shares) -> list[s
     ]
 
 
-def received(site: Site, own: X25519PrivateKey, letter: Letter) -> dict[str, Shares]:
+def received(site: SiteState, own: X25519PrivateKey, letter: Letter) -> dict[str, Shares]:
     """The shares dealt to this site, each as its dealer committed to it."""
     only(letter, "shares")
     found: dict[str, Shares] = {}
@@ -285,7 +285,7 @@ def received(site: Site, own: X25519PrivateKey, letter: Letter) -> dict[str, Sha
     return found
 
 
-def agreement(site: Site, name: str) -> Letter:
+def agreement(site: SiteState, name: str) -> Letter:
     """What every survivor signs."""
     content: dict[str, Any] = {"survivors": list(site.survivors), "adverts": site.told}
     return Letter("agree", site.session.hex, name, content)

@@ -245,4 +245,4 @@ def from_weights(study: Study, setting: Setting) -> dict[str, Any]:
         for site, rows in enumerate(federation.part("train")[1])
     ]
     user = site_number(study.study.user or "", federation.sites)
-    return alphas.told_prevalence(-weights, prevalence, user)._asdict()
+    return alphas.infer_prevalence(-weights, prevalence, user)._asdict()
