@@ -7,7 +7,7 @@ from scipy import stats
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
 from wardround.evaluate.comparison import (
-    Difference,
+    PairedDifference,
     corrected,
     holm,
     paired_difference,
@@ -34,7 +34,7 @@ def discordant(seed: int, only_a: int = 30, only_b: int = 10) -> tuple[Scores, S
     return answers((np.arange(200) >= only_b)[order], actual), answers((np.arange(200) < 200 - only_a)[order], actual)
 
 
-def width(one: Difference) -> float:
+def width(one: PairedDifference) -> float:
     assert one.low is not None
     assert one.high is not None
     return one.high - one.low
@@ -198,9 +198,9 @@ def test_holm_by_hand() -> None:
 
 
 def test_correction_takes_verdicts_back_but_adds_none() -> None:
-    one = Difference(0.1, 0.01, 0.19, 0.03, "better", 5, 0, 0, 5)
+    one = PairedDifference(0.1, 0.01, 0.19, 0.03, "better", 5, 0, 0, 5)
     sure = one._replace(p_value=0.001)
-    untested = Difference(None, None, None, None, "no difference shown", 0, 0, 0, 0, "no repeat")
+    untested = PairedDifference(None, None, None, None, "no difference shown", 0, 0, 0, 0, "no repeat")
     found = corrected({"x": one, "y": sure, "z": one._replace(p_value=0.04), "u": untested})
     assert [found[name].verdict for name in "xyz"] == ["no difference shown", "better", "no difference shown"]
     assert [found[name].p_value for name in "xyz"] == [pytest.approx(0.06), pytest.approx(0.003), pytest.approx(0.06)]

@@ -61,7 +61,7 @@ def site(home: SiteHome) -> Iterator[Diagnosis]:
     yield key(home.key_path)
     found = certificate(home, words.name, "site")
     yield found
-    yield clock(home.certificate_path)
+    yield check_clock(home.certificate_path)
     yield proxy(words.coordinator, os.environ)
     yield from steps(words.coordinator, files(home)) if found.state != "wrong" else ()
     yield from data(home)
@@ -79,7 +79,7 @@ def coordinator(home: CoordinatorHome) -> Iterator[Diagnosis]:
     yield key(home.key_path)
     yield key(home.path / "authority.key", "authority's key")
     yield certificate(home, words.name, "coordinator")
-    yield clock(home.certificate_path)
+    yield check_clock(home.certificate_path)
     yield listening(home)
     yield from certificates(home)
     for name, why in dict(last_word(home).get("warnings", {})).items():
@@ -173,7 +173,7 @@ def ends(name: str, own: x509.Certificate) -> Diagnosis:
     return Diagnosis(name, "ok", f"valid until {until:%Y-%m-%d}")
 
 
-def clock(path: Path) -> Diagnosis:
+def check_clock(path: Path) -> Diagnosis:
     """Whoever signed the certificate did so at a time that must be in the past."""
     now = clock.now()
     shown = f"{now:%Y-%m-%d %H:%M} UTC"

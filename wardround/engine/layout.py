@@ -93,7 +93,7 @@ def seats(rows: Numbers, shape: Shape) -> tuple[Numbers, Numbers]:
     return piece, slot
 
 
-class Share(NamedTuple):
+class DeviceRows(NamedTuple):
     """A device's share of a piece, row by row in the order of the slots."""
 
     taken: slice
@@ -114,7 +114,7 @@ class Template(NamedTuple):
     visits: Visits
     """Of the piece's sites, in the order of their slots."""
     members: Numbers
-    shares: tuple[Share, ...]
+    shares: tuple[DeviceRows, ...]
     places: int
     """Places that are taken, on the device that has most."""
 
@@ -169,6 +169,6 @@ def template(
         at = (np.repeat(first.ravel()[block[mine]], count) + within) * shape.lanes + np.repeat(lane[mine], count)
         stride = np.repeat(longest.ravel()[block[mine]] * shape.lanes, count)
         start = np.repeat(before if starts is None else starts[mine], count).astype(np.int32)
-        shares.append(Share(taken, start, at, stride))
+        shares.append(DeviceRows(taken, start, at, stride))
     seating = Seating(first, longest, seated, spread(cohort, population), np.zeros((shape.devices, 0, shape.lanes)))
     return Template(seating, Visits(cohort, rows), cohort, tuple(shares), int(used[:, -1].max(initial=0)))

@@ -211,7 +211,7 @@ def added(total: Message) -> Message:
     return unpack(jax.lax.psum(pack(total), AXIS), form_of(total))
 
 
-class Pieces(NamedTuple):
+class RoundPrograms(NamedTuple):
     """The programs of a round that is cut where devices meet or where a cohort is too large for one piece."""
 
     send: Callable[..., dict[str, Array]]
@@ -225,7 +225,7 @@ class Pieces(NamedTuple):
 @lru_cache(maxsize=64)
 def in_pieces(
     algorithm: Algorithm, transform: Transform, shape: Shape, padding: int, resident: bool, sent: Form, said: Form
-) -> Pieces:
+) -> RoundPrograms:
     """Every device trains its own sites; their sums (or stacks) are brought together by `add` and `conclude`.
 
     Rows that are `resident` lie whole where every device can read them, others are split over the devices. `sent` is
@@ -266,7 +266,7 @@ def in_pieces(
     def keep(clients: Tree, site: Array, parts: list[Tree]) -> Tree:
         return put_back(clients, site, jax.tree.map(lambda *own: jnp.concatenate(own), *parts))
 
-    return Pieces(
+    return RoundPrograms(
         send=jax.jit(lambda progress, seed, number: send(progress, round_key(seed, number))),
         train=jax.jit(sharded),
         add=jax.jit(trees.add, donate_argnums=0),

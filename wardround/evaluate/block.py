@@ -6,14 +6,14 @@ from typing import Any
 from wardround.core.bounds import CountOrAll, Share
 from wardround.core.contracts import Report, Scores, Task
 from wardround.evaluate.intervals import Interval, bootstrap_intervals
-from wardround.evaluate.metrics import Measure, measure_sites
+from wardround.evaluate.metrics import MetricValue, measure_sites
 from wardround.evaluate.summary import summaries
 
 MOST_NAMED = 10_000
 """Sites up to which each is listed; beyond, only the figures over all sites are."""
 
 
-def _told(measure: Measure, reach: Interval | None) -> dict[str, Any]:
+def _told(measure: MetricValue, reach: Interval | None) -> dict[str, Any]:
     told: dict[str, Any] = {"value": measure.value}
     if reach is not None:
         told |= {"low": reach.low, "high": reach.high}

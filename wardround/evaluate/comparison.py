@@ -31,7 +31,7 @@ Place = Literal["weighted", "unweighted"] | int
 """A mean over sites, or the index of one site."""
 
 
-class Difference(NamedTuple):
+class PairedDifference(NamedTuple):
     """Method a minus method b, averaged over repeats; wins, ties and losses of a count repeats."""
 
     value: float | None
@@ -77,7 +77,7 @@ def paired_values(
     higher_is_better: bool,
     level: Share = 0.95,
     test_share: Momentum = 0.0,
-) -> Difference:
+) -> PairedDifference:
     """Compare two methods by one figure a repeat, where predictions are not at hand."""
     wins, ties, losses = tally(a, b, higher_is_better=higher_is_better)
     gaps = np.array([p - q for p, q in zip(a, b, strict=True) if p is not None and q is not None])
@@ -85,16 +85,16 @@ def paired_values(
     if len(gaps) < 2:
         value = float(gaps[0]) if len(gaps) else None
         few = "one repeat alone tells nothing of chance" if len(gaps) else "no repeat in which both have a value"
-        return Difference(value, None, None, None, "no difference shown", wins, ties, losses, len(gaps), few)
+        return PairedDifference(value, None, None, None, "no difference shown", wins, ties, losses, len(gaps), few)
     value, freedom = float(gaps.mean()), len(gaps) - 1
     error = float(gaps.std(ddof=1)) * np.sqrt(_inflation(len(gaps), test_share) / len(gaps))
     if error <= TIE:
         same = "; ".join(filter(None, [lost, "all repeats differ by the same amount"]))
-        return Difference(value, None, None, None, "no difference shown", wins, ties, losses, len(gaps), same)
+        return PairedDifference(value, None, None, None, "no difference shown", wins, ties, losses, len(gaps), same)
     reach = float(stdtrit(freedom, 0.5 + level / 2)) * error
     low, high = value - reach, value + reach
     p_value = 2 * float(stdtr(freedom, -abs(value) / error))
-    return Difference(
+    return PairedDifference(
         value, low, high, p_value, _verdict(low, high, higher_is_better), wins, ties, losses, len(gaps), lost
     )
 
@@ -111,7 +111,7 @@ def paired_difference(
     level: Share = 0.95,
     test_share: Momentum = 0.0,
     seed: int = 0,
-) -> Difference:
+) -> PairedDifference:
     """Compare two methods by their predictions, one `Scores` a repeat, for a mean over sites or one site (its index).
 
     The smallest p-value is 2 / (resamples + 1): take more resamples for a correction over hundreds of comparisons.
@@ -143,7 +143,7 @@ def paired_differences(
     level: Share = 0.95,
     test_share: Momentum = 0.0,
     seed: int = 0,
-) -> list[Difference]:
+) -> list[PairedDifference]:
     """The same for several means or sites at once, from the same resamples: each is what it would be alone."""
     chosen = metrics_for(task, [metric])[metric]
     pairs = _pairs(a, b, task, positive)
@@ -177,7 +177,7 @@ def _difference(
     chosen: Metric,
     level: float,
     test_share: float,
-) -> Difference:
+) -> PairedDifference:
     """What the estimates of the repeats and the resampled differences say together."""
     gaps, kept = estimates[there, 0] - estimates[there, 1], int(there.sum())
     wins, ties, losses = tally(
@@ -185,9 +185,9 @@ def _difference(
     )
     lost = _lost(kept, len(estimates))
 
-    def nothing(value: float | None, why: str) -> Difference:
+    def nothing(value: float | None, why: str) -> PairedDifference:
         reason = "; ".join(filter(None, [lost, why]))
-        return Difference(value, None, None, None, "no difference shown", wins, ties, losses, kept, reason)
+        return PairedDifference(value, None, None, None, "no difference shown", wins, ties, losses, kept, reason)
 
     if not kept:
         return nothing(None, "no repeat in which both have a value")
@@ -205,7 +205,7 @@ def _difference(
     one_sided = min((draws <= TIE).sum(), (draws >= -TIE).sum())
     p_value = min(1.0, 2 * float(one_sided + 1) / (len(draws) + 1))
     verdict = _verdict(low, high, chosen.higher_is_better)
-    return Difference(value, low, high, p_value, verdict, wins, ties, losses, kept, lost)
+    return PairedDifference(value, low, high, p_value, verdict, wins, ties, losses, kept, lost)
 
 
 def _lost(kept: int, repeats: int) -> str:
@@ -291,7 +291,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def corrected(differences: Mapping[Any, Difference], *, level: Share = 0.95) -> dict[Any, Difference]:
+def corrected(differences: Mapping[Any, PairedDifference], *, level: Share = 0.95) -> dict[Any, PairedDifference]:
     """The same differences with Holm's p-values, and "no difference shown" where they no longer suffice."""
     tested = [name for name, one in differences.items() if one.p_value is not None]
     adjusted = dict(zip(tested, holm([differences[name].p_value or 0.0 for name in tested]), strict=True))

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from wardround.core.bounds import Momentum
-from wardround.evaluate.comparison import Difference, corrected, paired_values
+from wardround.evaluate.comparison import PairedDifference, corrected, paired_values
 
 Figures = Mapping[str, float | None]
 """Of one repeat, by name: "recall", "race/equal_odds_gap", "race/recall/White"."""
@@ -64,7 +64,7 @@ class Trial(NamedTuple):
 
     what: str
     partition: str
-    found: Difference
+    found: PairedDifference
     before: float | None = None
     """The means of what is held against each other, as the claim's `ends` name them."""
     after: float | None = None
@@ -166,7 +166,7 @@ class Draft(NamedTuple):
     ends: Ends
 
 
-class Part(NamedTuple):
+class SubClaim(NamedTuple):
     words: str
     tested: str
     drafts: list[Draft]
@@ -200,22 +200,22 @@ def _group_level(arms: Arms) -> list[str]:
     return [f"{column}/{spread}" for column in arms.columns for spread in SPREADS]
 
 
-def _unfairer(arms: Arms) -> Part:
-    return Part(
+def _unfairer(arms: Arms) -> SubClaim:
+    return SubClaim(
         "Fairness over the whole data set drops with increasing privacy.",
         "The generalized entropy index and differential fairness (both: lower is fairer) rise from level to level.",
         _over(arms, _dataset_level(arms), arms.slopes),
     )
 
 
-def _fairer_again(arms: Arms) -> Part:
+def _fairer_again(arms: Arms) -> SubClaim:
     def values(partition: str, name: str) -> list[float | None]:
         return less(arms.values(partition, -2, name), arms.values(partition, -1, name))
 
     def ends(partition: str, name: str) -> Ends:
         return arms.mean(partition, -2, name), arms.mean(partition, -1, name)
 
-    return Part(
+    return SubClaim(
         "High privacy acts as a regularization: fairness over the whole data set gains again.",
         "At the strictest level the same measures are lower than at the one before.",
         _over(arms, _dataset_level(arms), values, ends),
@@ -223,15 +223,15 @@ def _fairer_again(arms: Arms) -> Part:
     )
 
 
-def _gaps(arms: Arms) -> Part:
-    return Part(
+def _gaps(arms: Arms) -> SubClaim:
+    return SubClaim(
         "Fairness between groups drops with increasing privacy.",
         "The gaps of equal opportunity and equal odds rise from level to level.",
         _over(arms, _group_level(arms), arms.slopes),
     )
 
 
-def _weaker_groups(arms: Arms) -> Part:
+def _weaker_groups(arms: Arms) -> SubClaim:
     tests: list[Draft] = []
     for partition in arms.figures:
         for column, largest in arms.columns.items():
@@ -240,21 +240,21 @@ def _weaker_groups(arms: Arms) -> Part:
                 name = f"{column}/recall/{group}"
                 ends = (arms.mean(partition, 0, name), arms.mean(partition, -1, name))
                 tests.append(Draft(name, partition, less(own, arms.change(partition, name)), ends))
-    return Part(
+    return SubClaim(
         "The impact of privacy is more prominent on underprivileged groups.",
         "From none to the strictest level, recall drops more in a group than in the largest group of its column.",
         tests,
     )
 
 
-def _uneven(arms: Arms) -> Part:
+def _uneven(arms: Arms) -> SubClaim:
     def values(partition: str, name: str) -> list[float | None]:
         return less(arms.values(partition, 0, name), arms.values(EVEN, 0, name))
 
     def ends(partition: str, name: str) -> Ends:
         return arms.mean(EVEN, 0, name), arms.mean(partition, 0, name)
 
-    return Part(
+    return SubClaim(
         "Uneven data have a negative impact on fairness between groups where privacy is low.",
         "Without privacy, the gaps of equal opportunity and equal odds are larger than with rows dealt out at random.",
         _against_even(arms, values, ends),
@@ -262,7 +262,7 @@ def _uneven(arms: Arms) -> Part:
     )
 
 
-def _uneven_fades(arms: Arms) -> Part:
+def _uneven_fades(arms: Arms) -> SubClaim:
     def values(partition: str, name: str) -> list[float | None]:
         loose = less(arms.values(partition, 0, name), arms.values(EVEN, 0, name))
         return less(loose, less(arms.values(partition, -1, name), arms.values(EVEN, -1, name)))
@@ -273,7 +273,7 @@ def _uneven_fades(arms: Arms) -> Part:
         )
         return loosest, strictest
 
-    return Part(
+    return SubClaim(
         "The impact of uneven data is less prominent with increasing privacy.",
         "That difference from rows dealt out at random is smaller at the strictest level than without privacy.",
         _against_even(arms, values, ends),
@@ -289,15 +289,15 @@ def _against_even(
     return [draft for draft in _over(arms, _group_level(arms), values, ends) if draft.partition != EVEN]
 
 
-def _worse(arms: Arms) -> Part:
-    return Part(
+def _worse(arms: Arms) -> SubClaim:
+    return SubClaim(
         "Performance drops with increasing privacy.",
         "F1 and ROC-AUC fall from level to level.",
         _over(arms, ["f1", "roc_auc"], lambda partition, name: minus(arms.slopes(partition, name))),
     )
 
 
-def _recall(arms: Arms) -> Part:
+def _recall(arms: Arms) -> SubClaim:
     falls = _over(arms, ["recall"], lambda partition, name: minus(arms.slopes(partition, name)))
     more = [
         Draft(
@@ -308,15 +308,15 @@ def _recall(arms: Arms) -> Part:
         )
         for partition in arms.figures
     ]
-    return Part(
+    return SubClaim(
         "Recall drops significantly, while the difference in precision is negligible.",
         "Recall falls from level to level; and from none to the strictest level precision drops less than recall does.",
         [*falls, *more],
     )
 
 
-def _less_overfit(arms: Arms) -> Part:
-    return Part(
+def _less_overfit(arms: Arms) -> SubClaim:
+    return SubClaim(
         "High privacy acts as a regularization: the model fits its own patients less closely.",
         "The loss on new patients less that on the training patients is smaller at the strictest level than without.",
         _over(arms, [LEFT_OVER], lambda partition, name: minus(arms.change(partition, name))),

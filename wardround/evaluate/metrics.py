@@ -24,7 +24,7 @@ from wardround.evaluate.ranking import macro, pr_auc, roc_auc
 from wardround.evaluate.rows import Numbers, Rows, rows_of
 
 
-class Measure(NamedTuple):
+class MetricValue(NamedTuple):
     """A number, or the reason why there is none."""
 
     value: float | None
@@ -202,16 +202,16 @@ class SiteMeasures:
     metrics: Mapping[str, Metric]
     values: Mapping[str, Numbers]
 
-    def measure(self, metric: str, site: int) -> Measure:
+    def measure(self, metric: str, site: int) -> MetricValue:
         """The value, or why there is none."""
         value = float(self.values[metric][site])
         if not np.isnan(value):
-            return Measure(value)
+            return MetricValue(value)
         if not self.rows.counts[site]:
-            return Measure(None, self.rows.patients(site))
+            return MetricValue(None, self.rows.patients(site))
         if broken := int(self.rows.broken[site]):
-            return Measure(None, f"the predictions for {broken} of {self.rows.patients(site)} are not numbers")
-        return Measure(None, self.metrics[metric].why(self.rows, site))
+            return MetricValue(None, f"the predictions for {broken} of {self.rows.patients(site)} are not numbers")
+        return MetricValue(None, self.metrics[metric].why(self.rows, site))
 
 
 def computed(rows: Rows, metric: Metric, weights: Numbers | None = None) -> Numbers:

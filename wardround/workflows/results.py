@@ -8,7 +8,7 @@ import numpy as np
 from wardround.core.contracts import Task
 from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
-from wardround.evaluate.comparison import Difference, corrected, paired_differences
+from wardround.evaluate.comparison import PairedDifference, corrected, paired_differences
 from wardround.evaluate.metrics import names_with
 from wardround.runs.result import ALL, MethodDifference, MethodResult
 from wardround.runs.scores import FairnessScores, ScoreBlock
@@ -155,7 +155,7 @@ def comparison_of(
     if len(trained[0].sites) == len(federation.sites) <= MOST_COMPARED:
         places += list(zip(federation.sites, range(len(federation.sites)), strict=True))
     share = float(federation.counts[:, 2].sum() / federation.counts.sum()) if len(settings) > 1 else 0.0
-    found: dict[Any, Difference] = {}
+    found: dict[Any, PairedDifference] = {}
     for method, against in pairs_of(study, methods):
         differences = paired_differences(
             scores[method],

@@ -12,25 +12,25 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
-from wardround.privacy.attacks.alphas import told_prevalence
+from wardround.privacy.attacks.alphas import infer_prevalence
 
 
 def test_by_hand():
     # Differences to the asking site's 0.1: 0.1, 0.2, 0.3, 0.4, in the order of the distances: one of 24 orders does.
-    found = told_prevalence([0, 1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4, 0.5], user=0)
+    found = infer_prevalence([0, 1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4, 0.5], user=0)
     assert found == (pytest.approx(1.0), pytest.approx(1 / 24), 4)
     # The other way round every order does as well.
-    assert told_prevalence([0, 4, 3, 2, 1], [0.1, 0.2, 0.3, 0.4, 0.5], user=0).p_value == 1.0
+    assert infer_prevalence([0, 4, 3, 2, 1], [0.1, 0.2, 0.3, 0.4, 0.5], user=0).p_value == 1.0
     # Equal numbers tell nothing.
-    assert told_prevalence([0, 1, 1, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5], user=0).correlation == 0.0
+    assert infer_prevalence([0, 1, 1, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5], user=0).correlation == 0.0
     with pytest.raises(Refusal, match="3 partners"):
-        told_prevalence([0, 1, 2, 3], [0, 1, 2, 3], user=0)
+        infer_prevalence([0, 1, 2, 3], [0, 1, 2, 3], user=0)
 
 
 def test_chance_is_right_so_often_with_drawn_orders_too():
     prevalence = np.arange(9) / 10
     numbers = np.array([0, 2, 1, 4, 3, 6, 5, 8, 7])
-    found = told_prevalence(numbers, prevalence, user=0)
+    found = infer_prevalence(numbers, prevalence, user=0)
     # All 8! = 40320 orders, counted.
     ranks = np.arange(8) - 3.5
     real = np.array([1, 0, 3, 2, 5, 4, 7, 6]) - 3.5
@@ -55,7 +55,7 @@ def test_the_attack_succeeds_on_sites_that_differ_in_prevalence_only():
         progress = engine.begin(algorithm, model.init(jax.random.key(0)))
         progress, _ = engine.train(algorithm, progress, [(number, np.arange(7)) for number in (1, 2, 3)])
     told = algorithm.tells(progress.server)
-    found = told_prevalence(told["distance"], prevalence, user=0)
+    found = infer_prevalence(told["distance"], prevalence, user=0)
     assert found.correlation > 0.9
     assert found.p_value < 0.01
-    assert told_prevalence(-np.asarray(told["alpha"]), prevalence, user=0).correlation > 0.9
+    assert infer_prevalence(-np.asarray(told["alpha"]), prevalence, user=0).correlation > 0.9

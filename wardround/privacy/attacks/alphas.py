@@ -22,7 +22,7 @@ FEW = 7
 """Partners up to which all orders are tried."""
 
 
-class Told(NamedTuple):
+class PrevalenceLeak(NamedTuple):
     """How well the told numbers rank the partners by their difference in prevalence: 1 is perfectly."""
 
     correlation: float
@@ -31,7 +31,7 @@ class Told(NamedTuple):
     partners: int
 
 
-def told_prevalence(told: Any, prevalence: Any, user: int, seed: int = 0) -> Told:
+def infer_prevalence(told: Any, prevalence: Any, user: int, seed: int = 0) -> PrevalenceLeak:
     """Rank correlation of what was told (distance, or minus the weight) with |prevalence - the asking site's|."""
     numbers, shares = np.asarray(told, np.float64), np.asarray(prevalence, np.float64)
     others = np.arange(len(numbers)) != user
@@ -50,7 +50,7 @@ def told_prevalence(told: Any, prevalence: Any, user: int, seed: int = 0) -> Tol
     as_good = int((shuffled >= found - 1e-12).sum())
     # All orders include the real one; drawn ones do not.
     p_value = as_good / len(shuffled) if count <= FEW else (1 + as_good) / (1 + len(shuffled))
-    return Told(found, p_value, count)
+    return PrevalenceLeak(found, p_value, count)
 
 
 def correlation(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:

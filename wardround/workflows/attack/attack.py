@@ -220,4 +220,4 @@ def from_weights(plan: TrainingPlan) -> dict[str, Any]:
         for site, rows in enumerate(federation.part("train")[1])
     ]
     user = site_number(study.study.user or "", federation.sites)
-    return alphas.told_prevalence(-weights, prevalence, user)._asdict()
+    return alphas.infer_prevalence(-weights, prevalence, user)._asdict()

@@ -17,7 +17,7 @@ from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
 from wardround.engine.participation import among, everyone
 from wardround.engine.simulate import Simulation
-from wardround.evaluate.comparison import Difference, paired_difference
+from wardround.evaluate.comparison import PairedDifference, paired_difference
 from wardround.evaluate.metrics import measure_sites
 from wardround.incentives.statement import Diluted, diluted
 from wardround.partners.choice import Evidence, Question, selected
@@ -208,7 +208,7 @@ def gained(study: Study, splits: Sequence[Split], user: int) -> dict[str, Any]:
     task = setting.federation.task
     metric = "rmse" if task.regression else "log_loss"
     share = float(setting.federation.counts[user, 1] / setting.federation.counts[user].sum())
-    difference: Difference = paired_difference(
+    difference: PairedDifference = paired_difference(
         [one.together for one in splits],
         [one.alone for one in splits],
         task,
