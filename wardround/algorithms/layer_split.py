@@ -71,7 +71,7 @@ def layer_split(
     common_names = shared_arrays(model, shared)
     layers = sorted({layer_of(name) for name in common_names})
     sent_layers = max(1, round(sample * len(layers)))
-    if sample < 1 and not aggregator.secure:
+    if sample < 1 and not aggregator.is_plain_sum:
         raise Refusal(
             "random layer sampling averages each layer over those who sent it, which this aggregator cannot do",
             where="algorithm layer_split",

@@ -8,7 +8,7 @@ from wardround.core.errors import Diverged, Refusal
 
 def refuse_unseen(transform: Transform, aggregator: Aggregator) -> None:
     """Refuse an aggregator that must see what a transform hides."""
-    if transform.sum_only and not aggregator.secure:
+    if transform.sum_only and not aggregator.is_plain_sum:
         raise Refusal(
             "a transform that reveals only the sum of the answers was combined with an aggregator "
             "that must see each of them",

@@ -162,10 +162,10 @@ class Simulation:
     def _training(self, algorithm: Algorithm) -> Federation:
         if not algorithm.pools:
             if algorithm.part not in self._parts:
-                self._parts[algorithm.part] = self.federation.only(algorithm.part)
+                self._parts[algorithm.part] = self.federation.select_part(algorithm.part)
             return self._parts[algorithm.part]
         if self._pooled is None:
-            self._pooled = self.federation.pooled()
+            self._pooled = self.federation.pool()
         return self._pooled
 
     def shape(self, algorithm: Algorithm, params: Params) -> Shape:

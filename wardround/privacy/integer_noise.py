@@ -19,7 +19,7 @@ import numpy as np
 from jax.experimental.buffer_callback import buffer_callback
 
 from wardround.core import trees
-from wardround.core.chain import without
+from wardround.core.chain import drop_array
 from wardround.core.contracts import OWED, Array, Message, Tree
 from wardround.privacy.distributed_noise import discrete_gaussian
 from wardround.privacy.noise import gaussian, stream
@@ -48,7 +48,7 @@ def owing(length: Array | float, share: Array | float) -> dict[str, Array]:
 def paid(answer: Message, fraction_bits: int, bound: float, draw: Draw) -> Message:
     """The answer as digits, with the noise that it owes; without a promise just the digits."""
     owed = answer.arrays.get(OWED)
-    answer = without(answer, OWED)
+    answer = drop_array(answer, OWED)
     if owed is None:
         return fixed(answer, fraction_bits, bound)
     groups = grouped(answer.arrays, owed)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from wardround.core import trees
-from wardround.core.chain import without
+from wardround.core.chain import drop_array
 from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Params, Shard, Tree
 from wardround.core.errors import Refusal
 from wardround.privacy.integer_noise import TOGETHER, owing
@@ -65,7 +65,7 @@ def site_level(
 
     Where answers become `whole` numbers, the noise is left to whoever makes them so: it is noted in the answer.
     """
-    if not algorithm.aggregator.secure:
+    if not algorithm.aggregator.is_plain_sum:
         raise Refusal(
             "the noise of site-level privacy is that of a sum, and this aggregator must see single answers",
             where="[privacy] level",
@@ -75,7 +75,7 @@ def site_level(
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         bound = jnp.float32(clip) if adapting is None else message.arrays[CLIP]
-        answer, keeps = algorithm.client(without(message, CLIP), kept, shard, key)
+        answer, keeps = algorithm.client(drop_array(message, CLIP), kept, shard, key)
         said = {name: tree for name, tree in answer.arrays.items() if name != "weight"}
         length = jnp.sqrt(trees.squared_norm(said))
         said = trees.scale(said, bound / jnp.maximum(length, bound))
@@ -111,7 +111,7 @@ def site_level(
         heard = combined.arrays["weight"] > 0
         below = combined.arrays[BELOW] + 0.5
         after = {
-            "inner": algorithm.server(state["inner"], without(combined, BELOW)),
+            "inner": algorithm.server(state["inner"], drop_array(combined, BELOW)),
             "clip": adaptive.moved(state["clip"], below, state["round"]),
             "below": below,
             "round": state["round"] + 1,
@@ -125,7 +125,7 @@ def site_level(
     personal = algorithm.personal
     if personal is not None:
         fit = personal.fit
-        personal = personal._replace(fit=lambda message, *rest: fit(without(message, CLIP), *rest))
+        personal = personal._replace(fit=lambda message, *rest: fit(drop_array(message, CLIP), *rest))
     return algorithm._replace(
         init=init,
         broadcast=broadcast,

@@ -21,7 +21,7 @@ from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.settings_files import read_json, write_json
 from wardround.deploy.site.approvals import study_id
 from wardround.deploy.transport.cellnet import Credentials, Party, Unanswered
-from wardround.deploy.trust.audit_log import noted, sent
+from wardround.deploy.trust.audit_log import event_entry, sent_entry
 from wardround.runs.folder import RunFolder
 from wardround.study.file import Study, parse_study
 
@@ -70,7 +70,7 @@ class Coordinator:
         self._revoked: tuple[float, frozenset[str]] = (-1.0, frozenset())
 
     def start(self) -> None:
-        self.log.append(noted("started", version=__version__))
+        self.log.append(event_entry("started", version=__version__))
         renew_own(self.home)
         self.party.start()
         self.tending.hourly(self.present, self.stopped)
@@ -151,7 +151,7 @@ class Coordinator:
 
     def _ended(self, name: str, state: str, why: str) -> None:
         write_json(self.home.folder(name) / "state.json", {"state": state, "why": why, "at": time.time()})
-        self.log.append(noted(state, study=name, why=why))
+        self.log.append(event_entry(state, study=name, why=why))
         point("coordinator.study.ended")
         (self.home.path / "queue" / f"{name}.json").unlink(missing_ok=True)
         self.state |= {"study": None, "state": state, "why": why, "last": name}
@@ -203,7 +203,7 @@ class Coordinator:
         hashes = {id(body): digest_of(body) for body in {id(body): body for body in bodies.values()}.values()}
         self.log.append(
             *(
-                sent({"topic": topic, "to": site, "bytes": len(body), "sha256": hashes[id(body)]})
+                sent_entry({"topic": topic, "to": site, "bytes": len(body), "sha256": hashes[id(body)]})
                 for site, body in bodies.items()
                 if site not in self.revoked()
             )

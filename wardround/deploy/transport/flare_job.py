@@ -39,7 +39,7 @@ from wardround.deploy.site.approvals import study_id
 from wardround.deploy.site.authorization import SiteOffice
 from wardround.deploy.site.request_handler import TOPICS, Clerk
 from wardround.deploy.transport.flare_export import HOME_FILE, TASK, read_job
-from wardround.deploy.trust.audit_log import Log, noted, sent
+from wardround.deploy.trust.audit_log import Log, event_entry, sent_entry
 from wardround.runs.folder import RunFolder
 from wardround.study.file import parse_study
 
@@ -96,7 +96,7 @@ class StudyController(Controller):  # type: ignore[misc]
         with only_job(folder):
             write_json(folder / "study.json", {"study": study.model_dump(mode="json"), "submitter": submitter})
             (folder / "state.json").unlink(missing_ok=True)
-            log.append(noted("started", study=name, job=str(job), submitter=submitter))
+            log.append(event_entry("started", study=name, job=str(job), submitter=submitter))
             try:
                 conduct(
                     study,
@@ -126,7 +126,7 @@ class StudyController(Controller):  # type: ignore[misc]
     def _ask(self, log: Log, study: str, site: str, topic: str, body: bytes, within: float) -> bytes:
         """One question to one site as a task of FLARE's; raises with the reason where there is no answer."""
         hashed = hashlib.sha256(body).hexdigest()
-        log.append(sent({"study": study, "topic": topic, "to": site, "bytes": len(body), "sha256": hashed}))
+        log.append(sent_entry({"study": study, "topic": topic, "to": site, "bytes": len(body), "sha256": hashed}))
         done, answers = threading.Event(), []
 
         def came(client_task: Any, fl_ctx: FLContext) -> None:
@@ -205,7 +205,7 @@ def clerk_of(workspace: Workspace, site: str) -> Clerk:
             where=str(home.path),
             remedy="use the same name for both: make a home with `wardround site init`",
         )
-    home.log().append(noted("started", site=site, by="a job of FLARE"))
+    home.log().append(event_entry("started", site=site, by="a job of FLARE"))
     return Clerk(SiteOffice(home))
 
 
@@ -238,7 +238,7 @@ def only_job(folder: Path) -> Iterator[None]:
 
 def ended(folder: Path, log: Log, study: str, state: str, why: str) -> None:
     write_json(folder / "state.json", {"state": state, "why": why, "at": time.time()})
-    log.append(noted(state, study=study, why=why))
+    log.append(event_entry(state, study=study, why=why))
 
 
 def hand_out(run: Path, results: Path) -> None:
