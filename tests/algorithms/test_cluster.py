@@ -14,7 +14,7 @@ from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Task, one_site
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
-from wardround.engine.fit import told
+from wardround.engine.fit import describe_state
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
 from wardround.transforms.clip import clip
@@ -164,7 +164,7 @@ def test_the_server_step_by_hand(model: Model) -> None:
     after = np.asarray(state["models"]["w"])[:, 0]
     np.testing.assert_allclose(after - before, [3, 5], atol=1e-6)
     assert algorithm.tells is not None
-    said = told(algorithm, Progress(state, (), (), ()), ("a", "b", "c", "d"))["told"]
+    said = describe_state(algorithm, Progress(state, (), (), ()), ("a", "b", "c", "d"))["told"]
     assert said == {
         "cluster": {"a": 1, "b": 2, "c": 1, "d": 0},
         "sites_in_cluster_1": 2,
@@ -319,7 +319,7 @@ def test_finds_the_number_of_kinds() -> None:
     algorithm = cluster(network, clusters=0, most=4, learning_rate=RATE)
     for many in (1, 2, 3):
         progress, predicted, _ = trained(algorithm, kinds(many), network.init(jax.random.key(0)), 30)
-        said = told(algorithm, progress, [f"site-{i}" for i in range(10)])["told"]
+        said = describe_state(algorithm, progress, [f"site-{i}" for i in range(10)])["told"]
         assert said["clusters"] == many, said
         own = list(said["cluster"].values())
         assert own[9] == 0

@@ -7,7 +7,15 @@ import pytest
 from wardround.core.contracts import Progress
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import Own, begun, combined, own_params, predicted, sent_in, site_round
+from wardround.engine.split_round import (
+    OwnRows,
+    combine_answers,
+    initial_progress,
+    message_of_round,
+    own_params,
+    predict_rows,
+    site_round,
+)
 
 ALGORITHMS = sorted(set(registry.components("algorithm")) - {"centralized"})
 AGGREGATORS = sorted(registry.components("aggregator"))
@@ -26,9 +34,9 @@ def simulated(algorithm, transform, federation, params) -> Progress:
     return jax.device_get(progress), scores
 
 
-def own_rows(federation, site: int, part: str) -> Own:
+def own_rows(federation, site: int, part: str) -> OwnRows:
     first, count = (int(column[site]) for column in federation.part(part))
-    return Own(federation.x[first : first + count], federation.y[first : first + count], site)
+    return OwnRows(federation.x[first : first + count], federation.y[first : first + count], site)
 
 
 def deployed(algorithm, transform, federation, params):
@@ -38,10 +46,10 @@ def deployed(algorithm, transform, federation, params):
         jax.ShapeDtypeStruct(federation.x.shape[1:], federation.x.dtype),
         jax.ShapeDtypeStruct(federation.y.shape[1:], federation.y.dtype),
     )
-    progress = begun(algorithm, transform, params, sites, row)
+    progress = initial_progress(algorithm, transform, params, sites, row)
     kept = {site: algorithm.init_client(params) for site in range(sites)}
     for number, cohort in ROUNDS:
-        sent = sent_in(algorithm, transform, progress, seed=SEED, number=number)
+        sent = message_of_round(algorithm, transform, progress, seed=SEED, number=number)
         answers = {}
         for site in cohort:
             own = own_rows(federation, site, algorithm.part)
@@ -49,11 +57,11 @@ def deployed(algorithm, transform, federation, params):
                 algorithm, transform, sent, kept[site], own, seed=SEED, number=number
             )
             assert finite
-        progress = combined(algorithm, transform, progress, answers, sites, sites)
+        progress = combine_answers(algorithm, transform, progress, answers, sites, sites)
     message = jax.device_get(algorithm.broadcast(progress.server))
     common = algorithm.params(progress.server)
     seen = [
-        predicted(
+        predict_rows(
             algorithm,
             own_params(algorithm, message, common, kept[site], own_rows(federation, site, "train"), seed=SEED),
             own_rows(federation, site, "test").x,

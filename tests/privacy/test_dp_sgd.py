@@ -16,7 +16,7 @@ from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Batch, Message, Model, Shard, Task, one_site
 from wardround.core.errors import Refusal
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import Own, begun, combined, sent_in, site_round
+from wardround.engine.split_round import OwnRows, combine_answers, initial_progress, message_of_round, site_round
 from wardround.models.from_flax import cross_entropy, from_flax
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
@@ -158,15 +158,15 @@ def test_both_engines_agree_and_the_seed_decides(even) -> None:
             return jax.device_get(engine.train(algorithm, progress, [(1, everyone), (2, everyone)])[0].server)
 
     row = (jax.ShapeDtypeStruct((3,), np.float32), jax.ShapeDtypeStruct((), np.int32))
-    progress = begun(algorithm, identity(), MODEL.init(KEY), 7, row)
+    progress = initial_progress(algorithm, identity(), MODEL.init(KEY), 7, row)
     for number in (1, 2):
-        sent = sent_in(algorithm, identity(), progress, seed=3, number=number)
+        sent = message_of_round(algorithm, identity(), progress, seed=3, number=number)
         answers = {}
         for site in range(7):
-            own = Own(even.x[even.first[site] :][:48], even.y[even.first[site] :][:48], site)
+            own = OwnRows(even.x[even.first[site] :][:48], even.y[even.first[site] :][:48], site)
             answers[site], _, finite = site_round(algorithm, identity(), sent, (), own, seed=3, number=number)
             assert finite
-        progress = combined(algorithm, identity(), progress, answers, 7, 7)
+        progress = combine_answers(algorithm, identity(), progress, answers, 7, 7)
     first = simulated(3, 1)
     for other in (jax.device_get(progress.server), simulated(3, 2)):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), first, other)

@@ -16,7 +16,7 @@ from wardround.core.contracts import OWED, Message, Task
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import Own, site_round
+from wardround.engine.split_round import OwnRows, site_round
 from wardround.models.logistic import logistic
 from wardround.privacy.distributed_noise import NoisePlan
 from wardround.privacy.integer_noise import LEAST, TOGETHER, in_simulation, owing, whole_noise
@@ -208,7 +208,7 @@ def test_a_simulated_study_moves_by_the_planned_noise_and_the_losses_allowed_are
 def test_a_real_sites_answer_holds_its_share_when_it_leaves_the_compiled_round():
     federation, model, private = wide_study()
     first, count = federation.part("train")
-    own = Own(federation.x[first[1] : first[1] + count[1]], federation.y[first[1] : first[1] + count[1]], 1)
+    own = OwnRows(federation.x[first[1] : first[1] + count[1]], federation.y[first[1] : first[1] + count[1]], 1)
     params = jax.tree.map(jnp.zeros_like, model.init(KEY))
     sent = private.broadcast(private.init(params, 5))
     drawn = []
@@ -225,7 +225,7 @@ def test_an_adapting_length_has_its_own_noise_for_the_count():
     params = jax.tree.map(jnp.zeros_like, model.init(KEY))
     state = private.init(params, 5)
     first, count = federation.part("train")
-    own = Own(federation.x[first[0] : first[0] + count[0]], federation.y[first[0] : first[0] + count[0]], 0)
+    own = OwnRows(federation.x[first[0] : first[0] + count[0]], federation.y[first[0] : first[0] + count[0]], 0)
     counts, rest = [], []
     for number in range(1, 101):
         sent = private.broadcast(state)
@@ -250,7 +250,7 @@ def test_an_answer_that_owes_noise_never_leaves_without_it():
             progress = engine.begin(private, model.init(KEY))
             with pytest.raises(Refusal, match=r"noise .* in whole numbers, and no transform does so"):
                 engine.train(private, progress, [(1, np.arange(5))])
-    own = Own(federation.x[:8], federation.y[:8], 0)
+    own = OwnRows(federation.x[:8], federation.y[:8], 0)
     with pytest.raises(Refusal, match="no transform does so"):
         site_round(private, identity(), private.broadcast(private.init(model.init(KEY), 5)), (), own, seed=1, number=1)
 

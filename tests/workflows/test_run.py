@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.support import tiny_study as tiny
-from wardround.engine.fit import Fitted
+from wardround.engine.fit import FitResult
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import read_study
@@ -198,6 +198,6 @@ def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path))
     before = sorted(tmp_path.rglob("*"))
     trained = train(study, assemble.load_setting(study, 1), own_method(study), 0, None)
-    assert isinstance(trained.fitted, Fitted)
+    assert isinstance(trained.fitted, FitResult)
     assert trained.fitted.rounds == tiny.ROUNDS
     assert sorted(tmp_path.rglob("*")) == before

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
-from wardround.engine.hosts import leads
+from wardround.engine.hosts import is_leader
 from wardround.engine.memory import estimate
 from wardround.report.model_card.facts import write_card
 from wardround.report.run.page import write_report
@@ -92,7 +92,7 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
     # Wrong data or settings are refused before there is a folder.
     setting = assemble.load_setting(study, study.study.seed)
     refuse_early(study, setting, methods)
-    if not leads():
+    if not is_leader():
         follow(study, methods, kind=kind, repeats=repeats, out=out, resume=resume)
         return
     folder = open_folder(study, out, resume)

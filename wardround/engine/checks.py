@@ -47,7 +47,7 @@ def refuse_over_network(transform: Transform, sites: int) -> None:
         refuse_few(transform, sites, "[[transforms]]")
 
 
-def diverged(number: int, names: Sequence[str], limit: str = "") -> Diverged:
+def divergence(number: int, names: Sequence[str], limit: str = "") -> Diverged:
     """Whose answers cannot be used; `limit` is what the study's transforms ask of an answer."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     whose = f"the answer of {', '.join(names[:5])}{more}"

@@ -25,7 +25,7 @@ MOST_TOLD = 100
 """Sites up to which an algorithm's numbers for each site are recorded by name."""
 
 
-class Stopping(NamedTuple):
+class EarlyStopping(NamedTuple):
     """Stop when the weighted validation loss has not fallen by `smallest` for `patience` evaluations.
 
     With `site` it is that site's own validation loss which counts: for a model that serves one asking site.
@@ -36,7 +36,7 @@ class Stopping(NamedTuple):
     site: str | None = None
 
 
-class Fitted(NamedTuple):
+class FitResult(NamedTuple):
     """What a run gives: the final state (the best one, if stopped early), and its history."""
 
     progress: Progress
@@ -83,12 +83,12 @@ def fit(
     schedule: Schedule,
     *,
     judge: Judge | None = None,
-    stopping: Stopping | None = None,
+    stopping: EarlyStopping | None = None,
     checkpoint: Path | None = None,
     identity: str = "",
     resume: bool = False,
     on_round: Callable[[RoundRecord], None] = lambda record: None,
-) -> Fitted:
+) -> FitResult:
     """Train for the scheduled rounds, or until early stopping.
 
     With `checkpoint` the state is saved after every round, and with `resume` the run goes on from there and ends with
@@ -100,7 +100,7 @@ def fit(
         raise Refusal("early stopping needs validation rows", remedy="give every site a validation share")
     progress = engine.begin(algorithm, params)
     if stopping and judge and stopping.site is not None:
-        refuse_unjudged(stopping.site, engine.sites, judge(engine.evaluate(algorithm, progress, "validation")))
+        refuse_without_loss(stopping.site, engine.sites, judge(engine.evaluate(algorithm, progress, "validation")))
     best, memory = progress, Memory()
     if resume and checkpoint is not None and checkpoint.exists():
         (progress, best), memory = load(checkpoint, progress, identity)
@@ -118,13 +118,13 @@ def fit(
         memory = memory._replace(round=end)
         if judge is not None and (end % schedule.evaluate_every == 0 or end == schedule.rounds):
             measures = judge(engine.evaluate(algorithm, progress, "validation"))
-            loss = watched(measures, stopping)
+            loss = watched_loss(measures, stopping)
             refuse_loss(float(measures["validation_loss"]["weighted"]), end)
             refuse_loss(loss, end)
-            said = told(algorithm, progress, engine.sites)
+            said = describe_state(algorithm, progress, engine.sites)
             done[-1] = replace(done[-1], measures={**done[-1].measures, **measures, **said})
             if stopping:
-                memory = remember(memory, loss, stopping)
+                memory = update_memory(memory, loss, stopping)
                 if memory.best_round == end:
                     best = jax.tree.map(jax.numpy.array, progress)
                 stopped = memory.waited >= stopping.patience
@@ -135,10 +135,10 @@ def fit(
             kept = (progress, best) if stopping else (progress, progress)
             save(checkpoint, kept, memory, identity, twice=stopping is not None)
     final = best if stopping and memory.best_round is not None else progress
-    return Fitted(final, records, memory.best_round, stopped, first_call, memory.round)
+    return FitResult(final, records, memory.best_round, stopped, first_call, memory.round)
 
 
-def told(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict[str, Any]:
+def describe_state(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict[str, Any]:
     """What the algorithm's server has to tell about itself; one number a site is told by the sites' names."""
     if algorithm.tells is None:
         return {}
@@ -150,7 +150,7 @@ def told(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict
     return {"told": words}
 
 
-def watched(measures: Mapping[str, Any], stopping: Stopping | None) -> float:
+def watched_loss(measures: Mapping[str, Any], stopping: EarlyStopping | None) -> float:
     """The loss that decides when to stop; one that a judge left out was no finite number."""
     losses = measures["validation_loss"]
     if stopping is None or stopping.site is None:
@@ -158,7 +158,7 @@ def watched(measures: Mapping[str, Any], stopping: Stopping | None) -> float:
     return float(losses["sites"].get(stopping.site, np.inf))
 
 
-def refuse_unjudged(site: str, sites: Sequence[str], measures: Mapping[str, Any]) -> None:
+def refuse_without_loss(site: str, sites: Sequence[str], measures: Mapping[str, Any]) -> None:
     """Refuse to stop by a site that is not there, or whose loss nobody can tell, before the first round."""
     if site not in sites:
         raise Refusal(
@@ -174,7 +174,7 @@ def refuse_unjudged(site: str, sites: Sequence[str], measures: Mapping[str, Any]
         )
 
 
-def remember(memory: Memory, loss: float, stopping: Stopping) -> Memory:
+def update_memory(memory: Memory, loss: float, stopping: EarlyStopping) -> Memory:
     """Whether this was the best loss so far, and how long we have waited for a better one."""
     if memory.best_loss is None or loss < memory.best_loss - stopping.smallest:
         return memory._replace(best_round=memory.round, best_loss=loss, waited=0)

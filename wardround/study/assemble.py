@@ -19,7 +19,7 @@ from wardround.data.load import Loaded, load
 from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
-from wardround.engine.participation import Participation, drawn, everyone, fraction, pattern
+from wardround.engine.participation import Participation, everyone, pattern, random_cohort, random_fraction
 from wardround.runs.folder import digest
 from wardround.study import privacy as privately
 from wardround.study.file import DataSection, Named, Settings, Study
@@ -256,9 +256,9 @@ def participation_of(study: Study, sites: Sequence[str], seed: int) -> Participa
             remedy="keep one of fraction, cohort and present",
         )
     if said.fraction is not None:
-        return fraction(len(sites), said.fraction, seed)
+        return random_fraction(len(sites), said.fraction, seed)
     if said.cohort is not None:
-        return drawn(len(sites), said.cohort, seed)
+        return random_cohort(len(sites), said.cohort, seed)
     if said.present is not None:
         return pattern(sites, said.present, study.study.rounds)
     return everyone(len(sites))

@@ -20,7 +20,7 @@ from wardround.core.federation import Federation
 from wardround.core.recipes import Recipe, recipe_of, remember
 from wardround.engine import registry
 from wardround.engine.participation import Participation
-from wardround.engine.shared_programs import turned
+from wardround.engine.shared_programs import with_number
 from wardround.privacy.accountant import Step, added_up
 from wardround.privacy.calibration import noise_for
 from wardround.privacy.distributed_noise import NoisePlan
@@ -79,7 +79,7 @@ def _protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
     if privacy.level == "sample":
         # All that decides about the program but the noise, so that other noise needs no other program.
         alike = {"noise_multiplier": None, "epsilon": None, "delta": 0.5}
-        made = turned(_noisy(privacy.model_copy(update=alike), make, words), noise)
+        made = with_number(_noisy(privacy.model_copy(update=alike), make, words), noise)
     elif plain.pools:
         return plain  # all rows in one place: there are no sites whose presence could be hidden
     else:

@@ -22,7 +22,7 @@ from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message,
 from wardround.core.errors import Diverged, Refusal
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
-from wardround.engine.participation import Participation, among
+from wardround.engine.participation import Participation, restrict
 from wardround.engine.simulate import Simulation
 from wardround.evaluate.losses import loss_of
 from wardround.study import assemble
@@ -110,7 +110,7 @@ def losses_for(
             algorithm = movable(study, method, setting)
             question = question_of(study, setting, engine, algorithm, params, participation)
             chosen = choose(question, method)
-            participation = among(participation, [chosen.user, *chosen.partners])
+            participation = restrict(participation, [chosen.user, *chosen.partners])
         for rate in rates:
             found[rate] = loss_at(study, setting, with_rate(method, rate), engine, params, participation)
             on_try()

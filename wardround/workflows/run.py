@@ -13,9 +13,9 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine import registry
 from wardround.engine.checks import refuse_few
-from wardround.engine.fit import Fitted, Judge, Schedule, Stopping, fit
+from wardround.engine.fit import EarlyStopping, FitResult, Judge, Schedule, fit
 from wardround.engine.memory import refuse_if_too_large
-from wardround.engine.participation import among
+from wardround.engine.participation import restrict
 from wardround.engine.simulate import Simulation
 from wardround.evaluate.losses import loss_of
 from wardround.runs.folder import RunFolder, digest, now
@@ -38,7 +38,7 @@ class Trained:
 
     method: Method
     repeat: int
-    fitted: Fitted
+    fitted: FitResult
     params: Params
     scores: Scores
     sites: Sequence[str]
@@ -168,7 +168,7 @@ def train(
         partners = None
         if method.choice:
             chosen = choose(question_of(study, setting, engine, algorithm, params, participation), method)
-            participation = among(participation, [chosen.user, *chosen.partners])
+            participation = restrict(participation, [chosen.user, *chosen.partners])
             partners = tuple(federation.sites[site] for site in chosen.partners)
             report(chosen.record)
         fitted = fit(
@@ -202,11 +202,11 @@ def place(study: Study, method: Method, federation: Federation) -> str:
     return "" if user is None else f"-for-{site_number(user, federation.sites)}"
 
 
-def stopping_of(study: Study) -> Stopping | None:
+def stopping_of(study: Study) -> EarlyStopping | None:
     if study.stopping is None:
         return None
     site = study.study.user if study.stopping.user else None
-    return Stopping(study.stopping.patience, study.stopping.smallest, site)
+    return EarlyStopping(study.stopping.patience, study.stopping.smallest, site)
 
 
 def evaluated_sites(study: Study, setting: Setting, seed: int) -> np.ndarray[Any, Any]:

@@ -28,7 +28,13 @@ from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, digest, 
 from wardround.deploy.site.study_worker import chained
 from wardround.deploy.trust.audit_log import BETWEEN
 from wardround.engine.checks import refuse_over_network, refuse_unseen
-from wardround.engine.split_round import answer_shapes, begun, combined, concluding_program, sent_in
+from wardround.engine.split_round import (
+    answer_shapes,
+    combine_answers,
+    concluding_program,
+    initial_progress,
+    message_of_round,
+)
 from wardround.privacy.secure_sum.fixed_point import from_ring
 
 PAUSE = 0.2
@@ -102,7 +108,7 @@ class Deployment:
         if max(self.patience.quorum, 1) < algorithm.aggregator.fewest <= len(self.sites):
             self.patience.quorum = algorithm.aggregator.fewest
         self._first[algorithm], self._begun[algorithm] = jax.device_get(params), set()
-        return begun(algorithm, self.transform, params, len(self.sites), self.row)
+        return initial_progress(algorithm, self.transform, params, len(self.sites), self.row)
 
     def train(
         self, algorithm: Algorithm, progress: Progress, rounds: Sequence[tuple[int, np.ndarray[Any, Any]]]
@@ -209,7 +215,7 @@ class Deployment:
         self, algorithm: Algorithm, progress: Progress, number: int, cohort: list[str]
     ) -> tuple[Progress, RoundRecord]:
         started, cpu = time.perf_counter(), time.process_time()
-        sent = sent_in(algorithm, self.transform, progress, seed=self.seed, number=number)
+        sent = message_of_round(algorithm, self.transform, progress, seed=self.seed, number=number)
         shapes = self._answer_shapes(algorithm, progress, sent)
         point("coordinator.round.before_asking")
         places = {site: index for index, site in enumerate(self.sites)}
@@ -225,7 +231,7 @@ class Deployment:
             point("coordinator.round.all_answered")
             sizes = {site: one.size for site, one in answers.items()}
             given = {places[site]: one.message for site, one in answers.items()}
-            after = combined(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
+            after = combine_answers(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
         jax.block_until_ready(after)  # else its time would be counted to whoever looks at it first
         point("coordinator.round.concluded")
         took = sorted(sizes, key=lambda site: places[site])

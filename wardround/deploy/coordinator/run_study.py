@@ -28,7 +28,7 @@ from wardround.deploy.protocol.replies import Judged
 from wardround.deploy.site.approvals import study_id
 from wardround.engine import registry
 from wardround.engine.checkpoint import read_header
-from wardround.engine.fit import Fitted, Schedule, fit
+from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
 from wardround.runs.folder import RunFolder, digest, now
 from wardround.study import assemble
@@ -185,7 +185,7 @@ def only_finished_rounds(folder: RunFolder, checkpoint: Path) -> RunFolder:
 
 def trained(
     engine: Deployment, study: Study, folder: RunFolder, agreement: Agreement, told: Told
-) -> tuple[Algorithm, Fitted]:
+) -> tuple[Algorithm, FitResult]:
     method = own_method(study)
     algorithm = assemble.build(study, method, agreement.task, engine.sites)
     model = assemble.model_of(study, agreement.task)
@@ -241,7 +241,7 @@ def finished(
     folder: RunFolder,
     agreement: Agreement,
     algorithm: Algorithm,
-    fitted: Fitted,
+    fitted: FitResult,
     manifest: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Every site judges the model on its own test patients and keeps it; the figures become the result."""

@@ -25,7 +25,7 @@ from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Answer
 from wardround.deploy.protocol.wire import Malformed, decode, encode
 from wardround.deploy.site.secure_round import precision_of
-from wardround.engine.checks import diverged
+from wardround.engine.checks import divergence
 from wardround.privacy.secure_sum.fixed_point import FIXED
 from wardround.privacy.secure_sum.masks import Ring
 from wardround.privacy.secure_sum.messages import STEPS, BadLetter, Letter, VerifyingKey, from_json, to_json
@@ -259,7 +259,7 @@ def summed(
             )
         quorum = max(FEWEST, min(engine.patience.quorum, len(staying)))
         if len(set(staying) - one.bad) < quorum:
-            raise diverged(number, sorted(one.bad), one.limit)
+            raise divergence(number, sorted(one.bad), one.limit)
         staying = [site for site in staying if site not in one.bad]
         pause = engine._rest(pause)
         engine._wait_for(staying, quorum)

@@ -37,7 +37,7 @@ from wardround.deploy.site.probe_rules import COUNTING, countable, debit, refuse
 from wardround.deploy.site.secure_round import SecureSite, precision_of
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.registry import made_from
-from wardround.engine.split_round import Own, own_params, predicted, site_round
+from wardround.engine.split_round import OwnRows, own_params, predict_rows, site_round
 from wardround.evaluate.block import result_block
 from wardround.study.assemble import private_from
 from wardround.study.file import Study
@@ -157,7 +157,7 @@ class AtWork:
         number, seed = int(header["round"]), int(header["seed"])
         own = self._own(algorithm.part)
         if header["algorithm"]["kind"] == "probe" and len(own.y) < self.smallest_cell:
-            own = Own(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
+            own = OwnRows(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
         kept = self._kept(algorithm, header, number - 1)
         if self.promise is not None:  # last of all that may be refused: what is debited is not given back
             assert self.task is not None
@@ -223,18 +223,18 @@ class AtWork:
             self.promise.check(from_json(header["algorithm"]), len(self.sites), silent=algorithm.silent)
         return algorithm, chained(tuple(links))
 
-    def _own(self, part: str) -> Own:
+    def _own(self, part: str) -> OwnRows:
         if part not in self.parts:
             raise Refusal("a round was asked for before the rows were prepared", remedy="start the study again")
         x, y = self.parts[part]
-        return Own(x, y, self.number)
+        return OwnRows(x, y, self.number)
 
     def _scores(self, header: Header, message: Message, part: str) -> tuple[Scores, Task]:
         algorithm, _ = self._method(header)
         params = self._params(algorithm, header, message)
         x, y = self.parts[part]
         assert self.task is not None
-        return Scores(predicted(algorithm, params, x), y, np.array([0, len(y)])), self.task
+        return Scores(predict_rows(algorithm, params, x), y, np.array([0, len(y)])), self.task
 
     def _params(self, algorithm: Algorithm, header: Header, message: Message) -> Params:
         sent = Message(message.arrays["sent"], message.meta)

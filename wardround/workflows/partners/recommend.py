@@ -16,7 +16,7 @@ from wardround.core.contracts import Scores
 from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
-from wardround.engine.participation import among, everyone
+from wardround.engine.participation import everyone, restrict
 from wardround.engine.simulate import Simulation
 from wardround.evaluate.comparison import PairedDifference, paired_difference
 from wardround.evaluate.metrics import measure_sites
@@ -122,7 +122,7 @@ def one_split(study: Study, setting: Setting, number: int) -> Split:
 
 def trained_among(question: Question, sites: Sequence[int]) -> Scores:
     """Predictions of the validation rows after training among these sites only."""
-    participation = among(everyone(len(question.engine.sites)), sites)
+    participation = restrict(everyone(len(question.engine.sites)), sites)
     fitted = fit(question.algorithm, question.engine, question.params, participation, Schedule(question.rounds))
     return question.engine.evaluate(question.algorithm, fitted.progress, "validation")
 
