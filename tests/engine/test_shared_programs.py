@@ -12,7 +12,7 @@ from wardround.engine.program import fused_rounds
 from wardround.engine.shared_programs import REMEMBERED, number_of, representative, with_number
 from wardround.engine.simulate import Simulation
 from wardround.privacy.dp_sgd import private_model, sample_level
-from wardround.privacy.sampling import Expected
+from wardround.privacy.sampling import ExpectedSize
 
 ROUNDS = [(number, np.arange(7)) for number in (1, 2)]
 
@@ -28,7 +28,7 @@ def trained(federation, algorithm, model):
 def private(model, *, constant=None):
     """From a noise to the algorithm; or, with the noise as a constant of the model, the algorithm itself."""
     under = private_model(model, clip=1.0, noise_multiplier=1.0 if constant is None else constant)
-    inner = fed_avg(under, weighted_mean(), batch_size=Expected(8))
+    inner = fed_avg(under, weighted_mean(), batch_size=ExpectedSize(8))
     plain = fed_avg(model, weighted_mean(), batch_size=8)
     if constant is not None:
         return sample_level(inner, plain, seeded=True)

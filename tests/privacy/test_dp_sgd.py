@@ -22,7 +22,7 @@ from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
 from wardround.privacy.dp_sgd import PIECE, private_model, sample_level, sum_of
 from wardround.privacy.row_gradients import clipped_sum
-from wardround.privacy.sampling import Expected, drawn_from
+from wardround.privacy.sampling import ExpectedSize, poisson_shard
 
 KEY = jax.random.key(0)
 TASK = Task((3,), ("no", "yes"))
@@ -45,13 +45,13 @@ def shard_of(count: int, seed: int = 0) -> Shard:
 
 
 def private(shard: Shard, seed: int = 1):
-    return drawn_from(shard, jax.random.bits(jax.random.key(seed), (8,), jnp.uint32))
+    return poisson_shard(shard, jax.random.bits(jax.random.key(seed), (8,), jnp.uint32))
 
 
 def made(
     factory, noise: float, clip: float, batch: int, *, seeded: bool = True, model: Model = MODEL, **settings
 ) -> Algorithm:
-    size = Expected(batch) if batch else 0
+    size = ExpectedSize(batch) if batch else 0
     under = factory(
         private_model(model, clip=clip, noise_multiplier=noise), weighted_mean(), batch_size=size, **settings
     )
@@ -82,7 +82,7 @@ def test_no_noise_and_no_bound_at_rate_one_is_plain_training() -> None:
 
 def test_a_poisson_gradient_by_hand() -> None:
     """The clipped sum over those who entered, over the expected number, not over how many did."""
-    batch = private(shard_of(200)).batch(0, 0, Expected(40))
+    batch = private(shard_of(200)).batch(0, 0, ExpectedSize(40))
     took = np.asarray(batch.taken) > 0
     assert took.sum() != 40
     logits = np.asarray(batch.x)[took] @ np.asarray(PARAMS["dense_0/kernel"]) + np.asarray(PARAMS["dense_0/bias"])
@@ -125,7 +125,7 @@ def test_one_patient_more_or_less_changes_a_private_sum_by_the_bound_at_most() -
 
     def summed(kept: np.ndarray) -> np.ndarray:
         # The order puts a patient out without moving anybody else: the places of all others stay the same.
-        batch = private(one_site(x, y, np.arange(60)[None])).batch(0, 0, Expected(60))
+        batch = private(one_site(x, y, np.arange(60)[None])).batch(0, 0, ExpectedSize(60))
         batch = batch._replace(taken=batch.taken * jnp.asarray(kept, jnp.float32)[: len(batch.taken)])
         slope = model.gradient(PARAMS, batch, KEY)
         return 60 * np.concatenate([np.ravel(a) for a in jax.tree.leaves(slope)])
@@ -137,7 +137,7 @@ def test_one_patient_more_or_less_changes_a_private_sum_by_the_bound_at_most() -
 
 
 def test_pieces_give_what_all_rows_at_once_give() -> None:
-    batch = private(shard_of(500)).batch(0, 0, Expected(100))
+    batch = private(shard_of(500)).batch(0, 0, ExpectedSize(100))
     assert len(batch.taken) > 100 + 3 * PIECE
     whole = clipped_sum(MODEL.loss, PARAMS, Batch(batch.x, batch.y, batch.taken), 0.5, KEY)
     for usual in (1, 40, 100):  # more or fewer rows at once, the others in pieces

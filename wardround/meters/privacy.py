@@ -12,8 +12,8 @@ from math import inf, isfinite
 from typing import Any
 
 from wardround.core.contracts import Meter, Report, RoundRecord
-from wardround.privacy.accountant import Step, added_up, epsilon, renyi_epsilon
-from wardround.privacy.distributed_noise import converted
+from wardround.privacy.accountant import Step, epsilon, merge_steps, renyi_epsilon
+from wardround.privacy.distributed_noise import epsilon_from_rho
 
 MOST_TIGHT = 12
 """Different sums of steps accounted for tightly; with more, the rest by the quicker and larger bound."""
@@ -35,7 +35,7 @@ def privacy() -> Meter:
         for kind, ledger in ledgers.items():
             for site, steps in told.get(kind, {}).items():
                 before = ledger.get(site, [])
-                ledger[site] = [list(step) for step in added_up(Step(*one) for one in [*before, *steps])]
+                ledger[site] = [list(step) for step in merge_steps(Step(*one) for one in [*before, *steps])]
         words = {key: told[key] for key in ("level", "delta", "noise_multiplier", "clip")}
         words["overflow"] = state["overflow"] + told.get("overflow", 0.0)
         words["concentrated"] = state["concentrated"] or told.get("concentrated", False)
@@ -104,7 +104,7 @@ def epsilons(ledger: Mapping[str, Any], delta: float, *, discrete: bool = False)
         return dict.fromkeys(ledger)
     if discrete:
         rhos = {site: sum(times / (2 * noise**2) for _, noise, times in steps) for site, steps in ledger.items()}
-        costs = {rho: converted(rho, delta) for rho in set(rhos.values())}
+        costs = {rho: epsilon_from_rho(rho, delta) for rho in set(rhos.values())}
         return {site: costs[rho] for site, rho in rhos.items()}
     plans = {json.dumps(steps): [Step(*one) for one in steps] for steps in ledger.values()}
     rough = {name: renyi_epsilon(steps, delta) for name, steps in plans.items()}

@@ -21,14 +21,14 @@ from wardround.core import trees
 from wardround.core.chain import drop_array
 from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Params, Shard, Tree
 from wardround.core.errors import Refusal
-from wardround.privacy.integer_noise import TOGETHER, owing
+from wardround.privacy.integer_noise import TOGETHER, noise_promise
 from wardround.privacy.noise import noise_like, secret_words
 
 SLOWS = 0.9
 CLIP, BELOW = "privacy/clip", "privacy/below"
 
 
-class Adapting(NamedTuple):
+class AdaptiveClip(NamedTuple):
     """How the length adapts."""
 
     quantile: float = 0.5
@@ -37,14 +37,14 @@ class Adapting(NamedTuple):
     count_share: float = 0.1
     """How much of the privacy spent goes into the count."""
 
-    def noises(self, noise_multiplier: float) -> tuple[float, float]:
+    def noise_multipliers(self, noise_multiplier: float) -> tuple[float, float]:
         """The noise multipliers of update and count, as large as they must be to cost together what one would.
 
         Independent Gaussian sums cost as one whose squared inverse multiplier is the sum of theirs.
         """
         return noise_multiplier / (1 - self.count_share) ** 0.5, noise_multiplier / self.count_share**0.5
 
-    def moved(self, clip: Array, below: Array, number: Array) -> Array:
+    def next_clip(self, clip: Array, below: Array, number: Array) -> Array:
         """The next length, after a round in which so large a share of the answers was shorter."""
         rate = jnp.maximum(self.rate, self.first_rate * SLOWS**number)
         # Noise can push the share past its ends; there it says no more than the end does.
@@ -58,7 +58,7 @@ def site_level(
     clip: float,
     sites: int,
     seeded: bool,
-    adapting: Adapting | None = None,
+    adapting: AdaptiveClip | None = None,
     whole: bool = False,
 ) -> Algorithm:
     """The algorithm whose sites answer in bounded length and under noise; all must count the same (weight 1).
@@ -71,7 +71,9 @@ def site_level(
             where="[privacy] level",
             remedy="choose the aggregator weighted_mean and an algorithm that uses it",
         )
-    update_noise, count_noise = (noise_multiplier, 0.0) if adapting is None else adapting.noises(noise_multiplier)
+    update_noise, count_noise = (
+        (noise_multiplier, 0.0) if adapting is None else adapting.noise_multipliers(noise_multiplier)
+    )
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         bound = jnp.float32(clip) if adapting is None else message.arrays[CLIP]
@@ -83,9 +85,12 @@ def site_level(
             # Half less, so that one site changes the sum by a half at most.
             said[BELOW] = (length <= bound).astype(jnp.float32) - 0.5
         if noise_multiplier and whole:
-            owed: Tree = {"words": secret_words(key, seeded=seeded), TOGETHER: owing(bound, update_noise / sites**0.5)}
+            owed: Tree = {
+                "words": secret_words(key, seeded=seeded),
+                TOGETHER: noise_promise(bound, update_noise / sites**0.5),
+            }
             if adapting is not None:
-                owed[BELOW] = owing(0.5, count_noise / sites**0.5)
+                owed[BELOW] = noise_promise(0.5, count_noise / sites**0.5)
             said[OWED] = owed
         elif noise_multiplier:
             noise = noise_like(said, secret_words(key, seeded=seeded), jnp.zeros(3, jnp.uint32))
@@ -97,7 +102,7 @@ def site_level(
 
     if adapting is None:
         return algorithm._replace(client=client)
-    adaptive: Adapting = adapting
+    adaptive: AdaptiveClip = adapting
 
     def init(params: Params, count: int) -> Tree:
         start = {"clip": jnp.float32(clip), "below": jnp.float32(adaptive.quantile), "round": jnp.float32(0)}
@@ -112,7 +117,7 @@ def site_level(
         below = combined.arrays[BELOW] + 0.5
         after = {
             "inner": algorithm.server(state["inner"], drop_array(combined, BELOW)),
-            "clip": adaptive.moved(state["clip"], below, state["round"]),
+            "clip": adaptive.next_clip(state["clip"], below, state["round"]),
             "below": below,
             "round": state["round"] + 1,
         }

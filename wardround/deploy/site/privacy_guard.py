@@ -16,7 +16,7 @@ import numpy as np
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe
 from wardround.privacy.accountant import Step, epsilon
-from wardround.privacy.budget import Budget, Spent
+from wardround.privacy.budget import Budget, BudgetExhausted
 from wardround.study import assemble, privacy
 from wardround.study.file import PrivacySection, Study
 from wardround.study.privacy import KIND, Steps
@@ -142,8 +142,8 @@ class Promise:
     def _refusal(self, what: str) -> Refusal:
         return Refusal(what, where=f"site {self.site}, study {self.name}", remedy="ask for what was approved")
 
-    def _spent(self, what: str) -> Spent:
-        return Spent(
+    def _spent(self, what: str) -> BudgetExhausted:
+        return BudgetExhausted(
             what,
             where=f"site {self.site}, study {self.name}",
             remedy="leave this site out, or offer a study whose promise holds here",
