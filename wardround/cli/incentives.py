@@ -22,7 +22,7 @@ from wardround.incentives.ledger import Ledger
 from wardround.incentives.ledger_entries import Kind, LedgerEntry
 from wardround.incentives.ledger_keys import make_key, public_key, read_key
 from wardround.incentives.rewards import RULES, cents, money
-from wardround.incentives.statement import Facts, PartnerScore, number, read_facts, read_object, statement, tables
+from wardround.incentives.statement import Facts, PartnerScore, as_number, as_tables, read_facts, read_object, statement
 from wardround.report.html.markup import plain
 
 SEEN = ("row_share", "weight_share", "limit")
@@ -255,7 +255,7 @@ def checked_statement(facts: Facts, content: Mapping[str, Any], where: str) -> d
     if content.get("run_hash") != facts.run_hash:
         raise Refusal("these rewards are of another run", where=where, remedy=f"make them anew from {facts.folder}")
     fresh = statement(facts, rule, budget)
-    given = {str(one.get("site")): one.get("cents") for one in tables(content["payments"])}
+    given = {str(one.get("site")): one.get("cents") for one in as_tables(content["payments"])}
     for one in fresh["payments"]:
         if given.pop(one["site"], None) != one["cents"]:
             due = f"the run gives {one['site']} {money(one['cents'])}"
@@ -275,7 +275,7 @@ def entries_of(facts: Facts, site: str, time: str, paid: Mapping[str, Any] | Non
         entries.append(LedgerEntry(site, facts.reference, phase, kind, numbers, time))
 
     rows = {"rows": facts.rows[site]} if site in facts.rows else {}
-    seen = {name.replace("_", " "): number(facts.dilution.get(site, {}).get(name)) for name in SEEN}
+    seen = {name.replace("_", " "): as_number(facts.dilution.get(site, {}).get(name)) for name in SEEN}
     share = rows | {name: value for name, value in seen.items() if value is not None}
     if facts.partners is not None:
         if site == facts.asking:

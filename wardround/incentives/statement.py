@@ -1,6 +1,6 @@
 """What a study owes its partners: their share told before training, what they did in it, and what that earns.
 
-`diluted` makes the choice of partners anew until nobody withdraws over its share. `read_facts` reads in a finished run
+`settle_dilution` makes the choice of partners anew until nobody withdraws over its share. `read_facts` reads in a finished run
 folder who asked, who was chosen and who took part; `statement` divides a budget by that. Nothing here computes a
 measure: what a folder does not say is refused.
 """
@@ -22,7 +22,7 @@ from wardround.incentives.rewards import RULES, reward
 ALONE = 'no partner is left: train alone with [algorithm] name = "local"'
 
 
-class Diluted(NamedTuple):
+class DilutionOutcome(NamedTuple):
     """Whom the asking site trains with once nobody withdraws any more."""
 
     partners: tuple[str, ...]
@@ -36,7 +36,7 @@ class Diluted(NamedTuple):
     """What to do where nobody is left, else empty."""
 
 
-def diluted(
+def settle_dilution(
     choose: Callable[[tuple[str, ...]], Sequence[str]],
     rows: Mapping[str, int],
     limits: Mapping[str, float],
@@ -44,7 +44,7 @@ def diluted(
     *,
     withdrawn: Sequence[str] = (),
     weights: Mapping[str, float] | None = None,
-) -> Diluted:
+) -> DilutionOutcome:
     """Choose partners, tell each site its share among all that train, and choose again without those who withdraw.
 
     `choose` is given the names that remain, in the order of `rows`, and gives the partners, best first; it is called
@@ -75,7 +75,8 @@ def diluted(
     left = [part for turn in settled.turns for part in turn.dilution.parts if part.over]
     reasons = {site: f"{site} had withdrawn before the choice was made." for site in withdrawn}
     reasons |= {
-        part.site: f"{part.site} withdrew: {shares(part)}, and it accepts at most {part.limit:.1%}." for part in left
+        part.site: f"{part.site} withdrew: {describe_shares(part)}, and it accepts at most {part.limit:.1%}."
+        for part in left
     }
     table = [
         {**part._asdict(), "over": part.over} for part in (*(settled.dilution.parts if settled.dilution else ()), *left)
@@ -83,10 +84,10 @@ def diluted(
     advice = "" if chosen else ALONE
     outcome = f"Training goes ahead with {', '.join(chosen)}." if chosen else f"{advice[:1].upper()}{advice[1:]}."
     nobody = ["Nobody withdraws."] if chosen and not reasons else []
-    return Diluted(chosen, table, reasons, " ".join([outcome, *reasons.values(), *nobody]), advice)
+    return DilutionOutcome(chosen, table, reasons, " ".join([outcome, *reasons.values(), *nobody]), advice)
 
 
-def shares(part: SiteShare) -> str:
+def describe_shares(part: SiteShare) -> str:
     told = f"it would be {part.row_share:.1%} of the training rows"
     return told if part.weight_share is None else f"{told} and {part.weight_share:.1%} of the weight"
 
@@ -158,32 +159,32 @@ def read_facts(folder: Path) -> Facts:
     result = read_object(
         folder / "result.json", "this run is not finished", "go on with it: the same command with --resume --out FOLDER"
     )
-    said, rounds = table(manifest.get("study")), folder / "rounds.jsonl"
+    said, rounds = as_table(manifest.get("study")), folder / "rounds.jsonl"
     content = [path.read_bytes() for path in (folder / "result.json", rounds) if path.is_file()]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
-    verdict, training, told = table(result.get("verdict")), None, dict[str, Any]()
+    verdict, training, told = as_table(result.get("verdict")), None, dict[str, Any]()
     if result.get("kind") != "partners":
         training, told = read_training(rounds)
     partners = verdict.get("partners", told.get("chosen"))
-    withdrawn = [*texts(verdict.get("withdrawn")), *texts(table(said.get("partners")).get("withdrawn"))]
+    withdrawn = [*as_texts(verdict.get("withdrawn")), *as_texts(as_table(said.get("partners")).get("withdrawn"))]
     measures = {
-        str(one.get("name")): {site: score(found) for site, found in table(one.get("scores")).items()}
-        for one in tables(result.get("measures"))
+        str(one.get("name")): {site: as_score(found) for site, found in as_table(one.get("scores")).items()}
+        for one in as_tables(result.get("measures"))
     }
     if not measures and "score" in told:
-        measures = {"score": {site: PartnerScore(number(value)) for site, value in table(told["score"]).items()}}
-    asking = result.get("asking") or table(said.get("study")).get("user")
+        measures = {"score": {site: PartnerScore(as_number(value)) for site, value in as_table(told["score"]).items()}}
+    asking = result.get("asking") or as_table(said.get("study")).get("user")
     return Facts(
         folder,
         str(result.get("study")),
         str(manifest.get("study_hash")),
         whole,
         str(asking) if asking else None,
-        {str(site.get("name")): int(number(site.get("train")) or 0) for site in tables(result.get("sites"))},
-        None if partners is None else tuple(texts(partners)),
+        {str(site.get("name")): int(as_number(site.get("train")) or 0) for site in as_tables(result.get("sites"))},
+        None if partners is None else tuple(as_texts(partners)),
         tuple(dict.fromkeys(withdrawn)),
         measures,
-        {str(one.get("site")): one for one in tables(result.get("dilution"))},
+        {str(one.get("site")): one for one in as_tables(result.get("dilution"))},
         training,
     )
 
@@ -201,9 +202,9 @@ class Round(NamedTuple):
 def read_round(line: bytes) -> Round:
     """A ValueError, KeyError or TypeError where the line is not as it was written."""
     record = json.loads(line)
-    sites = texts(record["sites"])
+    sites = as_texts(record["sites"])
     run = (record["method"], record["repeat"], record.get("user"))
-    told = table(table(record["measures"]).get("told"))
+    told = as_table(as_table(record["measures"]).get("told"))
     return Round(
         run, int(record["round"]), sites if len(sites) == record["count"] else None, int(record["bytes_up"]), told
     )
@@ -241,10 +242,10 @@ def read_training(path: Path) -> tuple[Training, dict[str, Any]]:
             where=str(path.parent),
             remedy="name a run in which sites trained together, not a baseline such as local",
         )
-    return summed([rounds[number] for number in sorted(rounds)]), chosen
+    return sum_rounds([rounds[number] for number in sorted(rounds)]), chosen
 
 
-def summed(rounds: Sequence[Round]) -> Training:
+def sum_rounds(rounds: Sequence[Round]) -> Training:
     """Rounds and weights by site. A round that was skipped, or came after the algorithm had stopped, moved nothing."""
     presence, parts = dict[str, Presence](), defaultdict[str, list[float]](list)
     weighed, skipped = 0, 0.0
@@ -255,11 +256,11 @@ def summed(rounds: Sequence[Round]) -> Training:
         alpha = one.told.get("alpha")
         if isinstance(alpha, dict):
             weighed += 1
-            in_vain = number(one.told.get("skipped")) or 0.0
+            in_vain = as_number(one.told.get("skipped")) or 0.0
             moved = not one.told.get("stopped") and in_vain <= skipped
             skipped = in_vain
             for site in (one.sites or ()) if moved else ():
-                parts[site].append(number(alpha.get(site)) or 0.0)
+                parts[site].append(as_number(alpha.get(site)) or 0.0)
     return Training(presence, {site: math.fsum(told) for site, told in parts.items()}, len(rounds), weighed)
 
 
@@ -275,13 +276,13 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
     """What the folder says about every site but the asking one, under a rule; refused where it says nothing."""
     if rule in ("rounds", "weights"):
         if facts.training is None:
-            raise absent(facts, rule, "tells whom to train with and holds no training", "`wardround run STUDY`")
+            raise missing_figure(facts, rule, "tells whom to train with and holds no training", "`wardround run STUDY`")
         training = facts.training
         if rule == "rounds":
             seen = {site: training.presence.get(site, Presence()) for site in facts.others}
             return {site: Figure(found.rounds, None, str(found)) for site, found in seen.items()}
         if not training.rounds == training.weighed > 0:
-            raise absent(
+            raise missing_figure(
                 facts,
                 rule,
                 f"tells each site's weight in {training.weighed} of {training.rounds} rounds",
@@ -296,12 +297,12 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
     choosing = "`wardround partners STUDY`"
     if rule == "inclusion":
         if facts.partners is None:
-            raise absent(facts, rule, "tells of no choice of partners", choosing)
-        return {site: included(site, facts.partners, facts.withdrawn) for site in facts.others}
+            raise missing_figure(facts, rule, "tells of no choice of partners", choosing)
+        return {site: inclusion_figure(site, facts.partners, facts.withdrawn) for site in facts.others}
     wanted = next(iter(facts.measures), "") if rule == "rank" else rule
     if wanted not in facts.measures:
         how = choosing if rule == "rank" else f'{choosing} with "{rule}" among the measures of [partners]'
-        raise absent(facts, rule, "ranks no site" if rule == "rank" else f"has no measure '{rule}'", how)
+        raise missing_figure(facts, rule, "ranks no site" if rule == "rank" else f"has no measure '{rule}'", how)
     scores = {
         site: facts.measures[wanted].get(site, PartnerScore(None))
         for site in facts.others
@@ -314,18 +315,18 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
             figures[site] = Figure(None, None, "no answer")
         elif rule == "rank":
             place = 1 + sum(other > found.value for other in known)
-            figures[site] = Figure(place, None, f"place {place} of {len(known)} (score {written(found)})")
+            figures[site] = Figure(place, None, f"place {place} of {len(known)} (score {format_score(found)})")
         else:
-            figures[site] = Figure(found.value, found.error, written(found))
+            figures[site] = Figure(found.value, found.error, format_score(found))
     return figures
 
 
-def included(site: str, partners: Sequence[str], withdrawn: Sequence[str]) -> Figure:
+def inclusion_figure(site: str, partners: Sequence[str], withdrawn: Sequence[str]) -> Figure:
     words = "withdrew" if site in withdrawn else "chosen" if site in partners else "not chosen"
     return Figure(words == "chosen", None, words)
 
 
-def absent(facts: Facts, rule: str, why: str, how: str) -> Refusal:
+def missing_figure(facts: Facts, rule: str, why: str, how: str) -> Refusal:
     return Refusal(
         f"a reward by {RULES[rule].by} cannot be told from this folder, which {why}",
         where=str(facts.folder),
@@ -373,26 +374,26 @@ def read_object(path: Path, missing: str, remedy: str) -> dict[str, Any]:
     return value
 
 
-def table(value: Any) -> dict[str, Any]:
+def as_table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def tables(value: Any) -> list[dict[str, Any]]:
+def as_tables(value: Any) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def texts(value: Any) -> list[str]:
+def as_texts(value: Any) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
-def number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if known else None
 
 
-def score(found: Any) -> PartnerScore:
-    return PartnerScore(number(table(found).get("value")), number(table(found).get("error")))
+def as_score(found: Any) -> PartnerScore:
+    return PartnerScore(as_number(as_table(found).get("value")), as_number(as_table(found).get("error")))
 
 
-def written(found: PartnerScore) -> str:
+def format_score(found: PartnerScore) -> str:
     return f"{found.value:.4g}" + ("" if found.error is None else f" ± {found.error:.2g}")
