@@ -7,7 +7,7 @@ import numpy as np
 
 from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
-from wardround.evaluate.comparison import PairedDifference, corrected, paired_differences
+from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_differences
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
@@ -157,7 +157,7 @@ def comparison_of(
         )
         found |= {(method, against, name): one for (name, _), one in zip(places, differences, strict=True)}
     told = []
-    for (method, against, place), difference in corrected(found).items():
+    for (method, against, place), difference in apply_holm(found).items():
         figures = difference._asdict()
         words = {"metric": metric, "site": place, "method": method, "against": against}
         told.append({**words, "difference": figures.pop("value"), **figures})
