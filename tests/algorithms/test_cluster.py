@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
-from wardround.algorithms.cluster import FAINT, cluster, fewest_that_serve
+from wardround.algorithms.cluster import FAINT, cluster, fewest_adequate
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.model_interpolation import fold_of
 from wardround.core.chain import identity
@@ -266,11 +266,11 @@ def test_the_fewest_that_serve_by_hand() -> None:
     """
     losses = np.array([[0.70, 0.53, 0.50], [0.59, 0.50, 0.50], [0.51, 0.47, 0.47], [0.0, 9.0, 9.0]], np.float32)
     votes = np.array([5, 5, 5, 0], np.float32)
-    found = {caution: int(fewest_that_serve(losses, votes, caution)) + 1 for caution in (0, 0.9, 1.01, 2.3, 2.4)}
+    found = {caution: int(fewest_adequate(losses, votes, caution)) + 1 for caution in (0, 0.9, 1.01, 2.3, 2.4)}
     assert found == {0: 3, 0.9: 3, 1.01: 2, 2.3: 2, 2.4: 1}
     # Nobody has voted yet: one cluster. A single voter has no error to speak of: the best.
-    assert int(fewest_that_serve(losses, np.zeros(4, np.float32), 1.0)) == 0
-    assert int(fewest_that_serve(losses, np.array([0, 1, 0, 0], np.float32), 1.0)) == 1
+    assert int(fewest_adequate(losses, np.zeros(4, np.float32), 1.0)) == 0
+    assert int(fewest_adequate(losses, np.array([0, 1, 0, 0], np.float32), 1.0)) == 1
 
 
 def test_the_number_is_judged_on_rows_that_nothing_was_learned_from(ragged: Federation, model: Model) -> None:

@@ -53,11 +53,11 @@ def privacy() -> Meter:
             "coordinator": {},
         },
         observe,
-        reported,
+        report_epsilons,
     )
 
 
-def reported(state: Report) -> Report:
+def report_epsilons(state: Report) -> Report:
     """Epsilons, none where there is no bound; `words` say the same for a reader."""
     if state["level"] is None:
         return {"level": None, "sample_epsilon": None, "site_epsilon": None, "words": "No formal privacy guarantee."}
@@ -67,7 +67,7 @@ def reported(state: Report) -> Report:
         {} if state["open_rounds"] else epsilons(state[kind], within, discrete=state["concentrated"])
         for kind in ("patients", "whole_sites", "coordinator")
     )
-    sample, site, coordinator = (largest(one) for one in (patients, whole, alone))
+    sample, site, coordinator = (largest_epsilon(one) for one in (patients, whole, alone))
     return {
         "level": state["level"],
         "delta": delta,
@@ -79,17 +79,17 @@ def reported(state: Report) -> Report:
         "sample_epsilon_by_site": patients,
         "site_epsilon": site,
         "site_epsilon_towards_coordinator": coordinator,
-        "words": f"{said('A patient', sample, delta)} {said('A whole site', site, delta)} {NOT_COVERED}",
+        "words": f"{describe_epsilon('A patient', sample, delta)} {describe_epsilon('A whole site', site, delta)} {NOT_COVERED}",
     }
 
 
-def said(who: str, spent: float | None, delta: float) -> str:
+def describe_epsilon(who: str, spent: float | None, delta: float) -> str:
     if spent is None:
         return f"{who} has no formal guarantee."
     return f"{who} is protected with epsilon {spent:.3g} at delta {delta:g}."
 
 
-def largest(spent: Mapping[str, float | None]) -> float | None:
+def largest_epsilon(spent: Mapping[str, float | None]) -> float | None:
     """Of all sites; none where one has no bound, or nothing was told."""
     values = list(spent.values())
     return None if not values or None in values else max(value for value in values if value is not None)
