@@ -15,7 +15,7 @@ import numpy as np
 from wardround.core.contracts import Message, Report
 from wardround.core.errors import Refusal
 from wardround.data.cells import BINS
-from wardround.data.columns import some
+from wardround.data.columns import list_some
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.query import Ask
 from wardround.data.statistics import category_counts, extremes, histogram, moments
@@ -182,4 +182,4 @@ def remarks(preparation: Preparation) -> tuple[str, ...]:
     empty += [c.name for c in preparation.columns if isinstance(c, TextColumn) and not c.categories]
     if not empty:
         return ()
-    return (f"No site knows a training value of {some(empty)}: the model sees 0 there.",)
+    return (f"No site knows a training value of {list_some(empty)}: the model sees 0 there.",)

@@ -16,7 +16,7 @@ from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
 from wardround.core.recipes import recorded
 from wardround.data.cells import in_cells
-from wardround.data.columns import as_numbers, as_text, kind_of, nearest, some
+from wardround.data.columns import as_numbers, as_text, kind_of, list_some, nearest
 from wardround.data.query import pack, unpack
 from wardround.data.table import Kind, Table
 
@@ -59,7 +59,7 @@ def describe(name: str, frame: pd.DataFrame, target: str, task: Kind | None = No
     Counts are told in whole cells. A column known for fewer patients than a cell counts as empty, a rarer label is not
     named, and that a column holds infinite values, a mistake to be mended, is told without their number.
     """
-    kinds = {str(column): told_kind(frame[column], smallest_cell) for column in frame.columns}
+    kinds = {str(column): reported_kind(frame[column], smallest_cell) for column in frame.columns}
     measured = [column for column, kind in kinds.items() if kind == "number"]
     infinite = {column: int(np.isinf(as_numbers(frame[column])).sum()) for column in measured}
     labels: list[str] = []
@@ -86,7 +86,7 @@ def describe(name: str, frame: pd.DataFrame, target: str, task: Kind | None = No
     )
 
 
-def told_kind(column: "pd.Series[Any]", smallest_cell: int) -> str:
+def reported_kind(column: "pd.Series[Any]", smallest_cell: int) -> str:
     known = int(column.notna().sum())
     return "empty" if 0 < known < smallest_cell else str(kind_of(column))
 
@@ -132,7 +132,7 @@ def agree(
                 remedy="leave them empty if they are unknown, or drop the column",
             )
     kinds = {column: common_kind(told, column, table) for column in columns}
-    task, classes = told_task(told, kinds[table.target], table)
+    task, classes = common_task(told, kinds[table.target], table)
     features = {
         column: "number" if kind == "flag" else kind
         for column, kind in kinds.items()
@@ -168,7 +168,7 @@ def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], mi
         if without:
             raise Refusal(
                 f"column {column!r} is missing; {nearest(column, without[0].kinds)}",
-                where=f"site {some(card.site for card in without)}, {table.origin}",
+                where=f"site {list_some(card.site for card in without)}, {table.origin}",
                 remedy='rename the column there, drop it everywhere, or set missing_columns = "fill" to treat it as'
                 " unknown at those sites",
             )
@@ -177,7 +177,7 @@ def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], mi
 def check_rows(told: Sequence[Card], table: Table, missing_target: str, empty_sites: str) -> None:
     untold = [card for card in told if card.missing_target]
     if untold and missing_target == "refuse":
-        counts = some(f"{card.site}: {card.missing_target} of {card.rows}" for card in untold)
+        counts = list_some(f"{card.site}: {card.missing_target} of {card.rows}" for card in untold)
         raise Refusal(
             f"the target {table.target!r} is unknown in some rows",
             where=f"{counts}; {table.origin}",
@@ -189,7 +189,7 @@ def check_rows(told: Sequence[Card], table: Table, missing_target: str, empty_si
     few = [f"{site} ({'no row' if n == 0 else 'one row'})" for site, n in rows.items() if n < 2]
     if few and empty_sites == "refuse":
         raise Refusal(
-            f"there are sites with too few rows to learn from and be tested on: {some(few)}",
+            f"there are sites with too few rows to learn from and be tested on: {list_some(few)}",
             where=table.origin,
             remedy='leave them out, or set empty_sites = "keep" to let them take part with what they have',
         )
@@ -204,7 +204,7 @@ def common_kind(told: Sequence[Card], column: str, table: Table) -> str:
             holders.setdefault("number" if kind == "flag" and column != table.target else kind, []).append(card.site)
     if len(holders) > 1:
         words = {"number": "numbers", "flag": "true/false", "text": "text", "date": "dates", "mixed": "a mixture"}
-        found = ", ".join(f"{words[kind]} at {some(sites, 3)}" for kind, sites in holders.items())
+        found = ", ".join(f"{words[kind]} at {list_some(sites, 3)}" for kind, sites in holders.items())
         raise Refusal(
             f"column {column!r} does not hold the same everywhere: {found}",
             where=table.origin,
@@ -214,7 +214,7 @@ def common_kind(told: Sequence[Card], column: str, table: Table) -> str:
     return next(iter(holders), "empty")
 
 
-def told_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tuple[str, ...]]:
+def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tuple[str, ...]]:
     where = f"target {table.target!r}, {table.origin}"
     if kind in ("date", "mixed"):
         raise Refusal("the target holds dates or a mixture of text and numbers", where=where, remedy="clean the column")
@@ -239,7 +239,7 @@ def told_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tupl
         raise Refusal(f"the target has more than {MOST_CLASSES} different values", where=where, remedy=number)
     if distinct < 2:
         raise Refusal(
-            f"the target has only one value everywhere ({some(labels)}), so there is nothing to tell apart",
+            f"the target has only one value everywhere ({list_some(labels)}), so there is nothing to tell apart",
             where=where,
             remedy="choose another target, or add sites with other outcomes",
         )
@@ -260,16 +260,16 @@ def remarks(told: Sequence[Card], kinds: Mapping[str, str], task: str, target: s
         notes.append(f"{dropped} rows without a known {target} were left out.")
     few = [card.site for card in told if card.rows - card.missing_target < 2]
     if few:
-        notes.append(f"Fewer than two rows at {some(few)}: such a site takes part with what it has.")
+        notes.append(f"Fewer than two rows at {list_some(few)}: such a site takes part with what it has.")
     filled = [card for card in told if card.rows]
     for column, kind in kinds.items():
         without = [card.site for card in filled if card.kinds.get(column, "empty") == "empty"]
         if without and kind != "empty":
-            notes.append(f"No value of {column} at {some(without)}: the common stand-in is used there.")
+            notes.append(f"No value of {column} at {list_some(without)}: the common stand-in is used there.")
     if task == "classification":
         single = [f"{card.site} ({card.labels[0]})" for card in told if len(card.labels) == 1]
         if single:
-            notes.append(f"Only one outcome at {some(single)}: such a site cannot tell classes apart on its own.")
+            notes.append(f"Only one outcome at {list_some(single)}: such a site cannot tell classes apart on its own.")
     return tuple(notes)
 
 

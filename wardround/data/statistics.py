@@ -35,7 +35,7 @@ def numbers_of(site: Site, columns: Sequence[str]) -> Matrix:
     return np.column_stack([as_numbers(table[name]) for name in columns])
 
 
-def summed(answers: Sequence[Message], name: str) -> Matrix:
+def sum_arrays(answers: Sequence[Message], name: str) -> Matrix:
     return np.asarray(np.sum([answer.arrays[name] for answer in answers], axis=0))
 
 
@@ -72,8 +72,8 @@ def moments(columns: Sequence[str], *, smallest_cell: int = 1) -> Query:
         return {
             "count": count.tolist(),
             "mean": mean.tolist(),
-            "deviations": (summed(answers, "deviations") + between).tolist(),
-            "missing": summed(answers, "missing").tolist(),
+            "deviations": (sum_arrays(answers, "deviations") + between).tolist(),
+            "missing": sum_arrays(answers, "missing").tolist(),
         }
 
     return Query(ask, combine)
@@ -130,7 +130,7 @@ def histogram(columns: Sequence[str], *, smallest_cell: int = 1) -> Query:
         return Message({"below": below[..., 0], "counts": np.diff(below, axis=-1), "known": known})
 
     def combine(answers: Sequence[Message]) -> Report:
-        return {name: summed(answers, name).tolist() for name in ("below", "counts", "known")}
+        return {name: sum_arrays(answers, name).tolist() for name in ("below", "counts", "known")}
 
     return Query(ask, combine)
 
@@ -171,6 +171,6 @@ def category_counts(columns: Sequence[str], *, most: int, numbers: bool = False,
             for name, counts in unpack(answer.arrays["counts"]).items():
                 for label, number in counts.items():
                     total[name][label] = total[name].get(label, 0) + number
-        return {"counts": total, "missing": summed(answers, "missing").tolist()}
+        return {"counts": total, "missing": sum_arrays(answers, "missing").tolist()}
 
     return Query(ask, combine)

@@ -15,7 +15,7 @@ from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.core.recipes import Recipe
-from wardround.data.load import Loaded, load
+from wardround.data.load import LoadedData, load
 from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
@@ -72,7 +72,7 @@ def load_setting(study: Study, seed: int) -> Setting:
     )
 
 
-def training_tables(loaded: Loaded) -> tuple[Site, ...]:
+def training_tables(loaded: LoadedData) -> tuple[Site, ...]:
     """What queries may look at: the raw training rows, so that no question ever touches a held-out patient.
 
     Columns that are set aside (a patient's number) are no features, and nobody is asked about them.

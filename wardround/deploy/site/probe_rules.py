@@ -15,7 +15,7 @@ from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe
 from wardround.core.text import format_bytes
-from wardround.data.site_rows import AtSite
+from wardround.data.site_rows import SiteRows
 from wardround.deploy.protocol.wire import encode
 from wardround.engine import registry
 from wardround.partners.choice import Asks, Choice, Counts, Probe
@@ -94,7 +94,7 @@ def refuse_course(study: Study, header: Mapping[str, Any]) -> None:
         )
 
 
-def countable(own: AtSite) -> Site:
+def countable(own: SiteRows) -> Site:
     """What counts may look at: the training rows with their outcome, but no column that was set aside."""
     columns = list(dict.fromkeys((*own.schema.kinds, own.target)))
     return Site(own.name, own.frame[columns].iloc[own.parts[0]].reset_index(drop=True))

@@ -25,7 +25,7 @@ from wardround.core.recipes import Recipe, from_json
 from wardround.data.cells import in_cells
 from wardround.data.preparation import Preparation
 from wardround.data.schema import Schema
-from wardround.data.site_rows import AtSite, at_site, settled_frame
+from wardround.data.site_rows import SiteRows, frame_for_schema, split_site_rows
 from wardround.data.table import Table
 from wardround.deploy.coordinator.privacy_plan import row_of
 from wardround.deploy.fault_points import point
@@ -60,7 +60,7 @@ class AtWork:
     smallest_cell: int = 10
     sums: SecureSite | None = None
     promise: Promise | None = None
-    own: AtSite | None = None
+    own: SiteRows | None = None
     number: int = -1
     sites: tuple[str, ...] = ()
     task: Task | None = None
@@ -95,8 +95,8 @@ class AtWork:
         said = header["schema"]
         schema = Schema(dict(said["kinds"]), said["task"], tuple(said["classes"]), ())
         data = self.study.data
-        frame = settled_frame(self.table.sites[self.site], self.table, schema)
-        self.own = at_site(
+        frame = frame_for_schema(self.table.sites[self.site], self.table, schema)
+        self.own = split_site_rows(
             self.site,
             frame,
             self.table,
@@ -113,7 +113,7 @@ class AtWork:
         if self.own is None:
             raise Refusal("a preparation came before the schema", remedy="start the study again")
         preparation = Preparation.from_json(header["preparation"])
-        three = self.own.prepared(preparation, f"site {self.site}, {self.table.origin}")
+        three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
         classes = self.own.schema.classes
         self.task = Task((len(preparation.features),), classes, self.table.target)
         kind = np.int32 if classes else np.float32
