@@ -39,6 +39,7 @@ from wardround.core.contracts import (
 )
 from wardround.core.descent import CHUNK, Gradient, batches, descend, local_optimizer
 from wardround.core.errors import Refusal
+from wardround.core.order import mix_bits
 
 LABEL = "Personal upper layers"
 
@@ -184,13 +185,6 @@ def held_out_mask(shard: Shard, batch: Batch) -> Array:
     code = mix_bits(jnp.sum(mix_bits(bits + mix_bits(place)), axis=1, dtype=jnp.uint32))
     aside: Array = (code % 10 == 0).astype(jnp.float32) * batch.mask * (shard.rows >= FEWEST_TO_JUDGE)
     return aside
-
-
-def mix_bits(values: Array) -> Array:
-    """Every bit of a number changes about half of the bits of the result (the finalizer of MurmurHash3)."""
-    values = (values ^ (values >> 16)) * jnp.uint32(0x85EBCA6B)
-    values = (values ^ (values >> 13)) * jnp.uint32(0xC2B2AE35)
-    return values ^ (values >> 16)
 
 
 def gradient_on_learning_rows(gradient: Gradient, shard: Shard, batch_size: int | None) -> Gradient:

@@ -39,6 +39,7 @@ from wardround.core.contracts import (
 )
 from wardround.core.descent import CHUNK, Gradient, batches, descend, local_optimizer
 from wardround.core.errors import Refusal
+from wardround.core.order import mix_bits
 
 LABEL = "Common and own model mixed"
 TINY = 1e-7
@@ -186,10 +187,3 @@ def fold_of(x: Array, folds: int) -> Array:
     place = jnp.arange(flat.shape[1], dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
     number = mix_bits(jnp.sum(mix_bits(bits + place), axis=1, dtype=jnp.uint32))
     return (number % folds).astype(jnp.int32)
-
-
-def mix_bits(numbers: Array) -> Array:
-    """The finalizer of MurmurHash3: every input bit changes about half of the output bits."""
-    numbers = (numbers ^ (numbers >> 16)) * jnp.uint32(0x85EBCA6B)
-    numbers = (numbers ^ (numbers >> 13)) * jnp.uint32(0xC2B2AE35)
-    return numbers ^ (numbers >> 16)

@@ -28,7 +28,7 @@ from wardround.data.table import Partition, Table
 
 Rows = np.ndarray[Any, Any]
 
-__all__ = ["Loaded", "ask_all", "fingerprint_of", "load"]
+__all__ = ["LoadedData", "ask_all", "fingerprint_of", "load"]
 
 
 @dataclass(frozen=True)

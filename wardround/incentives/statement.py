@@ -1,8 +1,8 @@
 """What a study owes its partners: their share told before training, what they did in it, and what that earns.
 
-`settle_dilution` makes the choice of partners anew until nobody withdraws over its share. `read_facts` reads in a finished run
-folder who asked, who was chosen and who took part; `statement` divides a budget by that. Nothing here computes a
-measure: what a folder does not say is refused.
+`settle_dilution` makes the choice of partners anew until nobody withdraws over its share. `read_facts` reads in a
+finished run folder who asked, who was chosen and who took part; `statement` divides a budget by that. Nothing here
+computes a measure: what a folder does not say is refused.
 """
 
 import hashlib

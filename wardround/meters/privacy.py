@@ -68,6 +68,7 @@ def report_epsilons(state: Report) -> Report:
         for kind in ("patients", "whole_sites", "coordinator")
     )
     sample, site, coordinator = (largest_epsilon(one) for one in (patients, whole, alone))
+    patient, whole_site = describe_epsilon("A patient", sample, delta), describe_epsilon("A whole site", site, delta)
     return {
         "level": state["level"],
         "delta": delta,
@@ -79,7 +80,7 @@ def report_epsilons(state: Report) -> Report:
         "sample_epsilon_by_site": patients,
         "site_epsilon": site,
         "site_epsilon_towards_coordinator": coordinator,
-        "words": f"{describe_epsilon('A patient', sample, delta)} {describe_epsilon('A whole site', site, delta)} {NOT_COVERED}",
+        "words": f"{patient} {whole_site} {NOT_COVERED}",
     }
 
 
