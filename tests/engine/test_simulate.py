@@ -75,7 +75,7 @@ def test_compiles_once_on_two_devices(quick, even, model, monkeypatch):
     algorithm = fed_avg(model, weighted_mean(), batch_size=16)
     with Simulation(even, seed=3) as engine:
         progress = engine.begin(algorithm, model.init(jax.random.key(0)))
-        way = engine._on_the_way(algorithm, progress)
+        way = engine._round_traffic(algorithm, progress)
         for number in range(1, 6):
             progress, _ = engine.train(algorithm, progress, [(number, np.arange(7))])
         shape = engine.shape(algorithm, algorithm.params(progress.server))

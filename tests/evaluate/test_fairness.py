@@ -373,7 +373,7 @@ def test_a_claim_needs_half_of_its_tests_and_none_against_it() -> None:
         ((), unknown, "nothing was tested"),
     ):
         claim = whole._replace(tests=tests)
-        assert (claim.verdict, claim.counted) == (verdict, counted)
+        assert (claim.verdict, claim.tally_text) == (verdict, counted)
 
 
 def test_beside_every_test_stands_what_was_held_against_what() -> None:

@@ -331,7 +331,7 @@ def test_a_site_that_is_not_on_the_roster_or_whose_peers_are_unknown():
     with pytest.raises(Refusal, match="long-term key of site-002 is not known"):
         advertise(one.session, BAD, rounds.long_term(BAD), keys)
     with pytest.raises(Refusal, match="long-term key of site-002 is not known"):
-        rounds.open_sum(one.session, keys)
+        rounds.start_sum(one.session, keys)
 
 
 def test_a_masking_key_of_low_order_is_refused():

@@ -171,7 +171,7 @@ def test_a_site_that_was_sent_another_model_takes_no_part():
     one.until("advertise")
     messages = other.answers("advertise")
     with pytest.raises(Refusal, match="another study, round or attempt"):
-        rounds.take(rounds.open_sum(one.session, one.public), messages["site-000"])
+        rounds.receive(rounds.start_sum(one.session, one.public), messages["site-000"])
 
 
 def test_the_hash_of_what_was_sent_tells_every_change():
