@@ -121,8 +121,8 @@ def fit(
             loss = watched_loss(measures, stopping)
             refuse_loss(float(measures["validation_loss"]["weighted"]), end)
             refuse_loss(loss, end)
-            said = describe_state(algorithm, progress, engine.sites)
-            done[-1] = replace(done[-1], measures={**done[-1].measures, **measures, **said})
+            description = describe_state(algorithm, progress, engine.sites)
+            done[-1] = replace(done[-1], measures={**done[-1].measures, **measures, **description})
             if stopping:
                 memory = update_memory(memory, loss, stopping)
                 if memory.best_round == end:

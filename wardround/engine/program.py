@@ -228,12 +228,18 @@ class RoundPrograms(NamedTuple):
 
 @lru_cache(maxsize=64)
 def round_programs(
-    algorithm: Algorithm, transform: Transform, shape: Shape, padding: int, resident: bool, sent: Form, said: Form
+    algorithm: Algorithm,
+    transform: Transform,
+    shape: Shape,
+    padding: int,
+    resident: bool,
+    sent: Form,
+    answer_form: Form,
 ) -> RoundPrograms:
     """Every device trains its own sites; their sums (or stacks) are brought together by `add` and `conclude`.
 
     Rows that are `resident` lie whole where every device can read them, others are split over the devices. `sent` is
-    the form of what the server sends, with the states that travel along in simulation; `said` that of an answer.
+    the form of what the server sends, with the states that travel along in simulation; `answer_form` that of an answer.
     Messages and sums travel packed, since handing them to every device is paid by the array.
     """
     linear = algorithm.aggregator.linear
@@ -261,7 +267,7 @@ def round_programs(
         """The server's step from the sums (or stacks) of every piece and device, and what it sends next."""
         parts = [own for piece in pieces for own in piece]
         if linear:
-            total = unpack(jax.tree.map(lambda *own: sum(own)[0], *parts), said)
+            total = unpack(jax.tree.map(lambda *own: sum(own)[0], *parts), answer_form)
         else:
             total = jax.tree.map(lambda *own: jnp.concatenate([a.reshape(-1, *a.shape[2:]) for a in own]), *parts)
         after = conclude(algorithm, transform, progress, total)

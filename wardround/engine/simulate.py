@@ -269,9 +269,9 @@ class Simulation:
                 progress = replace(progress, clients=clients)
             astray.append((number, seating.site, finite))
             if piece == feed.shape.pieces - 1:
-                said = [split_by_device(total) for total in totals]
+                sums = [split_by_device(total) for total in totals]
                 after, message = programs.conclude(
-                    replace(progress, clients=()), said, seed, np.int32(following.pop(0))
+                    replace(progress, clients=()), sums, seed, np.int32(following.pop(0))
                 )
                 progress = replace(after, clients=progress.clients)
                 totals = []

@@ -14,14 +14,14 @@ MOST_NAMED = 10_000
 
 
 def _to_json(measure: MetricValue, reach: Interval | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"value": measure.value}
+    block: dict[str, Any] = {"value": measure.value}
     if reach is not None:
-        told |= {"low": reach.low, "high": reach.high}
+        block |= {"low": reach.low, "high": reach.high}
         if reach.reason and measure.value is not None:
-            told["no_interval"] = reach.reason
+            block["no_interval"] = reach.reason
     if measure.value is None:
-        told["undefined"] = measure.reason
-    return told
+        block["undefined"] = measure.reason
+    return block
 
 
 def result_block(

@@ -116,7 +116,7 @@ def paired_difference(
 
     The smallest p-value is 2 / (resamples + 1): take more resamples for a correction over hundreds of comparisons.
     """
-    told = paired_differences(
+    differences = paired_differences(
         a,
         b,
         task,
@@ -128,7 +128,7 @@ def paired_difference(
         test_share=test_share,
         seed=seed,
     )
-    return told[0]
+    return differences[0]
 
 
 def paired_differences(
@@ -149,7 +149,7 @@ def paired_differences(
     pairs = _pairs(a, b, task, positive)
     whole = [_compute(pair, chosen, None) for pair in pairs]
     drawn: dict[tuple[int, ...], list[Numbers]] = {}
-    told = []
+    differences = []
     for place, of in enumerate(places):
         estimates = np.array(
             [
@@ -164,8 +164,8 @@ def paired_differences(
             drawn[usable] = _draws([pairs[index] for index in usable], chosen, places, resamples, seed)
         kept = [pairs[index] for index in usable]
         draws = drawn[usable][place] if usable else np.empty(0)
-        told.append(_difference(estimates, there, kept, draws, of, chosen, level, test_share))
-    return told
+        differences.append(_difference(estimates, there, kept, draws, of, chosen, level, test_share))
+    return differences
 
 
 def _difference(

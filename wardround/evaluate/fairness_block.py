@@ -123,8 +123,8 @@ def _column(
             else:
                 ends = reach.sites[metric][index] if reach else None
                 groups[name][metric] = _to_json(*measured.measure(metric, index), ends)
-    told: Report = {"groups": groups, "withheld": sorted(small)}
-    return told if rows.task.regression else told | _between(grouped, names, smallest, resamples, level, seed)
+    block: Report = {"groups": groups, "withheld": sorted(small)}
+    return block if rows.task.regression else block | _between(grouped, names, smallest, resamples, level, seed)
 
 
 def _too_few(rows: Rows, smallest: int) -> dict[tuple[str, int], str]:
@@ -160,7 +160,7 @@ def _between(rows: Rows, names: Sequence[str], smallest: int, resamples: int, le
     drawn = _resample_counts(counts, resamples, seed, len(rows.actual)) if resamples and len(names) else None
     broken = int(rows.nonfinite_counts.sum())
 
-    def told(compute: Any, why: str, left_out: Sequence[str] = ()) -> Report:
+    def estimate(compute: Any, why: str, left_out: Sequence[str] = ()) -> Report:
         if broken:
             return {"value": None, "undefined": f"the predictions for {broken} patients are not numbers"}
         value = float(compute(counts))
@@ -174,8 +174,8 @@ def _between(rows: Rows, names: Sequence[str], smallest: int, resamples: int, le
     alone = "fewer than two groups are large enough" if len(names) < 2 else "fewer than two groups have such a rate"
     never = "infinite: a decision that one group gets is never made for another"
     found = {
-        "differential_fairness": told(fairness.differential_fairness, alone),
-        "differential_fairness_unsmoothed": told(
+        "differential_fairness": estimate(fairness.differential_fairness, alone),
+        "differential_fairness_unsmoothed": estimate(
             lambda cells: fairness.differential_fairness(cells, smoothing=0.0), alone if len(names) < 2 else never
         ),
     }
@@ -192,9 +192,9 @@ def _between(rows: Rows, names: Sequence[str], smallest: int, resamples: int, le
     alarm_gap = rate_gap(fairness.false_positive_rates, few_well)
     listed = [[name for name, out in zip(names, few, strict=True) if out] for few in (few_ill, few_ill | few_well)]
     return found | {
-        "equal_opportunity_gap": told(found_gap, alone, listed[0]),
-        "equal_odds_gap": told(lambda cells: np.maximum(found_gap(cells), alarm_gap(cells)), alone, listed[1]),
-        "selection_gap": told(lambda cells: fairness.gap(fairness.selection_rates(cells, label)), alone),
+        "equal_opportunity_gap": estimate(found_gap, alone, listed[0]),
+        "equal_odds_gap": estimate(lambda cells: np.maximum(found_gap(cells), alarm_gap(cells)), alone, listed[1]),
+        "selection_gap": estimate(lambda cells: fairness.gap(fairness.selection_rates(cells, label)), alone),
     }
 
 
@@ -226,11 +226,11 @@ def _index(rows: Rows, resamples: int, level: float, seed: int) -> Report:
 
 
 def _to_json(value: float | None, reason: str, reach: Any) -> Report:
-    told: Report = {"value": value}
+    block: Report = {"value": value}
     if reach is not None:
-        told |= {"low": reach.low, "high": reach.high}
+        block |= {"low": reach.low, "high": reach.high}
         if reach.reason and value is not None:
-            told["no_interval"] = reach.reason
+            block["no_interval"] = reach.reason
     if value is None:
-        told["undefined"] = reason
-    return told
+        block["undefined"] = reason
+    return block

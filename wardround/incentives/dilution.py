@@ -172,13 +172,13 @@ def shares(amounts: Mapping[str, float], what: str) -> dict[str, float]:
 
 
 def describe_withdrawals(turns: list[WithdrawalTurn]) -> str:
-    told = [
+    reasons = [
         f"{part.site} ({max(part.row_share, part.weight_share or 0.0):.1%}, limit {part.limit:.4g})"
         for turn in turns
         for part in turn.dilution.parts
         if part.over
     ]
-    return f"Over their own limit, and withdrawn: {', '.join(told)}." if told else "Nobody withdraws."
+    return f"Over their own limit, and withdrawn: {', '.join(reasons)}." if reasons else "Nobody withdraws."
 
 
 def describe_training(partners: tuple[str, ...], turns: list[WithdrawalTurn]) -> str:

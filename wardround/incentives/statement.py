@@ -88,8 +88,8 @@ def settle_dilution(
 
 
 def describe_shares(part: SiteShare) -> str:
-    told = f"it would be {part.row_share:.1%} of the training rows"
-    return told if part.weight_share is None else f"{told} and {part.weight_share:.1%} of the weight"
+    text = f"it would be {part.row_share:.1%} of the training rows"
+    return text if part.weight_share is None else f"{text} and {part.weight_share:.1%} of the weight"
 
 
 class PartnerScore(NamedTuple):
@@ -159,21 +159,21 @@ def read_facts(folder: Path) -> Facts:
     result = read_object(
         folder / "result.json", "this run is not finished", "go on with it: the same command with --resume --out FOLDER"
     )
-    said, rounds = as_table(manifest.get("study")), folder / "rounds.jsonl"
+    study_words, rounds = as_table(manifest.get("study")), folder / "rounds.jsonl"
     content = [path.read_bytes() for path in (folder / "result.json", rounds) if path.is_file()]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
-    verdict, training, told = as_table(result.get("verdict")), None, dict[str, Any]()
+    verdict, training, state = as_table(result.get("verdict")), None, dict[str, Any]()
     if result.get("kind") != "partners":
-        training, told = read_training(rounds)
-    partners = verdict.get("partners", told.get("chosen"))
-    withdrawn = [*as_texts(verdict.get("withdrawn")), *as_texts(as_table(said.get("partners")).get("withdrawn"))]
+        training, state = read_training(rounds)
+    partners = verdict.get("partners", state.get("chosen"))
+    withdrawn = [*as_texts(verdict.get("withdrawn")), *as_texts(as_table(study_words.get("partners")).get("withdrawn"))]
     measures = {
         str(one.get("name")): {site: as_score(found) for site, found in as_table(one.get("scores")).items()}
         for one in as_tables(result.get("measures"))
     }
-    if not measures and "score" in told:
-        measures = {"score": {site: PartnerScore(as_number(value)) for site, value in as_table(told["score"]).items()}}
-    asking = result.get("asking") or as_table(said.get("study")).get("user")
+    if not measures and "score" in state:
+        measures = {"score": {site: PartnerScore(as_number(value)) for site, value in as_table(state["score"]).items()}}
+    asking = result.get("asking") or as_table(study_words.get("study")).get("user")
     return Facts(
         folder,
         str(result.get("study")),
@@ -196,7 +196,7 @@ class Round(NamedTuple):
     number: int
     sites: list[str] | None
     sent: int
-    told: dict[str, Any]
+    state: dict[str, Any]
 
 
 def read_round(line: bytes) -> Round:
@@ -204,9 +204,9 @@ def read_round(line: bytes) -> Round:
     record = json.loads(line)
     sites = as_texts(record["sites"])
     run = (record["method"], record["repeat"], record.get("user"))
-    told = as_table(as_table(record["measures"]).get("told"))
+    state = as_table(as_table(record["measures"]).get("told"))
     return Round(
-        run, int(record["round"]), sites if len(sites) == record["count"] else None, int(record["bytes_up"]), told
+        run, int(record["round"]), sites if len(sites) == record["count"] else None, int(record["bytes_up"]), state
     )
 
 
@@ -235,7 +235,7 @@ def read_training(path: Path) -> tuple[Training, dict[str, Any]]:
                 remedy="draw smaller cohorts: [participation] cohort = 100",
             )
         rounds[one.number] = one
-    chosen = rounds.pop(0).told if 0 in rounds else {}
+    chosen = rounds.pop(0).state if 0 in rounds else {}
     if not any(one.sent for one in rounds.values()):
         raise Refusal(
             "nobody sent anything in this run, so nobody helped anybody",
@@ -253,15 +253,15 @@ def sum_rounds(rounds: Sequence[Round]) -> Training:
         for site in one.sites or ():
             before = presence.get(site, Presence(0, one.number))
             presence[site] = Presence(before.rounds + 1, before.first, one.number)
-        alpha = one.told.get("alpha")
+        alpha = one.state.get("alpha")
         if isinstance(alpha, dict):
             weighed += 1
-            in_vain = as_number(one.told.get("skipped")) or 0.0
-            moved = not one.told.get("stopped") and in_vain <= skipped
+            in_vain = as_number(one.state.get("skipped")) or 0.0
+            moved = not one.state.get("stopped") and in_vain <= skipped
             skipped = in_vain
             for site in (one.sites or ()) if moved else ():
                 parts[site].append(as_number(alpha.get(site)) or 0.0)
-    return Training(presence, {site: math.fsum(told) for site, told in parts.items()}, len(rounds), weighed)
+    return Training(presence, {site: math.fsum(weights) for site, weights in parts.items()}, len(rounds), weighed)
 
 
 class Figure(NamedTuple):

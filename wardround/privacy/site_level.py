@@ -78,12 +78,12 @@ def site_level(
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         bound = jnp.float32(clip) if adapting is None else message.arrays[CLIP]
         answer, keeps = algorithm.client(drop_array(message, CLIP), kept, shard, key)
-        said = {name: tree for name, tree in answer.arrays.items() if name != "weight"}
-        length = jnp.sqrt(trees.squared_norm(said))
-        said = trees.scale(said, bound / jnp.maximum(length, bound))
+        released = {name: tree for name, tree in answer.arrays.items() if name != "weight"}
+        length = jnp.sqrt(trees.squared_norm(released))
+        released = trees.scale(released, bound / jnp.maximum(length, bound))
         if adapting is not None:
             # Half less, so that one site changes the sum by a half at most.
-            said[BELOW] = (length <= bound).astype(jnp.float32) - 0.5
+            released[BELOW] = (length <= bound).astype(jnp.float32) - 0.5
         if noise_multiplier and whole:
             owed: Tree = {
                 "words": secret_words(key, seeded=seeded),
@@ -91,14 +91,16 @@ def site_level(
             }
             if adapting is not None:
                 owed[BELOW] = noise_promise(0.5, count_noise / sites**0.5)
-            said[OWED] = owed
+            released[OWED] = owed
         elif noise_multiplier:
-            noise = noise_like(said, secret_words(key, seeded=seeded), jnp.zeros(3, jnp.uint32))
-            scales = dict.fromkeys(said, update_noise * bound / sites**0.5)
+            noise = noise_like(released, secret_words(key, seeded=seeded), jnp.zeros(3, jnp.uint32))
+            scales = dict.fromkeys(released, update_noise * bound / sites**0.5)
             if adapting is not None:
                 scales[BELOW] = jnp.float32(count_noise * 0.5 / sites**0.5)
-            said = {name: trees.add(tree, trees.scale(noise[name], scales[name])) for name, tree in said.items()}
-        return Message({**said, "weight": answer.arrays["weight"]}, answer.meta), keeps
+            released = {
+                name: trees.add(tree, trees.scale(noise[name], scales[name])) for name, tree in released.items()
+            }
+        return Message({**released, "weight": answer.arrays["weight"]}, answer.meta), keeps
 
     if adapting is None:
         return algorithm._replace(client=client)

@@ -65,15 +65,15 @@ def with_bad_sites(algorithm: Algorithm, bad: Sequence[int], attack: Attack) -> 
             updates = jax.vmap(trees.divide_or_zero)(arrays, weight)
             lies = attack.answers(AttackerView(updates, is_bad, ~is_bad & (weight > 0)))
             arrays = jax.vmap(trees.choose)(is_bad, jax.vmap(trees.scale)(lies, weight), arrays)
-        said = {**arrays, "weight": weight}
+        reported = {**arrays, "weight": weight}
         if inner.linear:
             each = inner.each
             if each is not None:
-                said = jax.vmap(lambda one: each(state, Message(one, stack.meta)).arrays)(said)
-            said = jax.tree.map(lambda leaf: leaf.sum(axis=0), said)
+                reported = jax.vmap(lambda one: each(state, Message(one, stack.meta)).arrays)(reported)
+            reported = jax.tree.map(lambda leaf: leaf.sum(axis=0), reported)
         elif "site" in inner.needs:
-            said = {**said, "site": site}
-        return inner.reduce(state, Message(said, stack.meta))
+            reported = {**reported, "site": site}
+        return inner.reduce(state, Message(reported, stack.meta))
 
     watched = Aggregator(inner.init, reduce, linear=False, fewest=inner.fewest, needs=("site", *inner.needs))
     return algorithm._replace(client=client, aggregator=watched)

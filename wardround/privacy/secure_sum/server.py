@@ -238,11 +238,11 @@ def receive_revealed(server: Server, message: SumMessage) -> Server:
     lost = frozenset(server.dealt) - server.survivors
     parts: list[dict[str, int]] = []
     for name, kind, dealers in (("seeds", 0, server.survivors), ("keys", 1, lost)):
-        said = read_entries(message, name)
-        if set(said) != dealers:
-            words = f"it reveals {name} of {len(said)} sites, not exactly of the {len(dealers)} that were asked for"
+        revealed = read_entries(message, name)
+        if set(revealed) != dealers:
+            words = f"it reveals {name} of {len(revealed)} sites, not exactly of the {len(dealers)} that were asked for"
             raise BadMessage(message.sender, words, step=message.step)
-        shares = {dealer: read_bytes(message, said[dealer], shamir.SHARE_BYTES, "a share") for dealer in dealers}
+        shares = {dealer: read_bytes(message, revealed[dealer], shamir.SHARE_BYTES, "a share") for dealer in dealers}
         words = ("seed share", "key share")[kind]
         for dealer, value in shares.items():
             pinned = server.dealt[dealer].commitments[message.sender][kind]

@@ -146,9 +146,9 @@ def read_adverts(session: Session, message: SumMessage, keys: Mapping[str, Verif
         if not isinstance(words, Mapping) or set(words) != {"sharing", "masking", "signature"}:
             raise BadMessage(message.sender, f"the keys of {site} cannot be read", step=message.step)
         content = {"sharing": words["sharing"], "masking": words["masking"]}
-        said = SumMessage("advertise", session.hex, site, content, signature=str(words["signature"]))
-        found[site] = read_advert(said)
-        if not is_signed(said, keys[site]):
+        advertisement = SumMessage("advertise", session.hex, site, content, signature=str(words["signature"]))
+        found[site] = read_advert(advertisement)
+        if not is_signed(advertisement, keys[site]):
             raise BadMessage(site, f"its keys of this session are not signed by {site}", step=message.step)
     refuse_same_keys(found, message.step)
     return found

@@ -83,7 +83,7 @@ class SiteState:
     held: Mapping[str, Shares] = field(repr=False, default_factory=dict)
     """Shares by dealer; after the step "mask" these are the sites with which a mask may have been made."""
     survivors: tuple[str, ...] = ()
-    told: str = ""
+    keys_digest: str = ""
     """The digest of all keys that the coordinator passed on."""
 
 
@@ -135,8 +135,8 @@ def share(site: SiteState, message: SumMessage) -> tuple[SiteState, SumMessage]:
     assert mine is not None
     seed = commitment(session, "seed", site.name, "", site.seed).hex()
     content = {"sealed": sealed, "commitments": commitments, "seed": seed}
-    told = adverts_digest(session, adverts).hex()
-    after = replace(site, step="mask", adverts=adverts, held={site.name: mine}, told=told)
+    keys_digest = adverts_digest(session, adverts).hex()
+    after = replace(site, step="mask", adverts=adverts, held={site.name: mine}, keys_digest=keys_digest)
     return after, sign(SumMessage("share", session.hex, site.name, content), site.signing)
 
 
@@ -189,8 +189,8 @@ def reveal(site: SiteState, message: SumMessage) -> tuple[SiteState, SumMessage]
             raise BadMessage(
                 COORDINATOR, f"{peer} signs that it answered, but is not among the survivors", step="reveal"
             )
-        said = replace(sign_agreement(site, peer), signature=str(signature))
-        if not is_signed(said, site.keys[peer]):
+        statement = replace(sign_agreement(site, peer), signature=str(signature))
+        if not is_signed(statement, site.keys[peer]):
             raise BadMessage(peer, f"{peer} has not signed the same survivors and keys", step="reveal")
     refuse_too_few(site.session, len(signatures), "reveal", "signed the same survivors")
     survived = set(site.survivors)
@@ -287,5 +287,5 @@ def open_shares(site: SiteState, own: X25519PrivateKey, message: SumMessage) -> 
 
 def sign_agreement(site: SiteState, name: str) -> SumMessage:
     """What every survivor signs."""
-    content: dict[str, Any] = {"survivors": list(site.survivors), "adverts": site.told}
+    content: dict[str, Any] = {"survivors": list(site.survivors), "adverts": site.keys_digest}
     return SumMessage("agree", site.session.hex, name, content)
