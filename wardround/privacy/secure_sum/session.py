@@ -34,7 +34,7 @@ class Session:
     """One sum of one round of one study among the sites of the roster.
 
     `model` is the SHA-256 of what the coordinator sent to all sites; a coordinator that sends them different models
-    finds no common masks. `nonce` is new for every attempt, so that a repeated round is another session. `read_entries`
+    finds no common masks. `nonce` is new for every attempt, so that a repeated round is another session. `entries`
     are the ring elements that each site sends, the sample count among them.
     """
 
