@@ -31,7 +31,7 @@ from wardround.core.contracts import Aggregator, Array, Message, Shard, Task
 from wardround.models.logistic import logistic
 from wardround.privacy.attacks.bad_sites import (
     Attack,
-    Seen,
+    AttackerView,
     alie,
     backdoor,
     free_rider,
@@ -123,7 +123,7 @@ def switched(kind: jax.Array) -> Attack:
         found: tuple[Array, Array] = jax.lax.switch(kind, ways, x, y)
         return found
 
-    def answers(seen: Seen) -> Any:
+    def answers(seen: AttackerView) -> Any:
         ways = [one.answers or (lambda seen: seen.updates) for one in ATTACKS.values()]
         return jax.lax.switch(kind, ways, seen)
 

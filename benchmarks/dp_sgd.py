@@ -53,7 +53,7 @@ def ours() -> dict[str, float]:
     from wardround.models.cnn import cnn
     from wardround.models.mlp import mlp
     from wardround.privacy.dp_sgd import private_model, sample_level
-    from wardround.privacy.sampling import Expected
+    from wardround.privacy.sampling import ExpectedSize
 
     generator = np.random.default_rng(0)
 
@@ -67,7 +67,7 @@ def ours() -> dict[str, float]:
 
     def private(model: Model, batch: int) -> Algorithm:
         under = private_model(model, clip=1.0, noise_multiplier=1.0)
-        made = fed_avg(under, weighted_mean(), batch_size=Expected(batch))
+        made = fed_avg(under, weighted_mean(), batch_size=ExpectedSize(batch))
         return sample_level(made, fed_avg(model, weighted_mean(), batch_size=batch), seeded=False)
 
     def seconds_a_round(model: Model, data: Federation, batch: int, rounds: int, repeats: int) -> float:

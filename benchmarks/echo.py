@@ -216,7 +216,7 @@ def train(size: str) -> None:
 
     from wardround.core.chain import identity
     from wardround.core.contracts import Message, Task
-    from wardround.engine.split_round import Own, site_round
+    from wardround.engine.split_round import OwnRows, site_round
     from wardround.study import assemble
     from wardround.study.methods import own_method
 
@@ -225,7 +225,7 @@ def train(size: str) -> None:
     params = assemble.model_of(study, task).init(jax.random.key(0))
     sent: Message = jax.device_get(algorithm.broadcast(algorithm.init(params, len(SITES))))
     rows = int(0.6 * ROWS)
-    own = Own(np.zeros((rows, 10), np.float32), np.arange(rows, dtype=np.int32) % 2, 0)
+    own = OwnRows(np.zeros((rows, 10), np.float32), np.arange(rows, dtype=np.int32) % 2, 0)
     kept = algorithm.init_client(params)
     for line in sys.stdin:
         started = time.perf_counter()

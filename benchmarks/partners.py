@@ -26,7 +26,7 @@ from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.contracts import Algorithm, Model, Site, Task
 from wardround.data.datasets.triage import triage
-from wardround.data.load import Loaded, load
+from wardround.data.load import LoadedData, load
 from wardround.data.partitions.by_feature import by_feature
 from wardround.data.partitions.shift_labels import shift_labels
 from wardround.engine.simulate import Simulation
@@ -49,12 +49,12 @@ MEASURES: Mapping[str, Callable[[], Choice]] = {
 class Case(NamedTuple):
     """A federation for every seed, and the group of each of its sites."""
 
-    make: Callable[[int], Loaded]
+    make: Callable[[int], LoadedData]
     groups: tuple[int, ...]
 
 
 def hospitals(count: int, clusters: int, patients: int, degree: float = 0.7) -> Case:
-    def make(seed: int) -> Loaded:
+    def make(seed: int) -> LoadedData:
         table = triage(hospitals=count, clusters=clusters, patients=patients, degree=degree, seed=seed)
         return load(table, seed=seed)
 
@@ -64,7 +64,7 @@ def hospitals(count: int, clusters: int, patients: int, degree: float = 0.7) -> 
 def shifted(partition: Any, groups: tuple[int, ...]) -> Case:
     """One kind of patient, dealt out over as many sites of 200 patients as there are groups told."""
 
-    def make(seed: int) -> Loaded:
+    def make(seed: int) -> LoadedData:
         table = triage(hospitals=1, clusters=1, patients=200 * len(groups), degree=0.0, seed=seed)
         return load(table, seed=seed, partition=partition)
 
@@ -91,7 +91,7 @@ def learner(task: Task) -> tuple[Model, Algorithm]:
     return model, fed_avg(model, weighted_mean())
 
 
-def tables(loaded: Loaded) -> list[Site]:
+def tables(loaded: LoadedData) -> list[Site]:
     """Each site's raw training rows, as a query sees them."""
     training = loaded.federation.counts[:, 0]
     return [

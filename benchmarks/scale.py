@@ -51,14 +51,14 @@ def point(cohort: int, population: int, folder: str) -> dict[str, Any]:
     from wardround.aggregators.weighted_mean import weighted_mean
     from wardround.algorithms.fed_avg import fed_avg
     from wardround.data.datasets.synthetic_population import synthetic_population
-    from wardround.engine.participation import drawn
+    from wardround.engine.participation import random_cohort
     from wardround.engine.simulate import Simulation
     from wardround.models.mlp import mlp
 
     federation = synthetic_population(clients=population, rows=20, spread=0.0, features=32, classes=10, folder=folder)
     model = mlp(federation.task, hidden=(32,))
     algorithm = fed_avg(model, weighted_mean(), batch_size=10)
-    who = drawn(population, cohort, seed=1)
+    who = random_cohort(population, cohort, seed=1)
     with Simulation(federation, seed=1, largest_cohort=cohort) as engine, Peak() as peak:
         progress = engine.begin(algorithm, model.init(jax.random.key(0)))
         progress, _ = engine.train(algorithm, progress, [(1, who.cohort(1))])

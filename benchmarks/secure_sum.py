@@ -1,7 +1,7 @@
 """What a secure sum costs a site and the coordinator: `python -m benchmarks.secure_sum` prints one JSON object.
 
 A whole sum of 20 sites with 10 million parameters each, with the most losses that it allows, all parties in one process
-and one after the other; every letter is turned to JSON and back, its vector handed over as it is. `work_seconds` are
+and one after the other; every message is turned to JSON and back, its vector handed over as it is. `work_seconds` are
 processor seconds of one site for all steps together (the slowest site; `steps` has the median by step). `bytes_ratio`
 compares all that a site sends and receives in the protocol with one plain float32 update. The sum is checked against
 the plain one. `ciphers` are the two candidates for stretching masks, on the same machine in the same minute.
@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from wardround.core.contracts import Message
 from wardround.privacy.secure_sum import server as coordinator
 from wardround.privacy.secure_sum import site as sites
-from wardround.privacy.secure_sum.fixed_point import fixed, from_ring, loose, ring_vector
+from wardround.privacy.secure_sum.fixed_point import decode_sum, encode_answer, from_ring, ring_vector
 from wardround.privacy.secure_sum.masks import CHUNK, Ring
-from wardround.privacy.secure_sum.messages import STEPS, Letter, from_json, to_json
+from wardround.privacy.secure_sum.messages import STEPS, SumMessage, from_json, to_json
 from wardround.privacy.secure_sum.session import Session
 
 FRACTION_BITS, BOUND = 20, 2.0**22
@@ -41,11 +41,11 @@ def timed(act: Callable[..., Any], *given: Any) -> tuple[Any, float]:
     return result, time.process_time() - started
 
 
-def over_the_wire(letter: Letter) -> tuple[Letter, int]:
-    """The letter as the other side gets it, and its bytes."""
-    text = json.dumps(to_json(letter))
-    size = len(text.encode()) + (0 if letter.vector is None else letter.vector.nbytes)
-    return from_json(json.loads(text), letter.vector), size
+def over_the_wire(message: SumMessage) -> tuple[SumMessage, int]:
+    """The message as the other side gets it, and its bytes."""
+    text = json.dumps(to_json(message))
+    size = len(text.encode()) + (0 if message.vector is None else message.vector.nbytes)
+    return from_json(json.loads(text), message.vector), size
 
 
 class Costs:
@@ -66,9 +66,9 @@ def whole_sum(session: Session, lost: tuple[str, ...]) -> tuple[Ring, Costs]:
     """All steps; the lost ones share their secrets and are gone before they send their vector."""
     signing = {name: Ed25519PrivateKey.generate() for name in session.roster}
     public = {name: key.public_key() for name, key in signing.items()}
-    server, costs = coordinator.open_sum(session, public), Costs(session.roster)
+    server, costs = coordinator.start_sum(session, public), Costs(session.roster)
     state: dict[str, sites.SumSite] = {}
-    asked: dict[str, Letter] = {}
+    asked: dict[str, SumMessage] = {}
     for step in STEPS:
         if step != STEPS[0]:
             (server, asked), seconds = timed(coordinator.advance, server)
@@ -80,18 +80,18 @@ def whole_sum(session: Session, lost: tuple[str, ...]) -> tuple[Ring, Costs]:
             if step == STEPS[0]:
                 act, given = sites.advertise, (session, name, signing[name], public)
             else:
-                letter, size = over_the_wire(asked[name])
+                message, size = over_the_wire(asked[name])
                 costs.bytes[name] += size
                 act = getattr(sites, step)
-                given = (state[name], letter)
+                given = (state[name], message)
                 if step == "mask":
                     given = (*given, vector_of(session.place(name), session.entries))
             (state[name], said), costs.seconds[name][step] = timed(act, *given)
             said, size = over_the_wire(said)
             costs.bytes[name] += size
-            server, seconds = timed(coordinator.take, server, said)
+            server, seconds = timed(coordinator.receive, server, said)
             costs.coordinator += seconds
-    total, seconds = timed(coordinator.opened, server)
+    total, seconds = timed(coordinator.unmask_sum, server)
     costs.coordinator += seconds
     return total, costs
 
@@ -117,8 +117,8 @@ def encoding(entries: int) -> dict[str, float]:
     """Processor seconds to turn an answer into ring elements, and their sum into numbers again; compiled before."""
     update = jnp.asarray(np.random.default_rng(0).normal(size=entries - 1).astype(np.float32))
     answer = Message({"update": update, "weight": jnp.float32(100.0)})
-    there = jax.jit(lambda message: fixed(message, FRACTION_BITS, BOUND))
-    back = jax.jit(lambda message: loose(message, FRACTION_BITS))
+    there = jax.jit(lambda message: encode_answer(message, FRACTION_BITS, BOUND))
+    back = jax.jit(lambda message: decode_sum(message, FRACTION_BITS))
     jax.block_until_ready(back(there(answer)))
     vector, to_ring = timed(lambda: ring_vector(there(answer)))
     template = jax.eval_shape(there, answer)

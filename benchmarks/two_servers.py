@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from wardround.privacy.two_servers.gram import Gram, believable, multi_krum_weights, squared_distances
-from wardround.privacy.two_servers.in_process import conducted
+from wardround.privacy.two_servers.gram import Gram, drop_implausible, multi_krum_weights, squared_distances
+from wardround.privacy.two_servers.in_process import run_protocol
 from wardround.privacy.two_servers.protocol import Meeting
 
 MOST_BYTES, MOST_ERROR = 0.35e9, 1e-5
@@ -47,12 +47,12 @@ def measured(sites: int, parameters: int, side: int) -> dict[str, Any]:
     plain = time.process_time() - started
 
     def choose(gram: Gram) -> dict[str, int]:
-        kept, left_out = believable(gram)
+        kept, left_out = drop_implausible(gram)
         assert not left_out
         return multi_krum_weights(kept, 3)
 
     started = time.process_time()
-    done = conducted(meeting, updates, choose, os.urandom)
+    done = run_protocol(meeting, updates, choose, os.urandom)
     seconds = time.process_time() - started
     found = np.sqrt(squared_distances(done.gram))
     apart = expected > 0

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from wardround.aggregators.majority_mean import majority_mean, ordinary
+from wardround.aggregators.majority_mean import is_ordinary, majority_mean
 from wardround.core.contracts import Message
 
 
@@ -21,14 +21,14 @@ def test_what_is_ordinary_by_hand() -> None:
     # Median 10 of 8, 9, 10, 11, 12, 0.5 and 30 (0.5 is below a tenth of it): then of 8, 9, 10, 11, 12, 30 the median is
     # 10.5, the deviations 2.5, 1.5, 0.5, 0.5, 1.5, 19.5: median 1.5, so 10.5 + 3 * 1.4826 * 1.5 = 17.2 is the limit.
     lengths, present = np.array([8.0, 9.0, 10.0, 11.0, 12.0, 0.5, 30.0]), np.ones(7, bool)
-    assert np.asarray(ordinary(lengths, present, 3.0)).tolist() == [True] * 5 + [False] * 2
+    assert np.asarray(is_ordinary(lengths, present, 3.0)).tolist() == [True] * 5 + [False] * 2
     # Lengths all but equal: nothing up to 1.25 times the median is too long, 1.3 times is.
-    assert np.asarray(ordinary(np.array([1.0, 1.0, 1.0, 1.2, 1.3]), np.ones(5, bool), 3.0)).tolist() == [True] * 4 + [
-        False
-    ]
+    assert np.asarray(is_ordinary(np.array([1.0, 1.0, 1.0, 1.2, 1.3]), np.ones(5, bool), 3.0)).tolist() == [
+        True
+    ] * 4 + [False]
     # Very different lengths: twice the median (3.5) is always too long.
     spread = np.array([1.0, 2.0, 3.0, 4.0, 6.9, 7.1])
-    assert np.asarray(ordinary(spread, np.ones(6, bool), 30.0)).tolist() == [True] * 5 + [False]
+    assert np.asarray(is_ordinary(spread, np.ones(6, bool), 30.0)).tolist() == [True] * 5 + [False]
 
 
 def test_honest_sites_that_differ_give_their_mean() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.krum import krum
-from wardround.aggregators.nearest_mixing import mixed, nearest_mixing
+from wardround.aggregators.nearest_mixing import mix_nearest, nearest_mixing
 from wardround.aggregators.stacks import open_stack
 from wardround.core.contracts import Message
 
@@ -29,7 +29,7 @@ def test_mixing_by_hand() -> None:
     # Of 0, 1, 3, 7 and 100 with one bad each takes its four nearest, itself among them: the first four (0 + 1 + 3 + 7)
     # / 4 = 2.75, and 100 itself with 7, 3 and 1: 27.75.
     values = np.array([[0.0], [1.0], [3.0], [7.0], [100.0]])
-    stack = mixed(open_stack(message(values)), 1)
+    stack = mix_nearest(open_stack(message(values)), 1)
     np.testing.assert_allclose(np.asarray(stack.values)[:, 0], [2.75, 2.75, 2.75, 2.75, 27.75], rtol=1e-6)
     # Without the largest and the smallest, and by every other rule, 2.75 is left.
     for rule in RULES:

@@ -51,5 +51,5 @@ def test_nobody_there_gives_zeros_and_it_is_not_for_secure_sums() -> None:
     result = combined(1.0, np.zeros((3, 2)), np.zeros(3)).arrays
     np.testing.assert_array_equal(result["update"]["b"], [0.0])
     assert norm_bounded().linear
-    assert not norm_bounded().secure
-    assert weighted_mean().secure
+    assert not norm_bounded().is_plain_sum
+    assert weighted_mean().is_plain_sum

@@ -29,4 +29,4 @@ def test_nobody_answered_moves_nothing():
 
 
 def test_is_fit_for_secure_sums():
-    assert weighted_mean().secure
+    assert weighted_mean().is_plain_sum

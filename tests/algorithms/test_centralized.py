@@ -79,7 +79,7 @@ def test_is_fed_avg_at_one_site_that_holds_all_rows(
     pooling: Algorithm, averaging: Algorithm, ragged: Federation
 ) -> None:
     one, _ = trained(pooling, ragged, [[0], [0]])
-    other, records = trained(averaging, ragged.pooled(), [[0], [0]])
+    other, records = trained(averaging, ragged.pool(), [[0], [0]])
     # w + (v - w) may differ from v in the last bit, and does so in both alike.
     assert np.array_equal(one, other)
     # Unlike the baseline, a federation of one site does send: 32 bytes down, 36 up with its weight.

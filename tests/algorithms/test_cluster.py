@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
-from wardround.algorithms.cluster import FAINT, cluster, fewest_that_serve
+from wardround.algorithms.cluster import FAINT, cluster, fewest_adequate
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.model_interpolation import fold_of
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Task, one_site
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
-from wardround.engine.fit import told
+from wardround.engine.fit import describe_state
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
 from wardround.transforms.clip import clip
@@ -164,7 +164,7 @@ def test_the_server_step_by_hand(model: Model) -> None:
     after = np.asarray(state["models"]["w"])[:, 0]
     np.testing.assert_allclose(after - before, [3, 5], atol=1e-6)
     assert algorithm.tells is not None
-    said = told(algorithm, Progress(state, (), (), ()), ("a", "b", "c", "d"))["told"]
+    said = describe_state(algorithm, Progress(state, (), (), ()), ("a", "b", "c", "d"))["told"]
     assert said == {
         "cluster": {"a": 1, "b": 2, "c": 1, "d": 0},
         "sites_in_cluster_1": 2,
@@ -266,11 +266,11 @@ def test_the_fewest_that_serve_by_hand() -> None:
     """
     losses = np.array([[0.70, 0.53, 0.50], [0.59, 0.50, 0.50], [0.51, 0.47, 0.47], [0.0, 9.0, 9.0]], np.float32)
     votes = np.array([5, 5, 5, 0], np.float32)
-    found = {caution: int(fewest_that_serve(losses, votes, caution)) + 1 for caution in (0, 0.9, 1.01, 2.3, 2.4)}
+    found = {caution: int(fewest_adequate(losses, votes, caution)) + 1 for caution in (0, 0.9, 1.01, 2.3, 2.4)}
     assert found == {0: 3, 0.9: 3, 1.01: 2, 2.3: 2, 2.4: 1}
     # Nobody has voted yet: one cluster. A single voter has no error to speak of: the best.
-    assert int(fewest_that_serve(losses, np.zeros(4, np.float32), 1.0)) == 0
-    assert int(fewest_that_serve(losses, np.array([0, 1, 0, 0], np.float32), 1.0)) == 1
+    assert int(fewest_adequate(losses, np.zeros(4, np.float32), 1.0)) == 0
+    assert int(fewest_adequate(losses, np.array([0, 1, 0, 0], np.float32), 1.0)) == 1
 
 
 def test_the_number_is_judged_on_rows_that_nothing_was_learned_from(ragged: Federation, model: Model) -> None:
@@ -320,7 +320,7 @@ def test_finds_the_number_of_kinds() -> None:
     algorithm = cluster(network, clusters=0, most=4, learning_rate=RATE)
     for many in (1, 2, 3):
         progress, predicted, _ = trained(algorithm, kinds(many), network.init(jax.random.key(0)), 30)
-        said = told(algorithm, progress, [f"site-{i}" for i in range(10)])["told"]
+        said = describe_state(algorithm, progress, [f"site-{i}" for i in range(10)])["told"]
         assert said["clusters"] == many, said
         own = list(said["cluster"].values())
         assert own[9] == 0

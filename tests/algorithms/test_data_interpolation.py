@@ -16,7 +16,7 @@ from wardround.core.contracts import Algorithm, Model, Params, Progress, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
-from wardround.engine.fit import told
+from wardround.engine.fit import describe_state
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
@@ -94,7 +94,7 @@ def test_equals_a_loop_and_waits_for_the_asking_site(weights: Any, ragged: Feder
     progress, model_after = run(algorithm, ragged, START, ROUNDS)
     np.testing.assert_allclose(model_after, common, atol=3e-6)
     # In the last round that counted, sites 0, 3 and 5 had 40, 23 and 64 rows: alike, 5 would count 64/127, or 1/3.
-    words = told(algorithm, progress, ragged.sites)["told"]
+    words = describe_state(algorithm, progress, ragged.sites)["told"]
     assert words["own_share"] == pytest.approx(0.7)
     assert words["own_share_in_common_model"] == pytest.approx(64 / 127 if weights == "samples" else 1 / 3)
 

@@ -12,7 +12,7 @@ from flax import linen as nn
 from wardround.aggregators.median import median
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
-from wardround.algorithms.layer_split import layer_split, set_aside, shared_arrays
+from wardround.algorithms.layer_split import held_out_mask, layer_split, shared_arrays
 from wardround.algorithms.local import local
 from wardround.core import trees
 from wardround.core.chain import identity
@@ -236,7 +236,7 @@ def test_every_shared_layer_is_drawn_equally_often() -> None:
 def aside_rows(shard: Shard) -> Numbers:
     """The values of the rows set aside, sorted."""
     batch = shard.batch(0, 0, int(shard.rows))
-    return np.sort(np.asarray(batch.x)[np.asarray(set_aside(shard, batch)) > 0], axis=0)
+    return np.sort(np.asarray(batch.x)[np.asarray(held_out_mask(shard, batch)) > 0], axis=0)
 
 
 def test_a_tenth_of_the_rows_is_set_aside_and_always_the_same_ones() -> None:
@@ -249,8 +249,8 @@ def test_a_tenth_of_the_rows_is_set_aside_and_always_the_same_ones() -> None:
     assert np.array_equal(first, second)
     whole = one_site(x, y, orders[0], padding=5000)
     batch = whole.batch(0, 0, 5000)
-    assert np.sum(set_aside(replace(whole, rows=np.array(20)), batch)) > 0
-    assert np.sum(set_aside(replace(whole, rows=np.array(19)), batch)) == 0
+    assert np.sum(held_out_mask(replace(whole, rows=np.array(20)), batch)) > 0
+    assert np.sum(held_out_mask(replace(whole, rows=np.array(19)), batch)) == 0
 
 
 @pytest.mark.parametrize("batch_size", [10, 0])
@@ -263,7 +263,7 @@ def test_rows_set_aside_are_never_learned_from(batch_size: int, model: Model) ->
     shard = one_site(x, y, order, padding=150)
     batch = shard.batch(0, 0, 150)
     aside = np.zeros(150, bool)
-    aside[order[0]] = np.asarray(set_aside(shard, batch)) > 0
+    aside[order[0]] = np.asarray(held_out_mask(shard, batch)) > 0
     assert 5 < aside.sum() < 30
     algorithm = built(model, fallback=True, batch_size=batch_size, momentum=0.0)
     params = params_of(START)
@@ -324,7 +324,7 @@ def course(model: Model, start: Numbers, fallback: bool) -> Course:
     algorithm = built(model, fallback=fallback, personal_epochs=1, momentum=0.0)
     x, y = rows_at(federation, 0)
     shard = one_site(x[:, :3].astype(np.float32), y, np.arange(200)[None], padding=200)
-    aside = np.asarray(set_aside(shard, shard.batch(0, 0, 200))) > 0
+    aside = np.asarray(held_out_mask(shard, shard.batch(0, 0, 200))) > 0
     later = []
     with Simulation(federation, seed=SEED, transform=PLAIN) as engine:
         progress = engine.begin(algorithm, params_of(start))

@@ -9,7 +9,7 @@ import pytest
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.local import local
-from wardround.algorithms.model_interpolation import first_that_serves, fold_of, model_interpolation
+from wardround.algorithms.model_interpolation import first_adequate, fold_of, model_interpolation
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Scores, Task, one_site
 from wardround.core.errors import Refusal
@@ -228,13 +228,13 @@ def test_the_first_that_serves_by_hand() -> None:
     """
     losses = np.array([[0.70, 0.53, 0.50], [0.59, 0.50, 0.50], [0.51, 0.47, 0.47]])
     apart = (losses - losses[:, :1]).astype(np.float32)
-    found = {c: int(first_that_serves(apart.sum(axis=0), apart.T @ apart, 3, c)) for c in (0, 0.98, 1.02, 2.3)}
+    found = {c: int(first_adequate(apart.sum(axis=0), apart.T @ apart, 3, c)) for c in (0, 0.98, 1.02, 2.3)}
     assert found == {0: 2, 0.98: 2, 1.02: 1, 2.3: 1}
-    assert int(first_that_serves(apart.sum(axis=0), apart.T @ apart, 3, 2.4)) == 0
+    assert int(first_adequate(apart.sum(axis=0), apart.T @ apart, 3, 2.4)) == 0
     # No rows, nothing to choose by; and a single row has no error: the best.
-    assert int(first_that_serves(np.zeros(3), np.zeros((3, 3)), 0, 1.0)) == 0
+    assert int(first_adequate(np.zeros(3), np.zeros((3, 3)), 0, 1.0)) == 0
     one = apart[:1]
-    assert int(first_that_serves(one[0], one.T @ one, 1, 1.0)) == 2
+    assert int(first_adequate(one[0], one.T @ one, 1, 1.0)) == 2
 
 
 def test_the_share_of_a_classification_by_hand() -> None:

@@ -13,7 +13,7 @@ from tests.support import small_site as small
 from tests.support import tiny_study as tiny
 from wardround.deploy.home import SiteHome
 from wardround.deploy.site import approvals
-from wardround.deploy.trust.audit_log import sent
+from wardround.deploy.trust.audit_log import sent_entry
 from wardround.deploy.trust.certificates import make_authority, new_key, pem, read_request, sign
 from wardround.deploy.trust.log_heads import countersign
 
@@ -67,7 +67,7 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
         "bytes": 1234,
         "arrays": {"update/w": [4, 2]},
     }
-    SiteHome(tmp_path / "site").log().append(sent(facts))
+    SiteHome(tmp_path / "site").log().append(sent_entry(facts))
     assert "from now on it gets no answer" in call("site", "withdraw", "triage", "--by", "ben", "--why", "moved").out
     diary = call("site", "log").out
     for part in (
@@ -104,7 +104,7 @@ def test_an_edited_log_is_told_everywhere(home, tmp_path, capsys):
 def test_a_rollback_is_told_with_the_head_that_the_other_side_kept(home, tmp_path, capsys):
     hub = new_key(tmp_path / "hub.key")
     old = {path: path.read_bytes() for path in home.path.glob("audit.jsonl*")}
-    home.log().append(sent({"study": "x", "bytes": 1}))
+    home.log().append(sent_entry({"study": "x", "bytes": 1}))
     kept = tmp_path / "freetown.json"
     kept.write_text(json.dumps(countersign(home.log().head(), "hub", hub).content()))
     verify = ("audit", "verify", home.audit_path, "--head", kept)

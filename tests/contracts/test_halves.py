@@ -9,7 +9,15 @@ from wardround.core.chain import identity
 from wardround.core.contracts import Progress, Scores
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import Own, begun, combined, own_params, predicted, sent_in, site_round
+from wardround.engine.split_round import (
+    OwnRows,
+    combine_answers,
+    initial_progress,
+    message_of_round,
+    own_params,
+    predict_rows,
+    site_round,
+)
 
 ALGORITHMS = sorted(set(registry.components("algorithm")) - {"centralized"})
 AGGREGATORS = sorted(registry.components("aggregator"))
@@ -28,9 +36,9 @@ def simulated(algorithm, transform, federation, params, predicts=True) -> tuple[
     return jax.device_get(progress), scores
 
 
-def own_rows(federation, site: int, part: str) -> Own:
+def own_rows(federation, site: int, part: str) -> OwnRows:
     first, count = (int(column[site]) for column in federation.part(part))
-    return Own(federation.x[first : first + count], federation.y[first : first + count], site)
+    return OwnRows(federation.x[first : first + count], federation.y[first : first + count], site)
 
 
 def deployed(algorithm, transform, federation, params, predicts=True):
@@ -40,10 +48,10 @@ def deployed(algorithm, transform, federation, params, predicts=True):
         jax.ShapeDtypeStruct(federation.x.shape[1:], federation.x.dtype),
         jax.ShapeDtypeStruct(federation.y.shape[1:], federation.y.dtype),
     )
-    progress = begun(algorithm, transform, params, sites, row)
+    progress = initial_progress(algorithm, transform, params, sites, row)
     kept = {site: algorithm.init_client(params) for site in range(sites)}
     for number, cohort in ROUNDS:
-        sent = sent_in(algorithm, transform, progress, seed=SEED, number=number)
+        sent = message_of_round(algorithm, transform, progress, seed=SEED, number=number)
         answers = {}
         for site in cohort:
             own = own_rows(federation, site, algorithm.part)
@@ -51,13 +59,13 @@ def deployed(algorithm, transform, federation, params, predicts=True):
                 algorithm, transform, sent, kept[site], own, seed=SEED, number=number
             )
             assert finite
-        progress = combined(algorithm, transform, progress, answers, sites, sites)
+        progress = combine_answers(algorithm, transform, progress, answers, sites, sites)
     if not predicts:
         return jax.device_get(progress), kept, None
     message = jax.device_get(algorithm.broadcast(progress.server))
     common = algorithm.params(progress.server)
     seen = [
-        predicted(
+        predict_rows(
             algorithm,
             own_params(algorithm, message, common, kept[site], own_rows(federation, site, "train"), seed=SEED),
             own_rows(federation, site, "test").x,

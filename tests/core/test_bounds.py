@@ -25,9 +25,9 @@ JUST = 1e-12
 )
 def test_the_ends_of_every_kind(kind: Any, inside: list[float], outside: list[float]) -> None:
     _, bound = get_args(kind)
-    assert [value for value in inside if not bound.holds(value)] == []
-    assert [value for value in outside if bound.holds(value)] == []
-    assert not bound.holds(math.nan)
+    assert [value for value in inside if not bound.is_met(value)] == []
+    assert [value for value in outside if bound.is_met(value)] == []
+    assert not bound.is_met(math.nan)
 
 
 def test_whole_numbers_are_whole() -> None:
@@ -52,5 +52,5 @@ def test_words(bound: Bound, words: str) -> None:
 
 
 def test_no_bound_holds_everything_but_nan() -> None:
-    assert all(Bound().holds(value) for value in (-math.inf, 0, math.inf))
-    assert not Bound().holds(math.nan)
+    assert all(Bound().is_met(value) for value in (-math.inf, 0, math.inf))
+    assert not Bound().is_met(math.nan)

@@ -59,7 +59,7 @@ def test_every_row_is_in_exactly_one_part(federation: Federation) -> None:
 
 def test_pooled_rows_keep_their_part_their_label_and_their_group(federation: Federation) -> None:
     grouped = Federation(**{**vars(federation), "groups": {"sex": federation.x[:, 0] + 0.5}})
-    pooled = grouped.pooled()
+    pooled = grouped.pool()
     assert tuple(pooled.sites) == ("all",)
     assert pooled.counts.tolist() == [[5, 1, 5]]
     for part in PARTS:
@@ -94,7 +94,7 @@ def test_numbered_sites_are_a_sequence_without_strings() -> None:
 
 
 def test_only_one_part_without_a_copy(ragged) -> None:
-    held_out = ragged.only("test")
+    held_out = ragged.select_part("test")
     assert held_out.x is ragged.x
     assert held_out.part("train")[1].tolist() == ragged.part("test")[1].tolist()
     assert held_out.rows_of("train").tolist() == ragged.rows_of("test").tolist()

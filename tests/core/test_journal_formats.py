@@ -163,7 +163,7 @@ def test_an_entry_is_on_the_disk_before_the_call_returns(
 
     monkeypatch.setattr(os, "fsync", record)
     if name == "audit.jsonl":
-        Log(path, "freetown", SITE).append(audit_log.noted("note"))
+        Log(path, "freetown", SITE).append(audit_log.event_entry("note"))
     elif name == "ledger.jsonl":
         entry = LedgerEntry("va", "triage", 3, "answered", {}, "2031-05-01T12:00:09+00:00")
         Ledger(path).append(entry, SIGNERS["va"])

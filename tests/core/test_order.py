@@ -3,10 +3,11 @@
 import itertools
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from wardround.core.order import mix, visiting_order
+from wardround.core.order import mix, mix_bits, visiting_order
 
 GOLDEN, WORD = 0x9E3779B97F4A7C15, 2**64
 Numbers = np.ndarray[Any, Any]
@@ -104,3 +105,15 @@ def test_first_rows_of_neighbours_are_independent(axis: str) -> None:
         cells[one, other] += 1
     # Chi-square with 24 degrees of freedom: 51.2 is exceeded once in a thousand.
     assert ((cells - many / 25) ** 2 / (many / 25)).sum() < 51.2
+
+
+def test_the_hash_of_compiled_code_is_the_finalizer_of_murmur3() -> None:
+    """In plain integers, as Appleby's reference (fmix32) writes it."""
+    for number in (0, 1, 0x9E3779B9, 0xFFFFFFFF):
+        h = number
+        h ^= h >> 16
+        h = h * 0x85EBCA6B % 2**32
+        h ^= h >> 13
+        h = h * 0xC2B2AE35 % 2**32
+        h ^= h >> 16
+        assert int(mix_bits(jnp.uint32(number))) == h

@@ -19,7 +19,16 @@ from sqlalchemy import create_engine
 from wardround.core.errors import Refusal
 from wardround.data.load import fingerprint_of
 from wardround.data.sources import sql as module
-from wardround.data.sources.sql import address_of, one_statement, ordered, rows_of, shown, sql, unanswered, unreachable
+from wardround.data.sources.sql import (
+    address_of,
+    connection_refusal,
+    one_statement,
+    query_refusal,
+    redact_address,
+    rows_of,
+    sort_rows,
+    sql,
+)
 
 SECRET = "s3cret@pass/word"
 QUOTED = "s3cret%40pass%2Fword"
@@ -241,7 +250,7 @@ def test_what_is_shown_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert address.password == SECRET  # quoted on the way in, so nothing of it became host or path
     assert address.host == "db.example.org"
     assert address.drivername == "postgresql+psycopg"
-    assert shown(address) == "postgresql://db.example.org:5433/hospital"
+    assert redact_address(address) == "postgresql://db.example.org:5433/hospital"
 
 
 @pytest.mark.parametrize(
@@ -293,14 +302,14 @@ def test_any_shuffle_gives_the_same_rows() -> None:
     frame = pd.DataFrame({"a": [3, 1, 2, 1], "b": ["x", None, "y", "w"], "c": [0.5, None, 0.25, 1.0]})
     for seed in range(5):
         shuffled = frame.sample(frac=1, random_state=seed).reset_index(drop=True)
-        pd.testing.assert_frame_equal(ordered(shuffled), ordered(frame))
+        pd.testing.assert_frame_equal(sort_rows(shuffled), sort_rows(frame))
 
 
 def test_a_driver_that_repeats_the_password_is_not_quoted() -> None:
-    said = str(unreachable("strange failure near 's3cret@pass/word'", "here", SECRET))
+    said = str(connection_refusal("strange failure near 's3cret@pass/word'", "here", SECRET))
     assert "s3cret" not in said
     assert "cannot be reached" in said
-    assert "strange failure" in str(unreachable("strange failure", "here", SECRET))
+    assert "strange failure" in str(connection_refusal("strange failure", "here", SECRET))
 
 
 def test_only_the_querys_own_words_are_repeated() -> None:
@@ -310,7 +319,7 @@ def test_only_the_querys_own_words_are_repeated() -> None:
     class Wrapped(Exception):
         orig = Problem('invalid input syntax for type integer: "Kamara, 1957"')
 
-    assert "Kamara" not in str(unanswered(Wrapped(), 1.0, "here"))
+    assert "Kamara" not in str(query_refusal(Wrapped(), 1.0, "here"))
 
 
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from wardround.deploy.site.study_summary import NOT_COVERED, describe
 from wardround.meters import privacy as meter
 from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
 from wardround.privacy.budget import Budget
-from wardround.privacy.distributed_noise import converted
+from wardround.privacy.distributed_noise import epsilon_from_rho
 from wardround.privacy.sampling import OVERFLOW
 from wardround.study.file import Study, parse_study
 
@@ -73,7 +73,7 @@ def listening(consortium: Any, hear: Listen) -> None:
 
 def entries(consortium: Any, site: str, study: Study) -> list[Any]:
     ledger = Budget(ledger_path(consortium.homes[site]))
-    return [one for one in ledger.entries() if one.study == study_id(study)]
+    return [one for one in ledger.charges() if one.study == study_id(study)]
 
 
 def agreement(consortium: Any, study: Study) -> dict[str, Any]:
@@ -364,7 +364,7 @@ def test_whole_sites(consortium: Any, secure: bool) -> None:
             ("site", number, (Step(1.0, noise, 1),)) for number in (1, 2, 3)
         ]
     # Inside a secure sum it is noise in whole numbers, known by its concentrated privacy 3 / (2 z²).
-    cost = converted(3 / (2 * noise**2), DELTA) if secure else epsilon([Step(1.0, noise / 3**0.5, 1)], DELTA)
+    cost = epsilon_from_rho(3 / (2 * noise**2), DELTA) if secure else epsilon([Step(1.0, noise / 3**0.5, 1)], DELTA)
     assert settled["whole_numbers"] is secure
     assert told["site_epsilon"] == pytest.approx(cost, abs=2e-3)
     assert 0.99 < told["site_epsilon"] <= 1.0

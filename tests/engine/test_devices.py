@@ -9,7 +9,7 @@ import pytest
 
 from wardround.engine import devices
 
-COUNT = "import wardround.engine.devices as d; print(d.available())"
+COUNT = "import wardround.engine.devices as d; print(d.device_count())"
 
 
 def counted(code: str, **environment: str) -> int:

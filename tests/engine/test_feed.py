@@ -13,9 +13,9 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.contracts import Model
 from wardround.core.federation import Federation
 from wardround.core.order import visiting_order
-from wardround.engine.feed import Feed, aligned, by_device, everywhere, on_host, spread_out
+from wardround.engine.feed import Feed, aligned_zeros, replicate, shard_over_devices, split_by_device, to_host
 from wardround.engine.layout import Shape
-from wardround.engine.program import dealt
+from wardround.engine.program import gather_rows
 from wardround.engine.simulate import Simulation
 
 EVERYONE = np.arange(7)
@@ -25,7 +25,7 @@ def test_a_site_finds_its_training_rows_and_no_others(ragged: Federation) -> Non
     """Site 5 has 64 training rows; in the round they lie in its lane in the order of its visit, twice."""
     feed = Feed(ragged, Shape(1, 1, 2, 4), seed=3, passes=2, padding=8)
     ((_, _, seating, (source, _)),) = list(feed.pieces([(9, EVERYONE)]))
-    data = jax.tree.map(np.asarray, dealt(source, seating.table[0]))
+    data = jax.tree.map(np.asarray, gather_rows(source, seating.table[0]))
     first, count = ragged.part("train")
     order = visiting_order(3, 9, np.array([5]), np.array([64]), 2)
     ((device, block, lane),) = np.argwhere(seating.site == 5).tolist()
@@ -78,18 +78,18 @@ def test_rows_on_disk_and_in_pieces_train_the_same_model(
 
 def test_arrays_are_spread_out_copied_everywhere_and_brought_back() -> None:
     tree = {"a": np.arange(8, dtype=np.float32).reshape(2, 4)}
-    split, whole = spread_out(tree, 2), everywhere(tree, 2)
+    split, whole = shard_over_devices(tree, 2), replicate(tree, 2)
     assert [shard.data.shape for shard in split["a"].addressable_shards] == [(1, 4)] * 2
     assert [shard.data.shape for shard in whole["a"].addressable_shards] == [(2, 4)] * 2
-    assert np.array_equal(on_host(split["a"]), tree["a"])
-    parts = by_device(split)
+    assert np.array_equal(to_host(split["a"]), tree["a"])
+    parts = split_by_device(split)
     assert [part["a"].tolist() for part in parts] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
     assert all(part["a"].devices() == {jax.local_devices()[0]} for part in parts)
 
 
 def test_aligned_memory_is_handed_over_without_a_copy() -> None:
-    rows = aligned((100, 7), np.float32)
+    rows = aligned_zeros((100, 7), np.float32)
     assert rows.ctypes.data % 64 == 0
     assert not rows.any()
-    handed = everywhere(rows, 1)
+    handed = replicate(rows, 1)
     assert handed.unsafe_buffer_pointer() == rows.ctypes.data

@@ -27,7 +27,7 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation
 from wardround.core.quality import Quality
 from wardround.engine.checkpoint import read_header
-from wardround.engine.fit import Fitted, Schedule, Stopping, fit, measures_of
+from wardround.engine.fit import EarlyStopping, FitResult, Schedule, fit, measures_of
 from wardround.engine.participation import everyone
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
@@ -78,7 +78,7 @@ class Counting:
         raise NotImplementedError
 
 
-def fitted(engine: Counting | None = None, *, rounds: int = 8, **settings: Any) -> Fitted:
+def fitted(engine: Counting | None = None, *, rounds: int = 8, **settings: Any) -> FitResult:
     schedule = Schedule(rounds, settings.pop("every", 1), settings.pop("saves", 1))
     nothing = fed_avg(logistic(Task((1,), ("no", "yes"))), weighted_mean())  # the engine does not look at it
     return fit(nothing, engine or Counting(), {}, everyone(1), schedule, **{"validates": True, **settings})
@@ -98,7 +98,7 @@ def fitted(engine: Counting | None = None, *, rounds: int = 8, **settings: Any) 
 def test_it_stops_after_waiting_in_vain_and_gives_the_best_state(
     patience: int, smallest: float, best: int, rounds: int
 ) -> None:
-    result = fitted(stopping=Stopping(patience, smallest))
+    result = fitted(stopping=EarlyStopping(patience, smallest))
     assert result.best_round == best
     assert result.rounds == len(result.records) == rounds
     assert result.stopped_early == (rounds < 8 or best < rounds)
@@ -114,7 +114,7 @@ def test_without_stopping_the_last_state_is_given() -> None:
 
 def test_patience_counts_evaluations_not_rounds() -> None:
     """Looked at every second round: 0.5, 0.35, 0.29, 0.1, so it never waits."""
-    result = fitted(every=2, stopping=Stopping(1))
+    result = fitted(every=2, stopping=EarlyStopping(1))
     assert (result.best_round, result.rounds) == (8, 8)
     assert [bool(record.measures) for record in result.records] == [False, True] * 4
 
@@ -142,15 +142,15 @@ class Crash(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("stopping", [None, Stopping(2), Stopping(3)])
+@pytest.mark.parametrize("stopping", [None, EarlyStopping(2), EarlyStopping(3)])
 @pytest.mark.parametrize("crash_at", [1, 3, 4, 5])
 def test_a_crash_while_the_state_is_saved_loses_no_round(
-    crash_at: int, stopping: Stopping | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crash_at: int, stopping: EarlyStopping | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[int] = []
     path = tmp_path / "state"
 
-    def go(resume: bool) -> Fitted:
+    def go(resume: bool) -> FitResult:
         return fitted(
             checkpoint=path, stopping=stopping, resume=resume, on_round=lambda record: reported.append(record.round)
         )
@@ -183,7 +183,7 @@ def test_a_crash_while_the_state_is_saved_loses_no_round(
 
 
 def test_resuming_a_finished_run_trains_nothing(tmp_path: Path) -> None:
-    for stopping in (None, Stopping(2)):
+    for stopping in (None, EarlyStopping(2)):
         path = tmp_path / f"{stopping}"
         first = fitted(checkpoint=path, stopping=stopping)
         engine = Counting()
@@ -212,7 +212,7 @@ def test_a_checkpoint_of_another_study_is_refused(tmp_path: Path) -> None:
 
 def test_stopping_needs_validation_rows() -> None:
     with pytest.raises(Refusal, match="validation rows"):
-        fitted(validates=False, stopping=Stopping(2))
+        fitted(validates=False, stopping=EarlyStopping(2))
 
 
 def by_site(weighted: Sequence[float], own: Sequence[float | None]) -> Counting:
@@ -235,7 +235,7 @@ def test_stopping_for_a_site_looks_at_its_own_loss() -> None:
         (turning, falling, "a", 8, 8),
         (turning, falling, None, 2, 5),
     ):
-        result = fitted(by_site(weighted, own), stopping=Stopping(3, site=site))
+        result = fitted(by_site(weighted, own), stopping=EarlyStopping(3, site=site))
         assert (result.best_round, result.rounds, int(result.progress.server)) == (best, rounds, best)
 
 
@@ -247,14 +247,14 @@ def test_a_site_whose_loss_is_not_told_is_refused_before_the_first_round() -> No
         ("a", Counting(lambda number: quality(0.5, np.inf)), "has no validation rows"),
     ):
         with pytest.raises(Refusal, match=words):
-            fitted(engine, stopping=Stopping(2, site=site))
+            fitted(engine, stopping=EarlyStopping(2, site=site))
         assert engine.calls == []
 
 
 def test_a_sites_loss_that_is_no_number_any_more_has_diverged() -> None:
     """A site that tells nothing any more; the loss of all others may still be finite."""
     with pytest.raises(Diverged, match="after round 3"):
-        fitted(by_site([0.5] * 8, [0.9, 0.8, None, 0.7, 0.6, 0.5, 0.4, 0.3]), stopping=Stopping(2, site="a"))
+        fitted(by_site([0.5] * 8, [0.9, 0.8, None, 0.7, 0.6, 0.5, 0.4, 0.3]), stopping=EarlyStopping(2, site="a"))
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
@@ -280,7 +280,7 @@ def test_the_best_weights_of_a_real_simulation_survive_further_rounds(even: Fede
             result = fit(algorithm, engine, params, everyone(7), Schedule(rounds), **settings)
         return jax.device_get(algorithm.params(result.progress.server))
 
-    stopped = trained(8, validates=True, stopping=Stopping(2))
+    stopped = trained(8, validates=True, stopping=EarlyStopping(2))
     three, five = trained(3), trained(5)
     assert all(np.array_equal(stopped[name], three[name]) for name in three)
     assert not all(np.array_equal(stopped[name], five[name]) for name in five)

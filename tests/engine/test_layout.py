@@ -12,9 +12,9 @@ from wardround.engine.layout import (
     MOST_LANES,
     PIECE_BYTES,
     Shape,
+    assign_seats,
     capacity_for,
     power_of_two,
-    seats,
     shape_for,
     templates,
 )
@@ -85,7 +85,7 @@ def test_everybody_has_a_seat_of_his_own_and_like_sizes_sit_together(
 ) -> None:
     rows = np.array(sizes)
     shape = roomy(len(rows), *room)
-    piece, slot = seats(rows, shape)
+    piece, slot = assign_seats(rows, shape)
     assert len({(int(p), int(s)) for p, s in zip(piece, slot, strict=True)}) == len(rows)
     assert piece.min() >= 0
     assert piece.max() < shape.pieces
@@ -115,7 +115,7 @@ def test_every_row_lies_where_the_round_will_look_for_it(
         seating = one.seating
         taken = seating.site != population
         members, counts = seating.site[taken], seating.rows[taken]
-        tables = one.seated(visiting_order(7, 3, members, counts, passes), one.places + 3).table
+        tables = one.seat(visiting_order(7, 3, members, counts, passes), one.places + 3).table
         assert tables.shape == (shape.devices, one.places + 3, shape.lanes)
         alone = {
             int(site): visiting_order(7, 3, np.array([site]), np.array([n]), passes)

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chisquare
 
 from wardround.core.errors import Refusal
-from wardround.engine.participation import among, drawn, everyone, fraction, pattern
+from wardround.engine.participation import everyone, pattern, random_cohort, random_fraction, restrict
 
 
 def test_everyone_is_there_every_round() -> None:
@@ -15,7 +15,7 @@ def test_everyone_is_there_every_round() -> None:
 
 
 def test_a_cohort_is_drawn_without_replacement_in_ascending_order() -> None:
-    chosen = drawn(10, 4, seed=1)
+    chosen = random_cohort(10, 4, seed=1)
     for number in range(1, 50):
         cohort = chosen.cohort(number).tolist()
         assert cohort == sorted(set(cohort))
@@ -24,16 +24,16 @@ def test_a_cohort_is_drawn_without_replacement_in_ascending_order() -> None:
 
 
 def test_a_draw_depends_on_seed_and_round_alone() -> None:
-    one, two = drawn(100, 10, seed=1), drawn(100, 10, seed=1)
+    one, two = random_cohort(100, 10, seed=1), random_cohort(100, 10, seed=1)
     later = one.cohort(7).tolist()
     assert [two.cohort(number).tolist() for number in (3, 7, 1)][1] == later == one.cohort(7).tolist()
     assert one.cohort(8).tolist() != later
-    assert drawn(100, 10, seed=2).cohort(7).tolist() != later
+    assert random_cohort(100, 10, seed=2).cohort(7).tolist() != later
 
 
 def test_every_site_is_drawn_equally_often() -> None:
     """3 of 9 sites in 3,000 rounds: each is expected 1,000 times; the seed is fixed, so the test is too."""
-    chosen = drawn(9, 3, seed=5)
+    chosen = random_cohort(9, 3, seed=5)
     counts = np.bincount(np.concatenate([chosen.cohort(number) for number in range(3000)]), minlength=9)
     assert counts.sum() == 9000
     assert chisquare(counts).pvalue > 0.001
@@ -41,7 +41,7 @@ def test_every_site_is_drawn_equally_often() -> None:
 
 def test_a_draw_costs_what_the_cohort_costs() -> None:
     """A list of 10¹² sites would take 8 TB: the draw can only work if it makes none."""
-    cohort = drawn(10**12, 1000, seed=3).cohort(1)
+    cohort = random_cohort(10**12, 1000, seed=3).cohort(1)
     assert len(np.unique(cohort)) == 1000
     assert cohort.min() < 10**11
     assert cohort.max() > 9 * 10**11
@@ -50,12 +50,12 @@ def test_a_draw_costs_what_the_cohort_costs() -> None:
 @pytest.mark.parametrize("cohort", [0, 11, -1])
 def test_an_impossible_cohort_is_refused(cohort: int) -> None:
     with pytest.raises(Refusal, match="from 1 to 10"):
-        drawn(10, cohort, seed=0)
+        random_cohort(10, cohort, seed=0)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 5), (0.26, 3), (0.01, 1), (1.0, 10)])
 def test_a_fraction_is_rounded_and_never_nobody(share: float, expected: int) -> None:
-    chosen = fraction(10, share, seed=0)
+    chosen = random_fraction(10, share, seed=0)
     assert chosen.largest == len(chosen.cohort(1)) == expected
 
 
@@ -86,8 +86,8 @@ def test_a_round_without_anybody_and_an_unknown_site_are_refused() -> None:
 
 
 def test_among_chosen_sites_only_these_take_part() -> None:
-    chosen = among(pattern(["a", "b", "c"], {"c": "2"}, 3), [2, 0])
+    chosen = restrict(pattern(["a", "b", "c"], {"c": "2"}, 3), [2, 0])
     assert [chosen.cohort(number).tolist() for number in (1, 2, 3)] == [[0], [0, 2], [0]]
     assert chosen.largest == 2
     with pytest.raises(Refusal, match="one of the chosen sites takes part in round 1"):
-        among(pattern(["a", "b", "c"], {"c": "2"}, 3), [2]).cohort(1)
+        restrict(pattern(["a", "b", "c"], {"c": "2"}, 3), [2]).cohort(1)

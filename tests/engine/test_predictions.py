@@ -15,7 +15,7 @@ from wardround.algorithms.local import local
 from wardround.core.contracts import Algorithm, Model, Progress, Task
 from wardround.core.federation import Federation
 from wardround.engine import predictions
-from wardround.engine.predictions import in_chunks, padded, scores, span
+from wardround.engine.predictions import pad_rows, predict_in_chunks, row_numbers, scores
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
 
@@ -39,17 +39,17 @@ def personal(model: Model) -> Algorithm:
 
 
 def test_spans_of_ragged_pieces() -> None:
-    assert span(np.array([10, 3, 7]), np.array([2, 0, 3])).tolist() == [10, 11, 7, 8, 9]
-    assert span(np.zeros(0, int), np.zeros(0, int)).tolist() == []
-    assert padded(np.array([[1, 2]]), 3).tolist() == [[1, 2], [0, 0], [0, 0]]
+    assert row_numbers(np.array([10, 3, 7]), np.array([2, 0, 3])).tolist() == [10, 11, 7, 8, 9]
+    assert row_numbers(np.zeros(0, int), np.zeros(0, int)).tolist() == []
+    assert pad_rows(np.array([[1, 2]]), 3).tolist() == [[1, 2], [0, 0], [0, 0]]
 
 
 def test_chunks_make_no_difference() -> None:
     x = np.arange(1024 * 2, dtype=np.float32).reshape(1024, 2)
-    whole = in_chunks(lambda factor, rows: jnp.sum(rows, axis=1) * factor, 2.0, jnp.asarray(x))
+    whole = predict_in_chunks(lambda factor, rows: jnp.sum(rows, axis=1) * factor, 2.0, jnp.asarray(x))
     assert np.array_equal(whole, 2 * x.sum(axis=1))
     bytes_ = jnp.full((4, 2), 255, jnp.uint8)
-    assert in_chunks(lambda factor, rows: rows * factor, 1.0, bytes_).tolist() == [[1.0, 1.0]] * 4
+    assert predict_in_chunks(lambda factor, rows: rows * factor, 1.0, bytes_).tolist() == [[1.0, 1.0]] * 4
 
 
 def test_common_predictions_are_the_softmax_of_the_models_own_numbers(

@@ -14,8 +14,8 @@ from wardround.core.contracts import Message, Task
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation, NumberedSites
 from wardround.engine import layout, simulate
-from wardround.engine.participation import drawn
-from wardround.engine.program import in_one_call, in_pieces
+from wardround.engine.participation import random_cohort
+from wardround.engine.program import fused_rounds, round_programs
 from wardround.engine.simulate import Simulation
 
 
@@ -65,7 +65,7 @@ def test_compiles_once_whoever_takes_part(even, model):
         for number in range(1, 9):
             cohort = np.random.default_rng(number).permutation(7)[: 1 + number % 7]
             progress, _ = engine.train(algorithm, progress, [(1, np.arange(7))] if number == 1 else [(number, cohort)])
-    assert in_one_call(algorithm, identity(), 1, 64)._cache_size() == 1
+    assert fused_rounds(algorithm, identity(), 1, 64)._cache_size() == 1
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -75,15 +75,15 @@ def test_compiles_once_on_two_devices(quick, even, model, monkeypatch):
     algorithm = fed_avg(model, weighted_mean(), batch_size=16)
     with Simulation(even, seed=3) as engine:
         progress = engine.begin(algorithm, model.init(jax.random.key(0)))
-        way = engine._on_the_way(algorithm, progress)
+        way = engine._round_traffic(algorithm, progress)
         for number in range(1, 6):
             progress, _ = engine.train(algorithm, progress, [(number, np.arange(7))])
         shape = engine.shape(algorithm, algorithm.params(progress.server))
     assert shape.devices == 2
     if quick:
-        assert in_one_call(algorithm, identity(), 2, 64)._cache_size() == 1
+        assert fused_rounds(algorithm, identity(), 2, 64)._cache_size() == 1
         return
-    programs = in_pieces(algorithm, identity(), shape, 64, True, way.sent, way.added)
+    programs = round_programs(algorithm, identity(), shape, 64, True, way.sent, way.added)
     assert programs.train._cache_size() == 1
     assert programs.conclude._cache_size() == 1
     assert programs.send._cache_size() == 1
@@ -160,7 +160,7 @@ def test_a_million_clients_of_which_a_hundred_are_drawn(model):
     federation = Federation(
         NumberedSites("client", clients), x, (x[:, 0] > 0).astype(np.int32), 2 * np.arange(clients), counts, task
     )
-    who = drawn(clients, 100, seed=1)
+    who = random_cohort(clients, 100, seed=1)
     algorithm = fed_avg(model, weighted_mean(), learning_rate=0.5)
     settings = {"largest_cohort": 100, "evaluated": np.arange(50)}
     with Simulation(federation, seed=3, **settings) as engine:

@@ -8,7 +8,7 @@ from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
 from wardround.evaluate.comparison import (
     PairedDifference,
-    corrected,
+    apply_holm,
     holm,
     paired_difference,
     paired_values,
@@ -201,7 +201,7 @@ def test_correction_takes_verdicts_back_but_adds_none() -> None:
     one = PairedDifference(0.1, 0.01, 0.19, 0.03, "better", 5, 0, 0, 5)
     sure = one._replace(p_value=0.001)
     untested = PairedDifference(None, None, None, None, "no difference shown", 0, 0, 0, 0, "no repeat")
-    found = corrected({"x": one, "y": sure, "z": one._replace(p_value=0.04), "u": untested})
+    found = apply_holm({"x": one, "y": sure, "z": one._replace(p_value=0.04), "u": untested})
     assert [found[name].verdict for name in "xyz"] == ["no difference shown", "better", "no difference shown"]
     assert [found[name].p_value for name in "xyz"] == [pytest.approx(0.06), pytest.approx(0.003), pytest.approx(0.06)]
     assert found["u"] == untested

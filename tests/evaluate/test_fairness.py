@@ -9,8 +9,8 @@ import pytest
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
 from wardround.evaluate import fairness
-from wardround.evaluate.fairness_block import fairness_block, with_crossings
-from wardround.evaluate.fairness_claims import EVEN, INDEX, Arms, Claim, Trial, judged, slope
+from wardround.evaluate.fairness_block import add_crossings, fairness_block
+from wardround.evaluate.fairness_claims import EVEN, INDEX, Arms, Claim, Trial, judge_claims, slope
 
 Numbers = np.ndarray[Any, Any]
 TASK = Task((1,), ("poor", "rich"), "income")
@@ -90,7 +90,7 @@ def test_the_entropy_index_is_the_sum_over_patients(alpha: float) -> None:
     group, actual, decided = people(400, 3)
     benefit = decided - actual + 1.0
     written = np.sum((benefit / benefit.mean()) ** alpha - 1) / (len(benefit) * alpha * (alpha - 1))
-    counts = fairness.counted(group, actual, decided, groups=3)
+    counts = fairness.count_decisions(group, actual, decided, groups=3)
     assert fairness.generalized_entropy_index(counts, alpha=alpha) == pytest.approx(written)
 
 
@@ -186,13 +186,13 @@ def rank(group: Numbers, actual: Numbers, decided: Numbers, number: int, truth: 
 
 
 def test_columns_are_crossed() -> None:
-    crossed = with_crossings({"race": np.array(["b", "w"]), "sex": np.array(["f", "m"])})
+    crossed = add_crossings({"race": np.array(["b", "w"]), "sex": np.array(["f", "m"])})
     assert {name: values.tolist() for name, values in crossed.items()} == {
         "race": ["b", "w"],
         "sex": ["f", "m"],
         "race and sex": ["b and f", "w and m"],
     }
-    assert list(with_crossings({"race": np.array(["b"])})) == ["race"]
+    assert list(add_crossings({"race": np.array(["b"])})) == ["race"]
 
 
 def test_small_groups_are_withheld_and_move_nothing() -> None:
@@ -325,20 +325,20 @@ def verdicts(claims: list[Claim]) -> list[str]:
 def test_planted_effects_are_borne_out_and_their_opposites_contradicted() -> None:
     # In order: whole set less fair; fairer again; gaps; weaker groups; uneven; fades; worse; recall; overfitting.
     yes, no = "borne out", "contradicted"
-    there = verdicts(judged(arms(0.1, uneven=0.2, fades=True)))
+    there = verdicts(judge_claims(arms(0.1, uneven=0.2, fades=True)))
     assert there == [yes, no, yes, yes, yes, yes, yes, yes, yes]
-    turned = verdicts(judged(arms(-0.1, uneven=-0.2, fades=True)))
+    turned = verdicts(judge_claims(arms(-0.1, uneven=-0.2, fades=True)))
     assert turned == [no, yes, no, no, no, no, no, no, no]
 
 
 def test_nothing_is_shown_where_nothing_is() -> None:
-    shown = [verdict for seed in range(20) for verdict in verdicts(judged(arms(0.0, seed=seed), test_share=0.3))]
+    shown = [verdict for seed in range(20) for verdict in verdicts(judge_claims(arms(0.0, seed=seed), test_share=0.3))]
     # 180 claims, each wrong in at most 5 % of cases, and the correction for overlapping splits makes it far fewer here.
     assert shown.count("cannot be told from these data") >= 175
 
 
 def test_the_difference_that_is_tested_is_the_slope() -> None:
-    found = judged(arms(0.05, noise=0.0))[6].tests
+    found = judge_claims(arms(0.05, noise=0.0))[6].tests
     assert [test.found.value for test in found] == pytest.approx([0.05] * 4)
     assert found[0].before == pytest.approx(0.9)
     assert found[0].after == pytest.approx(0.75)
@@ -353,14 +353,14 @@ def test_a_level_without_a_value_costs_the_repeat_and_not_the_claim() -> None:
     lost = {name: [[dict(one) for one in level] for level in own] for name, own in made.figures.items()}
     for one in lost[EVEN][-1][:4]:
         one["recall"] = None
-    found = judged(made._replace(figures=lost))[7].tests[0].found
+    found = judge_claims(made._replace(figures=lost))[7].tests[0].found
     assert (found.repeats, found.verdict) == (6, "better")
     assert "undefined in 4 of 10 repeats" in found.reason
 
 
 def test_a_claim_needs_half_of_its_tests_and_none_against_it() -> None:
-    whole = judged(arms(0.1))[0]
-    good, bad = whole.tests[0], judged(arms(-0.1))[0].tests[0]
+    whole = judge_claims(arms(0.1))[0]
+    good, bad = whole.tests[0], judge_claims(arms(-0.1))[0].tests[0]
     nothing = Trial("x", EVEN, good.found._replace(verdict="no difference shown"))
     unknown = "cannot be told from these data"
     for tests, verdict, counted in (
@@ -373,12 +373,12 @@ def test_a_claim_needs_half_of_its_tests_and_none_against_it() -> None:
         ((), unknown, "nothing was tested"),
     ):
         claim = whole._replace(tests=tests)
-        assert (claim.verdict, claim.counted) == (verdict, counted)
+        assert (claim.verdict, claim.tally_text) == (verdict, counted)
 
 
 def test_beside_every_test_stands_what_was_held_against_what() -> None:
     # Without noise: level n of four moves each measure by 0.1 n, and uneven data add 0.2, less by a third each level.
-    claims = judged(arms(0.1, noise=0.0, uneven=0.2, fades=True))
+    claims = judge_claims(arms(0.1, noise=0.0, uneven=0.2, fades=True))
     ends = {
         (claim.ends, test.what, test.partition): (test.before, test.after) for claim in claims for test in claim.tests
     }

@@ -6,8 +6,8 @@ from sklearn import datasets
 from sklearn import metrics as reference
 
 from wardround.core.contracts import Scores, Task
-from wardround.evaluate.intervals import Interval, bootstrap_intervals, interval, resample_counts, resampled
-from wardround.evaluate.metrics import SiteMeasures, computed, measure_sites
+from wardround.evaluate.intervals import Interval, bootstrap_intervals, interval, resample_counts, resample_metrics
+from wardround.evaluate.metrics import SiteMeasures, compute_metric, measure_sites
 
 ILL = Task((1,), ("well", "ill"))
 
@@ -33,7 +33,7 @@ def test_a_count_is_a_row_repeated(classes: int) -> None:
         for name, metric in measured.metrics.items():
             if name == "calibration":  # keeps the bins of the patients it was drawn from, hence not the same
                 continue
-            assert computed(measured.rows, metric, weights)[draw] == pytest.approx(
+            assert compute_metric(measured.rows, metric, weights)[draw] == pytest.approx(
                 repeated.values[name], nan_ok=True
             ), name
 
@@ -47,14 +47,14 @@ def test_regression_too() -> None:
         again = np.repeat(np.arange(50), counts)
         for name, metric in measured.metrics.items():
             expected = measure_sites(Scores(predicted[again], actual[again], first), Task((1,))).values[name]
-            assert computed(measured.rows, metric, weights)[draw] == pytest.approx(expected), name
+            assert compute_metric(measured.rows, metric, weights)[draw] == pytest.approx(expected), name
 
 
 def test_a_resample_of_one_patient_alone_has_no_spread_to_explain() -> None:
     actual = np.array([0.1, 0.7, 1.3, 2.9, 3.3, 0.37, 11.1])
     measured = measure_sites(Scores(actual + 0.5, actual, np.array([0, 7])), Task((1,)), ["r2"])
     # Each patient drawn seven times over: the target is constant, whatever rounding says.
-    assert np.isnan(computed(measured.rows, measured.metrics["r2"], 7 * np.eye(7))).all()
+    assert np.isnan(compute_metric(measured.rows, measured.metrics["r2"], 7 * np.eye(7))).all()
 
 
 @pytest.mark.parametrize("task", [ILL, Task((1,))])
@@ -78,7 +78,9 @@ def test_calibration_keeps_its_bins() -> None:
     measured = measure_sites(Scores(np.stack([1 - risk, risk], axis=1), actual, np.array([0, 20])), ILL)
     weights = np.zeros((1, 20))
     weights[0, [0, 19]] = 10
-    assert computed(measured.rows, measured.metrics["calibration"], weights)[0, 0] == pytest.approx((0.9 + 0.8) / 2)
+    assert compute_metric(measured.rows, measured.metrics["calibration"], weights)[0, 0] == pytest.approx(
+        (0.9 + 0.8) / 2
+    )
 
 
 def test_counts_stay_within_sites_and_do_not_depend_on_portions() -> None:
@@ -112,7 +114,7 @@ def test_auc_on_real_patients_spreads_as_delong_says() -> None:
     y = y[:300]
     scores = Scores(np.stack([1 - risk, risk], axis=1), y, np.array([0, 300]))
     measured = measure_sites(scores, ILL, ["roc_auc"])
-    draws = resampled(measured, np.random.default_rng(10), 3000)["roc_auc"][:, 0]
+    draws = resample_metrics(measured, np.random.default_rng(10), 3000)["roc_auc"][:, 0]
     wins = (risk[y == 1][:, None] > risk[y == 0]) + 0.5 * (risk[y == 1][:, None] == risk[y == 0])
     delong = wins.mean(axis=1).var(ddof=1) / len(wins) + wins.mean(axis=0).var(ddof=1) / wins.shape[1]
     assert draws.std() == pytest.approx(delong**0.5, rel=0.06)
@@ -125,7 +127,7 @@ def test_the_interval_surrounds_an_estimate_that_resampling_pushes_up() -> None:
     risk = rng.random(200)
     scores = Scores(np.stack([1 - risk, risk], axis=1), (rng.random(200) < risk).astype(int), np.array([0, 200]))
     measured = measure_sites(scores, ILL, ["calibration"])
-    draws = resampled(measured, np.random.default_rng(12), 1000)["calibration"][:, 0]
+    draws = resample_metrics(measured, np.random.default_rng(12), 1000)["calibration"][:, 0]
     estimate = measured.values["calibration"][0]
     assert np.median(draws) > estimate
     found = interval(draws, estimate)

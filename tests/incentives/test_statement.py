@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from wardround.core.errors import Refusal
-from wardround.incentives.statement import ALONE, diluted, figures_of, read_facts, statement
+from wardround.incentives.statement import ALONE, figures_of, read_facts, settle_dilution, statement
 
 ROWS = {"freetown": 100, "kenema": 300, "bo": 50, "makeni": 50}
 """Training rows: 500 together."""
@@ -25,7 +25,7 @@ def all_of(candidates: tuple[str, ...]) -> Sequence[str]:
 def test_shares_are_of_all_that_train_the_asking_site_included() -> None:
     """Everybody is chosen: 100, 300, 50, 50 of 500 rows; weights 1, 2, 1, 1 of 5."""
     weights = {"freetown": 1.0, "kenema": 2.0, "bo": 1.0, "makeni": 1.0}
-    found = diluted(all_of, ROWS, {"kenema": 0.6}, "freetown", weights=weights)
+    found = settle_dilution(all_of, ROWS, {"kenema": 0.6}, "freetown", weights=weights)
     assert found.partners == ("kenema", "bo", "makeni")
     rows = {one["site"]: (one["rows"], one["row_share"], one["weight_share"]) for one in found.table}
     assert rows == {
@@ -51,7 +51,7 @@ def test_who_is_over_its_limit_withdraws_and_the_choice_is_made_again() -> None:
         asked.append(candidates)
         return sorted(candidates, key=lambda site: -ROWS[site])[:2]
 
-    found = diluted(two_largest, ROWS, {"kenema": 0.4, "bo": 0.3}, "freetown")
+    found = settle_dilution(two_largest, ROWS, {"kenema": 0.4, "bo": 0.3}, "freetown")
     assert asked == [("kenema", "bo", "makeni"), ("bo", "makeni")]
     assert found.partners == ("bo", "makeni")
     assert found.reasons == {
@@ -69,14 +69,14 @@ def test_who_is_over_its_limit_withdraws_and_the_choice_is_made_again() -> None:
 
 
 def test_the_partners_stay_in_the_order_of_the_choice() -> None:
-    found = diluted(lambda candidates: ["makeni", "kenema", "bo"], ROWS, {}, "freetown")
+    found = settle_dilution(lambda candidates: ["makeni", "kenema", "bo"], ROWS, {}, "freetown")
     assert found.partners == ("makeni", "kenema", "bo")
 
 
 def test_over_by_weight_alone() -> None:
     """bo has a tenth of the rows and 3 of 6 of the weight."""
     weights = {"freetown": 1.0, "kenema": 1.0, "bo": 3.0, "makeni": 1.0}
-    found = diluted(all_of, ROWS, {"bo": 0.4}, "freetown", weights=weights)
+    found = settle_dilution(all_of, ROWS, {"bo": 0.4}, "freetown", weights=weights)
     assert found.partners == ("kenema", "makeni")
     assert found.reasons["bo"] == (
         "bo withdrew: it would be 10.0% of the training rows and 50.0% of the weight, and it accepts at most 40.0%."
@@ -85,7 +85,7 @@ def test_over_by_weight_alone() -> None:
 
 def test_a_withdrawn_site_is_never_offered() -> None:
     offered: list[tuple[str, ...]] = []
-    found = diluted(lambda c: offered.append(c) or c, ROWS, {}, "freetown", withdrawn=["kenema"])
+    found = settle_dilution(lambda c: offered.append(c) or c, ROWS, {}, "freetown", withdrawn=["kenema"])
     assert offered == [("bo", "makeni")]
     assert found.partners == ("bo", "makeni")
     assert found.reasons == {"kenema": "kenema had withdrawn before the choice was made."}
@@ -94,24 +94,24 @@ def test_a_withdrawn_site_is_never_offered() -> None:
 def test_all_withdrawn_is_said_and_the_local_model_offered() -> None:
     """Each of the three is over 0.05 at once: 300, 50 and 50 of 500. The choice is not asked about nobody."""
     calls = []
-    found = diluted(lambda c: calls.append(c) or c, ROWS, dict.fromkeys(ROWS, 0.05), "freetown")
+    found = settle_dilution(lambda c: calls.append(c) or c, ROWS, dict.fromkeys(ROWS, 0.05), "freetown")
     assert len(calls) == 1
     assert found.partners == ()
     assert found.advice == ALONE == 'no partner is left: train alone with [algorithm] name = "local"'
     assert found.words.startswith('No partner is left: train alone with [algorithm] name = "local".')
     assert set(found.reasons) == {"kenema", "bo", "makeni"}
     assert all(one["over"] for one in found.table)
-    everyone = diluted(all_of, ROWS, {}, "freetown", withdrawn=["kenema", "bo", "makeni"])
+    everyone = settle_dilution(all_of, ROWS, {}, "freetown", withdrawn=["kenema", "bo", "makeni"])
     assert (everyone.partners, everyone.advice, everyone.table) == ((), ALONE, [])
 
 
 def test_a_choice_of_nobody_is_no_withdrawal() -> None:
-    found = diluted(lambda candidates: [], ROWS, {"kenema": 0.1}, "freetown")
+    found = settle_dilution(lambda candidates: [], ROWS, {"kenema": 0.1}, "freetown")
     assert (found.partners, found.reasons, found.advice) == ((), {}, ALONE)
 
 
 def test_the_asking_site_has_no_limit_in_its_own_study() -> None:
-    assert diluted(all_of, ROWS, {"freetown": 0.01}, "freetown").partners == ("kenema", "bo", "makeni")
+    assert settle_dilution(all_of, ROWS, {"freetown": 0.01}, "freetown").partners == ("kenema", "bo", "makeni")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_wrong_settings_are_refused_with_their_place(settings: dict[str, Any], w
     given = {"limits": {}, "asking": "freetown", **settings}
     limits, asking = given.pop("limits"), given.pop("asking")
     with pytest.raises(Refusal, match=f"(?i){words}"):
-        diluted(all_of, ROWS, limits, asking, **given)
+        settle_dilution(all_of, ROWS, limits, asking, **given)
 
 
 # What folders say. They are written here line by line as `run` and `partners` write them.

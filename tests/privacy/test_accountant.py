@@ -6,7 +6,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from wardround.core.errors import Refusal
-from wardround.privacy.accountant import Step, added_up, epsilon, renyi_epsilon
+from wardround.privacy.accountant import Step, epsilon, merge_steps, renyi_epsilon
 
 VECTORS = [
     (1.1, 256 / 60000, 14062, 1e-5, 2.3817),
@@ -48,7 +48,7 @@ def test_without_sampling_the_exact_formula(noise: float, times: int, delta: flo
 
 def test_like_steps_are_added_up_in_any_order() -> None:
     steps = [Step(0.1, 2.0, 3), Step(1.0, 5.0, 1), Step(0.1, 2.0, 4), Step(0.0, 1.0, 9), Step(0.5, 1.0, 0)]
-    assert added_up(steps) == added_up(steps[::-1]) == (Step(0.1, 2.0, 7), Step(1.0, 5.0, 1))
+    assert merge_steps(steps) == merge_steps(steps[::-1]) == (Step(0.1, 2.0, 7), Step(1.0, 5.0, 1))
 
 
 def test_different_steps_compose_as_gaussians_do() -> None:

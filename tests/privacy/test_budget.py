@@ -9,21 +9,21 @@ import pytest
 
 from wardround.core.errors import Refusal
 from wardround.privacy.accountant import Step, epsilon
-from wardround.privacy.budget import Budget, Spent
+from wardround.privacy.budget import Budget, BudgetExhausted
 
 ROUND = (Step(1.0, 8.0, 10),)
 
 
 def test_rounds_of_all_studies_add_up(tmp_path: Path) -> None:
     budget = Budget(tmp_path / "site" / "privacy.jsonl")
-    assert budget.spent() == 0.0
+    assert budget.total_epsilon() == 0.0
     for study, number in (("a", 1), ("a", 2), ("b", 1)):
         assert budget.debit(study, number, ROUND)
-    assert budget.spent(1e-6) == pytest.approx(epsilon([Step(1.0, 8.0, 30)], 1e-6))
+    assert budget.total_epsilon(1e-6) == pytest.approx(epsilon([Step(1.0, 8.0, 30)], 1e-6))
     # Whole sites are another ledger in the same file.
     budget.debit("c", 1, [Step(1.0, 10.0, 1)], level="site")
-    assert budget.spent(1e-6) == pytest.approx(epsilon([Step(1.0, 8.0, 30)], 1e-6))
-    assert budget.spent(1e-6, level="site") == pytest.approx(epsilon([Step(1.0, 10.0, 1)], 1e-6))
+    assert budget.total_epsilon(1e-6) == pytest.approx(epsilon([Step(1.0, 8.0, 30)], 1e-6))
+    assert budget.total_epsilon(1e-6, level="site") == pytest.approx(epsilon([Step(1.0, 10.0, 1)], 1e-6))
 
 
 def test_the_same_request_is_charged_once_also_by_another_process(tmp_path: Path) -> None:
@@ -56,13 +56,13 @@ def test_the_cap_holds_and_names_the_site(tmp_path: Path) -> None:
     budget = Budget(tmp_path / "privacy.jsonl", cap, site="kenema")
     budget.debit("a", 1, sums)
     budget.debit("b", 1, sums)
-    with pytest.raises(Spent, match=r"epsilon would be 1\.\d+, and the cap is 1\.2 \(site kenema, study b\)"):
+    with pytest.raises(BudgetExhausted, match=r"epsilon would be 1\.\d+, and the cap is 1\.2 \(site kenema, study b\)"):
         budget.debit("b", 2, sums)
     assert len(budget.charges()) == 2, "what was refused was not charged"
-    assert budget.spent() <= cap
+    assert budget.total_epsilon() <= cap
     assert not budget.debit("a", 1, sums), "what was charged before may be answered again"
     # Without noise nothing is within a cap.
-    with pytest.raises(Spent):
+    with pytest.raises(BudgetExhausted):
         Budget(tmp_path / "other.jsonl", cap).debit("a", 1, [Step(1.0, 0.0, 1)])
 
 
@@ -97,7 +97,7 @@ def test_an_edited_ledger_stops_everything(tmp_path: Path, damage) -> None:
     budget.debit("a", 1, ROUND)
     budget.debit("a", 2, ROUND)
     path.write_bytes(damage(path.read_bytes()))
-    for act in (budget.spent, lambda: budget.debit("a", 3, ROUND)):
+    for act in (budget.total_epsilon, lambda: budget.debit("a", 3, ROUND)):
         with pytest.raises(Refusal, match="cannot be trusted"):
             act()
 

@@ -10,9 +10,9 @@ from scipy.stats import chi2, norm
 from wardround.core.errors import Refusal
 from wardround.privacy.distributed_noise import (
     NoisePlan,
+    add_noise,
     discrete_gaussian,
     epsilon_of,
-    noised,
     plan_for,
 )
 
@@ -75,7 +75,7 @@ def test_survivors_make_up_the_noise_that_was_asked_for(lost):
     assert one.sensitivity == 2**20 + math.sqrt(20_000) / 2
     assert one.site_deviation == pytest.approx(2 * one.sensitivity / math.sqrt(6))
     zeros = np.zeros(20_000, np.uint64)
-    total = sum((noised(zeros, one, key(site)) for site in range(10 - lost)), zeros)
+    total = sum((add_noise(zeros, one, key(site)) for site in range(10 - lost)), zeros)
     # Each site gives 1/6 of the variance. One of them tells its noise, so 6 or 9 of those that came hide the sum.
     variance = np.var(total.view(np.int64).astype(float)) / (2 * one.sensitivity) ** 2
     assert variance == pytest.approx((10 - lost) / 6, rel=5 * math.sqrt(2 / 20_000))
@@ -85,7 +85,7 @@ def test_survivors_make_up_the_noise_that_was_asked_for(lost):
 def test_sums_wrap_in_the_ring_and_come_out_right():
     one = plan(entries=1000)
     vector = np.random.default_rng(0).integers(-(2**20), 2**20, 1000, np.int64)
-    changed = noised(vector.view(np.uint64), one, key(5)).view(np.int64)
+    changed = add_noise(vector.view(np.uint64), one, key(5)).view(np.int64)
     np.testing.assert_array_equal(changed - vector, discrete_gaussian(one.site_deviation, 1000, key(5)))
 
 
@@ -152,7 +152,7 @@ def test_refusals():
     with pytest.raises(Refusal, match="does not fit"):
         plan(fraction_bits=60, noise_multiplier=100.0)
     with pytest.raises(Refusal, match="100 numbers"):
-        noised(np.zeros(99, np.uint64), plan(), key(0))
+        add_noise(np.zeros(99, np.uint64), plan(), key(0))
     with pytest.raises(Refusal, match="delta"):
         epsilon_of(plan(), 1, 0.0)
     with pytest.raises(Refusal, match="epsilon"):

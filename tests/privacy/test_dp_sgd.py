@@ -16,13 +16,13 @@ from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Batch, Message, Model, Shard, Task, one_site
 from wardround.core.errors import Refusal
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import Own, begun, combined, sent_in, site_round
+from wardround.engine.split_round import OwnRows, combine_answers, initial_progress, message_of_round, site_round
 from wardround.models.from_flax import cross_entropy, from_flax
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
 from wardround.privacy.dp_sgd import PIECE, private_model, sample_level, sum_of
 from wardround.privacy.row_gradients import clipped_sum
-from wardround.privacy.sampling import Expected, drawn_from
+from wardround.privacy.sampling import ExpectedSize, poisson_shard
 
 KEY = jax.random.key(0)
 TASK = Task((3,), ("no", "yes"))
@@ -45,13 +45,13 @@ def shard_of(count: int, seed: int = 0) -> Shard:
 
 
 def private(shard: Shard, seed: int = 1):
-    return drawn_from(shard, jax.random.bits(jax.random.key(seed), (8,), jnp.uint32))
+    return poisson_shard(shard, jax.random.bits(jax.random.key(seed), (8,), jnp.uint32))
 
 
 def made(
     factory, noise: float, clip: float, batch: int, *, seeded: bool = True, model: Model = MODEL, **settings
 ) -> Algorithm:
-    size = Expected(batch) if batch else 0
+    size = ExpectedSize(batch) if batch else 0
     under = factory(
         private_model(model, clip=clip, noise_multiplier=noise), weighted_mean(), batch_size=size, **settings
     )
@@ -82,7 +82,7 @@ def test_no_noise_and_no_bound_at_rate_one_is_plain_training() -> None:
 
 def test_a_poisson_gradient_by_hand() -> None:
     """The clipped sum over those who entered, over the expected number, not over how many did."""
-    batch = private(shard_of(200)).batch(0, 0, Expected(40))
+    batch = private(shard_of(200)).batch(0, 0, ExpectedSize(40))
     took = np.asarray(batch.taken) > 0
     assert took.sum() != 40
     logits = np.asarray(batch.x)[took] @ np.asarray(PARAMS["dense_0/kernel"]) + np.asarray(PARAMS["dense_0/bias"])
@@ -124,7 +124,7 @@ def test_one_patient_more_or_less_changes_a_private_sum_by_the_bound_at_most() -
     model = private_model(MODEL, clip=0.7, noise_multiplier=0.0)
 
     # The order puts a patient out without moving anybody else: the places of all others stay the same.
-    batch = private(one_site(x, y, np.arange(60)[None])).batch(0, 0, Expected(60))
+    batch = private(one_site(x, y, np.arange(60)[None])).batch(0, 0, ExpectedSize(60))
     gradient = jax.jit(lambda taken: model.gradient(PARAMS, batch._replace(taken=taken), KEY))
 
     def summed(kept: np.ndarray) -> np.ndarray:
@@ -138,7 +138,7 @@ def test_one_patient_more_or_less_changes_a_private_sum_by_the_bound_at_most() -
 
 
 def test_pieces_give_what_all_rows_at_once_give() -> None:
-    batch = private(shard_of(500)).batch(0, 0, Expected(100))
+    batch = private(shard_of(500)).batch(0, 0, ExpectedSize(100))
     assert len(batch.taken) > 100 + 3 * PIECE
     whole = clipped_sum(MODEL.loss, PARAMS, Batch(batch.x, batch.y, batch.taken), 0.5, KEY)
     for usual in (1, 40, 100):  # more or fewer rows at once, the others in pieces
@@ -159,15 +159,15 @@ def test_both_engines_agree_and_the_seed_decides(even) -> None:
             return jax.device_get(engine.train(algorithm, progress, [(1, everyone), (2, everyone)])[0].server)
 
     row = (jax.ShapeDtypeStruct((3,), np.float32), jax.ShapeDtypeStruct((), np.int32))
-    progress = begun(algorithm, identity(), MODEL.init(KEY), 7, row)
+    progress = initial_progress(algorithm, identity(), MODEL.init(KEY), 7, row)
     for number in (1, 2):
-        sent = sent_in(algorithm, identity(), progress, seed=3, number=number)
+        sent = message_of_round(algorithm, identity(), progress, seed=3, number=number)
         answers = {}
         for site in range(7):
-            own = Own(even.x[even.first[site] :][:48], even.y[even.first[site] :][:48], site)
+            own = OwnRows(even.x[even.first[site] :][:48], even.y[even.first[site] :][:48], site)
             answers[site], _, finite = site_round(algorithm, identity(), sent, (), own, seed=3, number=number)
             assert finite
-        progress = combined(algorithm, identity(), progress, answers, 7, 7)
+        progress = combine_answers(algorithm, identity(), progress, answers, 7, 7)
     first = simulated(3, 1)
     for other in (jax.device_get(progress.server), simulated(3, 2)):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), first, other)

@@ -14,7 +14,7 @@ from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.models.logistic import logistic
 from wardround.privacy.dry_run import DryRun
-from wardround.privacy.sampling import Expected
+from wardround.privacy.sampling import ExpectedSize
 
 TASK = Task((3,), ("no", "yes"))
 ROW = (jax.ShapeDtypeStruct((3,), np.float32), jax.ShapeDtypeStruct((), np.int32))
@@ -47,7 +47,7 @@ def counted(name: str, rows: int, **settings) -> dict[float, int]:
         ("scaffold", 100, {}, {0.32: 4}),
         # Option I takes the full gradient at the received model besides.
         ("scaffold", 100, {"option": "I"}, {0.32: 4, 1.0: 1}),
-        ("scaffold", 100, {"option": "I", "batch_size": Expected(64)}, {0.64: 2, 1.0: 1}),
+        ("scaffold", 100, {"option": "I", "batch_size": ExpectedSize(64)}, {0.64: 2, 1.0: 1}),
         # Both models take every step.
         ("ditto", 100, {}, {0.32: 8}),
         ("weight_erosion", 100, {}, {0.32: 1}),
@@ -57,7 +57,9 @@ def counted(name: str, rows: int, **settings) -> dict[float, int]:
     ],
 )
 def test_steps_counted_by_hand(name: str, rows: int, settings: dict, expected: dict[float, int]) -> None:
-    sizes = {p.name: Expected(32) for p in registry.find("algorithm", name).parameters if p.name.endswith("batch_size")}
+    sizes = {
+        p.name: ExpectedSize(32) for p in registry.find("algorithm", name).parameters if p.name.endswith("batch_size")
+    }
     assert counted(name, rows, **{**sizes, **settings}) == expected
 
 
@@ -68,20 +70,24 @@ def test_steps_counted_by_hand(name: str, rows: int, settings: dict, expected: d
         ("cluster", {}, "looks at the losses"),
         ("layer_split", {"fallback": True}, "predicts a site's own rows"),
         # The inner batches begin anew before the outer ones end.
-        ("meta", {"inner_batch_size": Expected(64)}, "several gradients of the same batch"),
+        ("meta", {"inner_batch_size": ExpectedSize(64)}, "several gradients of the same batch"),
         # Five models side by side take gradients of one batch.
         ("model_interpolation", {}, "several gradients of the same batch"),
     ],
 )
 def test_ways_around_the_noise_are_refused(name: str, settings: dict, why: str) -> None:
-    sizes = {p.name: Expected(32) for p in registry.find("algorithm", name).parameters if p.name.endswith("batch_size")}
+    sizes = {
+        p.name: ExpectedSize(32) for p in registry.find("algorithm", name).parameters if p.name.endswith("batch_size")
+    }
     with pytest.raises(Refusal, match=why):
         counted(name, 100, **{**sizes, **settings})
 
 
 def test_an_aggregator_that_needs_class_shares_is_refused() -> None:
     run, model = DryRun(), logistic(TASK)
-    algorithm = registry.find("algorithm", "fed_avg").build(run.model(model), class_weighted(), batch_size=Expected(32))
+    algorithm = registry.find("algorithm", "fed_avg").build(
+        run.model(model), class_weighted(), batch_size=ExpectedSize(32)
+    )
     with pytest.raises(Refusal, match="looks at 1 rows"):
         run.rounds(algorithm, model.init(jax.random.key(0)), ROW, 100, 5)
 
@@ -89,12 +95,12 @@ def test_an_aggregator_that_needs_class_shares_is_refused() -> None:
 def test_a_client_that_peeps_is_found() -> None:
     """Rows that are asked for and not used for a gradient, and a gradient of rows that were not asked for."""
     run, model = DryRun(), logistic(TASK)
-    plain = registry.find("algorithm", "fed_avg").build(run.model(model), weighted_mean(), batch_size=Expected(32))
+    plain = registry.find("algorithm", "fed_avg").build(run.model(model), weighted_mean(), batch_size=ExpectedSize(32))
     params = model.init(jax.random.key(0))
 
     def peeping(message, kept, shard, key):
         said, kept = plain.client(message, kept, shard, key)
-        seen = jnp.mean(shard.batch(0, 0, Expected(32)).x)
+        seen = jnp.mean(shard.batch(0, 0, ExpectedSize(32)).x)
         return Message({**said.arrays, "seen": seen}), kept
 
     with pytest.raises(Refusal, match="without taking a gradient"):

@@ -16,12 +16,12 @@ from wardround.core.contracts import OWED, Message, Task
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import Own, site_round
+from wardround.engine.split_round import OwnRows, site_round
 from wardround.models.logistic import logistic
 from wardround.privacy.distributed_noise import NoisePlan
-from wardround.privacy.integer_noise import LEAST, TOGETHER, in_simulation, owing, whole_noise
-from wardround.privacy.secure_sum.fixed_point import fixed, from_ring, ring_vector
-from wardround.privacy.site_level import BELOW, CLIP, Adapting, site_level
+from wardround.privacy.integer_noise import LEAST, TOGETHER, draw_simulated, noise_promise, site_noise
+from wardround.privacy.secure_sum.fixed_point import encode_answer, from_ring, ring_vector
+from wardround.privacy.site_level import BELOW, CLIP, AdaptiveClip, site_level
 from wardround.transforms.secure_sum import secure_sum
 
 KEY = jax.random.key(0)
@@ -32,7 +32,7 @@ SECRET = np.arange(1, 9, dtype=np.uint32)
 
 
 def answer(values, *, length: float = 1.0, share: float = 1.0, words=SECRET, **more) -> Message:
-    promise = {"words": jnp.asarray(words), TOGETHER: owing(length, share)}
+    promise = {"words": jnp.asarray(words), TOGETHER: noise_promise(length, share)}
     arrays = {"update": jnp.asarray(values, jnp.float32), "weight": jnp.float32(1)}
     return Message({**arrays, **more, OWED: promise})
 
@@ -58,11 +58,11 @@ def normal(values: np.ndarray, deviation: float) -> bool:
 @pytest.mark.parametrize("way", ["up", "at_site"])
 def test_every_single_answer_holds_its_share(way):
     one = plan(lost=1)
-    share = one.noise_multiplier / math.sqrt(one.counted)
+    share = one.noise_multiplier / math.sqrt(one.hiding_sites)
     link = secure_sum()
     values = np.random.default_rng(0).normal(size=ENTRIES) / math.sqrt(ENTRIES) / 2
     left = jax.jit(getattr(link, way))(NOTHING, answer(values, share=share), KEY)
-    bare = jax.jit(lambda message: fixed(message, 20, 2.0**22))(
+    bare = jax.jit(lambda message: encode_answer(message, 20, 2.0**22))(
         Message({"update": jnp.asarray(values, jnp.float32), "weight": jnp.float32(1)})
     )
     noise = whole(left) - whole(bare)
@@ -82,7 +82,7 @@ def test_a_real_site_draws_exactly_and_never_less_than_planned():
     used = np.array([float(np.float32(np.float32(needed) * np.float32(1 + 1e-6)))])
     assert needed <= used[0] <= needed * (1 + 2e-6)
     # A change in the last digit of the deviation moves hardly a number: all but a few are the exact sampler's.
-    drawn = whole_noise(SECRET.tobytes(), used, (1000,))
+    drawn = site_noise(SECRET.tobytes(), used, (1000,))
     assert np.mean(whole(left) == drawn) > 0.9
     np.testing.assert_allclose(whole(left), drawn, atol=2)
 
@@ -105,7 +105,7 @@ def test_simulated_noise_by_the_definition_of_the_discrete_gaussian():
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_the_opened_sum_has_the_planned_noise_with_any_allowed_loss(lost):
     one = plan(sites=5, lost=2)
-    link, share = secure_sum(), 2 / math.sqrt(one.counted)
+    link, share = secure_sum(), 2 / math.sqrt(one.hiding_sites)
     up = jax.jit(link.at_site)
     left = [
         jax.device_get(up(NOTHING, answer(np.zeros(ENTRIES), share=share, words=SECRET + 10 * site), KEY))
@@ -165,7 +165,7 @@ WIDE = Task((500,), ("no", "yes"), "outcome")
 
 
 @cache
-def wide_study(adapting: Adapting | None = None):
+def wide_study(adapting: AdaptiveClip | None = None):
     """Five sites, a model of 1002 numbers, and steps so small that what moves the model is the noise."""
     generator = np.random.default_rng(1)
     rows = [
@@ -208,7 +208,7 @@ def test_a_simulated_study_moves_by_the_planned_noise_and_the_losses_allowed_are
 def test_a_real_sites_answer_holds_its_share_when_it_leaves_the_compiled_round():
     federation, model, private = wide_study()
     first, count = federation.part("train")
-    own = Own(federation.x[first[1] : first[1] + count[1]], federation.y[first[1] : first[1] + count[1]], 1)
+    own = OwnRows(federation.x[first[1] : first[1] + count[1]], federation.y[first[1] : first[1] + count[1]], 1)
     params = jax.tree.map(jnp.zeros_like, model.init(KEY))
     sent = private.broadcast(private.init(params, 5))
     drawn = []
@@ -221,11 +221,11 @@ def test_a_real_sites_answer_holds_its_share_when_it_leaves_the_compiled_round()
 
 
 def test_an_adapting_length_has_its_own_noise_for_the_count():
-    federation, model, private = wide_study(Adapting(quantile=0.5, count_share=0.2))
+    federation, model, private = wide_study(AdaptiveClip(quantile=0.5, count_share=0.2))
     params = jax.tree.map(jnp.zeros_like, model.init(KEY))
     state = private.init(params, 5)
     first, count = federation.part("train")
-    own = Own(federation.x[first[0] : first[0] + count[0]], federation.y[first[0] : first[0] + count[0]], 0)
+    own = OwnRows(federation.x[first[0] : first[0] + count[0]], federation.y[first[0] : first[0] + count[0]], 0)
     counts, rest = [], []
     for number in range(1, 101):
         sent = private.broadcast(state)
@@ -250,7 +250,7 @@ def test_an_answer_that_owes_noise_never_leaves_without_it():
             progress = engine.begin(private, model.init(KEY))
             with pytest.raises(Refusal, match=r"noise .* in whole numbers, and no transform does so"):
                 engine.train(private, progress, [(1, np.arange(5))])
-    own = Own(federation.x[:8], federation.y[:8], 0)
+    own = OwnRows(federation.x[:8], federation.y[:8], 0)
     with pytest.raises(Refusal, match="no transform does so"):
         site_round(private, identity(), private.broadcast(private.init(model.init(KEY), 5)), (), own, seed=1, number=1)
 
@@ -275,7 +275,7 @@ def test_a_nan_is_told_and_not_drowned_in_noise():
 
 
 def test_fresh_words_give_fresh_noise_and_the_same_words_the_same():
-    draw = jax.jit(lambda words: in_simulation(words, jnp.float32([100.0]), (3000,)))
+    draw = jax.jit(lambda words: draw_simulated(words, jnp.float32([100.0]), (3000,)))
     a, again, b = (np.asarray(draw(jnp.asarray(SECRET + shift)))[0] for shift in (0, 0, 1))
     np.testing.assert_array_equal(a, again)
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / math.sqrt(3000)

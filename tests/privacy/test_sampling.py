@@ -8,7 +8,15 @@ from scipy import stats
 
 from wardround.core.contracts import Shard
 from wardround.core.errors import Refusal
-from wardround.privacy.sampling import OVERFLOW, Drawn, Expected, PoissonShard, drawn_from, places_for, sampled_places
+from wardround.privacy.sampling import (
+    OVERFLOW,
+    ExpectedSize,
+    PoissonBatch,
+    PoissonShard,
+    places_for,
+    poisson_shard,
+    sampled_places,
+)
 
 ROWS, RATE, TIMES = 40, 0.3, 20_000
 
@@ -85,16 +93,16 @@ def shard_of(rows: int = 30, padding: int = 64) -> Shard:
 
 
 def private(seed: int = 0, rows: int = 30) -> PoissonShard:
-    return drawn_from(shard_of(rows), jax.random.bits(jax.random.key(seed), (8,), jnp.uint32))
+    return poisson_shard(shard_of(rows), jax.random.bits(jax.random.key(seed), (8,), jnp.uint32))
 
 
-def taken(batch: Drawn) -> np.ndarray:
+def taken(batch: PoissonBatch) -> np.ndarray:
     return np.asarray(batch.y)[np.asarray(batch.taken) > 0]
 
 
 def test_a_batch_holds_rows_of_the_site_and_tells_an_algorithm_nothing_of_who_entered() -> None:
-    batch = private().batch(1, 0, Expected(8))
-    assert isinstance(batch, Drawn)
+    batch = private().batch(1, 0, ExpectedSize(8))
+    assert isinstance(batch, PoissonBatch)
     own = taken(batch)
     assert len(own) == int(batch.entered) == len(np.unique(own))
     np.testing.assert_array_equal(np.asarray(batch.x)[: len(own), 0], own)
@@ -107,17 +115,17 @@ def test_a_batch_holds_rows_of_the_site_and_tells_an_algorithm_nothing_of_who_en
 
 def test_every_batch_is_drawn_anew_and_the_same_key_draws_the_same() -> None:
     shard = private()
-    batches = [shard.batch(visit, index, Expected(8)) for visit in (0, 1) for index in (0, 1)]
-    again = shard.batch(0, 0, Expected(8))  # asked at another place of the code: another draw
+    batches = [shard.batch(visit, index, ExpectedSize(8)) for visit in (0, 1) for index in (0, 1)]
+    again = shard.batch(0, 0, ExpectedSize(8))  # asked at another place of the code: another draw
     drawn = [tuple(sorted(taken(batch))) for batch in [*batches, again]]
     assert len(set(drawn)) == 5
     assert len({np.asarray(batch.nonce).tobytes() for batch in [*batches, again]}) == 5
-    assert tuple(sorted(taken(private().batch(0, 0, Expected(8))))) == drawn[0]
-    assert tuple(sorted(taken(private(seed=1).batch(0, 0, Expected(8))))) != drawn[0]
+    assert tuple(sorted(taken(private().batch(0, 0, ExpectedSize(8))))) == drawn[0]
+    assert tuple(sorted(taken(private(seed=1).batch(0, 0, ExpectedSize(8))))) != drawn[0]
 
 
 def test_a_site_smaller_than_the_batch_takes_all_its_rows() -> None:
-    batch = private(rows=5).batch(0, 0, Expected(8))
+    batch = private(rows=5).batch(0, 0, ExpectedSize(8))
     assert sorted(taken(batch)) == [0, 1, 2, 3, 4]
     assert (float(batch.denominator), float(batch.rate)) == (5.0, 1.0)
 

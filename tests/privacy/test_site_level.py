@@ -14,7 +14,7 @@ from wardround.core.contracts import Algorithm, Message, Shard
 from wardround.core.errors import Refusal
 from wardround.engine.simulate import Simulation
 from wardround.privacy.accountant import Step, epsilon
-from wardround.privacy.site_level import BELOW, CLIP, Adapting, site_level
+from wardround.privacy.site_level import BELOW, CLIP, AdaptiveClip, site_level
 
 KEY = jax.random.key(0)
 SHARD = Shard(np.zeros((70, 3), np.float32), np.zeros(70, np.int32), *(np.int32(n) for n in (0, 5, 5, 0)))
@@ -58,15 +58,15 @@ def test_the_noises_of_all_sites_add_up_to_the_promised_one() -> None:
 
 
 def test_update_and_count_together_cost_one_noise() -> None:
-    adapting = Adapting(count_share=0.2)
-    update, count = adapting.noises(3.0)
+    adapting = AdaptiveClip(count_share=0.2)
+    update, count = adapting.noise_multipliers(3.0)
     assert 1 / update**2 + 1 / count**2 == pytest.approx(1 / 3.0**2)
     both = [Step(1.0, update, 20), Step(1.0, count, 20)]
     assert epsilon(both, 1e-5) == pytest.approx(epsilon([Step(1.0, 3.0, 20)], 1e-5), abs=2e-3)
 
 
 def test_the_count_says_below_and_its_noise_is_accounted_for() -> None:
-    adapting = Adapting(count_share=0.2)
+    adapting = AdaptiveClip(count_share=0.2)
     for bound, said in ((5.0, 0.5), (0.5, -0.5)):
         algorithm = site_level(
             says(jnp.asarray([0.6, 0.8])), noise_multiplier=2.0, clip=1.0, sites=4, seeded=True, adapting=adapting
@@ -74,7 +74,7 @@ def test_the_count_says_below_and_its_noise_is_accounted_for() -> None:
         message = Message({"params": jnp.zeros(2), CLIP: jnp.float32(bound)})
         got = answers(algorithm, message, 4000)
         # One site changes the count, told around 0, by 1/2 at most: its noise is half the multiplier, shared by 4.
-        spread = adapting.noises(2.0)[1] * 0.5 / 2
+        spread = adapting.noise_multipliers(2.0)[1] * 0.5 / 2
         assert got[BELOW].mean() == pytest.approx(said, abs=4.5 * spread / np.sqrt(4000))
         low, high = stats.chi2.ppf([0.001, 0.999], 3999)
         assert low < np.sum((got[BELOW] - got[BELOW].mean()) ** 2) / spread**2 < high
@@ -83,13 +83,13 @@ def test_the_count_says_below_and_its_noise_is_accounted_for() -> None:
         )
 
 
-def course(start: float, adapting: Adapting, rounds: int, *, sites: int = 100, noise: float = 0.0) -> np.ndarray:
+def course(start: float, adapting: AdaptiveClip, rounds: int, *, sites: int = 100, noise: float = 0.0) -> np.ndarray:
     """Clip after each round, for sites whose answers have log-normal lengths with median 1."""
     generator, clip, path = np.random.default_rng(0), jnp.float32(start), []
     for number in range(rounds):
         lengths = np.exp(generator.normal(size=sites))
         below = np.mean(lengths <= float(clip)) + generator.normal() * noise * 0.5 / sites
-        clip = adapting.moved(clip, jnp.float32(below), jnp.float32(number))
+        clip = adapting.next_clip(clip, jnp.float32(below), jnp.float32(number))
         path.append(float(clip))
     return np.array(path)
 
@@ -97,36 +97,38 @@ def course(start: float, adapting: Adapting, rounds: int, *, sites: int = 100, n
 @pytest.mark.parametrize("start", [10.0, 0.1])
 @pytest.mark.parametrize("noise", [0.0, 3.0])
 def test_from_ten_times_off_the_paper_s_rate_finds_the_median_in_50_rounds(start: float, noise: float) -> None:
-    path = course(start, Adapting(quantile=0.5, rate=0.2), 60, noise=noise)
+    path = course(start, AdaptiveClip(quantile=0.5, rate=0.2), 60, noise=noise)
     # The true median of the lengths is 1.
     assert (np.abs(path[49:] - 1) < 0.1).all()
 
 
 @pytest.mark.parametrize("start", [100.0, 0.01])
 def test_from_a_hundred_times_off_a_falling_rate_does(start: float) -> None:
-    path = course(start, Adapting(quantile=0.5, rate=0.2, first_rate=1.0), 60)
+    path = course(start, AdaptiveClip(quantile=0.5, rate=0.2, first_rate=1.0), 60)
     assert (np.abs(path[49:] - 1) < 0.1).all()
-    assert abs(course(start, Adapting(quantile=0.5, rate=0.2), 50)[-1] - 1) > 0.1, "the paper's rate is too slow here"
+    assert abs(course(start, AdaptiveClip(quantile=0.5, rate=0.2), 50)[-1] - 1) > 0.1, (
+        "the paper's rate is too slow here"
+    )
 
 
 def test_another_quantile_is_found_too() -> None:
-    path = course(3.0, Adapting(quantile=0.8, rate=0.2), 200)
+    path = course(3.0, AdaptiveClip(quantile=0.8, rate=0.2), 200)
     truth = np.exp(stats.norm.ppf(0.8))  # 2.32
     assert abs(path[100:].mean() - truth) < 0.1 * truth
 
 
 def test_the_length_moves_away_from_where_all_or_none_are_below() -> None:
     # exp(-0.2 (1 - 0.5)) = exp(-0.1) when all are below, exp(0.1) when none is; noise cannot push further.
-    adapting = Adapting()
+    adapting = AdaptiveClip()
     for below, factor in ((1.0, -0.1), (0.0, 0.1), (7.0, -0.1), (-7.0, 0.1)):
-        moved = float(adapting.moved(jnp.float32(2.0), jnp.float32(below), jnp.float32(0)))
+        moved = float(adapting.next_clip(jnp.float32(2.0), jnp.float32(below), jnp.float32(0)))
         assert moved == pytest.approx(2.0 * np.exp(factor), rel=1e-6)
 
 
 def test_in_a_study_the_length_adapts_and_is_told(even, model) -> None:
     plain = fed_avg(model, weighted_mean(), weights="uniform")
     algorithm = site_level(
-        plain, noise_multiplier=1e-3, clip=50.0, sites=7, seeded=True, adapting=Adapting(first_rate=1.0)
+        plain, noise_multiplier=1e-3, clip=50.0, sites=7, seeded=True, adapting=AdaptiveClip(first_rate=1.0)
     )
     with Simulation(even, seed=1, device_count=1) as engine:
         progress = engine.begin(algorithm, model.init(KEY))

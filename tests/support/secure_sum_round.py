@@ -1,4 +1,4 @@
-"""A whole secure sum in one process: the tests move the letters, as JSON and bytes, and choose who is lost when."""
+"""A whole secure sum in one process: the tests move the messages, as JSON and bytes, and choose who is lost when."""
 
 import json
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from wardround.privacy.secure_sum.messages import Letter, from_json, to_json
-from wardround.privacy.secure_sum.server import Server, advance, open_sum, opened, take
+from wardround.privacy.secure_sum.messages import SumMessage, from_json, to_json
+from wardround.privacy.secure_sum.server import Server, advance, receive, start_sum, unmask_sum
 from wardround.privacy.secure_sum.session import Session
 from wardround.privacy.secure_sum.site import SumSite, advertise, agree, mask, reveal, share
 
@@ -39,10 +39,10 @@ def session_of(count: int, entries: int, **changes) -> Session:
     return Session(**{**words, **changes})
 
 
-def carried(letter: Letter) -> Letter:
+def carried(message: SumMessage) -> SumMessage:
     """Over the wire and back: the words as JSON text, the vector as bytes."""
-    vector = None if letter.vector is None else np.frombuffer(letter.vector.astype("<u8").tobytes(), "<u8")
-    return from_json(json.loads(json.dumps(to_json(letter))), vector)
+    vector = None if message.vector is None else np.frombuffer(message.vector.astype("<u8").tobytes(), "<u8")
+    return from_json(json.loads(json.dumps(to_json(message))), vector)
 
 
 @dataclass
@@ -53,35 +53,35 @@ class Round:
     vectors: dict
     sites: dict[str, SumSite] = field(default_factory=dict)
     server: Server | None = None
-    said: list[Letter] = field(default_factory=list)
-    asked: dict[str, Letter] = field(default_factory=dict)
+    said: list[SumMessage] = field(default_factory=list)
+    asked: dict[str, SumMessage] = field(default_factory=dict)
 
     @property
     def public(self):
         return {name: long_term(name).public_key() for name in self.session.roster}
 
-    def answers(self, step: str, silent=()) -> dict[str, Letter]:
+    def answers(self, step: str, silent=()) -> dict[str, SumMessage]:
         """What the sites say in this step, those lost left out."""
-        letters = {}
+        messages = {}
         if step == "advertise":
-            self.server = open_sum(self.session, self.public)
+            self.server = start_sum(self.session, self.public)
             for name in set(self.session.roster) - set(silent):
-                self.sites[name], letters[name] = advertise(self.session, name, long_term(name), self.public)
+                self.sites[name], messages[name] = advertise(self.session, name, long_term(name), self.public)
         else:
             self.server, self.asked = advance(self.server)
             for name in set(self.asked) - set(silent):
                 site, request = self.sites[name], carried(self.asked[name])
                 if step == "mask":
-                    self.sites[name], letters[name] = mask(site, request, self.vectors[name])
+                    self.sites[name], messages[name] = mask(site, request, self.vectors[name])
                 else:
                     act = {"share": share, "agree": agree, "reveal": reveal}[step]
-                    self.sites[name], letters[name] = act(site, request)
-        return {name: carried(letters[name]) for name in sorted(letters)}
+                    self.sites[name], messages[name] = act(site, request)
+        return {name: carried(messages[name]) for name in sorted(messages)}
 
-    def take(self, letters: dict[str, Letter]) -> None:
-        for letter in letters.values():
-            self.server = take(self.server, letter)
-            self.said.append(letter)
+    def take(self, messages: dict[str, SumMessage]) -> None:
+        for message in messages.values():
+            self.server = receive(self.server, message)
+            self.said.append(message)
 
     def until(self, last: str, silent=None) -> "Round":
         for step in STEPS[: STEPS.index(last) + 1]:
@@ -89,7 +89,7 @@ class Round:
         return self
 
     def total(self, silent=None):
-        return opened(self.until("reveal", silent).server)
+        return unmask_sum(self.until("reveal", silent).server)
 
 
 def vectors_of(session: Session, seed: int = 0) -> dict:

@@ -165,7 +165,7 @@ class Player:
 
         self.events: list[Any] = []
         self.worries: list[str] = []
-        self.heard: list[str] = []
+        self.senders: list[str] = []
         place = Path(folder)
         files = Credentials(place / "authority.pem", place / f"{file or name}.pem", place / f"{file or name}.key")
         address = f"{more.get('host', '127.0.0.1')}:{port}"
@@ -190,7 +190,7 @@ class Player:
         return b"late"
 
     def _echo(self, origin: str, body: bytes) -> bytes:
-        self.heard.append(origin)
+        self.senders.append(origin)
         return body
 
     def ask(self, *, target: str, topic: str = "echo", size: int = 0, text: str = "", within: float = 20.0) -> Any:
@@ -219,7 +219,7 @@ class Player:
         return sorted(self.party.present)
 
     def told(self) -> dict[str, Any]:
-        return {"events": self.events, "worries": self.worries, "heard": self.heard, "refused": self.party.refused}
+        return {"events": self.events, "worries": self.worries, "heard": self.senders, "refused": self.party.refused}
 
     def stop(self) -> float:
         started = time.monotonic()

@@ -22,14 +22,14 @@ from wardround.core.contracts import Batch, Message
 from wardround.core.errors import Diverged, Refusal
 from wardround.engine.simulate import Simulation
 from wardround.privacy.two_servers.gram import (
-    believable,
+    drop_implausible,
     erosion_distances,
     krum_weights,
     multi_krum_weights,
     squared_distances,
     whole_weights,
 )
-from wardround.privacy.two_servers.in_process import conducted, drawer
+from wardround.privacy.two_servers.in_process import run_protocol, seeded_draw
 from wardround.privacy.two_servers.protocol import Meeting
 from wardround.transforms.clip import clip
 from wardround.transforms.two_servers import two_servers
@@ -66,7 +66,7 @@ def test_the_same_choice_and_the_same_sum_as_the_protocol(aggregator, choose):
     simulated, _ = aggregator.reduce((), left(rows, weights))
     meeting = Meeting("study", 1, "1", tuple(f"site-{i}" for i in range(9)), 400, BOUND)
     named = dict(zip(meeting.sites, rows.astype(float), strict=True))
-    done = conducted(meeting, named, lambda gram: choose(believable(gram)[0], 2), drawer(0))
+    done = run_protocol(meeting, named, lambda gram: choose(drop_implausible(gram)[0], 2), seeded_draw(0))
     assert not {"site-0", "site-1"} & {site for site, weight in done.weights.items() if weight}
     # Entries are rounded to 2^-29 alike; what is left is single precision.
     np.testing.assert_allclose(simulated.arrays["update"], done.mean, atol=2e-7)
@@ -99,7 +99,7 @@ def test_weight_erosion_as_the_protocol_would_do_it(even, model):
         np.testing.assert_allclose(state["distance"], list(apart.values()), rtol=1e-5, atol=1e-6)
         return whole_weights({site: max(0.0, 1 - 0.3 * distance) for site, distance in apart.items()})
 
-    done = conducted(meeting, dict(zip(even.sites, steps, strict=True)), choose, drawer(0))
+    done = run_protocol(meeting, dict(zip(even.sites, steps, strict=True)), choose, seeded_draw(0))
     moved = jax.tree.map(lambda new, old: np.asarray(new) - np.asarray(old), state["params"], jax.device_get(first))
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(moved)])
     assert shapes == jax.tree.structure(moved)

@@ -19,7 +19,7 @@ from wardround.deploy.coordinator.queue import in_queue, queue_without
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.engine.participation import pattern
-from wardround.engine.split_round import Own, begun, combined, sent_in, site_round
+from wardround.engine.split_round import OwnRows, combine_answers, initial_progress, message_of_round, site_round
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import Study, parse_study, read_study
@@ -123,17 +123,17 @@ def test_the_others_keep_their_numbers(tmp_path: Path) -> None:
         params = assemble.model_of(study, federation.task).init(jax.random.key(study.study.seed))
         first, count = federation.part("train")
         row = tuple(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (federation.x, federation.y))
-        progress = begun(algorithm, identity(), params, 4, row)
+        progress = initial_progress(algorithm, identity(), params, 4, row)
         for number in range(1, tiny.ROUNDS + 1):
-            sent = sent_in(algorithm, identity(), progress, seed=study.study.seed, number=number)
+            sent = message_of_round(algorithm, identity(), progress, seed=study.study.seed, number=number)
             answers = {}
             for place, site in enumerate(numbers):
                 rows = slice(int(first[place]), int(first[place] + count[place]))
-                own = Own(federation.x[rows], federation.y[rows], site)
+                own = OwnRows(federation.x[rows], federation.y[rows], site)
                 answers[site], _, _ = site_round(
                     algorithm, identity(), sent, (), own, seed=study.study.seed, number=number
                 )
-            progress = combined(algorithm, identity(), progress, answers, 3, 4)
+            progress = combine_answers(algorithm, identity(), progress, answers, 3, 4)
         return jax.device_get(algorithm.params(progress.server))
 
     ours = model(again)

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 from tests.support import tiny_study as tiny
 from tests.support.results import plain
-from wardround.engine.fit import Fitted
+from wardround.engine.fit import FitResult
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import read_study
@@ -200,6 +200,6 @@ def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path))
     before = sorted(tmp_path.rglob("*"))
     trained = train(plan_training(study, assemble.load_setting(study, 1), own_method(study)), None)
-    assert isinstance(trained.fitted, Fitted)
+    assert isinstance(trained.fitted, FitResult)
     assert trained.fitted.rounds == tiny.ROUNDS
     assert sorted(tmp_path.rglob("*")) == before

@@ -30,7 +30,7 @@ def median_of(values: jax.Array, counted: jax.Array) -> jax.Array:
     return middle(jnp.sort(jnp.where(counted, values, jnp.inf)), jnp.sum(counted, dtype=jnp.int32))
 
 
-def ordinary(lengths: jax.Array, present: jax.Array, deviations: float) -> jax.Array:
+def is_ordinary(lengths: jax.Array, present: jax.Array, deviations: float) -> jax.Array:
     """Which answers are neither too long nor next to nothing."""
     some = present & (lengths >= NOTHING * median_of(lengths, present))
     usual = median_of(lengths, some)
@@ -44,7 +44,7 @@ def majority_mean(*, deviations: Positive = 3.0) -> Aggregator:
     def reduce(state: Tree, answers: Message) -> tuple[Message, Tree]:
         stack = open_stack(answers)
         products = jnp.matmul(stack.values, stack.values.T, precision=jax.lax.Precision.HIGHEST)
-        heard = ordinary(jnp.sqrt(jnp.diag(products)), stack.present, deviations)
+        heard = is_ordinary(jnp.sqrt(jnp.diag(products)), stack.present, deviations)
         kept = heard
         for _ in range(TURNS):
             harmed = heard & (products @ kept.astype(jnp.float32) < 0)

@@ -24,7 +24,7 @@ from wardround.core.contracts import Aggregator, Message, Tree
 Rule = Literal["trimmed_mean", "median", "geometric_median", "krum"]
 
 
-def mixed(stack: Stack, bad: int) -> Stack:
+def mix_nearest(stack: Stack, bad: int) -> Stack:
     """Every row that counts as the mean of those nearest to it, all but `bad` of them."""
     slots = len(stack.values)
     both = stack.present[:, None] & stack.present[None, :]
@@ -51,6 +51,6 @@ def nearest_mixing(*, bad: BadSites = 1, then: Rule = "trimmed_mean") -> Aggrega
 
     def reduce(state: Tree, answers: Message) -> tuple[Message, Tree]:
         stack = open_stack(answers)
-        return close_stack(answers, stack, rule(mixed(stack, bad)), fewest), state
+        return close_stack(answers, stack, rule(mix_nearest(stack, bad)), fewest), state
 
     return Aggregator(init=lambda template: (), reduce=reduce, linear=False, fewest=fewest)

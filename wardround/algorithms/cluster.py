@@ -63,7 +63,7 @@ def cluster(
     """Several common models, each trained by the sites it fits best (clusters 0: as many as serve, up to most)."""
     optimizer = local_optimizer(learning_rate, momentum)
     chooses, size = clusters == 0, batch_size or None
-    groups = grouped(tuple(range(1, most + 1)) if chooses else (clusters,))
+    groups = group_models(tuple(range(1, most + 1)) if chooses else (clusters,))
 
     def init(params: Params, sites: int) -> Tree:
         many = jax.tree.map(lambda a: jnp.broadcast_to(a, (groups.models, *jnp.shape(a))), params)
@@ -83,14 +83,14 @@ def cluster(
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         models: Tree = message.arrays["models"]
         judging, learning = jax.random.split(key)
-        learned, aside, count = judged(model, models, shard, judging, chooses)
+        learned, aside, count = model_losses(model, models, shard, judging, chooses)
         choice = jnp.argmin(jnp.where(groups.inside, learned, jnp.inf), axis=1)
         gradient = gradient_without(model.gradient, shard, ASIDE, FOLDS, size) if chooses else model.gradient
 
         def trained(start: Params) -> Params:
             return descend(gradient, optimizer, start, shard, learning, batch_size=size, passes=local_epochs)
 
-        starts = taken(models, choice)
+        starts = take_models(models, choice)
         said = {
             "update": trees.subtract(jax.vmap(trained)(starts), starts),
             "choice": FAINT * jnp.sum(jax.nn.one_hot(choice, groups.models), axis=0),
@@ -110,7 +110,7 @@ def cluster(
 
         def moved(models: Array, updates: Array) -> Array:
             total = by_group(groups, lambda index, own: jnp.tensordot(own, updates[:, index], axes=(1, 0)), member.T)
-            return models + total / upright(total_weight, models)
+            return models + total / align_with(total_weight, models)
 
         place = jnp.where(present, stack.arrays["site"], state["weight"].shape[0])
         after = {
@@ -126,11 +126,11 @@ def cluster(
             losses = jax.vmap(trees.divide_or_zero)(sums, count)
             after["losses"] = state["losses"].at[place].set(losses, mode="drop")
             after["votes"] = state["votes"].at[place].set(jnp.where(count > 0, weight, 0.0), mode="drop")
-        return revived(after, noise(after["models"], spread, draw, after["round"]), groups) if revive else after
+        return revive_clusters(after, noise(after["models"], spread, draw, after["round"]), groups) if revive else after
 
     def used(state: Tree) -> Array:
         """The group that is used: the smallest number of clusters that is not clearly worse than the best."""
-        return fewest_that_serve(state["losses"], state["votes"], caution) if chooses else jnp.zeros((), jnp.int32)
+        return fewest_adequate(state["losses"], state["votes"], caution) if chooses else jnp.zeros((), jnp.int32)
 
     def tells(state: Tree) -> Mapping[str, Array]:
         """Each site's cluster, counted from 1 (0: not asked yet), how many sites each has, and why this number."""
@@ -148,9 +148,9 @@ def cluster(
         return Message({"models": state["models"], **may_use})
 
     def fit(message: Message, kept: Tree, shard: Shard, key: Key) -> Params:
-        learned, aside, _ = judged(model, message.arrays["models"], shard, key, chooses)
+        learned, aside, _ = model_losses(model, message.arrays["models"], shard, key, chooses)
         allowed = message.arrays["used"] > 0.5 if chooses else groups.inside[0]
-        return taken(message.arrays["models"], jnp.argmin(jnp.where(allowed, learned + aside, jnp.inf)))
+        return take_models(message.arrays["models"], jnp.argmin(jnp.where(allowed, learned + aside, jnp.inf)))
 
     return Algorithm(
         init=init,
@@ -159,7 +159,7 @@ def cluster(
         client=client,
         aggregator=side_by_side(),
         server=server,
-        params=lambda state: taken(state["models"], largest(state, groups)[used(state)]),
+        params=lambda state: take_models(state["models"], largest(state, groups)[used(state)]),
         predict=model.predict,
         passes=local_epochs,
         personal=Personal(fit),
@@ -181,7 +181,7 @@ class Groups(NamedTuple):
         return sum(self.numbers)
 
 
-def grouped(numbers: tuple[int, ...]) -> Groups:
+def group_models(numbers: tuple[int, ...]) -> Groups:
     group = np.repeat(np.arange(len(numbers)), numbers)
     return Groups(numbers, np.cumsum(numbers) - numbers, group == np.arange(len(numbers))[:, None])
 
@@ -200,7 +200,7 @@ def noise(like: Tree, spread: float, draw: int, number: Array | int) -> Tree:
     return jax.tree.unflatten(structure, drawn)
 
 
-def judged(model: Model, models: Tree, shard: Shard, key: Key, keeps_aside: bool) -> tuple[Array, Array, Array]:
+def model_losses(model: Model, models: Tree, shard: Shard, key: Key, keeps_aside: bool) -> tuple[Array, Array, Array]:
     """Every model's loss, added up over the rows learned from and over those kept aside, and how many these are."""
 
     def body(index: Array, so_far: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -231,18 +231,18 @@ def largest(state: Tree, groups: Groups) -> Array:
     return jnp.argmax(jnp.where(groups.inside, weight, -1.0), axis=1)
 
 
-def revived(state: Tree, aside: Tree, groups: Groups) -> Tree:
+def revive_clusters(state: Tree, aside: Tree, groups: Groups) -> Tree:
     """Clusters that are no site's last choice begin again a random step away from the largest of their group."""
     empty = ~jnp.any(members(state["chosen"], groups), axis=0)
     beside = largest(state, groups)[np.argmax(groups.inside, axis=0)]
 
     def begin(models: Array, step: Array) -> Array:
-        return jnp.where(upright(empty, models), models[beside] + step, models)
+        return jnp.where(align_with(empty, models), models[beside] + step, models)
 
     return {**state, "models": jax.tree.map(begin, state["models"], aside)}
 
 
-def fewest_that_serve(losses: Array, votes: Array, caution: float) -> Array:
+def fewest_adequate(losses: Array, votes: Array, caution: float) -> Array:
     """The first column of losses (a row a site) whose mean is within `caution` standard errors of the smallest.
 
     The error is that of the mean difference to the best column, from how much it varies between the sites that vote.
@@ -255,12 +255,12 @@ def fewest_that_serve(losses: Array, votes: Array, caution: float) -> Array:
     return jnp.argmax(mean <= caution * jnp.sqrt(spread))
 
 
-def upright(values: Array, like: Array) -> Array:
+def align_with(values: Array, like: Array) -> Array:
     """One value a model, shaped so that it goes with the models' arrays."""
     return values.reshape(-1, *(1,) * (like.ndim - 1))
 
 
-def taken(models: Tree, index: Array) -> Params:
+def take_models(models: Tree, index: Array) -> Params:
     """One of the stacked models, or several."""
     some: Params = jax.tree.map(lambda a: a[index], models)
     return some

@@ -88,9 +88,9 @@ def context_features(
             shift, back = jax.vjp(lambda own: shift_for(own, context), own_of(params))
 
             def loss(shift: Array) -> Array:
-                return model.loss(inner_of(params), batch._replace(x=shifted(batch.x, shift)), key)
+                return model.loss(inner_of(params), batch._replace(x=shift_inputs(batch.x, shift)), key)
 
-            slope = model.gradient(inner_of(params), batch._replace(x=shifted(batch.x, shift)), key)
+            slope = model.gradient(inner_of(params), batch._replace(x=shift_inputs(batch.x, shift)), key)
             return {**slope, **back(jax.grad(loss)(shift))[0]}
 
         own = descend(gradient, optimizer, common, shard, key, batch_size=batch_size or None, passes=local_epochs)
@@ -103,7 +103,7 @@ def context_features(
         return {**inner_of(common), SHIFT: shift_for(own_of(common), context_of(shard))}
 
     def predict(params: Params, x: Array) -> Array:
-        return model.predict(inner_of(params), shifted(x, params[SHIFT]) if SHIFT in params else x)
+        return model.predict(inner_of(params), shift_inputs(x, params[SHIFT]) if SHIFT in params else x)
 
     return plain._replace(init=init, client=client, predict=predict, personal=Personal(fit))
 
@@ -122,7 +122,7 @@ def shift_for(own: Params, context: Array) -> Array:
     return context @ own[FULL] if FULL in own else context @ own[THIN] @ own[BACK]
 
 
-def shifted(x: Array, shift: Array) -> Array:
+def shift_inputs(x: Array, shift: Array) -> Array:
     return x + shift.reshape(x.shape[1:])
 
 

@@ -39,6 +39,7 @@ from wardround.core.contracts import (
 )
 from wardround.core.descent import CHUNK, Gradient, batches, descend, local_optimizer
 from wardround.core.errors import Refusal
+from wardround.core.order import mix_bits
 
 LABEL = "Personal upper layers"
 
@@ -71,7 +72,7 @@ def layer_split(
     common_names = shared_arrays(model, shared)
     layers = sorted({layer_of(name) for name in common_names})
     sent_layers = max(1, round(sample * len(layers)))
-    if sample < 1 and not aggregator.secure:
+    if sample < 1 and not aggregator.is_plain_sum:
         raise Refusal(
             "random layer sampling averages each layer over those who sent it, which this aggregator cannot do",
             where="algorithm layer_split",
@@ -90,7 +91,7 @@ def layer_split(
 
     def reattached(common: Params, own: Params, shard: Shard, key: Key) -> Params:
         """The site's own layers fitted to the common ones, which stay as they are."""
-        gradient = on_learning_rows(model.gradient, shard, size) if fallback else model.gradient
+        gradient = gradient_on_learning_rows(model.gradient, shard, size) if fallback else model.gradient
 
         def own_gradient(own: Params, batch: Batch, key: Key) -> Params:
             return own_of(gradient({**common, **own}, batch, key))
@@ -103,7 +104,7 @@ def layer_split(
         # Before its first round a site has nothing of its own that could have come off.
         fitted = reattached(common, kept["own"], shard, fitting_key)
         start = {**common, **trees.choose(kept["joined"] > 0, fitted, kept["own"])}
-        gradient = on_learning_rows(model.gradient, shard, size) if fallback else model.gradient
+        gradient = gradient_on_learning_rows(model.gradient, shard, size) if fallback else model.gradient
         later = replace(shard, first=shard.first + personal_epochs * shard.longest)
         end = descend(gradient, optimizer, start, later, learning_key, batch_size=size, passes=local_epochs)
         arrays: dict[str, Tree] = {"update": trees.subtract(common_of(end), common)}
@@ -113,7 +114,7 @@ def layer_split(
             arrays = {"update": {name: p * sent[layer_of(name)] for name, p in arrays["update"].items()}, "sent": sent}
         keeps = {"own": own_of(end), "joined": jnp.ones(())}
         if fallback:
-            keeps["model"] = better(model, start, kept["model"], shard)
+            keeps["model"] = choose_better(model, start, kept["model"], shard)
         return answer(model, aggregator, end, shard, weights, arrays), keeps
 
     def server(params: Tree, combined: Message) -> Tree:
@@ -126,7 +127,7 @@ def layer_split(
     def fit(message: Message, kept: Tree, shard: Shard, key: Key) -> Params:
         common: Params = message.arrays["params"]
         new = {**common, **reattached(common, kept["own"], shard, key)}
-        return better(model, new, kept["model"], shard) if fallback else new
+        return choose_better(model, new, kept["model"], shard) if fallback else new
 
     return Algorithm(
         init=lambda params, sites: params,
@@ -173,7 +174,7 @@ def shared_arrays(model: Model, shared: tuple[str, ...]) -> frozenset[str]:
     return lower or weights
 
 
-def set_aside(shard: Shard, batch: Batch) -> Array:
+def held_out_mask(shard: Shard, batch: Batch) -> Array:
     """1 for rows that the site judges by and never learns from: a tenth, by a hash of the row's values.
 
     A shard comes in another order each round and its rows bear no numbers, so only their values tell them apart.
@@ -181,23 +182,16 @@ def set_aside(shard: Shard, batch: Batch) -> Array:
     bits = jax.lax.bitcast_convert_type(jnp.asarray(batch.x, jnp.float32), jnp.uint32).reshape(len(batch.mask), -1)
     place = jnp.arange(bits.shape[1], dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
     # Hashed value by value before they are added, so that the order of the columns matters.
-    code = scrambled(jnp.sum(scrambled(bits + scrambled(place)), axis=1, dtype=jnp.uint32))
+    code = mix_bits(jnp.sum(mix_bits(bits + mix_bits(place)), axis=1, dtype=jnp.uint32))
     aside: Array = (code % 10 == 0).astype(jnp.float32) * batch.mask * (shard.rows >= FEWEST_TO_JUDGE)
     return aside
 
 
-def scrambled(values: Array) -> Array:
-    """Every bit of a number changes about half of the bits of the result (the finalizer of MurmurHash3)."""
-    values = (values ^ (values >> 16)) * jnp.uint32(0x85EBCA6B)
-    values = (values ^ (values >> 13)) * jnp.uint32(0xC2B2AE35)
-    return values ^ (values >> 16)
-
-
-def on_learning_rows(gradient: Gradient, shard: Shard, batch_size: int | None) -> Gradient:
+def gradient_on_learning_rows(gradient: Gradient, shard: Shard, batch_size: int | None) -> Gradient:
     """The gradient without the rows that are set aside."""
 
     def learning(batch: Batch) -> Array:
-        return batch.mask - set_aside(shard, batch)
+        return batch.mask - held_out_mask(shard, batch)
 
     def count(index: Array, total: Array) -> Array:
         return total + jnp.sum(learning(shard.batch(0, index, CHUNK)))
@@ -216,7 +210,7 @@ def on_learning_rows(gradient: Gradient, shard: Shard, batch_size: int | None) -
     return part
 
 
-def better(model: Model, new: Params, old: Params, shard: Shard) -> Params:
+def choose_better(model: Model, new: Params, old: Params, shard: Shard) -> Params:
     """The old model, unless the new one predicts the rows set aside better (or there are none to tell)."""
 
     def mistakes(params: Params, batch: Batch) -> Array:
@@ -228,7 +222,7 @@ def better(model: Model, new: Params, old: Params, shard: Shard) -> Params:
 
     def compare(index: Array, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
         batch = shard.batch(0, index, CHUNK)
-        aside = set_aside(shard, batch)
+        aside = held_out_mask(shard, batch)
         gain = jnp.where(aside > 0, mistakes(old, batch) - mistakes(new, batch), 0.0)
         return so_far[0] + jnp.sum(gain), so_far[1] + jnp.sum(aside)
 

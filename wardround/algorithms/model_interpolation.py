@@ -39,6 +39,7 @@ from wardround.core.contracts import (
 )
 from wardround.core.descent import CHUNK, Gradient, batches, descend, local_optimizer
 from wardround.core.errors import Refusal
+from wardround.core.order import mix_bits
 
 LABEL = "Common and own model mixed"
 TINY = 1e-7
@@ -100,25 +101,27 @@ def model_interpolation(
             fold, rows = fold_of(batch.x, folds), jnp.arange(CHUNK)
             unseen = jax.vmap(lambda params: model.predict(params, batch.x))(kept["without"])[fold, rows]
             theirs = model.predict(common, batch.x)
-            losses = jax.vmap(lambda share: row_losses(mixed(unseen, theirs, share), batch.y))(jnp.asarray(shares))
+            losses = jax.vmap(lambda share: row_losses(interpolate(unseen, theirs, share), batch.y))(
+                jnp.asarray(shares)
+            )
             # Against the first share: differences are small, and so are the rounding errors of their squares.
             apart = jnp.where(batch.mask > 0, losses - losses[0], 0.0)
             return so_far[0] + jnp.sum(apart, axis=1), so_far[1] + apart @ apart.T
 
         nothing = (jnp.zeros(len(shares)), jnp.zeros((len(shares), len(shares))))
         sums, products = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, nothing)
-        chosen = first_that_serves(sums, products, shard.rows, caution)
+        chosen = first_adequate(sums, products, shard.rows, caution)
         return {"common": common, "own": kept["own"], "share": jnp.asarray(shares)[chosen]}
 
     def predict(params: Params, x: Array) -> Array:
         if set(params) != {"common", "own", "share"}:
             return model.predict(params, x)
-        return mixed(model.predict(params["own"], x), model.predict(params["common"], x), params["share"])
+        return interpolate(model.predict(params["own"], x), model.predict(params["common"], x), params["share"])
 
     return plain._replace(init_client=init_client, client=client, predict=predict, personal=Personal(fit))
 
 
-def first_that_serves(sums: Array, products: Array, rows: Array | int, caution: float) -> Array:
+def first_adequate(sums: Array, products: Array, rows: Array | int, caution: float) -> Array:
     """The first share whose mean loss is within `caution` standard errors of the smallest.
 
     From the sums over rows of the losses with every share, and of their products in pairs: the error is that of the
@@ -131,7 +134,7 @@ def first_that_serves(sums: Array, products: Array, rows: Array | int, caution: 
     return jnp.argmax(mean <= caution * error)
 
 
-def mixed(own: Array, common: Array, share: Array) -> Array:
+def interpolate(own: Array, common: Array, share: Array) -> Array:
     return share * own + (1 - share) * common
 
 
@@ -145,7 +148,7 @@ def row_losses(predicted: Array, y: Array) -> Array:
 
 def gradient_without(gradient: Gradient, shard: Shard, fold: Array | int, folds: int, size: int | None) -> Gradient:
     """The mean gradient over the rows outside one fold; `size` is that of the batches (none: all rows at once)."""
-    left = left_without(shard, fold, folds) if size is None else None
+    left = rows_outside_fold(shard, fold, folds) if size is None else None
 
     def without(params: Params, batch: Batch, key: Key) -> Params:
         less = batch._replace(mask=batch.mask * (fold_of(batch.x, folds) != fold))
@@ -160,7 +163,7 @@ def gradient_without(gradient: Gradient, shard: Shard, fold: Array | int, folds:
     return without
 
 
-def left_without(shard: Shard, fold: Array | int, folds: int) -> Array:
+def rows_outside_fold(shard: Shard, fold: Array | int, folds: int) -> Array:
     """How many rows the site has outside this fold."""
 
     def body(index: Array, count: Array) -> Array:
@@ -182,12 +185,5 @@ def fold_of(x: Array, folds: int) -> Array:
     else:
         bits = flat.astype(jnp.uint32)
     place = jnp.arange(flat.shape[1], dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
-    number = scattered(jnp.sum(scattered(bits + place), axis=1, dtype=jnp.uint32))
+    number = mix_bits(jnp.sum(mix_bits(bits + place), axis=1, dtype=jnp.uint32))
     return (number % folds).astype(jnp.int32)
-
-
-def scattered(numbers: Array) -> Array:
-    """The finalizer of MurmurHash3: every input bit changes about half of the output bits."""
-    numbers = (numbers ^ (numbers >> 16)) * jnp.uint32(0x85EBCA6B)
-    numbers = (numbers ^ (numbers >> 13)) * jnp.uint32(0xC2B2AE35)
-    return numbers ^ (numbers >> 16)

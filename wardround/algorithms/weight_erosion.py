@@ -122,7 +122,7 @@ def weight_erosion(
 
         shares = trees.divide_or_zero(alpha, jnp.sum(alpha))
         mean = jax.tree.map(lambda weighted: weighted.sum(axis=0), jax.vmap(trees.scale)(steps, shares))
-        along = jnp.where(alpha > 0, jax.vmap(inner, (0, None))(steps, mean), 0.0)
+        along = jnp.where(alpha > 0, jax.vmap(inner_product, (0, None))(steps, mean), 0.0)
         was_within = state["within"].at[site].get(mode="fill", fill_value=False)
         leaves_cone = jnp.any(was_within & (along < 0)) if stop == "cone" else jnp.bool_(False)
         after = {
@@ -159,6 +159,6 @@ def weight_erosion(
     )
 
 
-def inner(a: Tree, b: Tree) -> Array:
+def inner_product(a: Tree, b: Tree) -> Array:
     """The inner product of two models' worth of numbers."""
     return sum((jnp.sum(p * q) for p, q in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), jnp.zeros(()))

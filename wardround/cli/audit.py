@@ -13,7 +13,7 @@ from wardround.core.journal import LONGEST, Violation
 from wardround.core.journal_head import head_path
 from wardround.core.text import format_bytes
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome, keys_in
-from wardround.deploy.trust.audit_log import BETWEEN, Entry, Examined, examine
+from wardround.deploy.trust.audit_log import BETWEEN, Entry, Examination, examine
 from wardround.deploy.trust.log_heads import HEAD_BYTES, Keys, read_witness
 from wardround.incentives.ledger import Ledger
 from wardround.report.html.markup import plain
@@ -67,7 +67,7 @@ def ledger_findings(path: Path, keys: Path | None) -> list[Violation]:
     return Ledger(path).verify(public)
 
 
-def examined_log(path: Path, keys: Path | None, witnesses: Sequence[Path]) -> tuple[Examined, str]:
+def examined_log(path: Path, keys: Path | None, witnesses: Sequence[Path]) -> tuple[Examination, str]:
     """What a look at an audit log finds, and how far it can be trusted where nothing is wrong."""
     known = keys_of(path, keys)
     examined = examine(path, known, witnesses=[read_witness(one) for one in witnesses])

@@ -22,7 +22,7 @@ from wardround.incentives.ledger import Ledger
 from wardround.incentives.ledger_entries import Kind, LedgerEntry
 from wardround.incentives.ledger_keys import make_key, public_key, read_key
 from wardround.incentives.rewards import RULES, cents, money
-from wardround.incentives.statement import Facts, Score, number, read_facts, statement
+from wardround.incentives.statement import Facts, Score, as_number, read_facts, statement
 from wardround.report.html.markup import plain
 from wardround.runs.fields import items, mapping
 from wardround.runs.read import read_object
@@ -280,7 +280,7 @@ def entries_of(facts: Facts, site: str, time: str, paid: Mapping[str, Any] | Non
         entries.append(LedgerEntry(site, facts.reference, phase, kind, numbers, time))
 
     rows = {"rows": facts.rows[site]} if site in facts.rows else {}
-    seen = {name.replace("_", " "): number(facts.dilution.get(site, {}).get(name)) for name in SEEN}
+    seen = {name.replace("_", " "): as_number(facts.dilution.get(site, {}).get(name)) for name in SEEN}
     share = rows | {name: value for name, value in seen.items() if value is not None}
     if facts.partners is not None:
         if site == facts.asking:

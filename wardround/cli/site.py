@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wardround.core.errors import Refusal
+from wardround.deploy.trust.audit_log import event_entry
 
 if TYPE_CHECKING:
     from wardround.deploy.home import SiteHome
@@ -241,11 +242,10 @@ def change_policy(
 ) -> None:
     """Change one key of the policy; it counts at once, also for studies that are running."""
     from wardround.deploy.site.policy_file import set_policy
-    from wardround.deploy.trust.audit_log import noted
 
     there = opened(home)
     new = set_policy(there.policy_path, key, value).model_dump(mode="json")[key]
-    there.log().append(noted("policy", key=key, value=json.dumps(new)))
+    there.log().append(event_entry("policy", key=key, value=json.dumps(new)))
     say({key: new}, [f"{key} = {json.dumps(new)}"], as_json)
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
-from wardround.engine.hosts import leads
+from wardround.engine.hosts import is_leader
 from wardround.engine.memory import estimate
 from wardround.report.model_card.facts import write_card
 from wardround.report.run.page import write_report
@@ -93,7 +93,7 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
             )
     # Wrong data or settings are refused before there is a folder.
     plans = check_methods(study, assemble.load_setting(study, study.study.seed), methods)
-    if not leads():
+    if not is_leader():
         follow(study, methods, plans, kind=kind, repeats=repeats, out=out, resume=resume)
         return
     folder = open_folder(study, out, resume)

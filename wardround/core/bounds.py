@@ -11,7 +11,7 @@ class Bound(NamedTuple):
     open_low: bool = False
     open_high: bool = False
 
-    def holds(self, value: float) -> bool:
+    def is_met(self, value: float) -> bool:
         above = value > self.low if self.open_low else value >= self.low
         below = value < self.high if self.open_high else value <= self.high
         return above and below

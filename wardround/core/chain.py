@@ -53,7 +53,7 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         def up(received: Message, answer: Message, key: Key) -> Message:
             # Noise that is owed is none of the business of those who work on the answer before the last.
             owed = {name: tree for name, tree in answer.arrays.items() if ups and name == OWED}
-            answer = without(answer, OWED) if owed else answer
+            answer = drop_array(answer, OWED) if owed else answer
             for index, act in enumerate(ups):
                 if index == len(ups) - 1:
                     answer = Message({**answer.arrays, **owed}, answer.meta)
@@ -83,5 +83,5 @@ def chain(transforms: Sequence[Transform]) -> Transform:
     )
 
 
-def without(message: Message, name: str) -> Message:
+def drop_array(message: Message, name: str) -> Message:
     return Message({key: value for key, value in message.arrays.items() if key != name}, message.meta)

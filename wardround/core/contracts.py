@@ -151,7 +151,7 @@ class Aggregator(NamedTuple):
     """Looks at nothing but inner products of answers and one weighted sum, which two servers find unseen."""
 
     @property
-    def secure(self) -> bool:
+    def is_plain_sum(self) -> bool:
         return self.linear and self.each is None
 
 

@@ -65,13 +65,13 @@ class Federation:
         ends = np.cumsum(count)
         return np.repeat(first - (ends - count), count) + np.arange(int(ends[-1]) if len(ends) else 0)
 
-    def only(self, part: str) -> "Federation":
+    def select_part(self, part: str) -> "Federation":
         """The same sites with no rows but those of one part, which become their training rows; nothing is copied."""
         first, count = self.part(part)
         zero = np.zeros_like(count)
         return replace(self, first=first, counts=np.stack([count, zero, zero], axis=1))
 
-    def pooled(self) -> "Federation":
+    def pool(self) -> "Federation":
         """All rows at one place, for the centralized baseline; parts stay what they were."""
         rows = np.concatenate([self.rows_of(part) for part in PARTS])
         return Federation(

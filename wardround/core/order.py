@@ -6,7 +6,10 @@ the compiled round, and a real site computes the same order for itself alone.
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+
+from wardround.core.contracts import Array
 
 U64 = np.uint64
 GOLDEN = U64(0x9E3779B97F4A7C15)
@@ -19,6 +22,13 @@ def mix(values: Numbers) -> Numbers:
         values = (values ^ (values >> U64(30))) * U64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> U64(27))) * U64(0x94D049BB133111EB)
         return values ^ (values >> U64(31))
+
+
+def mix_bits(values: Array) -> Array:
+    """The finalizer of MurmurHash3 on 32 bits, for compiled code: every input bit changes half of the output bits."""
+    values = (values ^ (values >> 16)) * jnp.uint32(0x85EBCA6B)
+    values = (values ^ (values >> 13)) * jnp.uint32(0xC2B2AE35)
+    return values ^ (values >> 16)
 
 
 class Visits:

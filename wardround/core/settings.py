@@ -19,7 +19,7 @@ def checked(key: str, value: Any, annotation: Any, place: str) -> Any:
     if not fits:
         raise Refusal(f"'{key}' must be {in_words(annotation)}, not {value!r}", where=place, remedy="correct the value")
     for bound in bounds:
-        if isinstance(bound, Bound) and value is not None and not bound.holds(value):
+        if isinstance(bound, Bound) and value is not None and not bound.is_met(value):
             raise Refusal(f"'{key}' must be {bound}, not {value!r}", where=place, remedy="correct the value")
     return value
 
@@ -31,7 +31,7 @@ def convert(value: Any, annotation: Any) -> tuple[bool, Any]:  # noqa: PLR0911 -
     origin = get_origin(annotation)
     if origin is Annotated:
         fits, converted = convert(value, get_args(annotation)[0])
-        return fits and all(b.holds(converted) for b in get_args(annotation)[1:] if isinstance(b, Bound)), converted
+        return fits and all(b.is_met(converted) for b in get_args(annotation)[1:] if isinstance(b, Bound)), converted
     if origin in (Union, types.UnionType):
         options = (convert(value, option) for option in get_args(annotation))
         return next(((True, converted) for fits, converted in options if fits), (False, value))

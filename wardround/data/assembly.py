@@ -33,9 +33,9 @@ def assemble_table(
 
     A column named in both `drop` and `groups` is kept for fairness but shown to no model. Columns in `categories`
     become text, so that codes such as 1, 2, 3 are not taken for quantities. `untangle` is for files without types of
-    their own (see `untangled`).
+    their own (see `infer_types_by_site`).
     """
-    drop, groups, categories = listed(drop), listed(groups), listed(categories)
+    drop, groups, categories = as_names(drop), as_names(groups), as_names(categories)
     if task not in (None, "classification", "regression"):
         raise Refusal(f"the task {task!r} is not known", remedy="choose classification or regression, or leave it out")
     if target in drop or target == site:
@@ -45,17 +45,19 @@ def assemble_table(
             remedy="name another column",
         )
     if isinstance(frames, pd.DataFrame):
-        named(frames, origin)
-        frames = by_site(frames, site, origin) if site else {POOL: frames}
+        column_names(frames, origin)
+        frames = split_by_site(frames, site, origin) if site else {POOL: frames}
         if untangle:
-            frames = untangled(frames, keep=categories)
+            frames = infer_types_by_site(frames, keep=categories)
     elif site:
         raise Refusal(
             f"the option site = {site!r} names a column, but every site already has its own table",
             where=origin,
             remedy="leave site out: the name of a file or entry is the site's name",
         )
-    known = list(dict.fromkeys(column for name, frame in frames.items() for column in named(frame, f"site {name}")))
+    known = list(
+        dict.fromkeys(column for name, frame in frames.items() for column in column_names(frame, f"site {name}"))
+    )
     for key, columns in (("drop", drop), ("groups", groups), ("categories", categories)):
         for column in columns:
             if column not in known:
@@ -66,7 +68,7 @@ def assemble_table(
                 )
     gone = [column for column in drop if column not in groups]
     return Table(
-        sites={str(name): shaped(frame, gone, categories) for name, frame in frames.items()},
+        sites={str(name): select_columns(frame, gone, categories) for name, frame in frames.items()},
         target=target,
         origin=origin,
         task=task,
@@ -76,12 +78,12 @@ def assemble_table(
     )
 
 
-def listed(names: Sequence[str]) -> tuple[str, ...]:
+def as_names(names: Sequence[str]) -> tuple[str, ...]:
     """A single name counts as a list of one, not as its letters."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def named(frame: pd.DataFrame, where: str) -> list[str]:
+def column_names(frame: pd.DataFrame, where: str) -> list[str]:
     """The names of the columns, which must be text and each there once."""
     for column in frame.columns:
         if not isinstance(column, str):
@@ -92,7 +94,7 @@ def named(frame: pd.DataFrame, where: str) -> list[str]:
     return list(frame.columns)
 
 
-def by_site(frame: pd.DataFrame, site: str, origin: str) -> dict[str, pd.DataFrame]:
+def split_by_site(frame: pd.DataFrame, site: str, origin: str) -> dict[str, pd.DataFrame]:
     """The rows of every value of the column `site`, sites in sorted order."""
     if site not in frame.columns:
         raise Refusal(
@@ -112,7 +114,7 @@ def by_site(frame: pd.DataFrame, site: str, origin: str) -> dict[str, pd.DataFra
     return {str(name): rows for name, rows in rest.groupby(label, sort=True)}
 
 
-def shaped(frame: pd.DataFrame, drop: Sequence[str], categories: Sequence[str]) -> pd.DataFrame:
+def select_columns(frame: pd.DataFrame, drop: Sequence[str], categories: Sequence[str]) -> pd.DataFrame:
     """A copy without the dropped columns, codes as text, rows numbered from 0."""
     frame = frame.drop(columns=[column for column in drop if column in frame.columns]).reset_index(drop=True)
     text: dict[str, Any] = {
@@ -123,7 +125,7 @@ def shaped(frame: pd.DataFrame, drop: Sequence[str], categories: Sequence[str]) 
     return frame.assign(**text)
 
 
-def untangled(frames: Mapping[str, pd.DataFrame], keep: Sequence[str]) -> dict[str, pd.DataFrame]:
+def infer_types_by_site(frames: Mapping[str, pd.DataFrame], keep: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Text columns of a file that several sites share, typed for each site apart.
 
     One word at one site ("unknown") turns a whole column of the file into text; taken apart, the schema check can say

@@ -23,7 +23,7 @@ def read_path(
         there = f"; the folder holds {', '.join(beside[:10])}" if beside else ""
         raise Refusal(f"there is no such file{there}", where=str(place), remedy="correct the path")
     if not place.is_dir():
-        return opened(place, read)
+        return read_frame(place, read)
     found: dict[str, Path] = {}
     for file in sorted(place.iterdir()):
         suffix = next((s for s in suffixes if file.name.lower().endswith(s)), None)
@@ -39,10 +39,10 @@ def read_path(
             where=str(place),
             remedy="put one file a site there, named for the site",
         )
-    return {name: opened(file, read) for name, file in found.items()}
+    return {name: read_frame(file, read) for name, file in found.items()}
 
 
-def opened(file: Path, read: Callable[[Path], pd.DataFrame]) -> pd.DataFrame:
+def read_frame(file: Path, read: Callable[[Path], pd.DataFrame]) -> pd.DataFrame:
     """The file's frame; whatever its reader trips over is told with the file's name."""
     try:
         return read(file)

@@ -22,18 +22,18 @@ from wardround.data.preparation_fit import Impute, Scale, check_choice, fit_prep
 from wardround.data.query import Ask, ask_all
 from wardround.data.row_split import check_shares, generator
 from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree
-from wardround.data.site_rows import at_site, known_rows, settled_frame
+from wardround.data.site_rows import frame_for_schema, known_rows, split_site_rows
 from wardround.data.table import Partition, Table
 from wardround.queries.cards import cards, cards_of
 from wardround.queries.columns import as_numbers, as_text, kind_of, nearest
 
 Rows = np.ndarray[Any, Any]
 
-__all__ = ["Loaded", "ask_all", "fingerprint_of", "load"]
+__all__ = ["LoadedData", "ask_all", "fingerprint_of", "load"]
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedData:
     """A federation and all that is known about how it came to be.
 
     `table` holds the raw rows after partition and checks, its task and positive label settled; row `order[i][k]` of
@@ -63,7 +63,7 @@ def load(
     empty_sites: EmptySites = "refuse",
     most_categories: Count = 200,
     smallest_cell: Count = 1,
-) -> Loaded:
+) -> LoadedData:
     """The table's sites with their rows split and prepared; `by` names the patient, who is then in one part only."""
     check_shares(shares)
     check_choice("missing_columns", missing_columns, ("refuse", "fill"))
@@ -72,29 +72,30 @@ def load(
     fingerprint = fingerprint_of(table)
     notes: list[str] = []
     if by:
-        table = with_patient(table, by)
+        table = set_patient(table, by)
     policy: dict[str, Any] = {
         "missing_columns": missing_columns,
         "missing_target": missing_target,
         "smallest_cell": smallest_cell,
     }
     if partition is not None:
-        checked(table, empty_sites="keep", **policy)
+        agree_schema(table, empty_sites="keep", **policy)
         if len(table.sites) > 1:
             notes.append(f"The rows of {len(table.sites)} sites were pooled and dealt out anew by the partition.")
-        table = partitioned(known_target(table), partition, seed)
-    schema = checked(table, empty_sites=empty_sites, **policy)
+        table = split_table(drop_unknown_targets(table), partition, seed)
+    schema = agree_schema(table, empty_sites=empty_sites, **policy)
     notes += schema.notes
-    table = settled(table, schema)
+    table = apply_schema(table, schema)
     if by:
-        notes += shared_patients(table, by)
+        notes += warn_of_shared_patients(table, by)
 
     sites = [
-        at_site(name, frame, table, schema, seed=seed, shares=shares, by=by) for name, frame in table.sites.items()
+        split_site_rows(name, frame, table, schema, seed=seed, shares=shares, by=by)
+        for name, frame in table.sites.items()
     ]
     training = [site.training for site in sites]
     preparation, remarks = fit_preparation(
-        asking(training),
+        local_ask(training),
         schema.kinds,
         impute=impute,
         scale=scale,
@@ -105,27 +106,27 @@ def load(
     notes += remarks
 
     task = Task((len(preparation.features),), schema.classes, table.target)
-    pieces = [(site.name, site.prepared(preparation, f"site {site.name}, {table.origin}")) for site in sites]
+    pieces = [(site.name, site.prepare(preparation, f"site {site.name}, {table.origin}")) for site in sites]
     order = tuple(site.order for site in sites)
     groups = {group: group_values(table, group, order) for group in table.groups}
     federation = replace(assemble(pieces, task, preparation.features), groups=groups)
-    return Loaded(federation, table, preparation, tuple(notes), fingerprint, order)
+    return LoadedData(federation, table, preparation, tuple(notes), fingerprint, order)
 
 
-def asking(sites: Sequence[Site]) -> Ask:
+def local_ask(sites: Sequence[Site]) -> Ask:
     def ask(query: Query, message: Message) -> Report:
         return ask_all(query, message, sites)
 
     return ask
 
 
-def checked(table: Table, *, smallest_cell: int, **policy: Any) -> Schema:
+def agree_schema(table: Table, *, smallest_cell: int, **policy: Any) -> Schema:
     sites = [Site(name, frame) for name, frame in table.sites.items()]
     query = cards(target=table.target, task=table.task, smallest_cell=smallest_cell)
     return agree(cards_of(ask_all(query, Message({}), sites)) if sites else [], table, **policy)
 
 
-def with_patient(table: Table, by: str) -> Table:
+def set_patient(table: Table, by: str) -> Table:
     """The patient's identifier is no feature, and every row must have one."""
     for name, frame in table.sites.items():
         where = f"site {name}, {table.origin}"
@@ -145,21 +146,21 @@ def with_patient(table: Table, by: str) -> Table:
     return replace(table, aside=tuple(dict.fromkeys((*table.aside, by))))
 
 
-def known_target(table: Table) -> Table:
+def drop_unknown_targets(table: Table) -> Table:
     """Without the rows whose target is unknown; that this is wanted has been checked."""
     return replace(table, sites={name: known_rows(frame, table.target) for name, frame in table.sites.items()})
 
 
-def settled(table: Table, schema: Schema) -> Table:
+def apply_schema(table: Table, schema: Schema) -> Table:
     """Every site with the same columns, task and positive label as they will be used."""
     positive = table.positive
     if positive is None and len(schema.classes) == 2:
         positive = schema.classes[-1]
-    sites = {name: settled_frame(frame, table, schema) for name, frame in table.sites.items()}
+    sites = {name: frame_for_schema(frame, table, schema) for name, frame in table.sites.items()}
     return replace(table, sites=sites, task=schema.task, positive=positive)
 
 
-def partitioned(table: Table, partition: Partition, seed: int) -> Table:
+def split_table(table: Table, partition: Partition, seed: int) -> Table:
     """One pool as several sites, named site-1, site-2, ..."""
     pool = pd.concat([f for f in table.sites.values() if len(f)], ignore_index=True)
     features, target = pool.drop(columns=table.target), pool[table.target]
@@ -176,7 +177,7 @@ def partitioned(table: Table, partition: Partition, seed: int) -> Table:
     return replace(table, sites=sites)
 
 
-def shared_patients(table: Table, by: str) -> list[str]:
+def warn_of_shared_patients(table: Table, by: str) -> list[str]:
     homes = pd.concat([pd.Series(frame[by].astype(str).unique()) for frame in table.sites.values()])
     shared = int((homes.value_counts() > 1).sum())
     if not shared:

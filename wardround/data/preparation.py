@@ -77,7 +77,7 @@ class Preparation:
             if column.indicator:
                 block[:, -1] = series.isna()
             if isinstance(column, NumberColumn):
-                block[:, 0] = scaled(column, series, where)
+                block[:, 0] = scale_column(column, series, where)
             else:
                 one_hot(column, series, block)
         return out
@@ -95,7 +95,7 @@ class Preparation:
             document = json.loads(text)
             if document["format"] != FORMAT:
                 raise ValueError(f"its format is {document['format']!r}")
-            return Preparation(tuple(parsed(column) for column in document["columns"]))
+            return Preparation(tuple(parse_column(column) for column in document["columns"]))
         except (ValueError, KeyError, TypeError) as error:
             raise Refusal(
                 f"this is not a preparation that can be read ({error})",
@@ -103,7 +103,7 @@ class Preparation:
             ) from error
 
 
-def scaled(column: NumberColumn, series: "pd.Series[Any]", where: str) -> np.ndarray[Any, Any]:
+def scale_column(column: NumberColumn, series: "pd.Series[Any]", where: str) -> np.ndarray[Any, Any]:
     kind = kind_of(series)
     if kind not in ("number", "flag", "empty"):
         raise Refusal(
@@ -130,7 +130,7 @@ def one_hot(column: TextColumn, series: "pd.Series[Any]", block: np.ndarray[Any,
     block[known, code[known]] = 1.0
 
 
-def parsed(column: Mapping[str, Any]) -> NumberColumn | TextColumn:
+def parse_column(column: Mapping[str, Any]) -> NumberColumn | TextColumn:
     """One column from JSON, each value checked, since the file may come from elsewhere."""
     name, indicator = column["name"], column["indicator"]
     if not isinstance(name, str) or not isinstance(indicator, bool):

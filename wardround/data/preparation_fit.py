@@ -19,7 +19,7 @@ from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.query import Ask
 from wardround.queries.category_counts import category_counts
 from wardround.queries.cells import BINS
-from wardround.queries.columns import some
+from wardround.queries.columns import list_some
 from wardround.queries.extremes import extremes
 from wardround.queries.histogram import histogram
 from wardround.queries.moments import moments
@@ -197,4 +197,4 @@ def remarks(preparation: Preparation) -> tuple[str, ...]:
     empty += [c.name for c in preparation.columns if isinstance(c, TextColumn) and not c.categories]
     if not empty:
         return ()
-    return (f"No site knows a training value of {some(empty)}: the model sees 0 there.",)
+    return (f"No site knows a training value of {list_some(empty)}: the model sees 0 there.",)

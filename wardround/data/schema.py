@@ -12,7 +12,7 @@ from typing import Literal
 from wardround.core.errors import Refusal
 from wardround.data.table import Kind, Table
 from wardround.queries.cards import MOST_CLASSES, MOST_TOLD, Card
-from wardround.queries.columns import nearest, some
+from wardround.queries.columns import list_some, nearest
 
 MissingColumns = Literal["refuse", "fill"]
 MissingTarget = Literal["refuse", "drop"]
@@ -51,7 +51,7 @@ def agree(
                 remedy="leave them empty if they are unknown, or drop the column",
             )
     kinds = {column: common_kind(told, column, table) for column in columns}
-    task, classes = told_task(told, kinds[table.target], table)
+    task, classes = common_task(told, kinds[table.target], table)
     features = {
         column: "number" if kind == "flag" else kind
         for column, kind in kinds.items()
@@ -87,7 +87,7 @@ def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], mi
         if without:
             raise Refusal(
                 f"column {column!r} is missing; {nearest(column, without[0].kinds)}",
-                where=f"site {some(card.site for card in without)}, {table.origin}",
+                where=f"site {list_some(card.site for card in without)}, {table.origin}",
                 remedy='rename the column there, drop it everywhere, or set missing_columns = "fill" to treat it as'
                 " unknown at those sites",
             )
@@ -96,7 +96,7 @@ def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], mi
 def check_rows(told: Sequence[Card], table: Table, missing_target: str, empty_sites: str) -> None:
     untold = [card for card in told if card.missing_target]
     if untold and missing_target == "refuse":
-        counts = some(f"{card.site}: {card.missing_target} of {card.rows}" for card in untold)
+        counts = list_some(f"{card.site}: {card.missing_target} of {card.rows}" for card in untold)
         raise Refusal(
             f"the target {table.target!r} is unknown in some rows",
             where=f"{counts}; {table.origin}",
@@ -108,7 +108,7 @@ def check_rows(told: Sequence[Card], table: Table, missing_target: str, empty_si
     few = [f"{site} ({'no row' if n == 0 else 'one row'})" for site, n in rows.items() if n < 2]
     if few and empty_sites == "refuse":
         raise Refusal(
-            f"there are sites with too few rows to learn from and be tested on: {some(few)}",
+            f"there are sites with too few rows to learn from and be tested on: {list_some(few)}",
             where=table.origin,
             remedy='leave them out, or set empty_sites = "keep" to let them take part with what they have',
         )
@@ -123,7 +123,7 @@ def common_kind(told: Sequence[Card], column: str, table: Table) -> str:
             holders.setdefault("number" if kind == "flag" and column != table.target else kind, []).append(card.site)
     if len(holders) > 1:
         words = {"number": "numbers", "flag": "true/false", "text": "text", "date": "dates", "mixed": "a mixture"}
-        found = ", ".join(f"{words[kind]} at {some(sites, 3)}" for kind, sites in holders.items())
+        found = ", ".join(f"{words[kind]} at {list_some(sites, 3)}" for kind, sites in holders.items())
         raise Refusal(
             f"column {column!r} does not hold the same everywhere: {found}",
             where=table.origin,
@@ -133,7 +133,7 @@ def common_kind(told: Sequence[Card], column: str, table: Table) -> str:
     return next(iter(holders), "empty")
 
 
-def told_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tuple[str, ...]]:
+def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tuple[str, ...]]:
     where = f"target {table.target!r}, {table.origin}"
     if kind in ("date", "mixed"):
         raise Refusal("the target holds dates or a mixture of text and numbers", where=where, remedy="clean the column")
@@ -158,7 +158,7 @@ def told_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tupl
         raise Refusal(f"the target has more than {MOST_CLASSES} different values", where=where, remedy=number)
     if distinct < 2:
         raise Refusal(
-            f"the target has only one value everywhere ({some(labels)}), so there is nothing to tell apart",
+            f"the target has only one value everywhere ({list_some(labels)}), so there is nothing to tell apart",
             where=where,
             remedy="choose another target, or add sites with other outcomes",
         )
@@ -179,14 +179,14 @@ def remarks(told: Sequence[Card], kinds: Mapping[str, str], task: str, target: s
         notes.append(f"{dropped} rows without a known {target} were left out.")
     few = [card.site for card in told if card.rows - card.missing_target < 2]
     if few:
-        notes.append(f"Fewer than two rows at {some(few)}: such a site takes part with what it has.")
+        notes.append(f"Fewer than two rows at {list_some(few)}: such a site takes part with what it has.")
     filled = [card for card in told if card.rows]
     for column, kind in kinds.items():
         without = [card.site for card in filled if card.kinds.get(column, "empty") == "empty"]
         if without and kind != "empty":
-            notes.append(f"No value of {column} at {some(without)}: the common stand-in is used there.")
+            notes.append(f"No value of {column} at {list_some(without)}: the common stand-in is used there.")
     if task == "classification":
         single = [f"{card.site} ({card.labels[0]})" for card in told if len(card.labels) == 1]
         if single:
-            notes.append(f"Only one outcome at {some(single)}: such a site cannot tell classes apart on its own.")
+            notes.append(f"Only one outcome at {list_some(single)}: such a site cannot tell classes apart on its own.")
     return tuple(notes)

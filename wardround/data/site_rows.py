@@ -21,7 +21,7 @@ Rows = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class AtSite:
+class SiteRows:
     """One site's rows with the agreed columns, and which of them are for training, validation and test."""
 
     name: str
@@ -40,16 +40,18 @@ class AtSite:
         """Row numbers of the frame: training, validation, test."""
         return np.concatenate(self.parts)
 
-    def prepared(self, preparation: Preparation, where: str) -> list[tuple[Rows, Rows]]:
+    def prepare(self, preparation: Preparation, where: str) -> list[tuple[Rows, Rows]]:
         """(x, y) of the three parts."""
         x = preparation.apply(self.frame, where=where)
         outcome = self.frame[self.target]
-        y = coded(as_text(outcome), self.schema.classes) if self.schema.classes else as_numbers(outcome)
+        y = encode_labels(as_text(outcome), self.schema.classes) if self.schema.classes else as_numbers(outcome)
         return [(x[part], y[part]) for part in self.parts]
 
 
-def at_site(name: str, frame: pd.DataFrame, table: Table, schema: Schema, *, seed: int, shares: Any, by: str) -> AtSite:
-    """Split a settled frame (see `settled_frame`) into parts."""
+def split_site_rows(
+    name: str, frame: pd.DataFrame, table: Table, schema: Schema, *, seed: int, shares: Any, by: str
+) -> SiteRows:
+    """Split a settled frame (see `frame_for_schema`) into parts."""
     parts = split(
         len(frame),
         seed=seed,
@@ -58,10 +60,10 @@ def at_site(name: str, frame: pd.DataFrame, table: Table, schema: Schema, *, see
         strata=as_text(frame[table.target]).astype(str) if schema.classes else None,
         by=as_text(frame[by]).astype(str) if by else None,
     )
-    return AtSite(name, frame, parts, schema, table.target)
+    return SiteRows(name, frame, parts, schema, table.target)
 
 
-def settled_frame(frame: pd.DataFrame, table: Table, schema: Schema) -> pd.DataFrame:
+def frame_for_schema(frame: pd.DataFrame, table: Table, schema: Schema) -> pd.DataFrame:
     """The rows whose target is known and a label of the schema, with the columns that all sites agreed on."""
     columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
     rows = known_rows(frame, table.target)
@@ -78,6 +80,6 @@ def known_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
     return frame if known.all() else frame[known].reset_index(drop=True)
 
 
-def coded(labels: Rows, classes: tuple[str, ...]) -> Rows:
+def encode_labels(labels: Rows, classes: tuple[str, ...]) -> Rows:
     """Labels as the numbers of their classes."""
     return pd.Index(classes, dtype=object).get_indexer(pd.Index(labels, dtype=object)).astype(np.int32)

@@ -37,7 +37,7 @@ def write_checkpoint(path: Path, tree: Tree, header: Mapping[str, Any]) -> None:
     arrays = dict(zip(names_of(tree), leaves, strict=True))
     words = {"header": header, "sha256": digest_of(arrays, header)}
     content = save(arrays, metadata={HEADER: json.dumps(words)})
-    keep_before(path)
+    keep_previous(path)
     write_whole(path, content)
 
 
@@ -51,23 +51,23 @@ def digest_of(arrays: Mapping[str, np.ndarray[Any, Any]], header: Mapping[str, A
     return digest.hexdigest()
 
 
-def before(path: Path) -> Path:
+def previous_path(path: Path) -> Path:
     """Where the checkpoint before the last one is kept."""
     return path.with_name(path.name + ".before")
 
 
-def keep_before(path: Path) -> None:
+def keep_previous(path: Path) -> None:
     """Give the last checkpoint a second name, which takes no room; a crash in here leaves the last one as it is."""
     if not path.exists():
         return
-    before(path).unlink(missing_ok=True)
+    previous_path(path).unlink(missing_ok=True)
     try:
-        before(path).hardlink_to(path)
+        previous_path(path).hardlink_to(path)
     except OSError:  # a file system without second names
-        shutil.copyfile(path, before(path))
+        shutil.copyfile(path, previous_path(path))
 
 
-def contents(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]] | None:
+def read_contents(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]] | None:
     """Arrays and header, none where the file is torn, damaged, or no checkpoint."""
     try:
         with safe_open(str(path), framework="numpy") as file:
@@ -79,9 +79,9 @@ def contents(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any
         return None
 
 
-def whole(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+def read_newest(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     """The last checkpoint, or the one before where the last is damaged; refused where neither can be read."""
-    found = contents(path) or (contents(before(path)) if path.exists() else None)
+    found = read_contents(path) or (read_contents(previous_path(path)) if path.exists() else None)
     if found is None:
         raise Refusal(
             "this is not a checkpoint that can be read",
@@ -92,12 +92,12 @@ def whole(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    return whole(path)[1]
+    return read_newest(path)[1]
 
 
 def read_checkpoint(path: Path, template: Tree) -> tuple[Tree, dict[str, Any]]:
     """The state in the shape of `template`, and the header; refuses a checkpoint of another study."""
-    stored, header = whole(path)
+    stored, header = read_newest(path)
     leaves, structure = jax.tree.flatten(template)
     restored = []
     for name, leaf in zip(names_of(template), leaves, strict=True):

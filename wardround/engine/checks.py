@@ -8,7 +8,7 @@ from wardround.core.errors import Diverged, Refusal
 
 def refuse_unseen(transform: Transform, aggregator: Aggregator) -> None:
     """Refuse an aggregator that must see what a transform hides."""
-    if transform.sum_only and not aggregator.secure:
+    if transform.sum_only and not aggregator.is_plain_sum:
         raise Refusal(
             "a transform that reveals only the sum of the answers was combined with an aggregator "
             "that must see each of them",
@@ -47,7 +47,7 @@ def refuse_over_network(transform: Transform, sites: int) -> None:
         refuse_few(transform, sites, "[[transforms]]")
 
 
-def diverged(number: int, names: Sequence[str], limit: str = "") -> Diverged:
+def divergence(number: int, names: Sequence[str], limit: str = "") -> Diverged:
     """Whose answers cannot be used; `limit` is what the study's transforms ask of an answer."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     whose = f"the answer of {', '.join(names[:5])}{more}"

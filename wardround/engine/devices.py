@@ -13,8 +13,8 @@ AXIS = "sites"
 
 def prepare() -> None:
     """Ask for one CPU device a core; without effect where JAX has started already or was told otherwise."""
-    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if told or getattr(jax.config, "jax_num_cpu_devices", -1) > 0:
+    is_set = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if is_set or getattr(jax.config, "jax_num_cpu_devices", -1) > 0:
         return
     with suppress(RuntimeError):  # JAX runs already, with the devices it has
         jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
@@ -32,7 +32,7 @@ def sharding(count: int, *, split: bool) -> NamedSharding:
     return NamedSharding(mesh(count), PartitionSpec(AXIS) if split else PartitionSpec())
 
 
-def available() -> int:
+def device_count() -> int:
     """Devices over all hosts of this run."""
     return jax.device_count()
 

@@ -10,7 +10,7 @@ from jax.experimental import multihost_utils
 from wardround.core.federation import Federation
 from wardround.engine.devices import sharding
 from wardround.engine.layout import Seating, Shape, Template, capacity_for, templates
-from wardround.engine.program import Data, put_together
+from wardround.engine.program import Data, pack_seating
 
 Cohort = np.ndarray[Any, Any]
 ALIGNMENT = 64
@@ -22,7 +22,7 @@ MEMORIES = PIECES_UNDER_WAY + 2
 """Devices read rows where the feed wrote them: a place is written again only when nobody can be reading it."""
 
 
-def everywhere(tree: Any, devices: int) -> Any:
+def replicate(tree: Any, devices: int) -> Any:
     """Arrays of this host's first device (or of NumPy), whole on every device; aligned ones are not copied."""
     if devices == 1:
         return jax.device_put(tree, jax.local_devices()[0])
@@ -37,7 +37,7 @@ def everywhere(tree: Any, devices: int) -> Any:
     return jax.tree.map(put, tree)
 
 
-def spread_out(tree: Any, devices: int) -> Any:
+def shard_over_devices(tree: Any, devices: int) -> Any:
     """Arrays with a first axis of devices, each part on its own device."""
     where = sharding(devices, split=True)
 
@@ -52,7 +52,7 @@ def spread_out(tree: Any, devices: int) -> Any:
     return jax.tree.map(put, tree)
 
 
-def by_device(tree: Any) -> list[Any]:
+def split_by_device(tree: Any) -> list[Any]:
     """Arrays spread out over the devices, device by device, all on the first device of every host."""
     first = jax.local_devices()[0]
     if jax.process_count() > 1:
@@ -65,12 +65,12 @@ def by_device(tree: Any) -> list[Any]:
     return [jax.tree.unflatten(structure, own) for own in zip(*parts, strict=True)]
 
 
-def on_host(array: jax.Array) -> np.ndarray[Any, Any]:
+def to_host(array: jax.Array) -> np.ndarray[Any, Any]:
     """An array spread out over devices, and hosts, as NumPy has it."""
     return np.asarray(array if jax.process_count() == 1 else multihost_utils.process_allgather(array, tiled=True))
 
 
-def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     """Zeros at an address that a CPU device can take over without a copy."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.zeros(size + ALIGNMENT, np.uint8)
@@ -121,15 +121,15 @@ class Feed:
         """The seating of a piece in one round."""
         # The capacity never shrinks: a round with fewer rows runs in the program that is there already.
         self._capacity = max(self._capacity, capacity_for(one.places))
-        return one.seated(one.visits.order(self.seed, number, self.passes), self._capacity + self.padding)
+        return one.seat(one.visits.order(self.seed, number, self.passes), self._capacity + self.padding)
 
     def source(self) -> Data:
         """All rows, where every device can read them."""
         if self._source is None:
             federation, devices = self.federation, self.shape.devices
-            x, y = (aligned(a.shape, a.dtype) for a in (federation.x, federation.y))
+            x, y = (aligned_zeros(a.shape, a.dtype) for a in (federation.x, federation.y))
             x[...], y[...] = federation.x, federation.y
-            self._source = everywhere(Data(x, y), devices)
+            self._source = replicate(Data(x, y), devices)
         return self._source
 
     def pieces(self, rounds: Sequence[tuple[int, Cohort]]) -> Iterator[tuple[int, int, Seating, Any]]:
@@ -140,7 +140,7 @@ class Feed:
                 seating = self.seat(number, one)
                 rows = self.source() if self.resident else self._fetch(one, turn)
                 turn = (turn + 1) % MEMORIES
-                seats = spread_out(put_together(seating), self.shape.devices)
+                seats = shard_over_devices(pack_seating(seating), self.shape.devices)
                 yield number, piece, seating, (rows, seats)
 
     def _fetch(self, one: Template, turn: int) -> Data:
@@ -154,11 +154,13 @@ class Feed:
         if memory is None or memory.x.shape[1] != self._room:
             x, y = federation.x, federation.y
             shape = (self.shape.devices, self._room)
-            memory = Data(aligned((*shape, *x.shape[1:]), x.dtype), aligned((*shape, *y.shape[1:]), y.dtype))
+            memory = Data(
+                aligned_zeros((*shape, *x.shape[1:]), x.dtype), aligned_zeros((*shape, *y.shape[1:]), y.dtype)
+            )
             self._memory[turn] = memory
         for device, own in enumerate(one.shares):
             wanted = numbers[own.taken]
             np.take(federation.x, wanted, axis=0, out=np.asarray(memory.x)[device, : len(wanted)], mode="clip")
             np.take(federation.y, wanted, axis=0, out=np.asarray(memory.y)[device, : len(wanted)], mode="clip")
-        fetched: Data = spread_out(memory, self.shape.devices)
+        fetched: Data = shard_over_devices(memory, self.shape.devices)
         return fetched

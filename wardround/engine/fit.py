@@ -19,7 +19,7 @@ MOST_TOLD = 100
 """Sites up to which an algorithm's numbers for each site are recorded by name."""
 
 
-class Stopping(NamedTuple):
+class EarlyStopping(NamedTuple):
     """Stop when the weighted validation loss has not fallen by `smallest` for `patience` evaluations.
 
     With `site` it is that site's own validation loss which counts: for a model that serves one asking site.
@@ -30,7 +30,7 @@ class Stopping(NamedTuple):
     site: str | None = None
 
 
-class Fitted(NamedTuple):
+class FitResult(NamedTuple):
     """What a run gives: the final state (the best one, if stopped early), and its history."""
 
     progress: Progress
@@ -77,12 +77,12 @@ def fit(
     schedule: Schedule,
     *,
     validates: bool = False,
-    stopping: Stopping | None = None,
+    stopping: EarlyStopping | None = None,
     checkpoint: Path | None = None,
     identity: str = "",
     resume: bool = False,
     on_round: Callable[[RoundRecord], None] = lambda record: None,
-) -> Fitted:
+) -> FitResult:
     """Train for the scheduled rounds, or until early stopping.
 
     With `checkpoint` the state is saved after every round, and with `resume` the run goes on from there and ends with
@@ -95,7 +95,7 @@ def fit(
         raise Refusal("early stopping needs validation rows", remedy="give every site a validation share")
     progress = engine.begin(algorithm, params)
     if stopping and stopping.site is not None:
-        refuse_unjudged(stopping.site, engine, algorithm, progress)
+        refuse_without_loss(stopping.site, engine, algorithm, progress)
     best, memory = progress, Memory()
     if resume and checkpoint is not None and checkpoint.exists():
         (progress, best), memory = load(checkpoint, progress, identity)
@@ -113,13 +113,13 @@ def fit(
         memory = memory._replace(round=end)
         if validates and (end % schedule.evaluate_every == 0 or end == schedule.rounds):
             quality = engine.judge(algorithm, progress, "validation")
-            loss = watched(quality, stopping)
+            loss = watched_loss(quality, stopping)
             refuse_loss(quality.mean_loss, end)
             refuse_loss(loss, end)
-            said = told(algorithm, progress, engine.sites)
+            said = describe_state(algorithm, progress, engine.sites)
             done[-1] = replace(done[-1], measures={**done[-1].measures, **measures_of(quality), **said})
             if stopping:
-                memory = remember(memory, loss, stopping)
+                memory = update_memory(memory, loss, stopping)
                 if memory.best_round == end:
                     best = jax.tree.map(jax.numpy.array, progress)
                 stopped = memory.waited >= stopping.patience
@@ -130,10 +130,10 @@ def fit(
             kept = (progress, best) if stopping else (progress, progress)
             save(checkpoint, kept, memory, identity, twice=stopping is not None)
     final = best if stopping and memory.best_round is not None else progress
-    return Fitted(final, records, memory.best_round, stopped, first_call, memory.round)
+    return FitResult(final, records, memory.best_round, stopped, first_call, memory.round)
 
 
-def told(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict[str, Any]:
+def describe_state(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict[str, Any]:
     """What the algorithm's server has to tell about itself; one number a site is told by the sites' names."""
     if algorithm.tells is None:
         return {}
@@ -155,14 +155,14 @@ def measures_of(quality: Quality) -> dict[str, Any]:
     return measures
 
 
-def watched(quality: Quality, stopping: Stopping | None) -> float:
+def watched_loss(quality: Quality, stopping: EarlyStopping | None) -> float:
     """The loss that decides when to stop; a site that told none has no finite one."""
     if stopping is None or stopping.site is None:
         return quality.mean_loss
     return quality.mean_losses().get(stopping.site, np.inf)
 
 
-def refuse_unjudged(site: str, engine: Engine, algorithm: Algorithm, progress: Progress) -> None:
+def refuse_without_loss(site: str, engine: Engine, algorithm: Algorithm, progress: Progress) -> None:
     """Refuse to stop by a site that is not there, or whose loss nobody can tell, before the first round."""
     sites = engine.sites
     if site not in sites:
@@ -180,7 +180,7 @@ def refuse_unjudged(site: str, engine: Engine, algorithm: Algorithm, progress: P
         )
 
 
-def remember(memory: Memory, loss: float, stopping: Stopping) -> Memory:
+def update_memory(memory: Memory, loss: float, stopping: EarlyStopping) -> Memory:
     """Whether this was the best loss so far, and how long we have waited for a better one."""
     if memory.best_loss is None or loss < memory.best_loss - stopping.smallest:
         return memory._replace(best_round=memory.round, best_loss=loss, waited=0)

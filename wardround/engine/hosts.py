@@ -33,6 +33,6 @@ def join(hosts: Hosts) -> None:
         ) from None
 
 
-def leads() -> bool:
+def is_leader() -> bool:
     """Whether this host writes results and talks to the user."""
     return jax.process_index() == 0

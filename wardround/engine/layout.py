@@ -80,7 +80,7 @@ def power_of_two(number: int) -> int:
     return 1 << max(0, int(number - 1).bit_length())
 
 
-def seats(rows: Numbers, shape: Shape) -> tuple[Numbers, Numbers]:
+def assign_seats(rows: Numbers, shape: Shape) -> tuple[Numbers, Numbers]:
     """For every member of the cohort its piece and its slot there: longest first, dealt to and fro over the devices."""
     by_size = np.argsort(-rows, kind="stable")
     rank = np.arange(len(rows))
@@ -118,7 +118,7 @@ class Template(NamedTuple):
     places: int
     """Places that are taken, on the device that has most."""
 
-    def seated(self, order: Numbers, capacity: int) -> Seating:
+    def seat(self, order: Numbers, capacity: int) -> Seating:
         """The seating with its table for this order of visits; places that are not taken point to row 0."""
         lanes = self.seating.rows.shape[2]
         table = np.zeros((len(self.shares), capacity * lanes), np.int32)
@@ -132,7 +132,7 @@ def templates(
     shape: Shape, cohort: Numbers, rows: Numbers, starts: Numbers | None, *, population: int, passes: int
 ) -> list[Template]:
     """Seat a cohort, piece by piece. `starts` None: a device is given its own sites' rows, one site after another."""
-    piece, slot = seats(rows, shape)
+    piece, slot = assign_seats(rows, shape)
     made = []
     for number in range(shape.pieces):
         here = np.flatnonzero(piece == number)

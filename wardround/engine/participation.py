@@ -22,7 +22,7 @@ def everyone(sites: int) -> Participation:
     return Participation(lambda number: all_sites, sites)
 
 
-def drawn(sites: int, cohort: int, seed: int) -> Participation:
+def random_cohort(sites: int, cohort: int, seed: int) -> Participation:
     """`cohort` sites drawn without replacement each round; costs what the cohort costs, not what all sites would."""
     if not 1 <= cohort <= sites:
         raise Refusal(
@@ -38,12 +38,12 @@ def drawn(sites: int, cohort: int, seed: int) -> Participation:
     return Participation(draw, cohort)
 
 
-def fraction(sites: int, share: float, seed: int) -> Participation:
+def random_fraction(sites: int, share: float, seed: int) -> Participation:
     """A share of the sites drawn each round, at least one."""
-    return everyone(sites) if share >= 1 else drawn(sites, max(1, round(share * sites)), seed)
+    return everyone(sites) if share >= 1 else random_cohort(sites, max(1, round(share * sites)), seed)
 
 
-def among(participation: Participation, chosen: Sequence[int]) -> Participation:
+def restrict(participation: Participation, chosen: Sequence[int]) -> Participation:
     """Only these of the sites that would take part; a round in which none of them would is refused when it comes."""
     members = np.unique(np.asarray(chosen, np.int64))
 

@@ -10,9 +10,9 @@ import numpy as np
 from wardround.core.contracts import Algorithm, Array, Message, Progress, Scores, Shard, Tree, intensities
 from wardround.core.federation import Federation
 from wardround.core.quality import Quality, row_figures
-from wardround.engine.layout import Seating, Shape, capacity_for, power_of_two, seats, templates
-from wardround.engine.program import Data, over_lanes, round_key
-from wardround.engine.shared_programs import first_of
+from wardround.engine.layout import Seating, Shape, assign_seats, capacity_for, power_of_two, templates
+from wardround.engine.program import Data, map_lanes, round_key
+from wardround.engine.shared_programs import representative
 
 CHUNK = 256
 """Rows predicted at a time: keeps the patches of a convolution small."""
@@ -22,17 +22,17 @@ PERSONAL_ROUND = 2**30
 """Stands for the round number when sites fit their personal models, so that these draw their own random numbers."""
 
 
-def span(first: np.ndarray[Any, Any], count: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def row_numbers(first: np.ndarray[Any, Any], count: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Row numbers of ragged pieces, one after the other."""
     ends = np.cumsum(count)
     return np.repeat(first - (ends - count), count) + np.arange(int(ends[-1]) if len(ends) else 0)
 
 
-def padded(array: np.ndarray[Any, Any], rows: int) -> np.ndarray[Any, Any]:
+def pad_rows(array: np.ndarray[Any, Any], rows: int) -> np.ndarray[Any, Any]:
     return np.concatenate([array, np.zeros((rows - len(array), *array.shape[1:]), array.dtype)])
 
 
-def in_chunks(predict: Callable[[Any, Array], Array], params: Tree, x: Array) -> Array:
+def predict_in_chunks(predict: Callable[[Any, Array], Array], params: Tree, x: Array) -> Array:
     """Predictions for rows whose number is a multiple of the chunk (or less than one chunk)."""
     if x.shape[0] <= CHUNK:
         return predict(params, intensities(x))
@@ -43,7 +43,7 @@ def in_chunks(predict: Callable[[Any, Array], Array], params: Tree, x: Array) ->
 
 @lru_cache(maxsize=64)
 def common_program(algorithm: Algorithm) -> Callable[[Tree, Array], Array]:
-    return jax.jit(lambda server, x: in_chunks(algorithm.predict, algorithm.params(server), x))
+    return jax.jit(lambda server, x: predict_in_chunks(algorithm.predict, algorithm.params(server), x))
 
 
 @lru_cache(maxsize=64)
@@ -60,9 +60,9 @@ def personal_program(algorithm: Algorithm) -> Callable[..., Array]:
             def one(own: Data, rows: Array, site: Array, kept: Tree, held_out: Array) -> Array:
                 shard = Shard(own.x, own.y, first, rows, longest, site, algorithm.largest_batch)
                 params = personal.fit(message, kept, shard, jax.random.fold_in(key, site))
-                return in_chunks(algorithm.predict, params, held_out)
+                return predict_in_chunks(algorithm.predict, params, held_out)
 
-            return over_lanes(one, rows.shape[0])(data, rows, site, kept, held_out)
+            return map_lanes(one, rows.shape[0])(data, rows, site, kept, held_out)
 
         return jax.lax.map(block, (seating.first, seating.longest, seating.rows, seating.site, kept, held_out))
 
@@ -79,10 +79,10 @@ def scores(
     seed: int,
 ) -> Scores:
     """Predictions for the given sites' rows of one part, in the order of the sites."""
-    algorithm = first_of(algorithm)
+    algorithm = representative(algorithm)
     first, count = federation.part(part)
     first, count = first[sites], count[sites]
-    rows = span(first, count)
+    rows = row_numbers(first, count)
     edges = np.concatenate([[0], np.cumsum(count)])
     if len(rows) == 0:
         return Scores(
@@ -124,7 +124,7 @@ def _common(
     results = []
     for begin in range(0, len(rows), most):
         here = rows[begin : begin + most]
-        x = padded(np.asarray(federation.x[here]), power_of_two(len(here)))
+        x = pad_rows(np.asarray(federation.x[here]), power_of_two(len(here)))
         results.append(np.asarray(program(progress.server, x))[: len(here)])
     return np.concatenate(results)
 
@@ -140,12 +140,12 @@ def _personal(
     shape = Shape(1, 1, -(-len(sites) // lanes), lanes)
     one = templates(shape, sites, rows, first, population=len(federation.sites), passes=personal.passes)[0]
     places = capacity_for(max(1, one.places)) + algorithm.largest_batch
-    seating = one.seated(one.visits.order(seed, PERSONAL_ROUND, personal.passes), places)
+    seating = one.seat(one.visits.order(seed, PERSONAL_ROUND, personal.passes), places)
     seating = jax.tree.map(lambda a: a[0], seating)
     data = Data(np.asarray(federation.x[seating.table]), np.asarray(federation.y[seating.table]))
     kept = jax.tree.map(lambda table: table.at[seating.site].get(mode="clip"), progress.clients)
     # Held-out rows, seat by seat, each padded to the longest.
-    _, slot = seats(rows, shape)
+    _, slot = assign_seats(rows, shape)
     capacity = power_of_two(int(test_rows.max()))
     wanted = np.minimum(np.arange(capacity), np.maximum(0, test_rows[:, None] - 1)) + test_first[:, None]
     table = np.zeros((shape.slots, capacity), np.int64)

@@ -22,7 +22,7 @@ from wardround.core.errors import Refusal
 from wardround.engine.devices import AXIS, mesh
 from wardround.engine.flatten import Form, form_of, pack, unpack
 from wardround.engine.layout import Seating, Shape
-from wardround.engine.shared_programs import at, first_of
+from wardround.engine.shared_programs import algorithm_at, representative
 
 PARALLEL = PartitionSpec(AXIS)
 WHOLE = PartitionSpec()
@@ -35,7 +35,7 @@ class Data(NamedTuple):
     y: Array
 
 
-def dealt(source: Data, table: Array) -> Data:
+def gather_rows(source: Data, table: Array) -> Data:
     """The rows in their places. One large gather: inside the loop, batch by batch, it costs twenty times as much."""
 
     def gather(rows: Array) -> Array:
@@ -45,7 +45,7 @@ def dealt(source: Data, table: Array) -> Data:
     return Data(*jax.lax.optimization_barrier((gather(source.x), gather(source.y))))
 
 
-def over_lanes(one: Callable[..., Any], lanes: int) -> Callable[..., Any]:
+def map_lanes(one: Callable[..., Any], lanes: int) -> Callable[..., Any]:
     """`one(data, ...)` for every lane; a single lane is not batched at all, for which large models are quicker."""
     if lanes > 1:
 
@@ -62,7 +62,7 @@ def over_lanes(one: Callable[..., Any], lanes: int) -> Callable[..., Any]:
     return alone
 
 
-def sites_of_a_device(
+def train_device_sites(
     algorithm: Algorithm,
     transform: Transform,
     message: Message,
@@ -75,7 +75,7 @@ def sites_of_a_device(
 ) -> tuple[Message, Tree, Array]:
     """Train the blocks of one device; give the sum (or stack) of their answers, what they keep, and who went astray."""
     aggregator = algorithm.aggregator
-    data = dealt(source, seating.table)
+    data = gather_rows(source, seating.table)
 
     def block(total: Message | None, inputs: tuple[Any, ...]) -> tuple[Message | None, tuple[Any, ...]]:
         first, longest, rows, site, kept = inputs
@@ -84,9 +84,9 @@ def sites_of_a_device(
             shard = Shard(own.x, own.y, first, rows, longest, site, padding)
             learning_key, leaving_key = jax.random.split(jax.random.fold_in(key, site))
             answer, keeps = algorithm.client(transform.receive(message), kept, shard, learning_key)
-            answer = left(transform.up(message, answer, leaving_key))
+            answer = refuse_owed_noise(transform.up(message, answer, leaving_key))
             finite = trees.all_finite(answer) & trees.all_finite(keeps)
-            answer = arrived(algorithm, transform, states, answer)
+            answer = receive_answer(algorithm, transform, states, answer)
             present = rows > 0
             # An empty site, or an empty seat, says and keeps nothing, whatever its arithmetic gave.
             answer = trees.choose(present, answer, trees.zeros(answer))
@@ -94,7 +94,7 @@ def sites_of_a_device(
                 answer = Message({**answer.arrays, "site": site}, answer.meta)
             return answer, trees.choose(present, keeps, kept), finite | ~present
 
-        answers, keeps, finite = over_lanes(one, rows.shape[0])(data, rows, site, kept)
+        answers, keeps, finite = map_lanes(one, rows.shape[0])(data, rows, site, kept)
         if total is None:
             return None, (answers, keeps, finite)
         return trees.add(total, jax.tree.map(lambda a: a.sum(axis=0), answers)), (None, keeps, finite)
@@ -110,7 +110,7 @@ def sites_of_a_device(
     return total, keeps, finite
 
 
-def left(answer: Message) -> Message:
+def refuse_owed_noise(answer: Message) -> Message:
     """An answer as it leaves a site, unless it still owes noise."""
     if OWED in answer.arrays:
         raise Refusal(
@@ -121,7 +121,7 @@ def left(answer: Message) -> Message:
     return answer
 
 
-def arrived(algorithm: Algorithm, transform: Transform, states: tuple[Tree, Tree], answer: Message) -> Message:
+def receive_answer(algorithm: Algorithm, transform: Transform, states: tuple[Tree, Tree], answer: Message) -> Message:
     """What the server makes of a single answer before it is added to the others."""
     aggregator_state, transform_state = states
     if not transform.sum_only:
@@ -130,7 +130,7 @@ def arrived(algorithm: Algorithm, transform: Transform, states: tuple[Tree, Tree
     return answer if each is None else each(aggregator_state, answer)
 
 
-def outgoing(algorithm: Algorithm, transform: Transform, progress: Progress, key: Key) -> Message:
+def server_message(algorithm: Algorithm, transform: Transform, progress: Progress, key: Key) -> Message:
     """What the server sends in this round."""
     return transform.down(progress.transform, algorithm.broadcast(progress.server), jax.random.fold_in(key, 2**31 - 1))
 
@@ -158,7 +158,7 @@ def round_key(seed: int | Array, number: int | Array) -> Key:
     return jax.random.fold_in(jax.random.key(seed), number)
 
 
-def in_one_call(
+def fused_rounds(
     algorithm: Algorithm, transform: Transform, devices: int, padding: int
 ) -> Callable[..., tuple[Progress, Array]]:
     """Rounds in one program: (progress, seed, numbers, rows, seatings of these rounds, dial) to the new progress.
@@ -166,31 +166,35 @@ def in_one_call(
     Several devices add their sums after each round and then all take the server's step, each for itself. Algorithms
     that differ in a number only share a program, which is given `number_of(algorithm)` as its dial.
     """
-    return _in_one_call(first_of(algorithm), transform, devices, padding)
+    return _fused_rounds(representative(algorithm), transform, devices, padding)
 
 
 @lru_cache(maxsize=64)
-def _in_one_call(
+def _fused_rounds(
     first: Algorithm, transform: Transform, devices: int, padding: int
 ) -> Callable[..., tuple[Progress, Array]]:
     def rounds(
         progress: Progress, seed: Array, numbers: Array, source: Data, seatings: Seating, dial: Any
     ) -> tuple[Progress, Array]:
-        algorithm = at(first, dial)
+        algorithm = algorithm_at(first, dial)
 
         def one(progress: Progress, now: tuple[Array, Seating]) -> tuple[Progress, Array]:
             number, seating = now
             seating = jax.tree.map(lambda a: a[0], seating)
             key = round_key(seed, number)
-            message = outgoing(algorithm, transform, progress, key)
+            message = server_message(algorithm, transform, progress, key)
             kept = look_up(progress.clients, seating.site)
             states = (progress.aggregator, progress.transform)
-            total, kept, finite = sites_of_a_device(
+            total, kept, finite = train_device_sites(
                 algorithm, transform, message, states, key, source, seating, kept, padding
             )
             site = seating.site
             if devices > 1:
-                total = added(total) if algorithm.aggregator.linear else jax.lax.all_gather(total, AXIS, tiled=True)
+                total = (
+                    sum_over_devices(total)
+                    if algorithm.aggregator.linear
+                    else jax.lax.all_gather(total, AXIS, tiled=True)
+                )
                 if jax.tree.leaves(kept):
                     site, kept = jax.lax.all_gather((site, kept), AXIS)
             after = conclude(algorithm, transform, progress, total)
@@ -206,7 +210,7 @@ def _in_one_call(
     return jax.jit(sharded, donate_argnums=0)
 
 
-def added(total: Message) -> Message:
+def sum_over_devices(total: Message) -> Message:
     """The sum over the devices, in one exchange."""
     return unpack(jax.lax.psum(pack(total), AXIS), form_of(total))
 
@@ -223,19 +227,25 @@ class RoundPrograms(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def in_pieces(
-    algorithm: Algorithm, transform: Transform, shape: Shape, padding: int, resident: bool, sent: Form, said: Form
+def round_programs(
+    algorithm: Algorithm,
+    transform: Transform,
+    shape: Shape,
+    padding: int,
+    resident: bool,
+    sent: Form,
+    answer_form: Form,
 ) -> RoundPrograms:
     """Every device trains its own sites; their sums (or stacks) are brought together by `add` and `conclude`.
 
     Rows that are `resident` lie whole where every device can read them, others are split over the devices. `sent` is
-    the form of what the server sends, with the states that travel along in simulation; `said` that of an answer.
+    the form of what the server sends, with the states that travel along in simulation; `answer_form` that of an answer.
     Messages and sums travel packed, since handing them to every device is paid by the array.
     """
     linear = algorithm.aggregator.linear
 
     def send(progress: Progress, key: Key) -> dict[str, Array]:
-        return pack((outgoing(algorithm, transform, progress, key), (progress.aggregator, progress.transform)))
+        return pack((server_message(algorithm, transform, progress, key), (progress.aggregator, progress.transform)))
 
     def train(
         packed: dict[str, Array], seed: Array, number: Array, source: Data, seats: Array, kept: Tree
@@ -243,8 +253,8 @@ def in_pieces(
         source = source if resident else jax.tree.map(lambda a: a[0], source)
         seats, kept = jax.tree.map(lambda a: a[0], (seats, kept))
         message, states = unpack(packed, sent)
-        seating = taken_apart(seats, shape)
-        total, kept, finite = sites_of_a_device(
+        seating = unpack_seating(seats, shape)
+        total, kept, finite = train_device_sites(
             algorithm, transform, message, states, round_key(seed, number), source, seating, kept, padding
         )
         result = (pack(total) if linear else total, kept, finite)
@@ -257,7 +267,7 @@ def in_pieces(
         """The server's step from the sums (or stacks) of every piece and device, and what it sends next."""
         parts = [own for piece in pieces for own in piece]
         if linear:
-            total = unpack(jax.tree.map(lambda *own: sum(own)[0], *parts), said)
+            total = unpack(jax.tree.map(lambda *own: sum(own)[0], *parts), answer_form)
         else:
             total = jax.tree.map(lambda *own: jnp.concatenate([a.reshape(-1, *a.shape[2:]) for a in own]), *parts)
         after = conclude(algorithm, transform, progress, total)
@@ -276,12 +286,12 @@ def in_pieces(
     )
 
 
-def put_together(seating: Seating) -> np.ndarray[Any, Any]:
+def pack_seating(seating: Seating) -> np.ndarray[Any, Any]:
     """A seating as one array a device."""
     return np.concatenate([part.reshape(len(part), -1) for part in seating], axis=1, dtype=np.int32)
 
 
-def taken_apart(seats: Array, shape: Shape) -> Seating:
+def unpack_seating(seats: Array, shape: Shape) -> Seating:
     """The seating of one device again."""
     blocks, lanes = shape.blocks, shape.lanes
     ends = [blocks, 2 * blocks, 2 * blocks + blocks * lanes, 2 * blocks + 2 * blocks * lanes]

@@ -29,7 +29,7 @@ _dials: "OrderedDict[Algorithm, Dial]" = OrderedDict()
 _firsts: "OrderedDict[Callable[[Any], Algorithm], Dial]" = OrderedDict()
 
 
-def turned(make: Callable[[Any], Algorithm], number: float) -> Algorithm:
+def with_number(make: Callable[[Any], Algorithm], number: float) -> Algorithm:
     """`make(number)`, written down as one of those that `make` gives; everything but its client must be the same."""
     made = make(number)
     first = _firsts.setdefault(make, Dial(make, made, number))
@@ -44,18 +44,18 @@ def turned(make: Callable[[Any], Algorithm], number: float) -> Algorithm:
     return made
 
 
-def first_of(algorithm: Algorithm) -> Algorithm:
+def representative(algorithm: Algorithm) -> Algorithm:
     """The one that stands for all that differ from it in the number only."""
     dial = _dials.get(algorithm)
     return dial.first if dial is not None and dial.first in _dials else algorithm
 
 
 def number_of(algorithm: Algorithm) -> Any:
-    """What a program that was compiled for `first_of(algorithm)` must be given to be this one; nothing for most."""
+    """What a program compiled for `representative(algorithm)` must be given to be this one; nothing for most."""
     dial = _dials.get(algorithm)
     return np.float32(dial.number) if dial is not None and dial.first in _dials else ()
 
 
-def at(first: Algorithm, number: Any) -> Algorithm:
+def algorithm_at(first: Algorithm, number: Any) -> Algorithm:
     """The algorithm at this number, inside a program."""
     return first if isinstance(number, tuple) else _dials[first].make(number)

@@ -28,12 +28,12 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.core.quality import Quality
 from wardround.engine import devices, predictions
-from wardround.engine.checks import diverged, refuse_few, refuse_unseen
-from wardround.engine.feed import PIECES_UNDER_WAY, Feed, by_device, everywhere, on_host, spread_out
+from wardround.engine.checks import divergence, refuse_few, refuse_unseen
+from wardround.engine.feed import PIECES_UNDER_WAY, Feed, replicate, shard_over_devices, split_by_device, to_host
 from wardround.engine.flatten import Form, form_of
 from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
 from wardround.engine.memory import refuse_if_too_large
-from wardround.engine.program import arrived, in_one_call, in_pieces, outgoing
+from wardround.engine.program import fused_rounds, receive_answer, round_programs, server_message
 from wardround.engine.shared_programs import number_of
 from wardround.engine.split_round import answer_shapes
 
@@ -48,7 +48,7 @@ Astray = tuple[int, np.ndarray[Any, Any], Any]
 """A round, who sat where, and whether each answer was finite."""
 
 
-class Way(NamedTuple):
+class RoundTraffic(NamedTuple):
     """What travels in a round: bytes of one message each way, the form of what is sent, and of what is summed."""
 
     bytes_down: int
@@ -81,12 +81,12 @@ class Simulation:
         self.transform = transform or identity()
         self.tables = tables
         self.largest_cohort = largest_cohort or len(federation.sites)
-        self.device_count = min(device_count or devices.available(), devices.available())
+        self.device_count = min(device_count or devices.device_count(), devices.device_count())
         self.evaluated = np.arange(len(federation.sites)) if evaluated is None else evaluated
         self._feeds: dict[tuple[bool, str, Shape, int, int], Feed] = {}
         self._pooled: Federation | None = None
         self._parts: dict[str, Federation] = {"train": federation}
-        self._ways: dict[Algorithm, Way] = {}
+        self._ways: dict[Algorithm, RoundTraffic] = {}
 
     @property
     def sites(self) -> Sequence[str]:
@@ -134,7 +134,7 @@ class Simulation:
         feed = self._feed(algorithm, algorithm.params(progress.server))
         # Committed to the first device from the start, as it will be after a round: else programs compile twice.
         progress = jax.device_put(progress, jax.local_devices()[0])
-        train = self._in_one_call if self._quick(algorithm, progress, feed) else self._in_pieces
+        train = self._in_one_call if self._is_fused(algorithm, progress, feed) else self._in_pieces
         together = max(1, min(ROUNDS_IN_A_CALL, PIECE_BYTES // max(1, 4 * feed.places_of(rounds[0][1]))))
         done: list[RoundRecord] = []
         for begin in range(0, len(rounds), together):
@@ -175,10 +175,10 @@ class Simulation:
     def _training(self, algorithm: Algorithm) -> Federation:
         if not algorithm.pools:
             if algorithm.part not in self._parts:
-                self._parts[algorithm.part] = self.federation.only(algorithm.part)
+                self._parts[algorithm.part] = self.federation.select_part(algorithm.part)
             return self._parts[algorithm.part]
         if self._pooled is None:
-            self._pooled = self.federation.pooled()
+            self._pooled = self.federation.pool()
         return self._pooled
 
     def shape(self, algorithm: Algorithm, params: Params) -> Shape:
@@ -208,26 +208,26 @@ class Simulation:
         x, y = self.federation.x, self.federation.y
         return jax.ShapeDtypeStruct(x.shape[1:], x.dtype), jax.ShapeDtypeStruct(y.shape[1:], y.dtype)
 
-    def _on_the_way(self, algorithm: Algorithm, progress: Progress) -> Way:
+    def _round_traffic(self, algorithm: Algorithm, progress: Progress) -> RoundTraffic:
         """What travels in a round of this algorithm; found out once, by tracing without computing."""
         if algorithm in self._ways:
             return self._ways[algorithm]
-        made = answer_shapes(algorithm, progress.server, one_of(progress.clients), self._row)
+        made = answer_shapes(algorithm, progress.server, one_site_shapes(progress.clients), self._row)
         states = (progress.aggregator, progress.transform)
 
         def way(progress: Progress, made: Message) -> tuple[Message, Message, Message]:
             key = jax.random.key(0)
-            sent = outgoing(algorithm, self.transform, progress, key)
+            sent = server_message(algorithm, self.transform, progress, key)
             left = self.transform.up(sent, made, key)
-            return sent, left, arrived(algorithm, self.transform, states, left)
+            return sent, left, receive_answer(algorithm, self.transform, states, left)
 
         sent, left, added = jax.eval_shape(way, replace(progress, clients=()), made)
         up = (self.transform.bytes_up or trees.nbytes)(left)
-        found = Way(trees.nbytes(sent), up, form_of((sent, states)), form_of(added))
+        found = RoundTraffic(trees.nbytes(sent), up, form_of((sent, states)), form_of(added))
         self._ways[algorithm] = found
         return found
 
-    def _quick(self, algorithm: Algorithm, progress: Progress, feed: Feed) -> bool:
+    def _is_fused(self, algorithm: Algorithm, progress: Progress, feed: Feed) -> bool:
         """Whether whole rounds run in one call: rows at hand, and no device waits long for another."""
         if not feed.resident or feed.shape.pieces > 1 or jax.process_count() > 1:
             return False
@@ -239,17 +239,17 @@ class Simulation:
         self, algorithm: Algorithm, progress: Progress, feed: Feed, rounds: list[tuple[int, Cohort]]
     ) -> tuple[Progress, list[Astray]]:
         count = feed.shape.devices
-        program = in_one_call(algorithm, self.transform, count, feed.padding)
+        program = fused_rounds(algorithm, self.transform, count, feed.padding)
         numbers = np.array([number for number, _ in rounds], np.int32)
         seated = [
             feed.seat(number, feed.templates(cohort)[0]) for number, (_, cohort) in zip(numbers, rounds, strict=True)
         ]
         # A capacity that grew on the way: tables made before are padded to it.
         places = max(one.table.shape[1] for one in seated)
-        seated = [one._replace(table=wide(one.table, places)) for one in seated]
+        seated = [one._replace(table=pad_places(one.table, places)) for one in seated]
         seatings: Seating = jax.tree.map(lambda *parts: np.stack(parts), *seated)
         given = (np.uint32(self.seed), numbers, feed.source(), seatings, number_of(algorithm))
-        progress, finite = program(everywhere(progress, count), *given)
+        progress, finite = program(replicate(progress, count), *given)
         if count > 1:  # the same on every device
             progress = jax.tree.map(lambda a: a.addressable_shards[0].data, progress)
         return progress, list(zip(numbers, seatings.site, np.asarray(finite), strict=True))
@@ -258,42 +258,46 @@ class Simulation:
         self, algorithm: Algorithm, progress: Progress, feed: Feed, rounds: list[tuple[int, Cohort]]
     ) -> tuple[Progress, list[Astray]]:
         count, seed = feed.shape.devices, np.uint32(self.seed)
-        way = self._on_the_way(algorithm, progress)
-        programs = in_pieces(algorithm, self.transform, feed.shape, feed.padding, feed.resident, way.sent, way.added)
+        way = self._round_traffic(algorithm, progress)
+        programs = round_programs(
+            algorithm, self.transform, feed.shape, feed.padding, feed.resident, way.sent, way.added
+        )
         astray: list[Astray] = []
         totals: list[Any] = []
         message = programs.send(replace(progress, clients=()), seed, np.int32(rounds[0][0]))
         following = [number for number, _ in rounds[1:]] + [0]
         for number, piece, seating, (data, seats) in feed.pieces(rounds):
             if piece == 0:
-                sent = everywhere(message, count)
+                sent = replicate(message, count)
             kept = programs.look_up(progress.clients, seating.site) if jax.tree.leaves(progress.clients) else ()
-            total, kept, finite = programs.train(sent, seed, np.int32(number), data, seats, spread_out(kept, count))
+            total, kept, finite = programs.train(
+                sent, seed, np.int32(number), data, seats, shard_over_devices(kept, count)
+            )
             if totals and algorithm.aggregator.linear:
                 totals = [programs.add(totals[0], total)]
             else:
                 totals.append(total)
             if jax.tree.leaves(kept):
-                clients = programs.put_back(progress.clients, seating.site, by_device(kept))
+                clients = programs.put_back(progress.clients, seating.site, split_by_device(kept))
                 progress = replace(progress, clients=clients)
             astray.append((number, seating.site, finite))
             if piece == feed.shape.pieces - 1:
-                said = [by_device(total) for total in totals]
+                sums = [split_by_device(total) for total in totals]
                 after, message = programs.conclude(
-                    replace(progress, clients=()), said, seed, np.int32(following.pop(0))
+                    replace(progress, clients=()), sums, seed, np.int32(following.pop(0))
                 )
                 progress = replace(after, clients=progress.clients)
                 totals = []
             if len(astray) > PIECES_UNDER_WAY:  # so that rows of later pieces do not pile up in memory
                 jax.block_until_ready(astray[-1 - PIECES_UNDER_WAY][2])
-        return progress, [(number, site, on_host(finite)) for number, site, finite in astray]
+        return progress, [(number, site, to_host(finite)) for number, site, finite in astray]
 
     def _stop_if_diverged(self, algorithm: Algorithm, astray: list[Astray]) -> None:
         sites = self._training(algorithm).sites
         for number, site, finite in astray:
             if not finite.all():
                 names = [sites[int(one)] for one in np.sort(site[~finite])]
-                raise diverged(int(number), names, self.transform.limit)
+                raise divergence(int(number), names, self.transform.limit)
 
     def _records(
         self,
@@ -324,7 +328,7 @@ class Simulation:
         """Bytes of one message each way, as it would travel; none for a baseline that never sends any."""
         if algorithm.silent:
             return 0, 0
-        way = self._on_the_way(algorithm, progress)
+        way = self._round_traffic(algorithm, progress)
         return way.bytes_down, way.bytes_up
 
     def _refuse_few(self, algorithm: Algorithm, cohort: Cohort | None, where: str) -> None:
@@ -347,12 +351,12 @@ class Simulation:
             )
 
 
-def one_of(clients: Tree) -> Tree:
+def one_site_shapes(clients: Tree) -> Tree:
     """The shapes of what one site keeps."""
     return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), clients)
 
 
-def wide(array: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:
+def pad_places(array: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:
     """A table of (devices, places, lanes) with more padding behind."""
     missing = places - array.shape[1]
     return np.pad(array, [(0, 0), (0, missing), (0, 0)]) if missing else array

@@ -28,14 +28,14 @@ from wardround.core.contracts import (
 )
 from wardround.core.order import visiting_order
 from wardround.engine.layout import power_of_two
-from wardround.engine.predictions import CHUNK, PERSONAL_ROUND, in_chunks, padded
-from wardround.engine.program import arrived, conclude, left, outgoing, round_key
-from wardround.engine.shared_programs import first_of
+from wardround.engine.predictions import CHUNK, PERSONAL_ROUND, pad_rows, predict_in_chunks
+from wardround.engine.program import conclude, receive_answer, refuse_owed_noise, round_key, server_message
+from wardround.engine.shared_programs import representative
 
 Rows = np.ndarray[Any, Any]
 
 
-class Own(NamedTuple):
+class OwnRows(NamedTuple):
     """A site's rows of one part, and its number in the study."""
 
     x: Rows
@@ -52,7 +52,7 @@ def row_of(task: Task) -> tuple[Any, Any]:
 # ---- the site's half ----
 
 
-def shard_of(algorithm: Algorithm, own: Own, seed: int, number: int, passes: int) -> Shard:
+def shard_of(algorithm: Algorithm, own: OwnRows, seed: int, number: int, passes: int) -> Shard:
     """The site's rows in the order of this round: the same that the simulation would deal it."""
     rows = len(own.y)
     order = visiting_order(seed, number, np.array([own.site]), np.array([rows]), passes)
@@ -65,7 +65,7 @@ def client_program(algorithm: Algorithm, transform: Transform) -> Any:
     def program(sent: Message, kept: Tree, shard: Shard, key: Array) -> tuple[Message, Tree, Array]:
         learning_key, leaving_key = jax.random.split(key)
         answer, keeps = algorithm.client(transform.receive(sent), kept, shard, learning_key)
-        answer = left((transform.at_site or transform.up)(sent, answer, leaving_key))
+        answer = refuse_owed_noise((transform.at_site or transform.up)(sent, answer, leaving_key))
         finite = trees.all_finite(answer) & trees.all_finite(keeps)
         present = jnp.asarray(shard.rows) > 0
         answer = trees.choose(present, answer, trees.zeros(answer))
@@ -81,7 +81,7 @@ def site_key(seed: Array, number: Array, site: Array) -> Array:
 
 
 def site_round(
-    algorithm: Algorithm, transform: Transform, sent: Message, kept: Tree, own: Own, *, seed: int, number: int
+    algorithm: Algorithm, transform: Transform, sent: Message, kept: Tree, own: OwnRows, *, seed: int, number: int
 ) -> tuple[Message, Tree, bool]:
     """The site's answer as it leaves, what the site keeps, and whether all of it is finite."""
     shard = shard_of(algorithm, own, seed, number, algorithm.passes)
@@ -97,7 +97,9 @@ def personal_program(algorithm: Algorithm) -> Any:
     return jax.jit(personal.fit)
 
 
-def own_params(algorithm: Algorithm, message: Message, params: Params, kept: Tree, own: Own, *, seed: int) -> Params:
+def own_params(
+    algorithm: Algorithm, message: Message, params: Params, kept: Tree, own: OwnRows, *, seed: int
+) -> Params:
     """The parameters of the model that this site would use: the common ones, or its personal ones."""
     personal = algorithm.personal
     if personal is None:
@@ -110,15 +112,15 @@ def own_params(algorithm: Algorithm, message: Message, params: Params, kept: Tre
 
 @lru_cache(maxsize=64)
 def prediction_program(algorithm: Algorithm) -> Any:
-    return jax.jit(lambda params, x: in_chunks(algorithm.predict, params, x))
+    return jax.jit(lambda params, x: predict_in_chunks(algorithm.predict, params, x))
 
 
-def predicted(algorithm: Algorithm, params: Params, x: Rows) -> Rows:
+def predict_rows(algorithm: Algorithm, params: Params, x: Rows) -> Rows:
     """Predictions for rows, padded so that a new number of them seldom compiles anew."""
     places = max(power_of_two(max(1, len(x))), 1)
     if places > CHUNK:
         places = -(-places // CHUNK) * CHUNK
-    return np.asarray(prediction_program(algorithm)(params, padded(np.asarray(x), places)))[: len(x)]
+    return np.asarray(prediction_program(algorithm)(params, pad_rows(np.asarray(x), places)))[: len(x)]
 
 
 # ---- the server's half ----
@@ -126,12 +128,14 @@ def predicted(algorithm: Algorithm, params: Params, x: Rows) -> Rows:
 
 @lru_cache(maxsize=64)
 def sending_program(algorithm: Algorithm, transform: Transform) -> Any:
-    return jax.jit(lambda progress, seed, number: outgoing(algorithm, transform, progress, round_key(seed, number)))
+    return jax.jit(
+        lambda progress, seed, number: server_message(algorithm, transform, progress, round_key(seed, number))
+    )
 
 
 @lru_cache(maxsize=64)
 def arriving_program(algorithm: Algorithm, transform: Transform) -> Any:
-    return jax.jit(lambda states, answer: arrived(algorithm, transform, states, answer))
+    return jax.jit(lambda states, answer: receive_answer(algorithm, transform, states, answer))
 
 
 @lru_cache(maxsize=64)
@@ -139,7 +143,9 @@ def concluding_program(algorithm: Algorithm, transform: Transform) -> Any:
     return jax.jit(lambda progress, total: conclude(algorithm, transform, progress, total))
 
 
-def sent_in(algorithm: Algorithm, transform: Transform, progress: Progress, *, seed: int, number: int) -> Message:
+def message_of_round(
+    algorithm: Algorithm, transform: Transform, progress: Progress, *, seed: int, number: int
+) -> Message:
     """What the server sends in this round, the same to every site."""
     message: Message = sending_program(algorithm, transform)(
         replace(progress, clients=()), np.uint32(seed), np.int32(number)
@@ -147,7 +153,7 @@ def sent_in(algorithm: Algorithm, transform: Transform, progress: Progress, *, s
     return jax.device_get(message)
 
 
-def combined(
+def combine_answers(
     algorithm: Algorithm,
     transform: Transform,
     progress: Progress,
@@ -167,12 +173,12 @@ def combined(
         for part in parts:
             total = trees.add(total, part)
     else:
-        total = stacked(each, slots, population, numbered="site" in algorithm.aggregator.needs)
+        total = stack_answers(each, slots, population, numbered="site" in algorithm.aggregator.needs)
     after: Progress = concluding_program(algorithm, transform)(replace(progress, clients=()), total)
     return replace(after, clients=progress.clients)
 
 
-def stacked(answers: Mapping[int, Message], slots: int, population: int, *, numbered: bool) -> Message:
+def stack_answers(answers: Mapping[int, Message], slots: int, population: int, *, numbered: bool) -> Message:
     """Answers along a first axis, nothing (and the site's number `population`) in the slots that stay empty."""
     first: Message = next(iter(answers.values()))
     empty = jax.tree.map(jnp.zeros_like, first)
@@ -184,7 +190,7 @@ def stacked(answers: Mapping[int, Message], slots: int, population: int, *, numb
     return Message(arrays, first.meta)
 
 
-def begun(algorithm: Algorithm, transform: Transform, params: Params, population: int, row: Any) -> Progress:
+def initial_progress(algorithm: Algorithm, transform: Transform, params: Params, population: int, row: Any) -> Progress:
     """The server's state before the first round; `row` has the shape and type of x and y of a single row."""
     server = algorithm.init(trees.copy(params), population)
     answer = jax.tree.map(
@@ -202,7 +208,7 @@ def answer_shapes(algorithm: Algorithm, server: Tree, kept: Tree, row: Any) -> M
     """The shapes of an answer as the client function gives it, without training anything; found out once."""
     leaves, structure = jax.tree.flatten((server, kept, row))
     shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-    return traced_answer(first_of(algorithm), structure, shapes)
+    return traced_answer(representative(algorithm), structure, shapes)
 
 
 @lru_cache(maxsize=256)

@@ -13,15 +13,15 @@ MOST_NAMED = 10_000
 """Sites up to which each is listed; beyond, only the figures over all sites are."""
 
 
-def _told(measure: MetricValue, reach: Interval | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"value": measure.value}
+def _to_json(measure: MetricValue, reach: Interval | None) -> dict[str, Any]:
+    block: dict[str, Any] = {"value": measure.value}
     if reach is not None:
-        told |= {"low": reach.low, "high": reach.high}
+        block |= {"low": reach.low, "high": reach.high}
         if reach.reason and measure.value is not None:
-            told["no_interval"] = reach.reason
+            block["no_interval"] = reach.reason
     if measure.value is None:
-        told["undefined"] = measure.reason
-    return told
+        block["undefined"] = measure.reason
+    return block
 
 
 def result_block(
@@ -47,25 +47,25 @@ def result_block(
     block: Report = {
         "sites": {
             sites[index]: {
-                name: _told(measured.measure(name, index), reach.sites[name][index] if reach else None)
+                name: _to_json(measured.measure(name, index), reach.sites[name][index] if reach else None)
                 for name in measured.metrics
             }
             for index in named
         },
         "weighted": {
-            name: _told(one.weighted, reach.weighted[name] if reach else None)
+            name: _to_json(one.weighted, reach.weighted[name] if reach else None)
             | {"sites_defined": one.defined, "sites": one.sites}
             for name, one in over.items()
         },
         "unweighted": {
-            name: _told(one.unweighted, reach.unweighted[name] if reach else None)
+            name: _to_json(one.unweighted, reach.unweighted[name] if reach else None)
             | {"sites_defined": one.defined, "sites": one.sites}
             for name, one in over.items()
         },
         "percentiles": {
             name: {str(percent): value for percent, value in one.percentiles.items()} for name, one in over.items()
         },
-        "sd_between_sites": {name: _told(one.sd_between_sites, None) for name, one in over.items()},
+        "sd_between_sites": {name: _to_json(one.sd_between_sites, None) for name, one in over.items()},
         "rows": {sites[index]: int(counts[index]) for index in named},
     }
     if len(named) < len(counts):

@@ -30,20 +30,20 @@ def claims(rows: Rows) -> tuple[Numbers, Numbers]:
     """What was claimed for each patient (a probability), and whether it came true (0 or 1)."""
     if len(rows.task.classes) == 2:
         return rows.probabilities[:, rows.positive], rows.truth[:, rows.positive]
-    return rows.probabilities.max(axis=1, initial=0.0), (rows.truth * rows.decided).sum(axis=1)
+    return rows.probabilities.max(axis=1, initial=0.0), (rows.truth * rows.predicted_classes).sum(axis=1)
 
 
 def bins_of(rows: Rows, claimed: Numbers) -> Bins:
     ladder = rows.ladder(claimed)
     sizes = np.diff(np.append(ladder.steps, len(claimed)))
-    owner = rows.filled[ladder.step_site]
+    owner = rows.nonempty_sites[ladder.step_site]
     middle = ladder.steps - rows.first[owner] + sizes / 2
     bins = np.clip(rows.counts[owner] // ROWS_A_BIN, 1, MOST_BINS)
     bin_of_step = (middle / rows.counts[owner] * bins).astype(np.int64)
     new = np.ones(len(owner), bool)
     new[1:] = (bin_of_step[1:] != bin_of_step[:-1]) | (owner[1:] != owner[:-1])
     bin_steps = np.flatnonzero(new)
-    site_starts = np.searchsorted(ladder.step_site[bin_steps], np.arange(len(rows.filled)))
+    site_starts = np.searchsorted(ladder.step_site[bin_steps], np.arange(len(rows.nonempty_sites)))
     return Bins(ladder.order, ladder.steps[bin_steps], site_starts)
 
 
@@ -67,7 +67,7 @@ def reliability_curve(scores: Scores, task: Task, *, positive: int = 1) -> list[
     """Points to plot, all sites as one: per bin the mean prediction, the observed share, and the number of patients."""
     whole = Scores(scores.predicted, scores.actual, np.array([0, len(scores.actual)]))
     rows = rows_of(whole, task, positive=positive)
-    if task.regression or not len(rows.actual) or rows.broken.any():
+    if task.regression or not len(rows.actual) or rows.nonfinite_counts.any():
         return []
     claimed, true = claims(rows)
     bins = bins_of(rows, claimed)

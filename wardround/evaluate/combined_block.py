@@ -20,15 +20,15 @@ def combined_blocks(blocks: Mapping[str, Report]) -> Report:
     sites = {name: block["sites"][name] for name, block in blocks.items()}
     rows = {name: int(block["rows"][name]) for name, block in blocks.items()}
     metrics = list(dict.fromkeys(metric for figures in sites.values() for metric in figures))
-    told = {
+    combined = {
         metric: {name: figures[metric] for name, figures in sites.items() if metric in figures} for metric in metrics
     }
     return {
         "sites": sites,
-        "weighted": {metric: mean_of(told[metric], rows, len(blocks)) for metric in metrics},
-        "unweighted": {metric: mean_of(told[metric], dict.fromkeys(rows, 1), len(blocks)) for metric in metrics},
-        "percentiles": {metric: percentiles(told[metric]) for metric in metrics},
-        "sd_between_sites": {metric: spread(told[metric], rows) for metric in metrics},
+        "weighted": {metric: mean_of(combined[metric], rows, len(blocks)) for metric in metrics},
+        "unweighted": {metric: mean_of(combined[metric], dict.fromkeys(rows, 1), len(blocks)) for metric in metrics},
+        "percentiles": {metric: percentiles(combined[metric]) for metric in metrics},
+        "sd_between_sites": {metric: spread(combined[metric], rows) for metric in metrics},
         "rows": rows,
     }
 
@@ -41,15 +41,15 @@ def mean_of(figures: Mapping[str, Any], weights: Mapping[str, int], sites: int) 
     weight = np.array([weights[name] for name in defined], np.float64)
     weight /= weight.sum()
     value = float(weight @ np.array([one["value"] for one in defined.values()]))
-    told: dict[str, Any] = {"value": value, "sites_defined": len(defined), "sites": sites}
+    combined: dict[str, Any] = {"value": value, "sites_defined": len(defined), "sites": sites}
     reach = [(one.get("low"), one.get("high")) for one in defined.values()]
     if all(low is not None and high is not None for low, high in reach):
         errors = np.array([(high - low) / (2 * Z) for low, high in reach])
         width = Z * float(np.sqrt(np.sum((weight * errors) ** 2)))
-        told |= {"low": value - width, "high": value + width}
+        combined |= {"low": value - width, "high": value + width}
     else:
-        told["no_interval"] = "some sites told no interval"
-    return told
+        combined["no_interval"] = "some sites told no interval"
+    return combined
 
 
 def percentiles(figures: Mapping[str, Any]) -> dict[str, float | None]:

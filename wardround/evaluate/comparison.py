@@ -16,8 +16,8 @@ from scipy.special import stdtr, stdtrit
 from wardround.core.bounds import Count, Momentum, Share
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
-from wardround.evaluate.intervals import ENOUGH, affordable, chunks, resample_counts
-from wardround.evaluate.metrics import Metric, computed, metrics_for
+from wardround.evaluate.intervals import ENOUGH, affordable_resamples, chunks, resample_counts
+from wardround.evaluate.metrics import Metric, compute_metric, metrics_for
 from wardround.evaluate.rows import Numbers, Rows, rows_of
 from wardround.evaluate.summary import weighted_mean
 
@@ -116,7 +116,7 @@ def paired_difference(
 
     The smallest p-value is 2 / (resamples + 1): take more resamples for a correction over hundreds of comparisons.
     """
-    told = paired_differences(
+    differences = paired_differences(
         a,
         b,
         task,
@@ -128,7 +128,7 @@ def paired_difference(
         test_share=test_share,
         seed=seed,
     )
-    return told[0]
+    return differences[0]
 
 
 def paired_differences(
@@ -147,9 +147,9 @@ def paired_differences(
     """The same for several means or sites at once, from the same resamples: each is what it would be alone."""
     chosen = metrics_for(task, [metric])[metric]
     pairs = _pairs(a, b, task, positive)
-    whole = [_computed(pair, chosen, None) for pair in pairs]
+    whole = [_compute(pair, chosen, None) for pair in pairs]
     drawn: dict[tuple[int, ...], list[Numbers]] = {}
-    told = []
+    differences = []
     for place, of in enumerate(places):
         estimates = np.array(
             [
@@ -164,8 +164,8 @@ def paired_differences(
             drawn[usable] = _draws([pairs[index] for index in usable], chosen, places, resamples, seed)
         kept = [pairs[index] for index in usable]
         draws = drawn[usable][place] if usable else np.empty(0)
-        told.append(_difference(estimates, there, kept, draws, of, chosen, level, test_share))
-    return told
+        differences.append(_difference(estimates, there, kept, draws, of, chosen, level, test_share))
+    return differences
 
 
 def _difference(
@@ -235,9 +235,9 @@ def _same_patients(p: Rows, q: Rows) -> bool:
     return np.array_equal(p.first, q.first) and np.array_equal(p.actual, q.actual)
 
 
-def _computed(pair: tuple[Rows, Rows], metric: Metric, weights: Numbers | None) -> tuple[Numbers, Numbers]:
+def _compute(pair: tuple[Rows, Rows], metric: Metric, weights: Numbers | None) -> tuple[Numbers, Numbers]:
     """Shape (resamples, sites) for each method."""
-    return computed(pair[0], metric, weights), computed(pair[1], metric, weights)
+    return compute_metric(pair[0], metric, weights), compute_metric(pair[1], metric, weights)
 
 
 def _figures(counts: Numbers, figures: tuple[Numbers, Numbers], of: Place) -> tuple[Numbers, Numbers]:
@@ -257,7 +257,7 @@ def _draws(
     pairs: Sequence[tuple[Rows, Rows]], metric: Metric, places: Sequence[Place], resamples: int, seed: int
 ) -> list[Numbers]:
     """For every place, the mean difference in each resample of repeats and patients."""
-    resamples = affordable(resamples, len(pairs) * len(pairs[0][0].actual))
+    resamples = affordable_resamples(resamples, len(pairs) * len(pairs[0][0].actual))
     together = all(_same_patients(pairs[0][0], p) for p, _ in pairs)
     rng = np.random.default_rng([seed % 2**64, 0xD1FF])
     gaps = np.empty((len(places), len(pairs), resamples))
@@ -265,7 +265,7 @@ def _draws(
         patients = np.random.default_rng([seed % 2**64, 0xBED, 0 if together else repeat])
         start = 0
         for size in chunks(resamples, len(p.actual)):
-            figures = _computed((p, q), metric, resample_counts(patients, p.counts, size))
+            figures = _compute((p, q), metric, resample_counts(patients, p.counts, size))
             for place, of in enumerate(places):
                 one, other = _figures(p.counts, figures, of)
                 gaps[place, repeat, start : start + size] = one - other
@@ -291,7 +291,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def corrected(differences: Mapping[Any, PairedDifference], *, level: Share = 0.95) -> dict[Any, PairedDifference]:
+def apply_holm(differences: Mapping[Any, PairedDifference], *, level: Share = 0.95) -> dict[Any, PairedDifference]:
     """The same differences with Holm's p-values, and "no difference shown" where they no longer suffice."""
     tested = [name for name, one in differences.items() if one.p_value is not None]
     adjusted = dict(zip(tested, holm([differences[name].p_value or 0.0 for name in tested]), strict=True))

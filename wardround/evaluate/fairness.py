@@ -17,7 +17,7 @@ from wardround.core.errors import Refusal
 Numbers = np.ndarray[Any, Any]
 
 
-def counted(group: Numbers, actual: Numbers, decided: Numbers, *, groups: int, classes: int = 2) -> Numbers:
+def count_decisions(group: Numbers, actual: Numbers, decided: Numbers, *, groups: int, classes: int = 2) -> Numbers:
     """How many of each group are so and were decided so, from one number a patient for each of the three.
 
     >>> counted(np.array([0, 0, 1]), np.array([1, 1, 0]), np.array([1, 0, 0]), groups=2).tolist()

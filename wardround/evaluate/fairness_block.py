@@ -14,8 +14,8 @@ import numpy as np
 from wardround.core.bounds import Count, CountOrAll, Share
 from wardround.core.contracts import Report, Scores, Task
 from wardround.evaluate import fairness
-from wardround.evaluate.intervals import affordable, bootstrap_intervals, interval
-from wardround.evaluate.metrics import Metric, SiteMeasures, computed, metrics_for
+from wardround.evaluate.intervals import affordable_resamples, bootstrap_intervals, interval
+from wardround.evaluate.metrics import Metric, SiteMeasures, compute_metric, metrics_for
 from wardround.evaluate.rows import Numbers, Rows, rows_of
 
 SMALLEST = 10
@@ -27,14 +27,14 @@ DRAWS = 0xFA14
 
 
 def _selection(rows: Rows, weights: Numbers | None) -> Numbers:
-    decided = rows.sums(weights, rows.decided[:, [rows.positive]])[:, :, 0]
+    decided = rows.sums(weights, rows.predicted_classes[:, [rows.positive]])[:, :, 0]
     with np.errstate(invalid="ignore"):
         return np.asarray(decided / rows.counts)
 
 
 def _false_alarms(rows: Rows, weights: Numbers | None) -> Numbers:
     well = 1.0 - rows.truth[:, rows.positive]
-    sums = rows.sums(weights, np.stack([well * rows.decided[:, rows.positive], well], axis=1))
+    sums = rows.sums(weights, np.stack([well * rows.predicted_classes[:, rows.positive], well], axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(sums[:, :, 0] / sums[:, :, 1])
 
@@ -57,7 +57,7 @@ def group_metrics(task: Task) -> dict[str, Metric]:
     }
 
 
-def with_crossings(columns: Mapping[str, Numbers]) -> dict[str, Numbers]:
+def add_crossings(columns: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """The columns, and where there are several also the groups that all of them together cut."""
     found = {name: np.asarray(values).astype(str) for name, values in columns.items()}
     if len(found) > 1:
@@ -93,7 +93,7 @@ def fairness_block(
     block: Report = {"smallest": smallest, "columns": {}}
     if len(task.classes) == 2:
         block["generalized_entropy_index"] = _index(rows, resamples, level, seed)
-    for column, values in with_crossings(columns).items():
+    for column, values in add_crossings(columns).items():
         if len(values) != len(rows.actual):
             raise ValueError(f"{len(values)} values of {column} for {len(rows.actual)} patients")
         small = small_groups(values, smallest) | set((withheld or {}).get(column, ()))
@@ -111,7 +111,7 @@ def _column(
     first = np.concatenate([[0], np.cumsum(np.bincount(code[code >= 0], minlength=len(names)))])
     grouped = Rows(rows.predicted[order], rows.actual[order], first, rows.task, rows.positive, rows.part)
     metrics = group_metrics(rows.task)
-    measured = SiteMeasures(grouped, metrics, {name: computed(grouped, one)[0] for name, one in metrics.items()})
+    measured = SiteMeasures(grouped, metrics, {name: compute_metric(grouped, one)[0] for name, one in metrics.items()})
     reach = bootstrap_intervals(measured, resamples=resamples, level=level, seed=seed) if resamples and names else None
     few = _too_few(grouped, smallest)
     groups: Report = {}
@@ -119,12 +119,12 @@ def _column(
         groups[name] = {"rows": int(grouped.counts[index])}
         for metric in metrics:
             if why := few.get((metric, index), ""):
-                groups[name][metric] = _told(None, why, None)
+                groups[name][metric] = _to_json(None, why, None)
             else:
                 ends = reach.sites[metric][index] if reach else None
-                groups[name][metric] = _told(*measured.measure(metric, index), ends)
-    told: Report = {"groups": groups, "withheld": sorted(small)}
-    return told if rows.task.regression else told | _between(grouped, names, smallest, resamples, level, seed)
+                groups[name][metric] = _to_json(*measured.measure(metric, index), ends)
+    block: Report = {"groups": groups, "withheld": sorted(small)}
+    return block if rows.task.regression else block | _between(grouped, names, smallest, resamples, level, seed)
 
 
 def _too_few(rows: Rows, smallest: int) -> dict[tuple[str, int], str]:
@@ -133,7 +133,7 @@ def _too_few(rows: Rows, smallest: int) -> dict[tuple[str, int], str]:
         return {}
     truth, decided, label = (
         rows.truth[:, rows.positive],
-        rows.decided[:, rows.positive],
+        rows.predicted_classes[:, rows.positive],
         rows.task.classes[rows.positive],
     )
     ill, alarms = np.moveaxis(rows.sums(None, np.stack([truth, decided], axis=1))[0], 1, 0)
@@ -154,11 +154,13 @@ def _too_few(rows: Rows, smallest: int) -> dict[tuple[str, int], str]:
 def _between(rows: Rows, names: Sequence[str], smallest: int, resamples: int, level: float, seed: int) -> Report:
     """The measures that compare groups, each with its interval, and who is left out of it."""
     classes = len(rows.task.classes)
-    counts = fairness.counted(rows.site, rows.actual, rows.decided.argmax(axis=1), groups=len(names), classes=classes)
-    drawn = _redrawn(counts, resamples, seed, len(rows.actual)) if resamples and len(names) else None
-    broken = int(rows.broken.sum())
+    counts = fairness.count_decisions(
+        rows.site, rows.actual, rows.predicted_classes.argmax(axis=1), groups=len(names), classes=classes
+    )
+    drawn = _resample_counts(counts, resamples, seed, len(rows.actual)) if resamples and len(names) else None
+    broken = int(rows.nonfinite_counts.sum())
 
-    def told(compute: Any, why: str, left_out: Sequence[str] = ()) -> Report:
+    def estimate(compute: Any, why: str, left_out: Sequence[str] = ()) -> Report:
         if broken:
             return {"value": None, "undefined": f"the predictions for {broken} patients are not numbers"}
         value = float(compute(counts))
@@ -167,13 +169,13 @@ def _between(rows: Rows, names: Sequence[str], smallest: int, resamples: int, le
             draws = compute(drawn)
             ends = interval(np.where(np.isfinite(draws), draws, np.nan), value, level)
         words = {"left_out": list(left_out)} if left_out else {}
-        return _told(value if np.isfinite(value) else None, "" if np.isfinite(value) else why, ends) | words
+        return _to_json(value if np.isfinite(value) else None, "" if np.isfinite(value) else why, ends) | words
 
     alone = "fewer than two groups are large enough" if len(names) < 2 else "fewer than two groups have such a rate"
     never = "infinite: a decision that one group gets is never made for another"
     found = {
-        "differential_fairness": told(fairness.differential_fairness, alone),
-        "differential_fairness_unsmoothed": told(
+        "differential_fairness": estimate(fairness.differential_fairness, alone),
+        "differential_fairness_unsmoothed": estimate(
             lambda cells: fairness.differential_fairness(cells, smoothing=0.0), alone if len(names) < 2 else never
         ),
     }
@@ -190,16 +192,16 @@ def _between(rows: Rows, names: Sequence[str], smallest: int, resamples: int, le
     alarm_gap = rate_gap(fairness.false_positive_rates, few_well)
     listed = [[name for name, out in zip(names, few, strict=True) if out] for few in (few_ill, few_ill | few_well)]
     return found | {
-        "equal_opportunity_gap": told(found_gap, alone, listed[0]),
-        "equal_odds_gap": told(lambda cells: np.maximum(found_gap(cells), alarm_gap(cells)), alone, listed[1]),
-        "selection_gap": told(lambda cells: fairness.gap(fairness.selection_rates(cells, label)), alone),
+        "equal_opportunity_gap": estimate(found_gap, alone, listed[0]),
+        "equal_odds_gap": estimate(lambda cells: np.maximum(found_gap(cells), alarm_gap(cells)), alone, listed[1]),
+        "selection_gap": estimate(lambda cells: fairness.gap(fairness.selection_rates(cells, label)), alone),
     }
 
 
-def _redrawn(counts: Numbers, resamples: int, seed: int, rows: int) -> Numbers:
+def _resample_counts(counts: Numbers, resamples: int, seed: int, rows: int) -> Numbers:
     """Counts of resamples: drawing patients of a group again is drawing its cells from a multinomial."""
     rng = np.random.default_rng([seed % 2**64, DRAWS])
-    resamples = affordable(resamples, rows)
+    resamples = affordable_resamples(resamples, rows)
     cells = counts.reshape(len(counts), -1)
     sizes = cells.sum(axis=1)
     drawn = [rng.multinomial(size, own / max(1, size), resamples) for own, size in zip(cells, sizes, strict=True)]
@@ -208,27 +210,27 @@ def _redrawn(counts: Numbers, resamples: int, seed: int, rows: int) -> Numbers:
 
 def _index(rows: Rows, resamples: int, level: float, seed: int) -> Report:
     """The generalized entropy index of all patients, whatever their group."""
-    if broken := int(rows.broken.sum()):
+    if broken := int(rows.nonfinite_counts.sum()):
         return {"value": None, "undefined": f"the predictions for {broken} patients are not numbers"}
     everyone = np.zeros(len(rows.actual), np.int64)
-    counts = fairness.counted(everyone, rows.actual, rows.decided.argmax(axis=1), groups=1)
+    counts = fairness.count_decisions(everyone, rows.actual, rows.predicted_classes.argmax(axis=1), groups=1)
     value = float(fairness.generalized_entropy_index(counts, positive=rows.positive))
     if not np.isfinite(value):
         return {"value": None, "undefined": "nobody benefits" if len(rows.actual) else "no patients"}
     if not resamples:
-        return _told(value, "", None)
+        return _to_json(value, "", None)
     drawn = fairness.generalized_entropy_index(
-        _redrawn(counts, resamples, seed, len(rows.actual)), positive=rows.positive
+        _resample_counts(counts, resamples, seed, len(rows.actual)), positive=rows.positive
     )
-    return _told(value, "", interval(drawn, value, level))
+    return _to_json(value, "", interval(drawn, value, level))
 
 
-def _told(value: float | None, reason: str, reach: Any) -> Report:
-    told: Report = {"value": value}
+def _to_json(value: float | None, reason: str, reach: Any) -> Report:
+    block: Report = {"value": value}
     if reach is not None:
-        told |= {"low": reach.low, "high": reach.high}
+        block |= {"low": reach.low, "high": reach.high}
         if reach.reason and value is not None:
-            told["no_interval"] = reach.reason
+            block["no_interval"] = reach.reason
     if value is None:
-        told["undefined"] = reason
-    return told
+        block["undefined"] = reason
+    return block

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from wardround.core.bounds import Momentum
-from wardround.evaluate.comparison import PairedDifference, corrected, paired_values
+from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_values
 
 Figures = Mapping[str, float | None]
 """Of one repeat, by name: "recall", "race/equal_odds_gap", "race/recall/White"."""
@@ -50,7 +50,7 @@ class Arms(NamedTuple):
 
     def change(self, partition: str, name: str) -> list[float | None]:
         """The strictest level less the loosest."""
-        return less(self.values(partition, -1, name), self.values(partition, 0, name))
+        return subtract(self.values(partition, -1, name), self.values(partition, 0, name))
 
     def groups(self, partition: str, column: str) -> list[str]:
         """The column's groups but for the largest."""
@@ -108,7 +108,7 @@ class Claim(NamedTuple):
         return "cannot be told from these data"
 
     @property
-    def counted(self) -> str:
+    def tally_text(self) -> str:
         """How many tests speak for it."""
         if not self.tests:
             return "nothing was tested"
@@ -129,16 +129,16 @@ def slope(values: Sequence[float | None]) -> float | None:
     return float(steps @ np.array(known) / (steps @ steps))
 
 
-def less(a: Sequence[float | None], b: Sequence[float | None]) -> list[float | None]:
+def subtract(a: Sequence[float | None], b: Sequence[float | None]) -> list[float | None]:
     """a - b, none where either is none."""
     return [None if p is None or q is None else p - q for p, q in zip(a, b, strict=True)]
 
 
-def minus(values: Sequence[float | None]) -> list[float | None]:
+def negate(values: Sequence[float | None]) -> list[float | None]:
     return [None if value is None else -value for value in values]
 
 
-def judged(arms: Arms, *, test_share: Momentum = 0.0) -> list[Claim]:
+def judge_claims(arms: Arms, *, test_share: Momentum = 0.0) -> list[Claim]:
     """Every claim with its tests; `test_share` (test rows / all rows) widens intervals, since splits overlap."""
     parts = [_unfairer, _fairer_again, _gaps, _weaker_groups, _uneven, _uneven_fades, _worse, _recall, _less_overfit]
     claims = []
@@ -148,7 +148,7 @@ def judged(arms: Arms, *, test_share: Momentum = 0.0) -> list[Claim]:
             index: paired_values(draft.values, [0.0] * len(draft.values), higher_is_better=True, test_share=test_share)
             for index, draft in enumerate(found.drafts)
         }
-        settled = corrected(tested)
+        settled = apply_holm(tested)
         tests = [Trial(one.what, one.partition, settled[index], *one.ends) for index, one in enumerate(found.drafts)]
         claims.append(Claim(found.words, found.tested, tuple(tests), found.ends))
     return claims
@@ -210,7 +210,7 @@ def _unfairer(arms: Arms) -> SubClaim:
 
 def _fairer_again(arms: Arms) -> SubClaim:
     def values(partition: str, name: str) -> list[float | None]:
-        return less(arms.values(partition, -2, name), arms.values(partition, -1, name))
+        return subtract(arms.values(partition, -2, name), arms.values(partition, -1, name))
 
     def ends(partition: str, name: str) -> Ends:
         return arms.mean(partition, -2, name), arms.mean(partition, -1, name)
@@ -239,7 +239,7 @@ def _weaker_groups(arms: Arms) -> SubClaim:
             for group in arms.groups(partition, column):
                 name = f"{column}/recall/{group}"
                 ends = (arms.mean(partition, 0, name), arms.mean(partition, -1, name))
-                tests.append(Draft(name, partition, less(own, arms.change(partition, name)), ends))
+                tests.append(Draft(name, partition, subtract(own, arms.change(partition, name)), ends))
     return SubClaim(
         "The impact of privacy is more prominent on underprivileged groups.",
         "From none to the strictest level, recall drops more in a group than in the largest group of its column.",
@@ -249,7 +249,7 @@ def _weaker_groups(arms: Arms) -> SubClaim:
 
 def _uneven(arms: Arms) -> SubClaim:
     def values(partition: str, name: str) -> list[float | None]:
-        return less(arms.values(partition, 0, name), arms.values(EVEN, 0, name))
+        return subtract(arms.values(partition, 0, name), arms.values(EVEN, 0, name))
 
     def ends(partition: str, name: str) -> Ends:
         return arms.mean(EVEN, 0, name), arms.mean(partition, 0, name)
@@ -264,12 +264,12 @@ def _uneven(arms: Arms) -> SubClaim:
 
 def _uneven_fades(arms: Arms) -> SubClaim:
     def values(partition: str, name: str) -> list[float | None]:
-        loose = less(arms.values(partition, 0, name), arms.values(EVEN, 0, name))
-        return less(loose, less(arms.values(partition, -1, name), arms.values(EVEN, -1, name)))
+        loose = subtract(arms.values(partition, 0, name), arms.values(EVEN, 0, name))
+        return subtract(loose, subtract(arms.values(partition, -1, name), arms.values(EVEN, -1, name)))
 
     def ends(partition: str, name: str) -> Ends:
         loosest, strictest = (
-            less([arms.mean(partition, level, name)], [arms.mean(EVEN, level, name)])[0] for level in (0, -1)
+            subtract([arms.mean(partition, level, name)], [arms.mean(EVEN, level, name)])[0] for level in (0, -1)
         )
         return loosest, strictest
 
@@ -293,17 +293,17 @@ def _worse(arms: Arms) -> SubClaim:
     return SubClaim(
         "Performance drops with increasing privacy.",
         "F1 and ROC-AUC fall from level to level.",
-        _over(arms, ["f1", "roc_auc"], lambda partition, name: minus(arms.slopes(partition, name))),
+        _over(arms, ["f1", "roc_auc"], lambda partition, name: negate(arms.slopes(partition, name))),
     )
 
 
 def _recall(arms: Arms) -> SubClaim:
-    falls = _over(arms, ["recall"], lambda partition, name: minus(arms.slopes(partition, name)))
+    falls = _over(arms, ["recall"], lambda partition, name: negate(arms.slopes(partition, name)))
     more = [
         Draft(
             "precision",
             partition,
-            less(arms.change(partition, "precision"), arms.change(partition, "recall")),
+            subtract(arms.change(partition, "precision"), arms.change(partition, "recall")),
             (arms.mean(partition, 0, "precision"), arms.mean(partition, -1, "precision")),
         )
         for partition in arms.figures
@@ -319,5 +319,5 @@ def _less_overfit(arms: Arms) -> SubClaim:
     return SubClaim(
         "High privacy acts as a regularization: the model fits its own patients less closely.",
         "The loss on new patients less that on the training patients is smaller at the strictest level than without.",
-        _over(arms, [LEFT_OVER], lambda partition, name: minus(arms.change(partition, name))),
+        _over(arms, [LEFT_OVER], lambda partition, name: negate(arms.change(partition, name))),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from wardround.core.bounds import Count, Share
-from wardround.evaluate.metrics import SiteMeasures, computed
+from wardround.evaluate.metrics import SiteMeasures, compute_metric
 from wardround.evaluate.rows import Numbers
 from wardround.evaluate.summary import unweighted_mean, weighted_mean
 
@@ -55,7 +55,7 @@ def resample_counts(rng: np.random.Generator, counts: Numbers, resamples: int) -
     return np.bincount(drawn.ravel(), minlength=resamples * total).reshape(resamples, total).astype(np.float64)
 
 
-def affordable(resamples: int, width: int) -> int:
+def affordable_resamples(resamples: int, width: int) -> int:
     """Fewer resamples for very many rows, so that intervals take seconds; never fewer than 200 unless asked."""
     return min(resamples, max(FEWEST, WORK // max(1, width)))
 
@@ -66,14 +66,14 @@ def chunks(resamples: int, width: int) -> list[int]:
     return [min(size, resamples - start) for start in range(0, resamples, size)]
 
 
-def resampled(measured: SiteMeasures, rng: np.random.Generator, resamples: int) -> dict[str, Numbers]:
+def resample_metrics(measured: SiteMeasures, rng: np.random.Generator, resamples: int) -> dict[str, Numbers]:
     """For every metric, shape (resamples, sites): its value in each resample of the patients."""
     rows = measured.rows
     parts: dict[str, list[Numbers]] = {name: [] for name in measured.metrics}
     for size in chunks(resamples, len(rows.actual)):
         weights = resample_counts(rng, rows.counts, size)
         for name, metric in measured.metrics.items():
-            parts[name].append(computed(rows, metric, weights))
+            parts[name].append(compute_metric(rows, metric, weights))
     return {name: np.concatenate(part) for name, part in parts.items()}
 
 
@@ -103,8 +103,8 @@ def bootstrap_intervals(
     rng = np.random.default_rng([seed % 2**64, 0x1A7E])
     counts, values = measured.rows.counts, measured.values
     if len(counts) <= MOST_SITES:
-        resamples = affordable(resamples, len(measured.rows.actual))
-        draws = resampled(measured, rng, resamples)
+        resamples = affordable_resamples(resamples, len(measured.rows.actual))
+        draws = resample_metrics(measured, rng, resamples)
         return Intervals(
             sites={
                 name: [interval(draws[name][:, site], values[name][site], level) for site in range(len(counts))]
@@ -121,7 +121,7 @@ def bootstrap_intervals(
             by="patients",
             resamples=resamples,
         )
-    resamples = affordable(resamples, len(counts))
+    resamples = affordable_resamples(resamples, len(counts))
     means = _means_over_drawn_sites(values, counts, rng, resamples)
     none = Interval(None, None, f"more than {MOST_SITES} sites")
     return Intervals(

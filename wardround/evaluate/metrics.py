@@ -49,14 +49,14 @@ def _mean(rows: Rows, weights: Numbers | None, column: Numbers) -> Numbers:
 
 def _counts(rows: Rows, weights: Numbers | None, classes: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
     """Shape (resamples, sites, classes): rightly predicted, having the class, predicted to have it."""
-    truth, decided = rows.truth[:, classes], rows.decided[:, classes]
+    truth, decided = rows.truth[:, classes], rows.predicted_classes[:, classes]
     together = rows.sums(weights, np.concatenate([truth * decided, truth, decided], axis=1))
     hits, occurring, predicted = np.split(together, 3, axis=2)
     return hits, occurring, predicted
 
 
 def accuracy(rows: Rows, weights: Numbers | None = None) -> Numbers:
-    return _mean(rows, weights, (rows.truth * rows.decided).sum(axis=1))
+    return _mean(rows, weights, (rows.truth * rows.predicted_classes).sum(axis=1))
 
 
 def balanced_accuracy(rows: Rows, weights: Numbers | None = None) -> Numbers:
@@ -66,26 +66,26 @@ def balanced_accuracy(rows: Rows, weights: Numbers | None = None) -> Numbers:
 
 
 def precision(rows: Rows, weights: Numbers | None = None) -> Numbers:
-    hits, occurring, predicted = _counts(rows, weights, rows.judged)
-    counted = (occurring > 0) if len(rows.judged) > 1 else np.ones_like(occurring, bool)
+    hits, occurring, predicted = _counts(rows, weights, rows.scored_classes)
+    counted = (occurring > 0) if len(rows.scored_classes) > 1 else np.ones_like(occurring, bool)
     with np.errstate(invalid="ignore"):
         return macro(hits / predicted, counted)
 
 
 def recall(rows: Rows, weights: Numbers | None = None) -> Numbers:
-    hits, occurring, _ = _counts(rows, weights, rows.judged)
+    hits, occurring, _ = _counts(rows, weights, rows.scored_classes)
     with np.errstate(invalid="ignore"):
         return macro(hits / occurring, occurring > 0)
 
 
 def f1(rows: Rows, weights: Numbers | None = None) -> Numbers:
-    hits, occurring, predicted = _counts(rows, weights, rows.judged)
+    hits, occurring, predicted = _counts(rows, weights, rows.scored_classes)
     with np.errstate(invalid="ignore"):
         return macro(2 * hits / (occurring + predicted), occurring > 0)
 
 
 def brier(rows: Rows, weights: Numbers | None = None) -> Numbers:
-    classes = rows.judged if len(rows.task.classes) == 2 else range(len(rows.task.classes))
+    classes = rows.scored_classes if len(rows.task.classes) == 2 else range(len(rows.task.classes))
     errors = np.square(rows.probabilities[:, classes] - rows.truth[:, classes])
     return _mean(rows, weights, errors.sum(axis=1))
 
@@ -127,14 +127,14 @@ def _one_class(rows: Rows, site: int) -> str:
 
 
 def _no_positive(rows: Rows, site: int) -> str:
-    return f"no {rows.task.classes[rows.judged[0]]!r} among {rows.patients(site)}"
+    return f"no {rows.task.classes[rows.scored_classes[0]]!r} among {rows.patients(site)}"
 
 
 def _never_predicted(rows: Rows, site: int) -> str:
-    _, occurring, predicted = (part[0, site] for part in _counts(rows, None, rows.judged))
+    _, occurring, predicted = (part[0, site] for part in _counts(rows, None, rows.scored_classes))
     # With two classes a lone positive class may be neither there nor predicted.
-    missing = predicted == 0 if len(rows.judged) == 1 else (predicted == 0) & (occurring > 0)
-    names = [repr(rows.task.classes[rows.judged[place]]) for place in np.flatnonzero(missing)]
+    missing = predicted == 0 if len(rows.scored_classes) == 1 else (predicted == 0) & (occurring > 0)
+    names = [repr(rows.task.classes[rows.scored_classes[place]]) for place in np.flatnonzero(missing)]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return f"{shown} never predicted for {rows.patients(site)}"
 
@@ -209,14 +209,14 @@ class SiteMeasures:
             return MetricValue(value)
         if not self.rows.counts[site]:
             return MetricValue(None, self.rows.patients(site))
-        if broken := int(self.rows.broken[site]):
+        if broken := int(self.rows.nonfinite_counts[site]):
             return MetricValue(None, f"the predictions for {broken} of {self.rows.patients(site)} are not numbers")
         return MetricValue(None, self.metrics[metric].why(self.rows, site))
 
 
-def computed(rows: Rows, metric: Metric, weights: Numbers | None = None) -> Numbers:
+def compute_metric(rows: Rows, metric: Metric, weights: Numbers | None = None) -> Numbers:
     """Shape (resamples, sites): the metric, not a number at sites that are empty or have broken predictions."""
-    return np.where((rows.counts > 0) & (rows.broken == 0), metric.compute(rows, weights), np.nan)
+    return np.where((rows.counts > 0) & (rows.nonfinite_counts == 0), metric.compute(rows, weights), np.nan)
 
 
 def measure_sites(
@@ -225,4 +225,4 @@ def measure_sites(
     """Every metric at every site, vectorised over the sites."""
     rows = rows_of(scores, task, positive=positive, part=part)
     chosen = metrics_for(task, metrics)
-    return SiteMeasures(rows, chosen, {name: computed(rows, metric)[0] for name, metric in chosen.items()})
+    return SiteMeasures(rows, chosen, {name: compute_metric(rows, metric)[0] for name, metric in chosen.items()})

@@ -48,16 +48,16 @@ def _by_class(
 ) -> tuple[Numbers, Numbers]:
     """Shape (resamples, sites, judged classes): the areas, and whether the class occurs."""
     resamples = 1 if weights is None else len(weights)
-    shape = (resamples, len(rows.counts), len(rows.judged))
+    shape = (resamples, len(rows.counts), len(rows.scored_classes))
     areas, occurs = np.full(shape, np.nan), np.zeros(shape, bool)
     if not len(rows.actual):
         return areas, occurs
-    for place, index in enumerate(rows.judged):
+    for place, index in enumerate(rows.scored_classes):
         ladder = rows.ladders[index]
         ill, well = _per_step(ladder, weights, rows.truth[:, index])
         with np.errstate(divide="ignore", invalid="ignore"):
-            areas[:, rows.filled, place] = area(ladder, ill, well)
-        occurs[:, rows.filled, place] = _over_sites(ladder, ill) > 0
+            areas[:, rows.nonempty_sites, place] = area(ladder, ill, well)
+        occurs[:, rows.nonempty_sites, place] = _over_sites(ladder, ill) > 0
     return areas, occurs
 
 

@@ -46,7 +46,7 @@ class Rows:
         return np.diff(self.first)
 
     @cached_property
-    def filled(self) -> Numbers:
+    def nonempty_sites(self) -> Numbers:
         """Indices of the sites that have rows."""
         return np.flatnonzero(self.counts > 0)
 
@@ -55,7 +55,7 @@ class Rows:
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @cached_property
-    def broken(self) -> Numbers:
+    def nonfinite_counts(self) -> Numbers:
         """Predictions of each site that are not finite numbers."""
         strange = ~np.isfinite(self.predicted)
         bad = np.flatnonzero(strange) if self.task.regression else np.flatnonzero(strange.any(axis=1))
@@ -67,7 +67,7 @@ class Rows:
         return np.where(np.isfinite(self.predicted), self.predicted, 0.0)
 
     @cached_property
-    def judged(self) -> tuple[int, ...]:
+    def scored_classes(self) -> tuple[int, ...]:
         """The classes that recall and its kin look at: the positive one of two, or each against the rest."""
         classes = len(self.task.classes)
         return (self.positive,) if classes == 2 else tuple(range(classes))
@@ -78,14 +78,14 @@ class Rows:
         return np.asarray(self.actual[:, None] == np.arange(len(self.task.classes)), np.float64)
 
     @cached_property
-    def decided(self) -> Numbers:
+    def predicted_classes(self) -> Numbers:
         """Shape (rows, classes): 1 at the most probable class, the first of them in a tie."""
         best = self.probabilities.argmax(axis=1) if len(self.actual) else self.actual
         return np.asarray(best[:, None] == np.arange(len(self.task.classes)), np.float64)
 
     @cached_property
     def ladders(self) -> dict[int, Ladder]:
-        return {index: self.ladder(self.probabilities[:, index]) for index in self.judged}
+        return {index: self.ladder(self.probabilities[:, index]) for index in self.scored_classes}
 
     def ladder(self, score: Numbers) -> Ladder:
         order = np.lexsort((score, self.site))
@@ -93,23 +93,23 @@ class Rows:
         new = np.ones(len(order), bool)
         new[1:] = (ranked[1:] != ranked[:-1]) | (owner[1:] != owner[:-1])
         steps = np.flatnonzero(new)
-        step_site = np.searchsorted(self.filled, owner[steps])
-        return Ladder(order, steps, np.searchsorted(step_site, np.arange(len(self.filled))), step_site)
+        step_site = np.searchsorted(self.nonempty_sites, owner[steps])
+        return Ladder(order, steps, np.searchsorted(step_site, np.arange(len(self.nonempty_sites))), step_site)
 
     def spread(self, of_filled: Numbers) -> Numbers:
         """Sums of the sites that have rows, shape (resamples, filled), as sums of all sites: 0 for empty ones."""
         result = np.zeros((len(of_filled), len(self.counts), *of_filled.shape[2:]))
-        result[:, self.filled] = of_filled
+        result[:, self.nonempty_sites] = of_filled
         return result
 
     def sums(self, weights: Numbers | None, columns: Numbers) -> Numbers:
         """Shape (resamples, sites, columns): the weighted sum of each column over the rows of each site."""
-        starts = self.first[self.filled]
+        starts = self.first[self.nonempty_sites]
         if weights is None:
             # reduceat would give an empty site the row of its neighbour, hence only sites that have rows.
             return self.spread(np.add.reduceat(columns, starts, axis=0)[None] if len(starts) else columns[None])
         result = np.zeros((len(weights), len(self.counts), columns.shape[1]))
-        for index, start in zip(self.filled, starts, strict=True):
+        for index, start in zip(self.nonempty_sites, starts, strict=True):
             stop = self.first[index + 1]
             result[:, index] = weights[:, start:stop] @ columns[start:stop]
         return result

@@ -61,7 +61,7 @@ class PartnerSet(NamedTuple):
     weights: Mapping[str, float] | None = None
 
 
-class Turn(NamedTuple):
+class WithdrawalTurn(NamedTuple):
     """One choice as it was shown to the sites, and who withdrew over it."""
 
     dilution: Dilution
@@ -74,7 +74,7 @@ class Settlement:
 
     partners: tuple[str, ...]
     dilution: Dilution | None
-    turns: tuple[Turn, ...]
+    turns: tuple[WithdrawalTurn, ...]
     words: str
 
     @property
@@ -129,7 +129,7 @@ def settle(
     everybody who remains, the order could not matter: a share only grows when others leave.
     """
     partners_of = {site: limit for site, limit in limits.items() if site != asking}
-    remaining, turns = frozenset(partners_of), list[Turn]()
+    remaining, turns = frozenset(partners_of), list[WithdrawalTurn]()
     while True:
         choice = choose(remaining)
         partners = tuple(sorted(set(choice.rows) - {asking}))
@@ -141,11 +141,11 @@ def settle(
                 remedy="choose among the sites that remain",
             )
         if not partners:
-            return Settlement((), None, tuple(turns), alone(turns, len(remaining)))
+            return Settlement((), None, tuple(turns), describe_alone(turns, len(remaining)))
         shown = dilution(choice.rows, choice.weights, partners_of)
-        turns.append(Turn(shown, shown.over))
+        turns.append(WithdrawalTurn(shown, shown.over))
         if not shown.over:
-            return Settlement(partners, shown, tuple(turns), together(partners, turns))
+            return Settlement(partners, shown, tuple(turns), describe_training(partners, turns))
         remaining -= set(shown.over)
 
 
@@ -157,37 +157,37 @@ def is_number(value: object, *, whole: bool = False) -> bool:
     )
 
 
-def fraction(value: Any) -> Fraction:
+def as_fraction(value: Any) -> Fraction:
     # Numbers of NumPy first become Python's: theirs would overflow inside a fraction.
     return Fraction(int(value) if isinstance(value, numeric.Integral) else float(value))
 
 
 def shares(amounts: Mapping[str, float], what: str) -> dict[str, float]:
     # In fractions, so that neither huge counts nor tiny weights overflow or vanish.
-    exact = {site: fraction(amount) for site, amount in amounts.items()}
+    exact = {site: as_fraction(amount) for site, amount in amounts.items()}
     total = sum(exact.values())
     if not total:
         raise Refusal(f"the chosen sites have no {what} together", remedy="choose sites that have some")
     return {site: float(amount / total) for site, amount in exact.items()}
 
 
-def withdrawals(turns: list[Turn]) -> str:
-    told = [
+def describe_withdrawals(turns: list[WithdrawalTurn]) -> str:
+    reasons = [
         f"{part.site} ({max(part.row_share, part.weight_share or 0.0):.1%}, limit {part.limit:.4g})"
         for turn in turns
         for part in turn.dilution.parts
         if part.over
     ]
-    return f"Over their own limit, and withdrawn: {', '.join(told)}." if told else "Nobody withdraws."
+    return f"Over their own limit, and withdrawn: {', '.join(reasons)}." if reasons else "Nobody withdraws."
 
 
-def together(partners: tuple[str, ...], turns: list[Turn]) -> str:
-    return f"Training goes ahead with {', '.join(partners)}. {withdrawals(turns)}"
+def describe_training(partners: tuple[str, ...], turns: list[WithdrawalTurn]) -> str:
+    return f"Training goes ahead with {', '.join(partners)}. {describe_withdrawals(turns)}"
 
 
-def alone(turns: list[Turn], remaining: int) -> str:
+def describe_alone(turns: list[WithdrawalTurn], remaining: int) -> str:
     offer = "The asking site can train the local model on its own patients."
     if not turns:
         return f"No partner was chosen. {offer}"
     why = "All partners withdrew." if not remaining else "None of the sites that remain was chosen."
-    return f"{why} {withdrawals(turns)} {offer}"
+    return f"{why} {describe_withdrawals(turns)} {offer}"

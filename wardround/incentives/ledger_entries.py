@@ -46,7 +46,7 @@ class LedgerEntry:
             raise Refusal("an entry needs its round (0 or more) or the name of its phase", where=where)
         if self.kind not in get_args(Kind):
             raise Refusal(f"{self.kind!r} is no kind of entry", where=where, remedy=f"use {', '.join(get_args(Kind))}")
-        if not zoned(self.time):
+        if not has_zone(self.time):
             raise Refusal(
                 f"the time {self.time!r} cannot be read", where=where, remedy="write it like 2031-05-01T12:00:00+00:00"
             )
@@ -60,7 +60,7 @@ class LedgerEntry:
         return {**{name: getattr(self, name) for name in self.__dataclass_fields__}, "numbers": dict(self.numbers)}
 
 
-def zoned(time: object) -> bool:
+def has_zone(time: object) -> bool:
     """Whether this is an ISO 8601 time that says its zone."""
     try:
         return isinstance(time, str) and datetime.fromisoformat(time).tzinfo is not None

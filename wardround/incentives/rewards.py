@@ -103,11 +103,13 @@ def reward(rule: str, budget_cents: int, figures: Mapping[str, float | None]) ->
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise Refusal(f"there is no reward rule {rule!r}{hint}", remedy=f"use one of {', '.join(RULES)}")
     budget = whole_cents(budget_cents)
-    known = {site: exact(rule, site, figure) for site, figure in figures.items() if figure is not None}
+    known = {site: as_fraction(rule, site, figure) for site, figure in figures.items() if figure is not None}
     claims = dict.fromkeys(figures, Fraction(0))
     claims.update({site: RULES[rule].claim(site, figure, len(known)) for site, figure in known.items()})
     amounts = apportion(budget, claims)
-    return Payment(rule, budget, MappingProxyType(amounts), budget - sum(amounts.values()), words(rule, budget, claims))
+    return Payment(
+        rule, budget, MappingProxyType(amounts), budget - sum(amounts.values()), describe_payment(rule, budget, claims)
+    )
 
 
 def whole_cents(budget: object) -> int:
@@ -132,7 +134,7 @@ def apportion(budget: int, claims: Mapping[str, Fraction]) -> dict[str, int]:
     return amounts
 
 
-def exact(rule: str, site: str, figure: object) -> Fraction:
+def as_fraction(rule: str, site: str, figure: object) -> Fraction:
     """The figure as a fraction, so that no rounding enters before the cents."""
     boolean = isinstance(figure, bool | np.bool_)
     if boolean and rule == "inclusion":
@@ -173,7 +175,7 @@ def money(cents: int) -> str:
     return f"{'-' if cents < 0 else ''}{units:,}.{rest:02}"
 
 
-def words(rule: str, budget: int, claims: Mapping[str, Fraction]) -> str:
+def describe_payment(rule: str, budget: int, claims: Mapping[str, Fraction]) -> str:
     by, qualifies, _ = RULES[rule]
     paid = apportion(budget, claims)
     earning = sorted((site for site in claims if claims[site]), key=lambda site: (-paid[site], site))

@@ -1,8 +1,8 @@
 """What a study owes its partners: their share told before training, what they did in it, and what that earns.
 
-`diluted` makes the choice of partners anew until nobody withdraws over its share. `read_facts` reads in a finished run
-folder who asked, who was chosen and who took part; `statement` divides a budget by that. Nothing here computes a
-measure: what a folder does not say is refused.
+`settle_dilution` makes the choice of partners anew until nobody withdraws over its share. `read_facts` reads in a
+finished run folder who asked, who was chosen and who took part; `statement` divides a budget by that. Nothing here
+computes a measure: what a folder does not say is refused.
 """
 
 import math
@@ -22,7 +22,7 @@ from wardround.runs.result import PartnersResult, RunResult
 ALONE = 'no partner is left: train alone with [algorithm] name = "local"'
 
 
-class Diluted(NamedTuple):
+class DilutionOutcome(NamedTuple):
     """Whom the asking site trains with once nobody withdraws any more."""
 
     partners: tuple[str, ...]
@@ -36,7 +36,7 @@ class Diluted(NamedTuple):
     """What to do where nobody is left, else empty."""
 
 
-def diluted(
+def settle_dilution(
     choose: Callable[[tuple[str, ...]], Sequence[str]],
     rows: Mapping[str, int],
     limits: Mapping[str, float],
@@ -44,7 +44,7 @@ def diluted(
     *,
     withdrawn: Sequence[str] = (),
     weights: Mapping[str, float] | None = None,
-) -> Diluted:
+) -> DilutionOutcome:
     """Choose partners, tell each site its share among all that train, and choose again without those who withdraw.
 
     `choose` is given the names that remain, in the order of `rows`, and gives the partners, best first; it is called
@@ -75,7 +75,8 @@ def diluted(
     left = [part for turn in settled.turns for part in turn.dilution.parts if part.over]
     reasons = {site: f"{site} had withdrawn before the choice was made." for site in withdrawn}
     reasons |= {
-        part.site: f"{part.site} withdrew: {shares(part)}, and it accepts at most {part.limit:.1%}." for part in left
+        part.site: f"{part.site} withdrew: {describe_shares(part)}, and it accepts at most {part.limit:.1%}."
+        for part in left
     }
     table = [
         {**part._asdict(), "over": part.over} for part in (*(settled.dilution.parts if settled.dilution else ()), *left)
@@ -83,10 +84,10 @@ def diluted(
     advice = "" if chosen else ALONE
     outcome = f"Training goes ahead with {', '.join(chosen)}." if chosen else f"{advice[:1].upper()}{advice[1:]}."
     nobody = ["Nobody withdraws."] if chosen and not reasons else []
-    return Diluted(chosen, table, reasons, " ".join([outcome, *reasons.values(), *nobody]), advice)
+    return DilutionOutcome(chosen, table, reasons, " ".join([outcome, *reasons.values(), *nobody]), advice)
 
 
-def shares(part: DilutedPart) -> str:
+def describe_shares(part: DilutedPart) -> str:
     told = f"it would be {part.row_share:.1%} of the training rows"
     return told if part.weight_share is None else f"{told} and {part.weight_share:.1%} of the weight"
 
@@ -156,7 +157,7 @@ def read_facts(folder: Path) -> Facts:
     """What `wardround run` or `wardround partners` left in a folder."""
     manifest = require_manifest(folder, "name one that `run` or `partners` wrote")
     result = require_result(folder)
-    said = table(manifest.get("study"))
+    said = as_table(manifest.get("study"))
     training, told = None, dict[str, Any]()
     partners: Sequence[str] | None = None
     withdrawn: Sequence[str] = ()
@@ -170,10 +171,10 @@ def read_facts(folder: Path) -> Facts:
         dilution = {one.site: one.plain() for one in result.dilution}
     else:
         training, told = read_training(folder)
-        partners = texts(told["chosen"]) if "chosen" in told else None
+        partners = as_texts(told["chosen"]) if "chosen" in told else None
     if not measures and "score" in told:
-        measures = {"score": {site: Score(number(value)) for site, value in table(told["score"]).items()}}
-    asking = asked or table(said.get("study")).get("user")
+        measures = {"score": {site: Score(as_number(value)) for site, value in as_table(told["score"]).items()}}
+    asking = asked or as_table(said.get("study")).get("user")
     sites = result.sites if isinstance(result, RunResult | PartnersResult) else ()
     return Facts(
         folder,
@@ -183,7 +184,7 @@ def read_facts(folder: Path) -> Facts:
         str(asking) if asking else None,
         {site.name: site.train or 0 for site in sites},
         None if partners is None else tuple(partners),
-        tuple(dict.fromkeys([*withdrawn, *texts(table(said.get("partners")).get("withdrawn"))])),
+        tuple(dict.fromkeys([*withdrawn, *as_texts(as_table(said.get("partners")).get("withdrawn"))])),
         measures,
         dilution,
         training,
@@ -197,16 +198,16 @@ class Round(NamedTuple):
     number: int
     sites: list[str] | None
     sent: int
-    told: dict[str, Any]
+    state: dict[str, Any]
 
 
 def read_round(record: Any) -> Round:
     """A ValueError, KeyError or TypeError where the record is not as it was written."""
-    sites = texts(record["sites"])
+    sites = as_texts(record["sites"])
     run = (record["method"], record["repeat"], record.get("user"))
-    told = table(table(record["measures"]).get("told"))
+    state = as_table(as_table(record["measures"]).get("told"))
     return Round(
-        run, int(record["round"]), sites if len(sites) == record["count"] else None, int(record["bytes_up"]), told
+        run, int(record["round"]), sites if len(sites) == record["count"] else None, int(record["bytes_up"]), state
     )
 
 
@@ -233,17 +234,17 @@ def read_training(folder: Path) -> tuple[Training, dict[str, Any]]:
                 remedy="draw smaller cohorts: [participation] cohort = 100",
             )
         rounds[one.number] = one
-    chosen = rounds.pop(0).told if 0 in rounds else {}
+    chosen = rounds.pop(0).state if 0 in rounds else {}
     if not any(one.sent for one in rounds.values()):
         raise Refusal(
             "nobody sent anything in this run, so nobody helped anybody",
             where=str(folder),
             remedy="name a run in which sites trained together, not a baseline such as local",
         )
-    return summed([rounds[number] for number in sorted(rounds)]), chosen
+    return sum_rounds([rounds[number] for number in sorted(rounds)]), chosen
 
 
-def summed(rounds: Sequence[Round]) -> Training:
+def sum_rounds(rounds: Sequence[Round]) -> Training:
     """Rounds and weights by site. A round that was skipped, or came after the algorithm had stopped, moved nothing."""
     presence, parts = dict[str, Presence](), defaultdict[str, list[float]](list)
     weighed, skipped = 0, 0.0
@@ -251,15 +252,15 @@ def summed(rounds: Sequence[Round]) -> Training:
         for site in one.sites or ():
             before = presence.get(site, Presence(0, one.number))
             presence[site] = Presence(before.rounds + 1, before.first, one.number)
-        alpha = one.told.get("alpha")
+        alpha = one.state.get("alpha")
         if isinstance(alpha, dict):
             weighed += 1
-            in_vain = number(one.told.get("skipped")) or 0.0
-            moved = not one.told.get("stopped") and in_vain <= skipped
+            in_vain = as_number(one.state.get("skipped")) or 0.0
+            moved = not one.state.get("stopped") and in_vain <= skipped
             skipped = in_vain
             for site in (one.sites or ()) if moved else ():
-                parts[site].append(number(alpha.get(site)) or 0.0)
-    return Training(presence, {site: math.fsum(told) for site, told in parts.items()}, len(rounds), weighed)
+                parts[site].append(as_number(alpha.get(site)) or 0.0)
+    return Training(presence, {site: math.fsum(weights) for site, weights in parts.items()}, len(rounds), weighed)
 
 
 class Figure(NamedTuple):
@@ -274,13 +275,13 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
     """What the folder says about every site but the asking one, under a rule; refused where it says nothing."""
     if rule in ("rounds", "weights"):
         if facts.training is None:
-            raise absent(facts, rule, "tells whom to train with and holds no training", "`wardround run STUDY`")
+            raise missing_figure(facts, rule, "tells whom to train with and holds no training", "`wardround run STUDY`")
         training = facts.training
         if rule == "rounds":
             seen = {site: training.presence.get(site, Presence()) for site in facts.others}
             return {site: Figure(found.rounds, None, str(found)) for site, found in seen.items()}
         if not training.rounds == training.weighed > 0:
-            raise absent(
+            raise missing_figure(
                 facts,
                 rule,
                 f"tells each site's weight in {training.weighed} of {training.rounds} rounds",
@@ -295,12 +296,12 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
     choosing = "`wardround partners STUDY`"
     if rule == "inclusion":
         if facts.partners is None:
-            raise absent(facts, rule, "tells of no choice of partners", choosing)
-        return {site: included(site, facts.partners, facts.withdrawn) for site in facts.others}
+            raise missing_figure(facts, rule, "tells of no choice of partners", choosing)
+        return {site: inclusion_figure(site, facts.partners, facts.withdrawn) for site in facts.others}
     wanted = next(iter(facts.measures), "") if rule == "rank" else rule
     if wanted not in facts.measures:
         how = choosing if rule == "rank" else f'{choosing} with "{rule}" among the measures of [partners]'
-        raise absent(facts, rule, "ranks no site" if rule == "rank" else f"has no measure '{rule}'", how)
+        raise missing_figure(facts, rule, "ranks no site" if rule == "rank" else f"has no measure '{rule}'", how)
     scores = {
         site: facts.measures[wanted].get(site, Score(None)) for site in facts.others if site not in facts.withdrawn
     }
@@ -311,18 +312,18 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
             figures[site] = Figure(None, None, "no answer")
         elif rule == "rank":
             place = 1 + sum(other > found.value for other in known)
-            figures[site] = Figure(place, None, f"place {place} of {len(known)} (score {written(found)})")
+            figures[site] = Figure(place, None, f"place {place} of {len(known)} (score {format_score(found)})")
         else:
-            figures[site] = Figure(found.value, found.error, written(found))
+            figures[site] = Figure(found.value, found.error, format_score(found))
     return figures
 
 
-def included(site: str, partners: Sequence[str], withdrawn: Sequence[str]) -> Figure:
+def inclusion_figure(site: str, partners: Sequence[str], withdrawn: Sequence[str]) -> Figure:
     words = "withdrew" if site in withdrawn else "chosen" if site in partners else "not chosen"
     return Figure(words == "chosen", None, words)
 
 
-def absent(facts: Facts, rule: str, why: str, how: str) -> Refusal:
+def missing_figure(facts: Facts, rule: str, why: str, how: str) -> Refusal:
     return Refusal(
         f"a reward by {RULES[rule].by} cannot be told from this folder, which {why}",
         where=str(facts.folder),
@@ -357,18 +358,18 @@ def statement(facts: Facts, rule: str, budget: int) -> dict[str, Any]:
     }
 
 
-def table(value: Any) -> dict[str, Any]:
+def as_table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def texts(value: Any) -> list[str]:
+def as_texts(value: Any) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
-def number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if known else None
 
 
-def written(found: Score) -> str:
+def format_score(found: Score) -> str:
     return f"{found.value:.4g}" + ("" if found.error is None else f" ± {found.error:.2g}")

@@ -12,8 +12,8 @@ from math import inf, isfinite
 from typing import Any
 
 from wardround.core.contracts import Meter, Report, RoundRecord
-from wardround.privacy.accountant import Step, added_up, epsilon, renyi_epsilon
-from wardround.privacy.distributed_noise import converted
+from wardround.privacy.accountant import Step, epsilon, merge_steps, renyi_epsilon
+from wardround.privacy.distributed_noise import epsilon_from_rho
 
 MOST_TIGHT = 12
 """Different sums of steps accounted for tightly; with more, the rest by the quicker and larger bound."""
@@ -35,7 +35,7 @@ def privacy() -> Meter:
         for kind, ledger in ledgers.items():
             for site, steps in told.get(kind, {}).items():
                 before = ledger.get(site, [])
-                ledger[site] = [list(step) for step in added_up(Step(*one) for one in [*before, *steps])]
+                ledger[site] = [list(step) for step in merge_steps(Step(*one) for one in [*before, *steps])]
         words = {key: told[key] for key in ("level", "delta", "noise_multiplier", "clip")}
         words["overflow"] = state["overflow"] + told.get("overflow", 0.0)
         words["concentrated"] = state["concentrated"] or told.get("concentrated", False)
@@ -53,11 +53,11 @@ def privacy() -> Meter:
             "coordinator": {},
         },
         observe,
-        reported,
+        report_epsilons,
     )
 
 
-def reported(state: Report) -> Report:
+def report_epsilons(state: Report) -> Report:
     """Epsilons, none where there is no bound; `words` say the same for a reader."""
     if state["level"] is None:
         return {"level": None, "sample_epsilon": None, "site_epsilon": None, "words": "No formal privacy guarantee."}
@@ -67,7 +67,8 @@ def reported(state: Report) -> Report:
         {} if state["open_rounds"] else epsilons(state[kind], within, discrete=state["concentrated"])
         for kind in ("patients", "whole_sites", "coordinator")
     )
-    sample, site, coordinator = (largest(one) for one in (patients, whole, alone))
+    sample, site, coordinator = (largest_epsilon(one) for one in (patients, whole, alone))
+    patient, whole_site = describe_epsilon("A patient", sample, delta), describe_epsilon("A whole site", site, delta)
     return {
         "level": state["level"],
         "delta": delta,
@@ -79,17 +80,17 @@ def reported(state: Report) -> Report:
         "sample_epsilon_by_site": patients,
         "site_epsilon": site,
         "site_epsilon_towards_coordinator": coordinator,
-        "words": f"{said('A patient', sample, delta)} {said('A whole site', site, delta)} {NOT_COVERED}",
+        "words": f"{patient} {whole_site} {NOT_COVERED}",
     }
 
 
-def said(who: str, spent: float | None, delta: float) -> str:
+def describe_epsilon(who: str, spent: float | None, delta: float) -> str:
     if spent is None:
         return f"{who} has no formal guarantee."
     return f"{who} is protected with epsilon {spent:.3g} at delta {delta:g}."
 
 
-def largest(spent: Mapping[str, float | None]) -> float | None:
+def largest_epsilon(spent: Mapping[str, float | None]) -> float | None:
     """Of all sites; none where one has no bound, or nothing was told."""
     values = list(spent.values())
     return None if not values or None in values else max(value for value in values if value is not None)
@@ -104,7 +105,7 @@ def epsilons(ledger: Mapping[str, Any], delta: float, *, discrete: bool = False)
         return dict.fromkeys(ledger)
     if discrete:
         rhos = {site: sum(times / (2 * noise**2) for _, noise, times in steps) for site, steps in ledger.items()}
-        costs = {rho: converted(rho, delta) for rho in set(rhos.values())}
+        costs = {rho: epsilon_from_rho(rho, delta) for rho in set(rhos.values())}
         return {site: costs[rho] for site, rho in rhos.items()}
     plans = {json.dumps(steps): [Step(*one) for one in steps] for steps in ledger.values()}
     rough = {name: renyi_epsilon(steps, delta) for name, steps in plans.items()}

@@ -34,7 +34,7 @@ class Step(NamedTuple):
     times: int = 1
 
 
-def added_up(steps: Iterable[Step]) -> tuple[Step, ...]:
+def merge_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Like steps as one; their order does not matter for what they cost."""
     times: dict[tuple[float, float], int] = {}
     for step in steps:
@@ -49,7 +49,7 @@ def added_up(steps: Iterable[Step]) -> tuple[Step, ...]:
 def epsilon(steps: Iterable[Step], delta: float) -> float:
     """The epsilon of all these steps together; infinite where a step had no noise, 0 where there was none."""
     refuse_delta(delta)
-    whole = added_up(steps)
+    whole = merge_steps(steps)
     if not whole:
         return 0.0
     if any(step.noise_multiplier == 0 for step in whole):
@@ -71,7 +71,7 @@ def epsilon(steps: Iterable[Step], delta: float) -> float:
 def renyi_epsilon(steps: Iterable[Step], delta: float) -> float:
     """The same by Renyi differential privacy: quicker, and larger by some tenths."""
     refuse_delta(delta)
-    whole = added_up(steps)
+    whole = merge_steps(steps)
     if not whole:
         return 0.0
     if any(step.noise_multiplier == 0 for step in whole):

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from wardround.core.errors import Refusal
 from wardround.core.files import sync_folder
 from wardround.core.journal import Chain, Content, End, Format, Journal, read_tail
-from wardround.privacy.accountant import Step, added_up, epsilon, renyi_epsilon
+from wardround.privacy.accountant import Step, epsilon, merge_steps, renyi_epsilon
 
 LEVELS = ("sample", "site")
 FIELDS = {"level": str, "study": str, "round": int, "request": str, "steps": list, "previous": str, "hash": str}
 WHAT = "privacy ledger"
 
 
-class Spent(Refusal):
+class BudgetExhausted(Refusal):
     """A site has no privacy budget left for this: it is left out and named."""
 
 
@@ -34,7 +34,7 @@ class Charge(NamedTuple):
 
 
 def read_charge(content: Content) -> Charge:
-    steps = added_up(Step(float(rate), float(noise), int(times)) for rate, noise, times in content["steps"])
+    steps = merge_steps(Step(float(rate), float(noise), int(times)) for rate, noise, times in content["steps"])
     return Charge(content["level"], content["study"], content["round"], content["request"], steps)
 
 
@@ -60,7 +60,7 @@ class Budget:
         """
         if level not in LEVELS:
             raise Refusal(f"there is no privacy level '{level}'", where=WHAT, remedy="choose sample or site")
-        wanted = added_up(steps)
+        wanted = merge_steps(steps)
         new = not self.path.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._journal.lock(write=True) as file:
@@ -90,7 +90,7 @@ class Budget:
             self._journal.append(file, End(len(charges), chain.hashes[-1], "", 0), content)
             return True
 
-    def spent(self, delta: float | None = None, *, level: str = "sample") -> float:
+    def total_epsilon(self, delta: float | None = None, *, level: str = "sample") -> float:
         """The epsilon of everything charged so far."""
         steps = [step for charge in self.charges() if charge.level == level for step in charge.steps]
         return epsilon(steps, self.delta if delta is None else delta)
@@ -110,7 +110,7 @@ class Budget:
             return
         after = epsilon(whole, self.delta)
         if after > self.cap:
-            raise Spent(
+            raise BudgetExhausted(
                 f"the privacy budget does not allow another round: epsilon would be {after:.3f}, and the cap is "
                 f"{self.cap:g}",
                 where=self._where(study),

@@ -53,7 +53,7 @@ class NoisePlan:
                 where=where,
                 remedy="give both a number above 0",
             )
-        if min(self.entries, self.lost + 1, self.telling + 1) < 1 or self.counted < 2:
+        if min(self.entries, self.lost + 1, self.telling + 1) < 1 or self.hiding_sites < 2:
             raise Refusal(
                 f"of {self.sites} sites, {self.lost} may be lost and {self.telling} may tell their noise: "
                 "too few are left to hide each other",
@@ -74,7 +74,7 @@ class NoisePlan:
             )
 
     @property
-    def counted(self) -> int:
+    def hiding_sites(self) -> int:
         """Sites whose noise is sure to be in the sum and unknown to the coordinator."""
         return self.sites - self.lost - self.telling
 
@@ -86,13 +86,13 @@ class NoisePlan:
     @property
     def site_deviation(self) -> float:
         """The deviation of what one site adds to every number, in the same units."""
-        return self.noise_multiplier * self.sensitivity / math.sqrt(self.counted)
+        return self.noise_multiplier * self.sensitivity / math.sqrt(self.hiding_sites)
 
     @property
     def closeness(self) -> float:
         """How far the sum of discrete Gaussians is from one discrete Gaussian (tau of the paper's theorem 1)."""
         exponent = -2 * math.pi**2 * self.site_deviation**2
-        return 10 * sum(math.exp(exponent * k / (k + 1)) for k in range(1, self.counted))
+        return 10 * sum(math.exp(exponent * k / (k + 1)) for k in range(1, self.hiding_sites))
 
     @property
     def rho(self) -> float:
@@ -108,10 +108,10 @@ class NoisePlan:
 def epsilon_of(plan: NoisePlan, rounds: int, delta: float) -> float:
     """What so many rounds cost."""
     refuse_delta(delta)
-    return converted(plan.rho * rounds, delta)
+    return epsilon_from_rho(plan.rho * rounds, delta)
 
 
-def converted(rho: float, delta: float) -> float:
+def epsilon_from_rho(rho: float, delta: float) -> float:
     """Epsilon of a concentrated privacy, by way of Rényi privacy (Canonne et al. 2020, proposition 12)."""
     from scipy.optimize import minimize_scalar  # takes a moment to load
 
@@ -143,7 +143,7 @@ def plan_for(
     from scipy.optimize import brentq
 
     def beyond(log_multiplier: float) -> float:
-        return converted(rounds / (2 * math.exp(2 * log_multiplier)), delta) - epsilon
+        return epsilon_from_rho(rounds / (2 * math.exp(2 * log_multiplier)), delta) - epsilon
 
     multiplier = math.exp(float(brentq(beyond, math.log(1e-3), math.log(1e6), xtol=1e-10)))
     while True:  # a little more until it is on the private side, also of what the closeness costs
@@ -162,7 +162,7 @@ def refuse_delta(delta: float) -> None:
 # ---- at a site ----
 
 
-def noised(vector: Ring, plan: NoisePlan, key: bytes) -> Ring:
+def add_noise(vector: Ring, plan: NoisePlan, key: bytes) -> Ring:
     """An answer in whole numbers with the site's noise added; `key`: 32 fresh bytes of the operating system's."""
     if vector.shape != (plan.entries,) or vector.dtype != np.uint64:
         raise Refusal(

@@ -19,7 +19,7 @@ from wardround.core.contracts import Algorithm, Array, Batch, Key, Message, Mode
 from wardround.core.errors import Refusal
 from wardround.privacy.noise import noise_like, secret_words
 from wardround.privacy.row_gradients import clipped_sum
-from wardround.privacy.sampling import Drawn, drawn_from
+from wardround.privacy.sampling import PoissonBatch, poisson_shard
 
 PIECE = 16
 """Rows computed at a time: a batch has room for about twice the rows it mostly has, and empty pieces are skipped."""
@@ -32,7 +32,7 @@ def private_model(model: Model, *, clip: float, noise_multiplier: float) -> Mode
 
     def gradient(params: Params, batch: Batch, key: Key) -> Params:
         drawn: object = batch
-        if not isinstance(drawn, Drawn):
+        if not isinstance(drawn, PoissonBatch):
             raise Refusal(
                 "the algorithm takes a gradient of rows that were not drawn for a private step",
                 where="[privacy]",
@@ -49,7 +49,7 @@ def private_model(model: Model, *, clip: float, noise_multiplier: float) -> Mode
     return model._replace(gradient=gradient)
 
 
-def sum_of(model: Model, params: Params, batch: Drawn, clip: float, key: Key) -> Params:
+def sum_of(model: Model, params: Params, batch: PoissonBatch, clip: float, key: Key) -> Params:
     """The clipped sum over the rows that entered: those expected at once, the others piece by piece."""
     whole = Batch(batch.x, batch.y, batch.taken * (batch.mask > 0))
     places = len(whole.mask)
@@ -82,6 +82,6 @@ def sample_level(algorithm: Algorithm, plain: Algorithm, *, seeded: bool, noise:
     """
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
-        return algorithm.client(message, kept, drawn_from(shard, secret_words(key, seeded=seeded), noise), key)
+        return algorithm.client(message, kept, poisson_shard(shard, secret_words(key, seeded=seeded), noise), key)
 
     return algorithm._replace(client=client, personal=plain.personal, largest_batch=int(algorithm.largest_batch))

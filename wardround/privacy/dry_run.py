@@ -16,7 +16,7 @@ import numpy as np
 from wardround.core import trees
 from wardround.core.contracts import Algorithm, Array, Batch, Key, Model, Params, Shard
 from wardround.core.errors import Refusal
-from wardround.privacy.sampling import Drawn, PoissonShard
+from wardround.privacy.sampling import PoissonBatch, PoissonShard
 
 REMEDY = "choose an algorithm that learns by the gradients of its batches alone, such as fed_avg, fed_prox or scaffold"
 Place = tuple[int, int, int]
@@ -43,18 +43,18 @@ class DryRun:
             nothing: Params = trees.zeros(params)
             return nothing
 
-        slope.defjvp(lambda *given: refuse("differentiates gradients, as full MAML does"))
+        slope.defjvp(lambda *given: refuse_uncovered("differentiates gradients, as full MAML does"))
 
         def gradient(params: Params, batch: Batch, key: Key) -> Params:
             drawn: object = batch
-            if not isinstance(drawn, Drawn):
-                refuse("makes batches of its own")
+            if not isinstance(drawn, PoissonBatch):
+                refuse_uncovered("makes batches of its own")
             counted: Params = slope(params, drawn.nonce, drawn.rate, drawn.variance)
             return counted
 
         return plain._replace(
-            loss=lambda *given: refuse("looks at the losses of a site's rows"),
-            predict=lambda *given: refuse("predicts a site's own rows, or tells its classes"),
+            loss=lambda *given: refuse_uncovered("looks at the losses of a site's rows"),
+            predict=lambda *given: refuse_uncovered("predicts a site's own rows, or tells its classes"),
             gradient=gradient,
         )
 
@@ -109,7 +109,7 @@ class DryRun:
     def _judged(self) -> tuple[Any, ...]:
         asked, taken = Counter(self.asked), Counter(place for place, _, _ in self.taken)
         if set(asked) - set(taken):
-            refuse("looks at rows without taking a gradient of them")
+            refuse_uncovered("looks at rows without taking a gradient of them")
         if any(times > 1 for times in (asked | taken).values()):
             raise Refusal(
                 "the algorithm takes several gradients of the same batch, for which there is only one noise",
@@ -129,13 +129,13 @@ class _CountingShard(PoissonShard):
     def batch(self, visit: Array | int, index: Array | int, size: int) -> Batch:
         batch = super().batch(visit, index, size)
         drawn: object = batch
-        assert isinstance(drawn, Drawn)
+        assert isinstance(drawn, PoissonBatch)
         assert self.dry_run is not None
         jax.debug.callback(self.dry_run._ask, drawn.nonce)
         return batch
 
 
-def refuse(what: str) -> NoReturn:
+def refuse_uncovered(what: str) -> NoReturn:
     raise Refusal(f"the algorithm {what}, which noise does not cover", where="[privacy]", remedy=REMEDY)
 
 

@@ -19,12 +19,12 @@ import numpy as np
 from jax.experimental.buffer_callback import buffer_callback
 
 from wardround.core import trees
-from wardround.core.chain import without
+from wardround.core.chain import drop_array
 from wardround.core.contracts import OWED, Array, Message, Tree
 from wardround.privacy.distributed_noise import discrete_gaussian
 from wardround.privacy.noise import gaussian, stream
-from wardround.privacy.secure_sum.fixed_point import FIXED, LIMBS, OUTSIDE, digits_of, fixed, limbs_of
-from wardround.privacy.secure_sum.masks import key_from
+from wardround.privacy.secure_sum.fixed_point import FIXED, LIMBS, OUTSIDE, digits_of, encode_answer, limbs_of
+from wardround.privacy.secure_sum.masks import derive_key
 
 TOGETHER = "together"
 """All arrays of an answer that have no promise of their own, but for its weight."""
@@ -40,37 +40,39 @@ Draw = Callable[[Array, Array, tuple[int, ...]], Array]
 """(secret words, deviation of every group, numbers in every group) to the digits of the noise, group after group."""
 
 
-def owing(length: Array | float, share: Array | float) -> dict[str, Array]:
+def noise_promise(length: Array | float, share: Array | float) -> dict[str, Array]:
     """A promise: numbers of this length at most together, and noise of so many times the sensitivity from this site."""
     return {"length": jnp.float32(length), "share": jnp.float32(share)}
 
 
-def paid(answer: Message, fraction_bits: int, bound: float, draw: Draw) -> Message:
+def add_owed_noise(answer: Message, fraction_bits: int, bound: float, draw: Draw) -> Message:
     """The answer as digits, with the noise that it owes; without a promise just the digits."""
     owed = answer.arrays.get(OWED)
-    answer = without(answer, OWED)
+    answer = drop_array(answer, OWED)
     if owed is None:
-        return fixed(answer, fraction_bits, bound)
-    groups = grouped(answer.arrays, owed)
-    cut = {name: tree for group, own in groups.items() for name, tree in shortened(own, owed[group]["length"]).items()}
-    made = fixed(Message({**cut, "weight": answer.arrays["weight"]}, answer.meta), fraction_bits, bound)
+        return encode_answer(answer, fraction_bits, bound)
+    groups = group_arrays(answer.arrays, owed)
+    cut = {
+        name: tree for group, own in groups.items() for name, tree in clip_to_length(own, owed[group]["length"]).items()
+    }
+    made = encode_answer(Message({**cut, "weight": answer.arrays["weight"]}, answer.meta), fraction_bits, bound)
     sizes = tuple(sum(int(np.prod(jnp.shape(leaf))) for leaf in jax.tree.leaves(own)) for own in groups.values())
     deviations = jnp.stack(
         [deviation(owed[group], size, fraction_bits) for group, size in zip(groups, sizes, strict=True)]
     )
-    digits = added(made.arrays[FIXED], groups, draw(owed["words"], deviations, sizes))
+    digits = add_digits(made.arrays[FIXED], groups, draw(owed["words"], deviations, sizes))
     outside = jnp.where(jnp.all(deviations <= MOST), made.arrays[OUTSIDE], jnp.nan)
     return Message({FIXED: digits, OUTSIDE: outside}, answer.meta)
 
 
-def grouped(arrays: Mapping[str, Tree], owed: Mapping[str, Any]) -> dict[str, dict[str, Tree]]:
+def group_arrays(arrays: Mapping[str, Tree], owed: Mapping[str, Any]) -> dict[str, dict[str, Tree]]:
     """Which arrays each promise is about; everything but the weight is in one of them."""
     alone = {name: {name: arrays[name]} for name in sorted(owed) if name in arrays}
     rest = {name: arrays[name] for name in sorted(arrays) if name not in alone and name != "weight"}
     return {TOGETHER: rest, **alone}
 
 
-def shortened(own: dict[str, Tree], length: Array) -> dict[str, Tree]:
+def clip_to_length(own: dict[str, Tree], length: Array) -> dict[str, Tree]:
     """Cut to the promised length, whatever was done to it since it was cut before; NaN stays, and is noticed later."""
     most = jnp.abs(length) * (1 - SLACK)
     found = jnp.sqrt(trees.squared_norm(own))
@@ -84,7 +86,7 @@ def deviation(promise: Mapping[str, Array], entries: int, fraction_bits: int) ->
     return jnp.maximum(promise["share"] * sensitivity * SAFELY, LEAST)
 
 
-def added(digits: dict[str, Tree], groups: dict[str, dict[str, Tree]], noise: Array) -> dict[str, Tree]:
+def add_digits(digits: dict[str, Tree], groups: dict[str, dict[str, Tree]], noise: Array) -> dict[str, Tree]:
     """The digits of the answer and of the noise, place by place; carrying over is left to who reads them."""
     result, begin = dict(digits), 0
     for own in groups.values():
@@ -98,7 +100,7 @@ def added(digits: dict[str, Tree], groups: dict[str, dict[str, Tree]], noise: Ar
     return result
 
 
-def in_simulation(words: Array, deviations: Array, sizes: tuple[int, ...]) -> Array:
+def draw_simulated(words: Array, deviations: Array, sizes: tuple[int, ...]) -> Array:
     """Rounded Gaussian numbers, drawn inside the compiled round."""
     total = sum(sizes)
     numbers = gaussian(stream(words, jnp.zeros(3, jnp.uint32), 0, total + total % 2))[:total]
@@ -106,22 +108,22 @@ def in_simulation(words: Array, deviations: Array, sizes: tuple[int, ...]) -> Ar
     return digits_of(numbers * each, 0)
 
 
-def at_real_site(words: Array, deviations: Array, sizes: tuple[int, ...]) -> Array:
+def draw_exact(words: Array, deviations: Array, sizes: tuple[int, ...]) -> Array:
     """Exact discrete Gaussians, drawn outside of the compiled round, where there are 64-bit numbers."""
 
     def fill(context: Any, out: Any, words: Any, deviations: Any) -> None:
         secret, scales = np.asarray(words).tobytes(), np.asarray(deviations).astype(np.float64)
-        np.copyto(np.asarray(out), limbs_of(whole_noise(secret, scales, sizes).view(np.uint64)))
+        np.copyto(np.asarray(out), limbs_of(site_noise(secret, scales, sizes).view(np.uint64)))
 
     shape = jax.ShapeDtypeStruct((LIMBS, sum(sizes)), jnp.int32)
     drawn: Array = buffer_callback(fill, shape, has_side_effect=True, vmap_method="sequential")(words, deviations)
     return drawn
 
 
-def whole_noise(secret: bytes, deviations: np.ndarray[Any, Any], sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def site_noise(secret: bytes, deviations: np.ndarray[Any, Any], sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """The noise of a site for which these 256 bits were drawn; every group has a key of its own."""
     parts = [
-        discrete_gaussian(float(scale), size, key_from(secret, b"", b"whole noise", str(place).encode()))
+        discrete_gaussian(float(scale), size, derive_key(secret, b"", b"whole noise", str(place).encode()))
         for place, (scale, size) in enumerate(zip(deviations, sizes, strict=True))
     ]
     return np.concatenate(parts)

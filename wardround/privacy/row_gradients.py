@@ -28,11 +28,11 @@ REPEATS = "broadcast_in_dim"
 INLINED = ("jit", "pjit", "closed_call", "core_call")
 
 
-class Unfamiliar(Exception):
+class UnsupportedUse(Exception):
     """A parameter is used in a way that has no quick length."""
 
 
-class Viewed(NamedTuple):
+class ParameterView(NamedTuple):
     """A parameter as it stands after reshaping; `repeats` where one number of it stands in several places."""
 
     name: str
@@ -72,11 +72,11 @@ def clipped_sum(loss: Loss, params: Params, batch: Batch, clip: float, key: Key)
 
     try:
         return _from_uses(one, params, (x, y, keys), taken, clip)
-    except Unfamiliar:
+    except UnsupportedUse:
         return _from_gradients(one, params, (x, y, keys), taken, clip)
 
 
-def shares(squared: Array, taken: Array, clip: float) -> Array:
+def clip_factors(squared: Array, taken: Array, clip: float) -> Array:
     """By how much each row's gradient is scaled: 0 for a row that does not count."""
     # Not clip / max(norm, clip): with clip = inf that would be NaN, and it means no clipping.
     return jnp.where(taken, jnp.minimum(1.0, clip / jnp.sqrt(jnp.maximum(squared, 1e-30))), 0.0)
@@ -85,7 +85,7 @@ def shares(squared: Array, taken: Array, clip: float) -> Array:
 def _from_gradients(one: Any, params: Params, rows: Any, taken: Array, clip: float) -> Params:
     gradients = jax.vmap(jax.grad(one), (None, 0, 0, 0))(params, *rows)
     squared = jax.vmap(trees.squared_norm)(gradients)
-    factor = shares(squared, taken, clip)
+    factor = clip_factors(squared, taken, clip)
     return {name: jnp.tensordot(factor, one, axes=(0, 0)) for name, one in gradients.items()}
 
 
@@ -101,7 +101,7 @@ def _from_uses(one: Any, params: Params, rows: Any, taken: Array, clip: float) -
     zeros = [jnp.zeros(shape, dtype) for shape, dtype in found.outputs]
     back, inputs = jax.vmap(jax.grad(shifted, has_aux=True), (None, 0, 0, 0))(zeros, *rows)
     parts = [_part(use, params[use.name], a, b) for use, a, b in zip(found.places, inputs, back, strict=True)]
-    factor = shares(sum((part.squared for part in parts), jnp.zeros(len(taken))), taken, clip)
+    factor = clip_factors(sum((part.squared for part in parts), jnp.zeros(len(taken))), taken, clip)
     summed: Params = {name: jnp.zeros_like(array) for name, array in params.items()}
     for use, part in zip(found.places, parts, strict=True):
         summed[use.name] = part.summed(factor)
@@ -190,21 +190,21 @@ class _Walk:
         jax.eval_shape(lambda params, row: self.run(params, row, None), params, row)
         used = [use.name for use in self.places]
         if len(set(used)) < len(used):
-            raise Unfamiliar
+            raise UnsupportedUse
         return _Found(self.places, self.outputs)
 
     def run(self, params: Params, row: Any, shifts: list[Array] | None) -> Array:
         self.shifts = shifts
         given = [*(params[name] for name in self.names), *jax.tree.leaves(row)]
-        views: list[Viewed | None] = [Viewed(name, lambda p: p, False) for name in self.names]
+        views: list[ParameterView | None] = [ParameterView(name, lambda p: p, False) for name in self.names]
         views += [None] * (len(given) - len(views))
         values, _ = self._jaxpr(self.program.jaxpr, self.program.consts, given, views)
         loss: Array = values[0]
         return loss
 
     def _jaxpr(
-        self, jaxpr: Jaxpr, consts: Any, given: list[Any], views: list[Viewed | None]
-    ) -> tuple[list[Any], list[Viewed | None]]:
+        self, jaxpr: Jaxpr, consts: Any, given: list[Any], views: list[ParameterView | None]
+    ) -> tuple[list[Any], list[ParameterView | None]]:
         values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
         values.update(zip(jaxpr.invars, given, strict=True))
         seen = {var: view for var, view in zip(jaxpr.invars, views, strict=True) if view is not None}
@@ -212,7 +212,7 @@ class _Walk:
         def value(atom: Any) -> Any:
             return atom.val if isinstance(atom, Literal) else values[atom]
 
-        def view(atom: Any) -> Viewed | None:
+        def view(atom: Any) -> ParameterView | None:
             return None if isinstance(atom, Literal) else seen.get(atom)
 
         for step in jaxpr.eqns:
@@ -231,14 +231,14 @@ class _Walk:
             seen.update((var, one) for var, one in zip(step.outvars, made, strict=True) if one is not None)
         last = [view(atom) for atom in jaxpr.outvars]
         if any(last) and jaxpr is self.program.jaxpr:
-            raise Unfamiliar  # the loss is a parameter
+            raise UnsupportedUse  # the loss is a parameter
         return [value(atom) for atom in jaxpr.outvars], last
 
-    def _used(self, step: Any, inside: list[Any], of: list[Viewed | None]) -> Any:
+    def _used(self, step: Any, inside: list[Any], of: list[ParameterView | None]) -> Any:
         result = _bound(step, inside)[0]
         viewed = [one for one in of if one is not None]
         if len(viewed) != 1 or len(of) != 2:
-            raise Unfamiliar
+            raise UnsupportedUse
         only, other = viewed[0], inside[1 if of[0] is not None else 0]
         name = step.primitive.name
         if name in ("add", "add_any"):
@@ -248,13 +248,13 @@ class _Walk:
         elif name == "dot_general" and not only.repeats:
             (left, right), (batched, _) = step.params["dimension_numbers"]
             if batched:
-                raise Unfamiliar
+                raise UnsupportedUse
             first = of[0] is None
             contracted, against = (left, right) if first else (right, left)
             self.places.append(Product(only.name, only.view, first, tuple(contracted), tuple(against)))
             self.inputs.append(other)
         else:
-            raise Unfamiliar
+            raise UnsupportedUse
         self.outputs.append((jnp.shape(result), result.dtype))
         return result if self.shifts is None else result + self.shifts[len(self.outputs) - 1]
 
@@ -264,12 +264,12 @@ def _bound(step: Any, inside: list[Any]) -> list[Any]:
     return list(results) if step.primitive.multiple_results else [results]
 
 
-def _further(step: Any, before: Viewed | None) -> Viewed:
+def _further(step: Any, before: ParameterView | None) -> ParameterView:
     assert before is not None
     if step.primitive.name == "convert_element_type" and step.params["new_dtype"] != jnp.float32:
-        raise Unfamiliar
+        raise UnsupportedUse
     if len(step.invars) != 1:
-        raise Unfamiliar
+        raise UnsupportedUse
     grows = step.outvars[0].aval.size > step.invars[0].aval.size
     inner = before.view
-    return Viewed(before.name, lambda p: _bound(step, [inner(p)])[0], before.repeats or grows)
+    return ParameterView(before.name, lambda p: _bound(step, [inner(p)])[0], before.repeats or grows)

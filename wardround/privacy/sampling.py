@@ -7,7 +7,7 @@ has a fixed number of places, so that it compiles once; it overflows with a prob
 delta. Rows past the last place would be left out.
 
 `PoissonShard` stands in for a site's shard. An algorithm asks it for batches as always: where it names the study's
-batch size (an `Expected` one) it is given a Poisson sample, where it goes through all rows in chunks it is given the
+batch size (an `ExpectedSize`) it is given a Poisson sample, where it goes through all rows in chunks it is given the
 rows as they are. Every batch carries the key and nonce of its own noise, so that no noise is ever used for two
 questions.
 """
@@ -30,11 +30,11 @@ OVERFLOW = 1e-12
 """The probability, at most, that a batch has more rows than places."""
 
 
-class Expected(int):
+class ExpectedSize(int):
     """A batch size that is an expectation: told apart from a chunk of all rows, which may be as large."""
 
 
-class Drawn(NamedTuple):
+class PoissonBatch(NamedTuple):
     """A batch as an algorithm sees it, and what its private gradient needs; has the fields of a Batch.
 
     `mask` says nothing about which rows entered, nor how many: an algorithm may add it up. It may set places to 0 by
@@ -99,7 +99,7 @@ class PoissonShard(Shard):
 
     def batch(self, visit: Array | int, index: Array | int, size: int) -> Batch:
         place = jnp.stack([jnp.asarray(part).astype(jnp.uint32) for part in (next(self.asked), visit, index)])
-        if isinstance(size, Expected):
+        if isinstance(size, ExpectedSize):
             return self._sample(visit, size, place)  # type: ignore[return-value]
         if size == CHUNK:
             return self._chunk(visit, index, size, place)  # type: ignore[return-value]
@@ -109,7 +109,7 @@ class PoissonShard(Shard):
             remedy="choose an algorithm and an aggregator that learn by gradients alone, such as fed_avg",
         )
 
-    def _sample(self, visit: Array | int, size: int, nonce: Array) -> Drawn:
+    def _sample(self, visit: Array | int, size: int, nonce: Array) -> PoissonBatch:
         places = places_for(int(size))
         rows = jnp.maximum(1, jnp.asarray(self.rows))
         expected = jnp.minimum(int(size), rows).astype(jnp.float32)
@@ -119,7 +119,7 @@ class PoissonShard(Shard):
         x, y = (jnp.asarray(a).at[at].get(mode="clip") for a in (self.x, self.y))
         taken = (jnp.arange(places) < entered).astype(jnp.float32)
         first = -(-places // BLOCK)  # the blocks before it decided who enters
-        return Drawn(
+        return PoissonBatch(
             intensities(x),
             y,
             jnp.ones(places),
@@ -134,15 +134,17 @@ class PoissonShard(Shard):
             int(size),
         )
 
-    def _chunk(self, visit: Array | int, index: Array | int, size: int, nonce: Array) -> Drawn:
+    def _chunk(self, visit: Array | int, index: Array | int, size: int, nonce: Array) -> PoissonBatch:
         plain = super().batch(visit, index, size)
         # The chunks are added up, and so is their noise: together it has the variance of one.
         share = jnp.square(jnp.float32(self.noise)) / jnp.maximum(1, batches(jnp.asarray(self.rows), size))
         nominal = jnp.maximum(1.0, jnp.sum(plain.mask))
-        return Drawn(*plain, plain.mask, jnp.asarray(size), nominal, jnp.ones(()), share, self.key, nonce, 0, size)
+        return PoissonBatch(
+            *plain, plain.mask, jnp.asarray(size), nominal, jnp.ones(()), share, self.key, nonce, 0, size
+        )
 
 
-def drawn_from(shard: Shard, key: Array, noise: Any = 1.0) -> PoissonShard:
+def poisson_shard(shard: Shard, key: Array, noise: Any = 1.0) -> PoissonShard:
     """The shard of a site with the secret key of this round; `noise` multiplies that of the model."""
     own = (shard.x, shard.y, shard.first, shard.rows, shard.longest, shard.site, shard.padding)
     return PoissonShard(*own, key=key, noise=noise)

@@ -18,17 +18,17 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from wardround.core import trees
-from wardround.core.chain import without
+from wardround.core.chain import drop_array
 from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Params, Shard, Tree
 from wardround.core.errors import Refusal
-from wardround.privacy.integer_noise import TOGETHER, owing
+from wardround.privacy.integer_noise import TOGETHER, noise_promise
 from wardround.privacy.noise import noise_like, secret_words
 
 SLOWS = 0.9
 CLIP, BELOW = "privacy/clip", "privacy/below"
 
 
-class Adapting(NamedTuple):
+class AdaptiveClip(NamedTuple):
     """How the length adapts."""
 
     quantile: float = 0.5
@@ -37,14 +37,14 @@ class Adapting(NamedTuple):
     count_share: float = 0.1
     """How much of the privacy spent goes into the count."""
 
-    def noises(self, noise_multiplier: float) -> tuple[float, float]:
+    def noise_multipliers(self, noise_multiplier: float) -> tuple[float, float]:
         """The noise multipliers of update and count, as large as they must be to cost together what one would.
 
         Independent Gaussian sums cost as one whose squared inverse multiplier is the sum of theirs.
         """
         return noise_multiplier / (1 - self.count_share) ** 0.5, noise_multiplier / self.count_share**0.5
 
-    def moved(self, clip: Array, below: Array, number: Array) -> Array:
+    def next_clip(self, clip: Array, below: Array, number: Array) -> Array:
         """The next length, after a round in which so large a share of the answers was shorter."""
         rate = jnp.maximum(self.rate, self.first_rate * SLOWS**number)
         # Noise can push the share past its ends; there it says no more than the end does.
@@ -58,46 +58,53 @@ def site_level(
     clip: float,
     sites: int,
     seeded: bool,
-    adapting: Adapting | None = None,
+    adapting: AdaptiveClip | None = None,
     whole: bool = False,
 ) -> Algorithm:
     """The algorithm whose sites answer in bounded length and under noise; all must count the same (weight 1).
 
     Where answers become `whole` numbers, the noise is left to whoever makes them so: it is noted in the answer.
     """
-    if not algorithm.aggregator.secure:
+    if not algorithm.aggregator.is_plain_sum:
         raise Refusal(
             "the noise of site-level privacy is that of a sum, and this aggregator must see single answers",
             where="[privacy] level",
             remedy="choose the aggregator weighted_mean and an algorithm that uses it",
         )
-    update_noise, count_noise = (noise_multiplier, 0.0) if adapting is None else adapting.noises(noise_multiplier)
+    update_noise, count_noise = (
+        (noise_multiplier, 0.0) if adapting is None else adapting.noise_multipliers(noise_multiplier)
+    )
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         bound = jnp.float32(clip) if adapting is None else message.arrays[CLIP]
-        answer, keeps = algorithm.client(without(message, CLIP), kept, shard, key)
-        said = {name: tree for name, tree in answer.arrays.items() if name != "weight"}
-        length = jnp.sqrt(trees.squared_norm(said))
-        said = trees.scale(said, bound / jnp.maximum(length, bound))
+        answer, keeps = algorithm.client(drop_array(message, CLIP), kept, shard, key)
+        released = {name: tree for name, tree in answer.arrays.items() if name != "weight"}
+        length = jnp.sqrt(trees.squared_norm(released))
+        released = trees.scale(released, bound / jnp.maximum(length, bound))
         if adapting is not None:
             # Half less, so that one site changes the sum by a half at most.
-            said[BELOW] = (length <= bound).astype(jnp.float32) - 0.5
+            released[BELOW] = (length <= bound).astype(jnp.float32) - 0.5
         if noise_multiplier and whole:
-            owed: Tree = {"words": secret_words(key, seeded=seeded), TOGETHER: owing(bound, update_noise / sites**0.5)}
+            owed: Tree = {
+                "words": secret_words(key, seeded=seeded),
+                TOGETHER: noise_promise(bound, update_noise / sites**0.5),
+            }
             if adapting is not None:
-                owed[BELOW] = owing(0.5, count_noise / sites**0.5)
-            said[OWED] = owed
+                owed[BELOW] = noise_promise(0.5, count_noise / sites**0.5)
+            released[OWED] = owed
         elif noise_multiplier:
-            noise = noise_like(said, secret_words(key, seeded=seeded), jnp.zeros(3, jnp.uint32))
-            scales = dict.fromkeys(said, update_noise * bound / sites**0.5)
+            noise = noise_like(released, secret_words(key, seeded=seeded), jnp.zeros(3, jnp.uint32))
+            scales = dict.fromkeys(released, update_noise * bound / sites**0.5)
             if adapting is not None:
                 scales[BELOW] = jnp.float32(count_noise * 0.5 / sites**0.5)
-            said = {name: trees.add(tree, trees.scale(noise[name], scales[name])) for name, tree in said.items()}
-        return Message({**said, "weight": answer.arrays["weight"]}, answer.meta), keeps
+            released = {
+                name: trees.add(tree, trees.scale(noise[name], scales[name])) for name, tree in released.items()
+            }
+        return Message({**released, "weight": answer.arrays["weight"]}, answer.meta), keeps
 
     if adapting is None:
         return algorithm._replace(client=client)
-    adaptive: Adapting = adapting
+    adaptive: AdaptiveClip = adapting
 
     def init(params: Params, count: int) -> Tree:
         start = {"clip": jnp.float32(clip), "below": jnp.float32(adaptive.quantile), "round": jnp.float32(0)}
@@ -111,8 +118,8 @@ def site_level(
         heard = combined.arrays["weight"] > 0
         below = combined.arrays[BELOW] + 0.5
         after = {
-            "inner": algorithm.server(state["inner"], without(combined, BELOW)),
-            "clip": adaptive.moved(state["clip"], below, state["round"]),
+            "inner": algorithm.server(state["inner"], drop_array(combined, BELOW)),
+            "clip": adaptive.next_clip(state["clip"], below, state["round"]),
             "below": below,
             "round": state["round"] + 1,
         }
@@ -125,7 +132,7 @@ def site_level(
     personal = algorithm.personal
     if personal is not None:
         fit = personal.fit
-        personal = personal._replace(fit=lambda message, *rest: fit(without(message, CLIP), *rest))
+        personal = personal._replace(fit=lambda message, *rest: fit(drop_array(message, CLIP), *rest))
     return algorithm._replace(
         init=init,
         broadcast=broadcast,

@@ -94,7 +94,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"there are: {shown}" if names else "there are none"
 
 
-def some(names: Iterable[str], most: int = 5) -> str:
+def list_some(names: Iterable[str], most: int = 5) -> str:
     """
     >>> some(["a", "b", "c"], most=2)
     'a, b and 1 more'

@@ -4,7 +4,7 @@ from typing import Any
 
 from wardround.runs.fields import ByName, Json, Many, Number, ResultPart, Text, Whole, YesNo, mapping
 from wardround.runs.scores import MetricValue
-from wardround.runs.sites import PredictionTask, SiteRows
+from wardround.runs.sites import PredictionTask, SiteSummary
 
 
 class BudgetLoss(ResultPart):
@@ -101,7 +101,7 @@ class CaseResult(ResultPart):
     metric: Text
     repeats: Whole
     task: PredictionTask
-    sites: Many[SiteRows]
+    sites: Many[SiteSummary]
     methods: ByName[CaseMethodResult]
     budgets: BudgetTables
 

@@ -39,7 +39,7 @@ from wardround.runs.partners_result import (
     TrainingShare,
 )
 from wardround.runs.scores import NOT_MEASURED, FairnessScores, MetricValue, ReliabilityBin, ScoreBlock
-from wardround.runs.sites import PredictionTask, SiteRows
+from wardround.runs.sites import PredictionTask, SiteSummary
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; a new key alone does not."""
@@ -150,7 +150,7 @@ class RunResult(ResultPart):
     metric: Text
     """The main one."""
     task: PredictionTask
-    sites: Many[SiteRows]
+    sites: Many[SiteSummary]
     truth: Any = None
     """What the maker of the data knows: sentences, or a table of groups, reasons and numbers."""
     repeats: Whole
@@ -184,7 +184,7 @@ class PartnersResult(ResultPart):
     kind: Text = Field(json_schema_extra={"const": "partners"})
     metric: Text
     task: PredictionTask
-    sites: Many[SiteRows]
+    sites: Many[SiteSummary]
     truth: Any = None
     asking: Text
     repeats: Whole

@@ -15,7 +15,7 @@ from wardround.runs.fields import TOLERANT, Json, mapping, total
 from wardround.runs.file_names import MANIFEST, RESULT, ROUNDS
 from wardround.runs.read import read_manifest, read_result, read_rounds
 from wardround.runs.result import Cost, MethodDifference, MethodResult, PartnersResult, RunResult
-from wardround.runs.sites import PredictionTask, SiteRows
+from wardround.runs.sites import PredictionTask, SiteSummary
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Run:
     metric: str = ""
     level: float | None = None
     """Confidence level of the intervals, when the result tells it."""
-    hospitals: tuple[SiteRows, ...] = ()
+    hospitals: tuple[SiteSummary, ...] = ()
     methods: tuple[MethodResult, ...] = ()
     differences: tuple[MethodDifference, ...] = ()
     truth: Any = ()
@@ -125,7 +125,7 @@ def without_result(name: str, courses: tuple[Course, ...]) -> Run:
     methods = dict.fromkeys(course.method for course in courses)
     return Run(
         name=name,
-        hospitals=tuple(SiteRows.model_validate({"name": name}, context=TOLERANT) for name in names),
+        hospitals=tuple(SiteSummary.model_validate({"name": name}, context=TOLERANT) for name in names),
         methods=tuple(unknown_method(name, reached(name, courses)) for name in methods),
         finished=False,
     )

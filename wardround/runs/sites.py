@@ -15,7 +15,7 @@ class PredictionTask(ResultPart):
     """Of two classes the one that is looked for."""
 
 
-class SiteRows(ResultPart):
+class SiteSummary(ResultPart):
     """A site and its patients in each part of the split."""
 
     name: Text

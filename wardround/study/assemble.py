@@ -15,11 +15,11 @@ from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.core.recipes import Recipe
-from wardround.data.load import Loaded, load
+from wardround.data.load import LoadedData, load
 from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
-from wardround.engine.participation import Participation, drawn, everyone, fraction, pattern
+from wardround.engine.participation import Participation, everyone, pattern, random_cohort, random_fraction
 from wardround.runs.folder import digest
 from wardround.study import privacy as privately
 from wardround.study.file import DataSection, Named, Settings, Study
@@ -72,7 +72,7 @@ def load_setting(study: Study, seed: int) -> Setting:
     )
 
 
-def training_tables(loaded: Loaded) -> tuple[Site, ...]:
+def training_tables(loaded: LoadedData) -> tuple[Site, ...]:
     """What queries may look at: the raw training rows, so that no question ever touches a held-out patient.
 
     Columns that are set aside (a patient's number) are no features, and nobody is asked about them.
@@ -275,9 +275,9 @@ def participation_of(study: Study, sites: Sequence[str], seed: int) -> Participa
             remedy="keep one of fraction, cohort and present",
         )
     if said.fraction is not None:
-        return fraction(len(sites), said.fraction, seed)
+        return random_fraction(len(sites), said.fraction, seed)
     if said.cohort is not None:
-        return drawn(len(sites), said.cohort, seed)
+        return random_cohort(len(sites), said.cohort, seed)
     if said.present is not None:
         return pattern(sites, said.present, study.study.rounds)
     return everyone(len(sites))

@@ -52,5 +52,7 @@ def multipliers(plan: NoisePlan, answered: int) -> dict[str, float]:
 
     Each added its share, so more sites are more noise. Another patient moves an answer by twice the bound at most.
     """
-    grown = replace(plan, sites=answered, noise_multiplier=plan.noise_multiplier * (answered / plan.counted) ** 0.5)
+    grown = replace(
+        plan, sites=answered, noise_multiplier=plan.noise_multiplier * (answered / plan.hiding_sites) ** 0.5
+    )
     return {kind: (2 * grown.rho_of(moves)) ** -0.5 for kind, moves in (("whole_sites", 1.0), ("patients", 2.0))}

@@ -20,14 +20,14 @@ from wardround.core.federation import Federation
 from wardround.core.recipes import Recipe, recipe_of, remember
 from wardround.engine import registry
 from wardround.engine.participation import Participation
-from wardround.engine.shared_programs import turned
-from wardround.privacy.accountant import Step, added_up
+from wardround.engine.shared_programs import with_number
+from wardround.privacy.accountant import Step, merge_steps
 from wardround.privacy.calibration import noise_for
 from wardround.privacy.distributed_noise import NoisePlan
 from wardround.privacy.dp_sgd import private_model, sample_level
 from wardround.privacy.dry_run import DryRun
-from wardround.privacy.sampling import OVERFLOW, Expected
-from wardround.privacy.site_level import Adapting, site_level
+from wardround.privacy.sampling import OVERFLOW, ExpectedSize
+from wardround.privacy.site_level import AdaptiveClip, site_level
 from wardround.study import integer_noise
 from wardround.study.file import PrivacySection, Study
 
@@ -79,7 +79,7 @@ def _protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
     if privacy.level == "sample":
         # All that decides about the program but the noise, so that other noise needs no other program.
         alike = {"noise_multiplier": None, "epsilon": None, "delta": 0.5}
-        made = turned(_noisy(privacy.model_copy(update=alike), make, words), noise)
+        made = with_number(_noisy(privacy.model_copy(update=alike), make, words), noise)
     elif plain.pools:
         return plain  # all rows in one place: there are no sites whose presence could be hidden
     else:
@@ -111,10 +111,10 @@ def _noisy(privacy: PrivacySection, make: Make, words: Words) -> Callable[[Any],
     return lambda noise: sample_level(inner, plain, seeded=privacy.seeded, noise=noise)
 
 
-def adapting_of(privacy: PrivacySection) -> Adapting | None:
+def adapting_of(privacy: PrivacySection) -> AdaptiveClip | None:
     if privacy.quantile is None:
         return None
-    return Adapting(privacy.quantile, privacy.rate, max(privacy.rate, privacy.first_rate), privacy.count_share)
+    return AdaptiveClip(privacy.quantile, privacy.rate, max(privacy.rate, privacy.first_rate), privacy.count_share)
 
 
 def expecting(component: registry.Component, settings: Frozen, privacy: PrivacySection) -> Frozen:
@@ -124,7 +124,7 @@ def expecting(component: registry.Component, settings: Frozen, privacy: PrivacyS
         if parameter.name.endswith("batch_size"):
             size = privacy.batch or said.get(parameter.name, parameter.default)
             if size:
-                said[parameter.name] = Expected(size)
+                said[parameter.name] = ExpectedSize(size)
     return tuple(sorted(said.items()))
 
 
@@ -313,7 +313,7 @@ def cost(steps: Steps) -> float:
 
 
 def under_noise(steps: Steps, noise: float) -> Steps:
-    return added_up(step._replace(noise_multiplier=noise) for step in steps)
+    return merge_steps(step._replace(noise_multiplier=noise) for step in steps)
 
 
 def overflow(steps: Steps) -> float:

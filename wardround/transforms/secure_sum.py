@@ -17,8 +17,8 @@ from typing import Annotated
 from wardround.core.bounds import Bound, Positive
 from wardround.core.chain import identity
 from wardround.core.contracts import Key, Message, Transform, Tree
-from wardround.privacy.integer_noise import at_real_site, in_simulation, paid
-from wardround.privacy.secure_sum.fixed_point import loose, refuse_too_wide, ring_bytes
+from wardround.privacy.integer_noise import add_owed_noise, draw_exact, draw_simulated
+from wardround.privacy.secure_sum.fixed_point import decode_sum, refuse_too_wide, ring_bytes
 from wardround.privacy.secure_sum.session import FEWEST
 
 FractionBits = Annotated[int, Bound(low=0, high=40)]
@@ -29,13 +29,13 @@ def secure_sum(*, fraction_bits: FractionBits = 20, bound: Positive = 2.0**22) -
     refuse_too_wide(fraction_bits, bound)
 
     def up(received: Message, answer: Message, key: Key) -> Message:
-        return paid(answer, fraction_bits, bound, in_simulation)
+        return add_owed_noise(answer, fraction_bits, bound, draw_simulated)
 
     def at_site(received: Message, answer: Message, key: Key) -> Message:
-        return paid(answer, fraction_bits, bound, at_real_site)
+        return add_owed_noise(answer, fraction_bits, bound, draw_exact)
 
     def release(state: Tree, total: Message) -> Message:
-        return loose(total, fraction_bits)
+        return decode_sum(total, fraction_bits)
 
     return identity()._replace(
         up=up,

@@ -12,7 +12,7 @@ import numpy as np
 
 from wardround.core.contracts import Report, Scores, intensities
 from wardround.core.federation import Federation
-from wardround.evaluate.fairness_block import BETWEEN, SMALLEST, fairness_block, small_groups, with_crossings
+from wardround.evaluate.fairness_block import BETWEEN, SMALLEST, add_crossings, fairness_block, small_groups
 from wardround.evaluate.losses import loss_of
 from wardround.evaluate.metrics import measure_sites
 from wardround.study import assemble
@@ -37,7 +37,7 @@ def fairness_of(study: Study, settings: Sequence[Setting], trained: "Sequence[Tr
     columns = [held_out_groups(settings[one.repeat].federation, one) for one in trained]
     small: dict[str, set[str]] = {}
     for each in columns:
-        for column, values in with_crossings(each).items():
+        for column, values in add_crossings(each).items():
             small.setdefault(column, set()).update(small_groups(values, smallest))
     blocks = [
         fairness_block(

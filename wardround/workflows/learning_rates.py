@@ -23,7 +23,7 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.core.quality import Quality
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
-from wardround.engine.participation import among
+from wardround.engine.participation import restrict
 from wardround.engine.simulate import Simulation
 from wardround.study import assemble
 from wardround.study.assemble import Setting
@@ -102,7 +102,7 @@ def losses_for(
             algorithm = movable(plan)
             question = question_of(plan.study, plan.setting, engine, algorithm, params, plan.participation)
             chosen = choose(question, plan.method)
-            plan = replace(plan, participation=among(plan.participation, [chosen.user, *chosen.partners]))
+            plan = replace(plan, participation=restrict(plan.participation, [chosen.user, *chosen.partners]))
         for rate in rates:
             found[rate] = loss_at(replace(plan, method=with_rate(plan.method, rate)), engine, params)
             on_try()

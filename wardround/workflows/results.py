@@ -8,11 +8,11 @@ import numpy as np
 from wardround.core.contracts import Task
 from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
-from wardround.evaluate.comparison import PairedDifference, corrected, paired_differences
+from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_differences
 from wardround.evaluate.metrics import names_with
 from wardround.runs.result import ALL, MethodDifference, MethodResult
 from wardround.runs.scores import FairnessScores, ScoreBlock
-from wardround.runs.sites import PredictionTask, SiteRows
+from wardround.runs.sites import PredictionTask, SiteSummary
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
@@ -39,7 +39,7 @@ def described(setting: Setting) -> dict[str, Any]:
             share = float((federation.y[rows] == setting.positive).mean())
         train, validation, test = (int(number) for number in federation.counts[index])
         sites.append(
-            SiteRows(
+            SiteSummary(
                 name=federation.sites[index],
                 train=train,
                 validation=validation,
@@ -186,5 +186,5 @@ def comparison_of(
             repeats=one.repeats,
             reason=one.reason,
         )
-        for (method, against, place), one in corrected(found).items()
+        for (method, against, place), one in apply_holm(found).items()
     )

@@ -12,8 +12,8 @@ import numpy as np
 from wardround.core.contracts import Params, RoundRecord, Scores
 from wardround.core.federation import Federation
 from wardround.engine import registry
-from wardround.engine.fit import Fitted, Schedule, Stopping, fit
-from wardround.engine.participation import among
+from wardround.engine.fit import EarlyStopping, FitResult, Schedule, fit
+from wardround.engine.participation import restrict
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.result import RunResult
 from wardround.study import assemble
@@ -34,7 +34,7 @@ class Trained:
 
     method: Method
     repeat: int
-    fitted: Fitted
+    fitted: FitResult
     params: Params
     scores: Scores
     sites: Sequence[str]
@@ -142,7 +142,7 @@ def train(
         partners = None
         if method.choice:
             chosen = choose(question_of(study, plan.setting, engine, algorithm, params, participation), method)
-            participation = among(participation, [chosen.user, *chosen.partners])
+            participation = restrict(participation, [chosen.user, *chosen.partners])
             partners = tuple(federation.sites[site] for site in chosen.partners)
             report(chosen.record)
         fitted = fit(
@@ -176,11 +176,11 @@ def place(study: Study, method: Method, federation: Federation) -> str:
     return "" if user is None else f"-for-{site_number(user, federation.sites)}"
 
 
-def stopping_of(study: Study) -> Stopping | None:
+def stopping_of(study: Study) -> EarlyStopping | None:
     if study.stopping is None:
         return None
     site = study.study.user if study.stopping.user else None
-    return Stopping(study.stopping.patience, study.stopping.smallest, site)
+    return EarlyStopping(study.stopping.patience, study.stopping.smallest, site)
 
 
 def meters_of(folder: RunFolder, method: Method, study: Study) -> dict[str, Any]:

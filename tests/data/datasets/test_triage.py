@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from wardround.core.errors import Refusal
-from wardround.data.datasets.triage import COEFFICIENTS, _best, triage
+from wardround.data.datasets.triage import COEFFICIENTS, _best_scores, triage
 
 WORDS = {"yes": 1.0, "no": 0.0, "female": 1.0, "male": 0.0, "positive": 1.0, "negative": 0.0}
 
@@ -75,7 +75,7 @@ def test_logistic_regression_on_many_patients_finds_the_coefficients() -> None:
 def test_the_best_area_and_accuracy_of_two_kinds_of_patients() -> None:
     # Half have p = 0.8, half p = 0.2. Accuracy 0.8. Pairs (ill, well), by weight: ill are 0.8 high / 0.2 low, well 0.2
     # high / 0.8 low: right 0.64, tied 0.16 + 0.16 (half), wrong 0.04: 0.64 + 0.16 = 0.8.
-    best = _best(np.repeat([0.8, 0.2], 5000))
+    best = _best_scores(np.repeat([0.8, 0.2], 5000))
     assert best["accuracy"] == pytest.approx(0.8)
     assert best["auc"] == pytest.approx(0.8, abs=1e-3)
 

@@ -14,7 +14,7 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.deploy.fault_points import SUMMED
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.transport.contract import Unanswered
-from wardround.privacy.distributed_noise import converted, plan_for
+from wardround.privacy.distributed_noise import epsilon_from_rho, plan_for
 from wardround.privacy.secure_sum import site as secure_sum_site
 from wardround.privacy.secure_sum.fixed_point import ring_vector
 from wardround.privacy.secure_sum.messages import STEPS
@@ -272,6 +272,6 @@ def test_what_is_about_to_be_masked_holds_the_sites_share_of_the_noise(
     assert plan.site_deviation > 4 * 1049
     assert np.std(noise) == pytest.approx(plan.site_deviation, rel=5 / np.sqrt(2 * len(noise)))
     # Four answered in every round: a third more variance than was promised.
-    cost = converted(4 * plan.rho * 3 / 4, 0.01)
+    cost = epsilon_from_rho(4 * plan.rho * 3 / 4, 0.01)
     assert result["methods"][0]["meters"]["privacy"]["site_epsilon"] == pytest.approx(cost, rel=1e-6)
     assert cost < 0.5

@@ -13,7 +13,7 @@ from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.study_summary import HEADER, describe, privacy
-from wardround.engine.split_round import Own, begun, sent_in, site_round
+from wardround.engine.split_round import OwnRows, initial_progress, message_of_round, site_round
 from wardround.study import assemble
 from wardround.study.methods import own_method
 
@@ -55,10 +55,10 @@ def test_the_size_of_an_answer_is_that_of_a_real_one(home):
     algorithm = assemble.build(asked, own_method(asked), federation.task)
     params = assemble.model_of(asked, federation.task).init(jax.random.key(0))
     rows = int(federation.counts[0, 0])
-    own = Own(federation.x[:rows], federation.y[:rows], 0)
+    own = OwnRows(federation.x[:rows], federation.y[:rows], 0)
     row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
-    progress = begun(algorithm, identity(), params, 3, row)
-    sent = sent_in(algorithm, identity(), progress, seed=0, number=1)
+    progress = initial_progress(algorithm, identity(), params, 3, row)
+    sent = message_of_round(algorithm, identity(), progress, seed=0, number=1)
     answer, _, _ = site_round(algorithm, identity(), sent, algorithm.init_client(params), own, seed=0, number=1)
     assert facts["bytes_a_round"] == len(encode(HEADER, jax.device_get(answer)))
     assert facts["bytes_in_all"] == 7 * facts["bytes_a_round"]

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import head_path
-from wardround.deploy.trust.audit_log import Log, Sent, examine, noted, sent, verify
+from wardround.deploy.trust.audit_log import Log, SentHashes, event_entry, examine, sent_entry, verify
 from wardround.deploy.trust.log_heads import HEAD_SEAL, countersign, sign_head
 
 KEY, OTHER = (ec.derive_private_key(number, ec.SECP256R1()) for number in (1234567, 7654321))
@@ -40,7 +40,7 @@ def leaving(number: int) -> dict:
 def filled(path: Path, entries: int = 4) -> Log:
     log = Log(path, "freetown", KEY)
     for number in range(entries):
-        log.append(sent(leaving(number)))
+        log.append(sent_entry(leaving(number)))
     return log
 
 
@@ -82,7 +82,7 @@ def test_the_chain_and_the_signature_recomputed_apart(log):
 def test_any_one_byte_edit_is_found(tmp_path, flip):
     """Every byte of both files; 0x20 turns small letters into capitals, which hexadecimal would not mind."""
     log = Log(tmp_path / "audit.jsonl", "freetown", KEY)
-    log.append(sent({"study": "triage", "bytes": 400}))
+    log.append(sent_entry({"study": "triage", "bytes": 400}))
     log.keep(countersign(log.head(), "hub", OTHER))
     for path in (log.path, head_path(log.path)):
         whole = path.read_bytes()
@@ -98,7 +98,7 @@ def test_any_one_byte_edit_is_found(tmp_path, flip):
 
 def test_any_one_byte_taken_out_or_put_in_is_found_without_keys(tmp_path):
     log = Log(tmp_path / "audit.jsonl", "freetown", KEY)
-    log.append(sent({"study": "triage", "bytes": 400}))
+    log.append(sent_entry({"study": "triage", "bytes": 400}))
     for path in (log.path, head_path(log.path)):
         whole = path.read_bytes()
         for place in range(len(whole)):
@@ -138,7 +138,7 @@ def test_a_log_written_anew_without_the_key_is_found(tmp_path):
     """Every hash is right: only the signature, and the name under it, tell."""
     for who, key in (("freetown", OTHER), ("mallory", OTHER)):
         log = Log(tmp_path / f"{who}.jsonl", who, key)
-        log.append(sent(leaving(1)))
+        log.append(sent_entry(leaving(1)))
         assert verify(log.path) == []
         found = told(verify(log.path, {"freetown": [KEY.public_key()]}))
         assert ("the signature is not that of 'freetown'" if who == "freetown" else "a stranger here") in found
@@ -147,7 +147,7 @@ def test_a_log_written_anew_without_the_key_is_found(tmp_path):
 def test_a_rollback_of_both_files_is_found_by_a_witness_only(log, tmp_path):
     for path in (log.path, head_path(log.path)):
         shutil.copy(path, tmp_path / f"old-{path.name}")
-    log.append(sent(leaving(5)))
+    log.append(sent_entry(leaving(5)))
     seen = countersign(log.head(), "hub", OTHER)
     assert verify(log.path, KEYS, witnesses=[seen]) == []
     for path in (log.path, head_path(log.path)):
@@ -155,7 +155,7 @@ def test_a_rollback_of_both_files_is_found_by_a_witness_only(log, tmp_path):
     assert verify(log.path, KEYS) == []
     found = told(verify(log.path, KEYS, witnesses=[seen]))
     assert "countersigned names 5 entries and the log has 4: its end is missing" in found
-    log.append(sent(leaving(6)))  # as many entries again, and other ones: even the owner's key does not help
+    log.append(sent_entry(leaving(6)))  # as many entries again, and other ones: even the owner's key does not help
     assert "history was rewritten" in told(verify(log.path, KEYS, witnesses=[seen]))
 
 
@@ -170,7 +170,7 @@ def test_a_torn_line_is_cut_off_and_the_log_says_so(log):
     with open(log.path, "ab") as file:
         file.write(b'{"entry":{"bytes"')
     assert "torn" in told(verify(log.path, KEYS))
-    log.append(sent(leaving(9)))
+    log.append(sent_entry(leaving(9)))
     assert verify(log.path, KEYS) == []
     mended, last = examine(log.path, KEYS).entries[-2:]
     assert mended["what"] == "after an interruption 17 bytes of an entry that was never finished were cut off"
@@ -182,10 +182,10 @@ def test_a_head_left_behind_is_renewed_and_the_log_says_so(log, behind):
     """What a kill leaves between line and head (1), and a power cut that loses the head's last writes (3)."""
     first = head_path(log.path).read_bytes()
     for number in range(behind):
-        log.append(sent(leaving(10 + number)))
+        log.append(sent_entry(leaving(10 + number)))
     head_path(log.path).write_bytes(first)
     assert f"the head covers 4 of {4 + behind} entries" in told(verify(log.path, KEYS))
-    log.append(sent(leaving(20)))
+    log.append(sent_entry(leaving(20)))
     assert verify(log.path, KEYS) == []
     assert examine(log.path, KEYS).entries[-2]["what"] == f"after an interruption the head was behind by {behind}"
 
@@ -194,11 +194,11 @@ def test_nothing_is_added_to_a_log_that_lost_its_end_or_its_head(log):
     whole = log.path.read_bytes()
     log.path.write_bytes(b"".join(lines(log)[:-1]))
     with pytest.raises(Refusal, match="nothing may leave"):
-        log.append(sent(leaving(1)))
+        log.append(sent_entry(leaving(1)))
     log.path.write_bytes(whole)
     head_path(log.path).unlink()
     with pytest.raises(Refusal, match="nothing may leave"):
-        log.append(sent(leaving(1)))
+        log.append(sent_entry(leaving(1)))
     assert "the head is missing" in told(verify(log.path, KEYS))
     assert log.path.read_bytes() == whole
 
@@ -207,7 +207,7 @@ def test_nothing_is_added_after_an_endless_line(log):
     with open(log.path, "ab") as file:
         file.write(b"a" * (3 << 20))
     with pytest.raises(Refusal, match="damaged"):
-        log.append(sent(leaving(1)))
+        log.append(sent_entry(leaving(1)))
     assert "longer than any entry" in told(verify(log.path, KEYS))
 
 
@@ -216,11 +216,11 @@ def test_a_full_disk_lets_nothing_leave_and_breaks_nothing(log):
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 50, limit[1]))
     try:
         with pytest.raises(Refusal, match="cannot be written"):
-            log.append(sent(leaving(4)))
+            log.append(sent_entry(leaving(4)))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert log.path.read_bytes() == before
-    log.append(sent(leaving(4)))
+    log.append(sent_entry(leaving(4)))
     assert verify(log.path, KEYS) == []
 
 
@@ -238,10 +238,10 @@ def test_a_disk_that_really_fills_up(tmp_path):
     try:
         log, written = Log(place / "audit.jsonl", "freetown", KEY), 0
         while os.statvfs(place).f_bavail or log.path.stat().st_size % 4096 < 3400:
-            log.append(sent(leaving(written)))
+            log.append(sent_entry(leaving(written)))
             written += 1
         with pytest.raises(Refusal, match="No space left"):
-            log.append(sent({**leaving(0), "words": "x" * 800}))
+            log.append(sent_entry({**leaving(0), "words": "x" * 800}))
         assert written > 20
         assert verify(log.path, KEYS) == []
         assert len(examine(log.path, KEYS).entries) == written
@@ -253,10 +253,10 @@ WRITER = """
 import sys
 from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ec
-from wardround.deploy.trust.audit_log import Log, noted
+from wardround.deploy.trust.audit_log import Log, event_entry
 log = Log(Path(sys.argv[1]), "freetown", ec.derive_private_key(1234567, ec.SECP256R1()))
 for number in range(int(sys.argv[2])):
-    log.append(noted("note", writer=sys.argv[3], number=number))
+    log.append(event_entry("note", writer=sys.argv[3], number=number))
 """
 
 
@@ -284,7 +284,7 @@ def test_killed_while_writing_it_goes_on(tmp_path):
             time.sleep(0.001)
         os.kill(writer.pid, signal.SIGKILL)
         writer.wait()
-    Log(path, "freetown", KEY).append(noted("note", writer="end", number=0))
+    Log(path, "freetown", KEY).append(event_entry("note", writer="end", number=0))
     assert verify(path, KEYS) == []
     entries = [entry for entry in examine(path, KEYS).entries if entry["kind"] == "note"]
     for turn in range(3):
@@ -294,10 +294,10 @@ def test_killed_while_writing_it_goes_on(tmp_path):
 
 
 def test_an_entry_tells_shapes_and_never_more_than_a_line_can_hold(log):
-    entry = sent({**leaving(1), "arrays": {f"layer_{number}": [2] for number in range(1500)}})
+    entry = sent_entry({**leaving(1), "arrays": {f"layer_{number}": [2] for number in range(1500)}})
     assert (len(entry["arrays"]), entry["more_arrays"]) == (1000, 500)
     with pytest.raises(Refusal, match="too long"):
-        log.append(noted("note", words="x" * (1 << 20)))
+        log.append(event_entry("note", words="x" * (1 << 20)))
     assert verify(log.path, KEYS) == []
 
 
@@ -312,7 +312,7 @@ def test_several_entries_together_are_a_chain_and_one_wait(log, monkeypatch):
     waits = []
     fsync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (waits.append(file), fsync(file)))
-    log.append(*(sent(leaving(number)) for number in (10, 11, 12)))
+    log.append(*(sent_entry(leaving(number)) for number in (10, 11, 12)))
     assert len(waits) == 1
     examined = examine(log.path, KEYS)
     assert examined.findings == []
@@ -324,12 +324,12 @@ def test_several_entries_together_are_a_chain_and_one_wait(log, monkeypatch):
 def test_together_cut_short_in_the_second_it_goes_on_after_the_first(log):
     whole = log.path.stat().st_size
     before = head_path(log.path).read_bytes()
-    log.append(sent(leaving(10)), sent(leaving(11)))
+    log.append(sent_entry(leaving(10)), sent_entry(leaving(11)))
     first = lines(log)[4]
     with open(log.path, "r+b") as file:
         file.truncate(whole + len(first) + 1 + 20)
     head_path(log.path).write_bytes(before)
-    log.append(sent(leaving(12)))
+    log.append(sent_entry(leaving(12)))
     examined = examine(log.path, KEYS)
     assert examined.findings == []
     assert [entry.get("round", entry["kind"]) for entry in examined.entries] == [0, 1, 2, 3, 10, "mended", 12]
@@ -337,22 +337,22 @@ def test_together_cut_short_in_the_second_it_goes_on_after_the_first(log):
 
 def test_what_others_did_to_the_files_in_between_is_seen(log):
     """An append trusts its own last look only as long as nobody touched the files."""
-    Log(log.path, "freetown", KEY).append(noted("decided"))
+    Log(log.path, "freetown", KEY).append(event_entry("decided"))
     content = log.path.read_bytes()
     log.path.write_bytes(content[: content[:-1].rindex(b"\n") + 1])
     with pytest.raises(Refusal, match="does not end as its signed head says"):
-        log.append(noted("decided"))
+        log.append(event_entry("decided"))
 
 
 def test_what_was_sent_is_known_as_soon_as_it_is_in_the_log(tmp_path):
-    log, known = Log(tmp_path / "audit.jsonl", "freetown", KEY), Sent()
-    assert not known.holds(log.path, "01" * 32)
-    log.append(sent({**leaving(1), "sha256": "01" * 32}))
-    assert known.holds(log.path, "01" * 32)
-    assert not known.holds(log.path, "02" * 32)
-    log.append(sent({**leaving(2), "sha256": "02" * 32}))
-    assert known.holds(log.path, "02" * 32)
+    log, known = Log(tmp_path / "audit.jsonl", "freetown", KEY), SentHashes()
+    assert not known.has_hash(log.path, "01" * 32)
+    log.append(sent_entry({**leaving(1), "sha256": "01" * 32}))
+    assert known.has_hash(log.path, "01" * 32)
+    assert not known.has_hash(log.path, "02" * 32)
+    log.append(sent_entry({**leaving(2), "sha256": "02" * 32}))
+    assert known.has_hash(log.path, "02" * 32)
     log.path.unlink()  # put away: another log begins
     head_path(log.path).unlink()
-    log.append(sent({**leaving(3), "sha256": "03" * 32}))
-    assert [known.holds(log.path, one * 32) for one in ("01", "02", "03")] == [False, False, True]
+    log.append(sent_entry({**leaving(3), "sha256": "03" * 32}))
+    assert [known.has_hash(log.path, one * 32) for one in ("01", "02", "03")] == [False, False, True]

@@ -13,7 +13,7 @@ from wardround.deploy.demo import make_coordinator, make_site, patients
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.authorization import SiteOffice
 from wardround.deploy.site.request_handler import Clerk
-from wardround.deploy.trust.audit_log import examine, noted, verify
+from wardround.deploy.trust.audit_log import event_entry, examine, verify
 from wardround.deploy.trust.certificates import read_certificate
 from wardround.deploy.trust.countersignatures import exchange
 from wardround.deploy.trust.log_heads import read_witness
@@ -61,7 +61,7 @@ def test_both_keep_what_the_other_countersigned(homes):
     hub, sites = homes
     for _ in range(2):
         for name, site in sites.items():
-            site.log().append(noted("test", what="something"))
+            site.log().append(event_entry("test", what="something"))
             seen = exchange(hub, name, asking(site))
             assert (seen.head.who, seen.by) == (name, hub.own_name)
             assert read_witness(hub.witness_path(name)) == seen
@@ -93,7 +93,7 @@ def test_a_site_that_takes_its_log_back_is_not_countersigned(homes):
     exchange(hub, "bo", asking(bo))
 
     def more():
-        bo.log().append(noted("sent", what="what nobody shall know"))
+        bo.log().append(event_entry("sent", what="what nobody shall know"))
         exchange(hub, "bo", asking(bo))
 
     rolled_back(bo, more)
@@ -106,7 +106,9 @@ def test_a_site_that_takes_its_log_back_is_not_countersigned(homes):
 def test_a_coordinator_that_takes_its_log_back_is_told_by_the_site(homes):
     hub, sites = homes
     exchange(hub, "kenema", asking(sites["kenema"]))
-    rolled_back(hub, lambda: (hub.log().append(noted("sent", what="x")), exchange(hub, "bo", asking(sites["bo"]))))
+    rolled_back(
+        hub, lambda: (hub.log().append(event_entry("sent", what="x")), exchange(hub, "bo", asking(sites["bo"])))
+    )
     with pytest.raises(Refusal, match="rolled back"):
         exchange(hub, "bo", asking(sites["bo"]))
     # Others have seen nothing of what was taken back.

@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from wardround.core.errors import Refusal
 from wardround.deploy.trust.log_heads import (
     countersign,
-    read_countersigned,
-    read_head_json,
+    parse_countersigned,
+    parse_head_json,
     read_witness,
     sign_head,
     witness,
@@ -25,7 +25,7 @@ def test_what_is_countersigned_is_kept_and_read_back(tmp_path):
     for entries, digest in ((3, ONE), (3, ONE), (7, TWO)):
         seen = witness(path, sign_head(entries, digest, "freetown", SITE), KEYS, "hub", HUB)
         assert read_witness(path) == seen
-        assert read_countersigned(json.loads(json.dumps(seen.content()))) == seen
+        assert parse_countersigned(json.loads(json.dumps(seen.content()))) == seen
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_one_site_cannot_take_another_ones_place(tmp_path):
     [None, [], "x", {}, {"entries": 1}, {"entries": True, "hash": ONE, "who": "a", "signature": "ab" * 70}],
 )
 def test_anything_else_is_no_head(content):
-    for read in (read_head_json, read_countersigned):
+    for read in (parse_head_json, parse_countersigned):
         with pytest.raises(ValueError, match="it"):
             read(content)
 

@@ -11,7 +11,7 @@ from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.contracts import Model, Site, Task
 from wardround.core.federation import Federation, assemble
 from wardround.data.datasets.triage import triage
-from wardround.data.load import Loaded, load
+from wardround.data.load import LoadedData, load
 from wardround.data.partitions.by_feature import by_feature
 from wardround.data.partitions.iid import iid
 from wardround.data.partitions.shift_labels import shift_labels
@@ -37,7 +37,9 @@ POOL = triage(hospitals=1, clusters=1, patients=1600, degree=0.0, seed=0)
 MODELS: dict[Task, tuple[Model, object]] = {}
 
 
-def question_of(loaded: Loaded, user: int, *, told: bool = True, candidates: tuple[int, ...] | None = None) -> Question:
+def question_of(
+    loaded: LoadedData, user: int, *, told: bool = True, candidates: tuple[int, ...] | None = None
+) -> Question:
     federation = loaded.federation
     tables = [
         Site(name, rows.iloc[order[:count]])
@@ -70,7 +72,7 @@ def taken(said: Evidence, question: Question) -> set[int]:
 
 
 @pytest.fixture(scope="module")
-def hospitals() -> Loaded:
+def hospitals() -> LoadedData:
     return load(triage(hospitals=8, clusters=2, seed=1), seed=1)
 
 
@@ -189,7 +191,7 @@ def test_the_cut_takes_whoever_lowers_the_expected_loss() -> None:
 
 
 @pytest.mark.parametrize("user", [0, 1])
-def test_right_partners_are_ranked_first_and_let_in(hospitals: Loaded, user: int) -> None:
+def test_right_partners_are_ranked_first_and_let_in(hospitals: LoadedData, user: int) -> None:
     question = question_of(hospitals, user)
     said = evidence().assess(question)
     right = [i for i in range(8) if i % 2 == user % 2 and i != user]
@@ -218,7 +220,7 @@ def test_hospitals_alike_are_all_let_in() -> None:
     assert len(taken(evidence().assess(question), question)) == 7
 
 
-def test_the_details_are_plain(hospitals: Loaded) -> None:
+def test_the_details_are_plain(hospitals: LoadedData) -> None:
     question = question_of(hospitals, 0)
     details = json.loads(json.dumps(evidence().assess(question).details, allow_nan=False))
     assert set(details["sites"]) == set(question.engine.sites[1:])
@@ -228,7 +230,7 @@ def test_the_details_are_plain(hospitals: Loaded) -> None:
     assert set(details["map"]["positions"]) == set(question.engine.sites)
 
 
-def test_without_tables_the_gradients_decide(hospitals: Loaded) -> None:
+def test_without_tables_the_gradients_decide(hospitals: LoadedData) -> None:
     said = evidence().assess(question_of(hospitals, 0, told=False))
     assert np.isfinite(said.score[1:]).all()
     assert said.details is not None

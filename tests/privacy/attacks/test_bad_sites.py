@@ -19,7 +19,7 @@ from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
 from wardround.privacy.attacks.bad_sites import (
     Attack,
-    Seen,
+    AttackerView,
     alie,
     backdoor,
     free_rider,
@@ -83,7 +83,7 @@ def switched(kind: jax.Array) -> Attack:
         ways = [one.rows or (lambda x, y: (x, y)) for one in attacks]
         return jax.lax.switch(kind, [lambda x, y: (x, y), *ways], x, y)
 
-    def answers(seen: Seen) -> dict:
+    def answers(seen: AttackerView) -> dict:
         ways = [one.answers or (lambda seen: seen.updates) for one in attacks]
         return jax.lax.switch(kind, [lambda seen: seen.updates, *ways], seen)
 
@@ -193,7 +193,7 @@ def test_with_very_different_sites_the_right_aggregator_loses_five_points_at_mos
 # ---- the attacks are what they say ----
 
 STACK = {"update": jnp.array([[1.0], [2.0], [3.0], [6.0], [8.0]])}
-SEEN = Seen(STACK, jnp.array([True, False, False, False, False]), jnp.array([False, True, True, True, False]))
+SEEN = AttackerView(STACK, jnp.array([True, False, False, False, False]), jnp.array([False, True, True, True, False]))
 
 
 def test_lies_by_hand():
@@ -206,7 +206,7 @@ def test_lies_by_hand():
     np.testing.assert_allclose(alie().answers(SEEN)["update"].ravel(), [11 / 3] * 5, rtol=1e-6)
     # With 10 sites of which 4 lie: 10 // 2 + 1 - 4 = 2 of 6 are needed, 4/6 may be inside: 0.4307 deviations.
     values = jnp.arange(10.0)[:, None]
-    lie = alie().answers(Seen({"update": values}, jnp.arange(10) < 4, jnp.arange(10) >= 4))["update"].ravel()[0]
+    lie = alie().answers(AttackerView({"update": values}, jnp.arange(10) < 4, jnp.arange(10) >= 4))["update"].ravel()[0]
     # Honest 4 ... 9: mean 6.5, variance 35/12.
     assert lie == pytest.approx(6.5 - 0.4307273 * np.sqrt(35 / 12), rel=1e-5)
 

@@ -7,7 +7,7 @@ import pytest
 from wardround.core.contracts import Batch, Task
 from wardround.models.cnn import cnn
 from wardround.models.mlp import mlp
-from wardround.privacy.attacks.gradient_inversion import analytic, by_matching, closeness, first_dense
+from wardround.privacy.attacks.gradient_inversion import closeness, first_dense, invert_analytically, invert_by_matching
 
 TASK = Task((6,), ("no", "yes"))
 
@@ -31,7 +31,7 @@ def slope_of(network, x, y):
 def test_by_hand():
     # A unit's weights move by 2 (1, 3), its bias by 2: the row was (1, 3). The second unit did not move.
     update = {"dense_0/kernel": np.array([[2.0, 0.0], [6.0, 0.0]]), "dense_0/bias": np.array([2.0, 0.0])}
-    assert analytic(update, "dense_0").tolist() == [[1.0, 3.0]]
+    assert invert_analytically(update, "dense_0").tolist() == [[1.0, 3.0]]
     found = closeness(np.array([[1.0, 3.0], [9.0, 9.0]]), np.array([[1.0, 3.0], [1.0, 2.0]]), np.zeros(2))
     # The second row is missed by 1, and is sqrt(5) from the middle.
     assert found == (2, 1, 0.0, pytest.approx(1 / np.sqrt(5) / 2))
@@ -41,7 +41,7 @@ def test_by_hand():
 def test_a_single_row_comes_back_exactly(network):
     for seed in range(3):
         x, y = rows_of(1, seed)
-        candidates = analytic(slope_of(network, x, y), "dense_0")
+        candidates = invert_analytically(slope_of(network, x, y), "dense_0")
         found = closeness(candidates, x, np.zeros(6))
         assert found.rebuilt == 1
         assert found.nearest < 1e-4
@@ -55,7 +55,7 @@ def from_sums(width: int, patients: int, sets: int = 20) -> tuple[float, float]:
     rebuilt, nearness = [], []
     for seed in range(sets):
         x, y = rows_of(patients, 10_000 + seed)
-        candidates = analytic(slope_of((model, params, gradient), x, y), "dense_0")
+        candidates = invert_analytically(slope_of((model, params, gradient), x, y), "dense_0")
         inside = closeness(candidates, x, np.zeros(6))
         strangers = [
             closeness(candidates, rows_of(patients, 50_000 + 100 * seed + n)[0], np.zeros(6)) for n in range(10)
@@ -93,7 +93,7 @@ def test_noise_hides_a_row(network):
     noisy = {
         name: np.asarray(leaf) / max(1.0, length) + generator.normal(size=leaf.shape) for name, leaf in slope.items()
     }
-    assert closeness(analytic(noisy, "dense_0"), x, np.zeros(6)).rebuilt == 0
+    assert closeness(invert_analytically(noisy, "dense_0"), x, np.zeros(6)).rebuilt == 0
 
 
 def test_matching_rebuilds_an_image_from_a_network_without_a_dense_first_layer():
@@ -104,7 +104,7 @@ def test_matching_rebuilds_an_image_from_a_network_without_a_dense_first_layer()
     x = generator.normal(size=(1, 5, 5)).astype(np.float32)
     y = np.array([1], np.int32)
     gradient = jax.jit(model.gradient)(params, Batch(x, y, np.ones(1, np.float32)), jax.random.key(0))
-    found = by_matching(model, params, gradient, y, (5, 5), steps=200, starts=4)
+    found = invert_by_matching(model, params, gradient, y, (5, 5), steps=200, starts=4)
     correlation = np.corrcoef(found.ravel(), x.ravel())[0, 1]
     assert correlation > 0.99
     # A gradient of something else leads elsewhere: the success above is not the prior's.

@@ -8,10 +8,10 @@ from wardround.core.contracts import Batch, Task
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
 from wardround.privacy.attacks.label_leak import (
-    guessed_prediction,
     label_of_one,
     label_shares,
     last_bias,
+    mean_prediction,
 )
 
 TASK = Task((4,), ("a", "b", "c"))
@@ -40,7 +40,7 @@ def test_shares_at_zeros_are_exact():
     params = model.init(jax.random.key(0))
     slope = jax.jit(model.gradient)(params, batch_of([0] * 5 + [1] * 3 + [2] * 2), jax.random.key(0))
     np.testing.assert_allclose(slope["dense_0/bias"], [1 / 3 - 0.5, 1 / 3 - 0.3, 1 / 3 - 0.2], atol=1e-6)
-    guess = guessed_prediction(model, params, (4,))
+    guess = mean_prediction(model, params, (4,))
     np.testing.assert_allclose(label_shares(slope["dense_0/bias"], guess), [0.5, 0.3, 0.2], atol=1e-6)
 
 
@@ -62,4 +62,4 @@ def test_made_up_patients_give_the_mean_prediction(seed):
     params = model.init(jax.random.key(seed))
     x = np.random.default_rng(seed).normal(size=(4000, 4)).astype(np.float32)
     real = np.asarray(model.predict(params, x)).mean(axis=0)
-    np.testing.assert_allclose(guessed_prediction(model, params, (4,)), real, atol=0.03)
+    np.testing.assert_allclose(mean_prediction(model, params, (4,)), real, atol=0.03)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from wardround.core.errors import Refusal
-from wardround.privacy.attacks.membership import confidence, judged, largest_advantage, lira, yeom
-from wardround.privacy.distributed_noise import converted
+from wardround.privacy.attacks.membership import confidence, evaluate_attack, largest_advantage, lira, yeom
+from wardround.privacy.distributed_noise import epsilon_from_rho
 
 MODELS, RECORDS, FEATURES = 24, 60, 80
 
@@ -41,13 +41,13 @@ def test_figures_by_hand():
     # members 3, 2, 1, 0 against others 2.5, 0.5, 0, -1: wins 4 + 3 + 3 + (1 and a tie) = 11.5 of 16.
     scores = np.array([3.0, 2.0, 1.0, 0.0, 2.5, 0.5, 0.0, -1.0])
     members = np.array([1, 1, 1, 1, 0, 0, 0, 0])
-    found = judged(scores, members, 1.5)
+    found = evaluate_attack(scores, members, 1.5)
     assert found.advantage == 0.25
     assert found.error == pytest.approx(math.sqrt(0.25 / 4 + 3 / 16 / 4))
     assert found.auc == 11.5 / 16
     assert found.low == 0.25  # above the highest of the others is one of four
     with pytest.raises(Refusal, match="inside and outside"):
-        judged(scores, np.ones(8), 0.0)
+        evaluate_attack(scores, np.ones(8), 0.0)
 
 
 def test_the_threshold_of_yeom_is_the_mean_training_loss():
@@ -74,7 +74,7 @@ def test_confidence_is_finite_also_for_certainty():
 def test_both_attacks_succeed_without_protection():
     right, members = trained(None, 0.0)
     simple = yeom(-np.log(right), members)
-    strong = judged(lira(confidence(right), members), members, 0.0)
+    strong = evaluate_attack(lira(confidence(right), members), members, 0.0)
     assert simple.advantage > 0.4
     assert strong.advantage > 0.8
     assert strong.low > 10 * 0.01
@@ -83,15 +83,15 @@ def test_both_attacks_succeed_without_protection():
 @pytest.mark.parametrize("epsilon", [0.5, 1.0])
 def test_under_privacy_no_attack_passes_the_bound(epsilon):
     steps, delta = 30, 1e-3
-    noise = next(z for z in np.geomspace(1, 1000, 500) if converted(steps / (2 * z**2), delta) <= epsilon)
+    noise = next(z for z in np.geomspace(1, 1000, 500) if epsilon_from_rho(steps / (2 * z**2), delta) <= epsilon)
     right, members = trained(0.5, noise, steps)
     bound = largest_advantage(epsilon, delta)
-    for found in (yeom(-np.log(right), members), judged(lira(confidence(right), members), members, 0.0)):
+    for found in (yeom(-np.log(right), members), evaluate_attack(lira(confidence(right), members), members, 0.0)):
         # One-sided at one in a thousand; the errors of records that share models are somewhat larger than told.
         assert found.advantage <= bound + 3.1 * found.error
     # And it is the noise that does it: with the same clipping alone members are told.
     plain, inside = trained(0.5, 0.0, steps)
-    assert judged(lira(confidence(plain), inside), inside, 0.0).advantage > bound + 0.1
+    assert evaluate_attack(lira(confidence(plain), inside), inside, 0.0).advantage > bound + 0.1
 
 
 def test_the_bound():

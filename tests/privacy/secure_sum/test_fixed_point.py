@@ -14,11 +14,11 @@ from wardround.privacy.secure_sum.fixed_point import (
     DIGIT_BITS,
     LIMBS,
     MOST_SITES,
+    decode_sum,
     digits_of,
-    fixed,
+    encode_answer,
     from_ring,
     limbs_of,
-    loose,
     refuse_too_wide,
     ring_of,
     ring_vector,
@@ -29,8 +29,8 @@ LARGEST = 2**DIGIT_BITS - 1
 # Compiled, as in a round; eagerly every single operation would be compiled for itself.
 digits_of = jax.jit(digits_of, static_argnums=1)
 value_of = jax.jit(value_of, static_argnums=1)
-fixed = jax.jit(fixed, static_argnums=(1, 2))
-loose = jax.jit(loose, static_argnums=1)
+encode_answer = jax.jit(encode_answer, static_argnums=(1, 2))
+decode_sum = jax.jit(decode_sum, static_argnums=1)
 
 
 def in_python(digits) -> int:
@@ -115,11 +115,11 @@ def answer() -> Message:
 
 
 def test_an_answer_goes_through_the_ring_and_back():
-    sent = fixed(answer(), 20, 2.0**22)
+    sent = encode_answer(answer(), 20, 2.0**22)
     vector = ring_vector(sent)
     # Names in order: update/a, update/b, weight. 0.1 in float32 is 0.100000001490116, times 2^20 is 104857.6016.
     assert vector.tolist() == [104858, 3 * 2**19, 2**64 - 9 * 2**18, 640 * 2**20]
-    back = loose(from_ring(3 * vector, jax.eval_shape(lambda: sent)), 20)
+    back = decode_sum(from_ring(3 * vector, jax.eval_shape(lambda: sent)), 20)
     np.testing.assert_array_equal(back.arrays["update"]["b"], [[4.5, -6.75]])
     assert float(back.arrays["weight"]) == 1920.0
     assert float(back.arrays["update"]["a"][0]) == np.float32(3 * 104858 / 2**20)
@@ -131,10 +131,10 @@ def test_an_answer_goes_through_the_ring_and_back():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2.0**22 + 1, -(2.0**23), 1e38])
 def test_what_is_beyond_the_bound_is_told_and_does_not_leave(bad):
     arrays = answer().arrays
-    sent = fixed(Message({**arrays, "update": {"a": np.float32([1.0, bad])}}), 20, 2.0**22)
+    sent = encode_answer(Message({**arrays, "update": {"a": np.float32([1.0, bad])}}), 20, 2.0**22)
     assert np.isnan(sent.arrays["outside"])
     assert not ring_vector(sent).any()
-    edge = fixed(Message({"weight": np.float32(2.0**22)}), 20, 2.0**22)
+    edge = encode_answer(Message({"weight": np.float32(2.0**22)}), 20, 2.0**22)
     assert edge.arrays["outside"] == 0.0
     assert ring_vector(edge).tolist() == [2**ANSWER_BITS]
 

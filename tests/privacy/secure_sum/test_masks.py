@@ -8,7 +8,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy.stats import chi2
 
-from wardround.privacy.secure_sum.masks import CHUNK, PROTOCOL, agreed, joined, key_from, masked, seal, stream, unseal
+from wardround.privacy.secure_sum.masks import (
+    CHUNK,
+    PROTOCOL,
+    apply_masks,
+    derive_key,
+    length_prefixed,
+    seal,
+    shared_secret,
+    stream,
+    unseal,
+)
 
 # RFC 7748, section 6.1: two private keys, the public one of each, and what they agree on.
 ALICE = "77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"
@@ -21,10 +31,10 @@ AGREED = "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"
 def test_two_sites_agree_as_in_rfc_7748():
     alice, bob = (X25519PrivateKey.from_private_bytes(bytes.fromhex(one)) for one in (ALICE, BOB))
     assert alice.public_key().public_bytes_raw().hex() == ALICE_PUBLIC
-    assert agreed(alice, bytes.fromhex(BOB_PUBLIC)).hex() == AGREED
-    assert agreed(bob, bytes.fromhex(ALICE_PUBLIC)).hex() == AGREED
+    assert shared_secret(alice, bytes.fromhex(BOB_PUBLIC)).hex() == AGREED
+    assert shared_secret(bob, bytes.fromhex(ALICE_PUBLIC)).hex() == AGREED
     # A point of low order would make every secret 0.
-    assert agreed(alice, bytes(32)) is None
+    assert shared_secret(alice, bytes(32)) is None
 
 
 def by_hand(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
@@ -41,14 +51,14 @@ def test_keys_are_derived_as_in_rfc_5869():
     # Appendix A.1 shows that the version written out here is right; ours has its own info and must equal it.
     expected = "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
     assert by_hand(b"\x0b" * 22, bytes(range(13)), bytes(range(0xF0, 0xFA)), 42).hex() == expected
-    key = key_from(b"secret", b"s" * 32, b"pair mask", b"a", b"b")
-    assert key == by_hand(b"secret", b"s" * 32, joined(PROTOCOL, b"pair mask", b"a", b"b"), 32)
+    key = derive_key(b"secret", b"s" * 32, b"pair mask", b"a", b"b")
+    assert key == by_hand(b"secret", b"s" * 32, length_prefixed(PROTOCOL, b"pair mask", b"a", b"b"), 32)
     assert len(key) == 32
     # Another session, purpose or pair: another key. Lengths are part of it, so that (ab, c) is not (a, bc).
     others = {
-        key_from(b"secret", b"t" * 32, b"pair mask", b"a", b"b"),
-        key_from(b"secret", b"s" * 32, b"own mask", b"a", b"b"),
-        key_from(b"secret", b"s" * 32, b"pair mask", b"ab", b""),
+        derive_key(b"secret", b"t" * 32, b"pair mask", b"a", b"b"),
+        derive_key(b"secret", b"s" * 32, b"own mask", b"a", b"b"),
+        derive_key(b"secret", b"s" * 32, b"pair mask", b"ab", b""),
         key,
     }
     assert len(others) == 4
@@ -58,10 +68,10 @@ def test_the_mask_is_aes_256_in_counter_mode():
     # Key 0, counters 0, 1, 2: the hash key, the tag of the empty text and the ciphertext of a zero block in test cases
     # 13 and 14 of the GCM specification (McGrew and Viega), which encrypts with the counters 1 and 2.
     blocks = "dc95c078a2408989ad48a21492842087530f8afbc74536b9a963b4f1c4cb738bcea7403d4d606b6e074ec5d3baf39d18"
-    mask = masked(np.zeros(6, np.uint64), [bytes(32)], [])
+    mask = apply_masks(np.zeros(6, np.uint64), [bytes(32)], [])
     assert mask.astype("<u8").tobytes().hex() == blocks
     # Every bit of the 256-bit key matters.
-    assert all(masked(mask, [], [bytes(i) + b"\x80" + bytes(31 - i)]).any() for i in range(32))
+    assert all(apply_masks(mask, [], [bytes(i) + b"\x80" + bytes(31 - i)]).any() for i in range(32))
 
 
 def test_shares_are_sealed_as_in_rfc_8439():
@@ -90,10 +100,10 @@ def test_masks_are_one_stream_whatever_the_chunks_and_cancel(size):
     vector = np.random.default_rng(size).integers(0, 2**64, size, np.uint64)
     before = vector.copy()
     plus, minus = [b"a" * 32, b"b" * 32], [b"c" * 32]
-    hidden = masked(vector, plus, minus)
+    hidden = apply_masks(vector, plus, minus)
     a, b, c = (np.frombuffer(stream(key).update(bytes(8 * size)), "<u8") for key in (*plus, *minus))
     np.testing.assert_array_equal(hidden, vector + a + b - c)
-    np.testing.assert_array_equal(masked(hidden, minus, plus), vector)
+    np.testing.assert_array_equal(apply_masks(hidden, minus, plus), vector)
     np.testing.assert_array_equal(vector, before)
 
 
@@ -109,5 +119,5 @@ def test_masked_bytes_look_like_noise_even_where_the_vector_is_constant():
 
     limit = chi2.ppf(1 - 1e-6, 255)
     assert statistic(vector) > 100 * limit
-    assert chi2.ppf(1e-6, 255) < statistic(masked(vector, [b"k" * 32], [])) < limit
-    assert statistic(masked(vector, [b"k" * 32], [b"l" * 32])) < limit
+    assert chi2.ppf(1e-6, 255) < statistic(apply_masks(vector, [b"k" * 32], [])) < limit
+    assert statistic(apply_masks(vector, [b"k" * 32], [b"l" * 32])) < limit

@@ -12,8 +12,8 @@ from tests.support import secure_sum_round as rounds
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.privacy.secure_sum.messages import to_json
-from wardround.privacy.secure_sum.server import advance, opened
-from wardround.privacy.secure_sum.session import hash_of, session_from_json, session_to_json
+from wardround.privacy.secure_sum.server import advance, unmask_sum
+from wardround.privacy.secure_sum.session import model_hash, session_from_json, session_to_json
 
 MOST_LOST = {count: (count - 1) // 3 for count in range(3, 101)}
 
@@ -74,8 +74,8 @@ def test_the_threshold_is_more_than_two_thirds_and_at_least_three():
 
 def seen_by(one) -> bytes:
     """All bytes that the coordinator got or holds at the end, state included, in plain and in hexadecimal."""
-    parts = [json.dumps(to_json(letter)).encode() for letter in one.said]
-    parts += [letter.vector.tobytes() for letter in one.said if letter.vector is not None]
+    parts = [json.dumps(to_json(message)).encode() for message in one.said]
+    parts += [message.vector.tobytes() for message in one.said if message.vector is not None]
     server = one.server
     parts += [server.total.tobytes(), repr(server).encode()]
     parts += [repr(value).encode() for value in vars(server).values()]
@@ -117,7 +117,7 @@ def test_secrets_are_found_nowhere():
     secrets += [one.sites[name].seed for name in gone]
     for step in ("agree", "reveal"):
         one.take(one.answers(step, gone))
-    opened(one.server)
+    unmask_sum(one.server)
     seen = seen_by(one)
     assert not any(secret in seen or secret.hex().encode() in seen for secret in secrets)
     # Of no site both kinds of share were revealed.
@@ -131,7 +131,7 @@ def test_masked_vectors_look_like_noise_together_and_alone():
     for name in one.session.roster:
         one.vectors[name] = np.full(2**13, 7, np.uint64)
     one.until("mask")
-    sent = [letter.vector for letter in one.said if letter.vector is not None]
+    sent = [message.vector for message in one.said if message.vector is not None]
     # Fresh keys each time: 1e-9 a side makes a false alarm as good as impossible.
     low, high = chi2.ppf([1e-9, 1 - 1e-9], 255)
     for vector in (*sent, one.server.total):
@@ -166,22 +166,22 @@ def test_another_model_round_study_or_attempt_is_another_session(change):
 
 
 def test_a_site_that_was_sent_another_model_takes_no_part():
-    """A coordinator that sends one site another model gets no letter of that site it could use."""
+    """A coordinator that sends one site another model gets no message of that site it could use."""
     one, other = rounds.begun(4), rounds.begun(4, model="cd" * 32)
     one.until("advertise")
-    letters = other.answers("advertise")
+    messages = other.answers("advertise")
     with pytest.raises(Refusal, match="another study, round or attempt"):
-        rounds.take(rounds.open_sum(one.session, one.public), letters["site-000"])
+        rounds.receive(rounds.start_sum(one.session, one.public), messages["site-000"])
 
 
 def test_the_hash_of_what_was_sent_tells_every_change():
     def sent(name="a", value=1.0, shape=(2, 3), kind=np.float32, meta=()):
         return Message({"params": {name: np.full(shape, value, kind)}}, meta)
 
-    same = [hash_of(sent()), hash_of(jax.tree.map(jax.numpy.asarray, sent()))]
+    same = [model_hash(sent()), model_hash(jax.tree.map(jax.numpy.asarray, sent()))]
     assert same[0] == same[1]
     changed = [sent("b"), sent(value=2.0), sent(shape=(3, 2)), sent(kind=np.int32), sent(meta=(("phase", "x"),))]
-    assert len({same[0], *map(hash_of, changed)}) == 6
+    assert len({same[0], *map(model_hash, changed)}) == 6
 
 
 def test_a_session_travels_as_json():
@@ -233,7 +233,7 @@ def test_a_sum_that_would_not_fit_is_refused():
 def test_the_coordinator_cannot_skip_or_open_early():
     one = rounds.begun(3).until("agree")
     with pytest.raises(AssertionError):
-        opened(one.server)
+        unmask_sum(one.server)
     server, _ = advance(one.server)
     with pytest.raises(Refusal, match="0 of 3 sites answered in the step 'reveal'"):
-        opened(server)
+        unmask_sum(server)

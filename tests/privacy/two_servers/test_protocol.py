@@ -15,7 +15,7 @@ from wardround.privacy.secure_sum.masks import CHUNK
 from wardround.privacy.two_servers import protocol
 from wardround.privacy.two_servers.gram import (
     Gram,
-    believable,
+    drop_implausible,
     erosion_distances,
     krum_order,
     krum_weights,
@@ -23,8 +23,8 @@ from wardround.privacy.two_servers.gram import (
     squared_distances,
     whole_weights,
 )
-from wardround.privacy.two_servers.in_process import conducted, drawer, prepared
-from wardround.privacy.two_servers.protocol import ForA, ForB, Meeting, admitted, shared
+from wardround.privacy.two_servers.in_process import prepare, run_protocol, seeded_draw
+from wardround.privacy.two_servers.protocol import ForA, ForB, Meeting, admit_sites, share_update
 
 
 def meeting_of(sites: int, entries: int, *, bound: float = 1.0, side: int = 1, nonce: str = "1") -> Meeting:
@@ -51,7 +51,7 @@ def test_the_gram_matrix_by_hand():
     # 5/16, 1/16, 1/4 on the diagonal, -1/8 and 1/8 beside the first, 0 between the others.
     meeting = meeting_of(3, 2)
     rows = np.array([[0.5, 0.25], [-0.25, 0.0], [0.0, 0.5]])
-    done = conducted(meeting, named(meeting, rows), everybody, drawer(0))
+    done = run_protocol(meeting, named(meeting, rows), everybody, seeded_draw(0))
     assert meeting.fraction_bits == 30
     expected = np.array([[5, -2, 2], [-2, 1, 0], [2, 0, 4]]) * 2**56
     np.testing.assert_array_equal(done.gram.products, expected)
@@ -64,7 +64,7 @@ def test_the_gram_matrix_by_hand():
 def test_distances_to_a_hundred_thousandth_with_any_number_of_dealers(side, entries):
     meeting = meeting_of(4, entries, bound=0.8, side=side)
     rows = updates_of(4, entries, spread=0.01)  # close together: where digits get lost
-    done = conducted(meeting, named(meeting, rows), everybody, drawer(side))
+    done = run_protocol(meeting, named(meeting, rows), everybody, seeded_draw(side))
     # The products are exact in the ring: only the rounding of the entries is between us and the truth.
     whole = np.rint(np.ldexp(rows, meeting.fraction_bits)).astype(np.int64).astype(object)
     np.testing.assert_array_equal(done.gram.products, (whole @ whole.T).astype(np.int64))
@@ -75,7 +75,7 @@ def test_distances_to_a_hundred_thousandth_with_any_number_of_dealers(side, entr
 
 def test_bytes_between_the_servers_are_n_vectors_and_not_n_squared():
     meeting = meeting_of(6, 5000)
-    done = conducted(meeting, named(meeting, updates_of(6, 5000)), everybody, drawer(0))
+    done = run_protocol(meeting, named(meeting, updates_of(6, 5000)), everybody, seeded_draw(0))
     # n blinded vectors there, one half of the sum back, and a summand of n x n each way; 8 bytes a number.
     assert done.between == 8 * (6 * 5000 + 5000 + 2 * 36)
     # So 20 sites with a million parameters: 168 MB of the 0.35 GB allowed.
@@ -94,7 +94,7 @@ def test_chooses_as_plain_krum_and_multi_krum(bad):
         (multi_krum(bad=bad, keep=3), lambda gram: multi_krum_weights(gram, bad, 3)),
     ):
         expected = jax.jit(plain.reduce)((), message)[0].arrays["update"]
-        done = conducted(meeting, named(meeting, rows), choose, drawer(bad))
+        done = run_protocol(meeting, named(meeting, rows), choose, seeded_draw(bad))
         np.testing.assert_allclose(done.mean, expected, atol=1e-7)
 
 
@@ -119,7 +119,7 @@ def test_weight_erosion_distances_as_the_algorithm_tells_them(even, model):
         np.testing.assert_allclose(list(distances.values()), told, rtol=1e-5, atol=1e-7)
         return whole_weights(dict(zip(gram.sites, alpha, strict=True)))
 
-    done = conducted(meeting, dict(zip(even.sites, steps, strict=True)), choose, drawer(0))
+    done = run_protocol(meeting, dict(zip(even.sites, steps, strict=True)), choose, seeded_draw(0))
     np.testing.assert_allclose(done.mean, alpha @ np.array(steps) / alpha.sum(), rtol=1e-5, atol=1e-6)
 
 
@@ -138,13 +138,13 @@ def test_neither_view_has_any_pattern_though_the_updates_do():
     meeting = meeting_of(3, entries)
     rows = np.zeros((3, entries))
     rows[:, :100] = 0.05  # nearly all zeros
-    draw = drawer(1)
-    halves = [shared(meeting, site, row, draw) for site, row in named(meeting, rows).items()]
-    setup = prepared(meeting, halves, draw)
+    draw = seeded_draw(1)
+    halves = [share_update(meeting, site, row, draw) for site, row in named(meeting, rows).items()]
+    setup = prepare(meeting, halves, draw)
     plain = np.rint(np.ldexp(rows, 30)).astype(np.int64)
     assert not uniform(plain)  # the test can see a pattern
     assert all(uniform(masked) for masked in setup.masked.values())
-    pieces = [piece for _, piece in protocol.blinded(meeting, setup.masked, setup.rows, setup.roll)]
+    pieces = [piece for _, piece in protocol.blind_updates(meeting, setup.masked, setup.rows, setup.roll)]
     assert uniform(np.concatenate(pieces, axis=1))
     # Equal updates look different, and differences of what A sees are noise too.
     assert uniform(setup.masked["site-0"] - setup.masked["site-1"])
@@ -167,13 +167,13 @@ def test_a_view_fits_other_updates_just_as_well(monkeypatch):
     def views(updates: np.ndarray, mask: np.ndarray, blind: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """All that A and that B see in the protocol, before the sum is opened."""
         tables = {b"mask": mask, b"blind": blind}
-        monkeypatch.setattr(protocol, "stretched", lambda meeting, purpose, seeds: iter([(0, tables[purpose])]))
+        monkeypatch.setattr(protocol, "stretch_seeds", lambda meeting, purpose, seeds: iter([(0, tables[purpose])]))
         roll = protocol.Roll(meeting.sites, {})
         masked = dict(zip(meeting.sites, updates - mask, strict=True))
         seeds = dict.fromkeys(meeting.sites, (b"",))
         pinned = {site: (protocol.commitment(meeting, site, b""),) for site in meeting.sites}
-        deal = protocol.dealt(meeting, 0, b"", dict.fromkeys(meeting.sites, b""), pinned, drawer(3))
-        sent = list(protocol.blinded(meeting, masked, [b""], roll))
+        deal = protocol.deal_products(meeting, 0, b"", dict.fromkeys(meeting.sites, b""), pinned, seeded_draw(3))
+        sent = list(protocol.blind_updates(meeting, masked, [b""], roll))
         of_a = protocol.share_of_a(meeting, masked, [deal.for_a], roll)
         of_b = protocol.share_of_b(meeting, seeds, iter(sent), [deal.for_b], roll)
         return [updates - mask, blind, protocol.summand(meeting, deal.for_a, 3), of_b], [
@@ -197,16 +197,16 @@ def test_a_view_fits_other_updates_just_as_well(monkeypatch):
 
 def test_who_sends_only_half_twice_or_what_belongs_elsewhere_is_left_out():
     meeting = meeting_of(8, 5)
-    halves = [shared(meeting, site, np.full(5, 0.1)) for site in meeting.sites]
+    halves = [share_update(meeting, site, np.full(5, 0.1)) for site in meeting.sites]
     for_a, for_b = ([pair[place] for pair in halves] for place in (0, 1))
-    stale = shared(meeting_of(8, 5, nonce="0"), "site-0", np.full(5, 0.1))
+    stale = share_update(meeting_of(8, 5, nonce="0"), "site-0", np.full(5, 0.1))
     for_a[0], for_b[0] = stale
     del for_b[1]  # site-1 sent one half only
     for_a.append(for_a[2])
     for_b[2] = for_b[2]._replace(seeds=(bytes(32),))  # site-3: another seed than pinned down
     for_a[4] = for_a[4]._replace(masked=for_a[4].masked[:4])
     for_b.append(ForB(meeting.digest, "stranger", (bytes(32),)))
-    roll = admitted(meeting, for_a, for_b)
+    roll = admit_sites(meeting, for_a, for_b)
     assert roll.sites == ("site-5", "site-6", "site-7")
     assert roll.left_out == {
         "site-0": "what it sent belongs to another round or attempt",
@@ -220,16 +220,16 @@ def test_who_sends_only_half_twice_or_what_belongs_elsewhere_is_left_out():
 
 def test_a_dealer_refuses_a_seed_that_was_not_pinned_down():
     meeting = meeting_of(3, 5)
-    halves = [shared(meeting, site, np.zeros(5)) for site in meeting.sites]
+    halves = [share_update(meeting, site, np.zeros(5)) for site in meeting.sites]
     pinned = {a.site: a.commitments for a, _ in halves}
     seeds = {b.site: b.seeds[0] for _, b in halves} | {"site-1": bytes(32)}
     with pytest.raises(Refusal, match="Site-1 gave this dealer another seed"):
-        protocol.dealt(meeting, 0, bytes(32), seeds, pinned)
+        protocol.deal_products(meeting, 0, bytes(32), seeds, pinned)
 
 
 def smuggled(meeting: Meeting, ring: list[int]) -> tuple[ForA, ForB]:
     """A site that writes what it likes into the ring, with masks of its own."""
-    for_a, for_b = shared(meeting, "site-0", np.zeros(meeting.entries))
+    for_a, for_b = share_update(meeting, "site-0", np.zeros(meeting.entries))
     return for_a._replace(masked=for_a.masked + np.array(ring, np.uint64)), for_b
 
 
@@ -244,12 +244,12 @@ def test_an_update_that_wraps_around_is_found_by_its_products(ring):
     meeting = meeting_of(5, 3)
     rows = updates_of(5, 3, seed=1)
     halves = [smuggled(meeting, ring)]
-    halves += [shared(meeting, site, row) for site, row in list(named(meeting, rows).items())[1:]]
-    setup = prepared(meeting, halves, drawer(0))
+    halves += [share_update(meeting, site, row) for site, row in list(named(meeting, rows).items())[1:]]
+    setup = prepare(meeting, halves, seeded_draw(0))
     of_a = protocol.share_of_a(meeting, setup.masked, [deal.for_a for deal in setup.deals], setup.roll)
-    pieces = protocol.blinded(meeting, setup.masked, setup.rows, setup.roll)
+    pieces = protocol.blind_updates(meeting, setup.masked, setup.rows, setup.roll)
     of_b = protocol.share_of_b(meeting, setup.seeds, pieces, [deal.for_b for deal in setup.deals], setup.roll)
-    gram, left_out = believable(protocol.opened_gram(meeting, of_a, of_b, setup.roll))
+    gram, left_out = drop_implausible(protocol.open_gram(meeting, of_a, of_b, setup.roll))
     assert left_out == ("site-0",)
     assert gram.sites == meeting.sites[1:]
 
@@ -260,7 +260,7 @@ def test_numbers_hidden_where_nobody_else_has_any_are_found_by_the_length_of_the
     meeting = meeting_of(5, 3)
     rows = updates_of(5, 3, seed=1)
     rows[:, 2] = 0
-    real = protocol.shared
+    real = protocol.share_update
 
     def lying(meeting, site, update, draw):
         return smuggled(meeting, [0, 0, 2**32]) if site == "site-0" else real(meeting, site, update, draw)
@@ -268,12 +268,12 @@ def test_numbers_hidden_where_nobody_else_has_any_are_found_by_the_length_of_the
     seen = []
 
     def choose(gram: Gram) -> dict[str, int]:
-        seen.append(believable(gram)[1])
+        seen.append(drop_implausible(gram)[1])
         return everybody(gram)
 
-    monkeypatch.setattr(protocol, "shared", lying)
+    monkeypatch.setattr(protocol, "share_update", lying)
     with pytest.raises(Refusal, match="sent numbers past the bound"):
-        conducted(meeting, named(meeting, rows), choose, drawer(0))
+        run_protocol(meeting, named(meeting, rows), choose, seeded_draw(0))
     assert seen == [()]
 
 
@@ -284,7 +284,7 @@ def test_refusals():
         meeting_of(3, 5, bound=float("nan"))
     for update in (np.full(5, 0.5), np.zeros(4), np.full(5, np.nan)):
         with pytest.raises(Refusal, match=r"site-1, round 1.*transform clip"):
-            shared(meeting_of(3, 5), "site-1", update)
+            share_update(meeting_of(3, 5), "site-1", update)
     gram = Gram(("a", "b", "c", "d"), np.eye(4, dtype=np.int64) * 4, 1)
     with pytest.raises(Refusal, match="at least 5 sites"):
         krum_order(gram, 1)

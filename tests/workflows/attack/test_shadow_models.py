@@ -41,7 +41,7 @@ def found(told: Shadows) -> list[membership.Membership]:
     ratios = membership.lira(membership.confidence(told.right), told.members)
     return [
         membership.yeom(-np.log(np.clip(told.right, 1e-12, 1.0)), told.members),
-        membership.judged(ratios, told.members, 0.0),
+        membership.evaluate_attack(ratios, told.members, 0.0),
     ]
 
 

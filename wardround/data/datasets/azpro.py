@@ -7,7 +7,7 @@ los_and_multicentre_small. A regression of the days in hospital.
 import numpy as np
 import pandas as pd
 
-from wardround.data.datasets.heart_disease import by_site
+from wardround.data.datasets.heart_disease import split_by_site
 from wardround.data.folder import data_file
 from wardround.data.table import Table
 
@@ -27,7 +27,7 @@ def azpro() -> Table:
         }
     )
     return Table(
-        sites=by_site(rows, "hospital", "hospital-"),
+        sites=split_by_site(rows, "hospital", "hospital-"),
         target="los",
         origin=path.name,
         task="regression",

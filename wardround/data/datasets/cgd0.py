@@ -8,7 +8,7 @@ los_and_multicentre_small. Left out: the number, the date, the times, and the ki
 import numpy as np
 import pandas as pd
 
-from wardround.data.datasets.heart_disease import by_site
+from wardround.data.datasets.heart_disease import split_by_site
 from wardround.data.folder import data_file
 from wardround.data.table import Table
 
@@ -32,7 +32,7 @@ def cgd0() -> Table:
         }
     )
     return Table(
-        sites=by_site(rows, "center", "center-"),
+        sites=split_by_site(rows, "center", "center-"),
         target="infection",
         origin=path.name,
         task="classification",

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.bounds import CountOrAll
-from wardround.data.datasets.heart_disease import by_site
+from wardround.data.datasets.heart_disease import split_by_site
 from wardround.data.folder import data_file
 from wardround.data.table import Table
 
@@ -35,7 +35,7 @@ def dialysis(*, within: CountOrAll = 0) -> Table:
         }
     )
     return Table(
-        sites=by_site(rows, "center", "center-"),
+        sites=split_by_site(rows, "center", "center-"),
         target="outcome",
         origin=path.name,
         task="classification",

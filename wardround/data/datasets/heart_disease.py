@@ -41,7 +41,7 @@ def heart_disease(
     for column in CODES.keys() & set(rows.columns):
         rows[column] = rows[column].map(CODES[column])
     return Table(
-        sites=by_site(rows, "hospital"),
+        sites=split_by_site(rows, "hospital"),
         target="disease",
         origin=path.name,
         task="classification",
@@ -49,7 +49,7 @@ def heart_disease(
     )
 
 
-def by_site(rows: pd.DataFrame, column: str, word: str = "", least: int = 1) -> dict[str, pd.DataFrame]:
+def split_by_site(rows: pd.DataFrame, column: str, word: str = "", least: int = 1) -> dict[str, pd.DataFrame]:
     """Each site's rows without the column that names the site, sites with fewer than `least` rows left out."""
     return {
         f"{word}{name}": part.drop(columns=column).reset_index(drop=True)

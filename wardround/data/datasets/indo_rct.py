@@ -9,7 +9,7 @@ los_and_multicentre_small. Left out: the patient's number, and `bleed`, which is
 import pandas as pd
 
 from wardround.core.bounds import Count
-from wardround.data.datasets.heart_disease import by_site
+from wardround.data.datasets.heart_disease import split_by_site
 from wardround.data.folder import data_file
 from wardround.data.table import Table
 
@@ -22,7 +22,7 @@ def indo_rct(*, least: Count = 1) -> Table:
         # The file writes a code before each word, "1_yes"; "NA_NA" is a gap.
         rows[column] = rows[column].str.split("_", n=1).str[1].replace("NA", None)
     return Table(
-        sites=by_site(rows, "site", least=least),
+        sites=split_by_site(rows, "site", least=least),
         target="outcome",
         origin=path.name,
         task="classification",

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.bounds import Count
-from wardround.data.datasets.heart_disease import by_site
+from wardround.data.datasets.heart_disease import split_by_site
 from wardround.data.folder import data_file
 from wardround.data.table import Table
 
@@ -31,7 +31,7 @@ def medpar(*, target: Literal["los", "died"] = "los", least: Count = 5) -> Table
     )
     rows[target] = read["los"].astype(float) if target == "los" else np.where(read["died"] == 1, "died", "alive")
     return Table(
-        sites=by_site(rows, "hospital", "hospital-", least),
+        sites=split_by_site(rows, "hospital", "hospital-", least),
         target=target,
         origin=path.name,
         task="regression" if target == "los" else "classification",

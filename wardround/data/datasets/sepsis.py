@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from wardround.data.datasets.heart_disease import by_site
+from wardround.data.datasets.heart_disease import split_by_site
 from wardround.data.folder import data_file
 from wardround.data.table import Table
 
@@ -51,7 +51,7 @@ def sepsis(*, rows: Literal["last", "worst", "hours"] = "last") -> Table:
         sepsis=np.where(frame["SepsisLabel"] == 1, "sepsis", "no sepsis"),
     ).drop(columns="SepsisLabel")
     return Table(
-        sites=by_site(frame, "hospital"),
+        sites=split_by_site(frame, "hospital"),
         target="sepsis",
         origin=path.name,
         task="classification",

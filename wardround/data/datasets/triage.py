@@ -124,8 +124,10 @@ def triage(
         population = _population(group_of[i], degree, own)
         values, probability = _patients(int(sizes[i]), population, coefficients[i], own)
         confirmed = own.random(len(probability)) < probability
-        sites[name] = _with_gaps(_written(values, confirmed), population["missing"], own)
-        best[name] = _best(_patients(20_000, population, coefficients[i], np.random.default_rng([seed, 2, i]))[1])
+        sites[name] = _add_gaps(_write_down(values, confirmed), population["missing"], own)
+        best[name] = _best_scores(
+            _patients(20_000, population, coefficients[i], np.random.default_rng([seed, 2, i]))[1]
+        )
 
     truth = {
         "groups": _groups(names, group_of, degree),
@@ -188,7 +190,7 @@ def _patients(
     return values, 1 / (1 + np.exp(-log_odds))
 
 
-def _written(values: dict[str, Values], confirmed: Values) -> pd.DataFrame:
+def _write_down(values: dict[str, Values], confirmed: Values) -> pd.DataFrame:
     """The patients as a hospital would write them down: numbers as they are, signs in words."""
     words = {"sex": ("female", "male"), "malaria_test": ("positive", "negative"), "ebola": ("confirmed", "excluded")}
     return pd.DataFrame(
@@ -199,7 +201,7 @@ def _written(values: dict[str, Values], confirmed: Values) -> pd.DataFrame:
     )
 
 
-def _with_gaps(rows: pd.DataFrame, share: float, rng: np.random.Generator) -> pd.DataFrame:
+def _add_gaps(rows: pd.DataFrame, share: float, rng: np.random.Generator) -> pd.DataFrame:
     for columns in SOMETIMES_MISSING:
         gone = rng.random(len(rows)) < share
         for column in columns:
@@ -207,7 +209,7 @@ def _with_gaps(rows: pd.DataFrame, share: float, rng: np.random.Generator) -> pd
     return rows
 
 
-def _best(probability: Values) -> dict[str, float]:
+def _best_scores(probability: Values) -> dict[str, float]:
     """What the true probabilities achieve: the ROC area as the share of pairs (ill, well) ranked rightly."""
     ordered = np.sort(probability)
     ill, well = ordered, 1 - ordered

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.data.assembly import assemble_table, listed
+from wardround.data.assembly import as_names, assemble_table
 from wardround.data.files import read_path
 from wardround.data.table import Kind, Table
 
@@ -55,7 +55,7 @@ def csv(
                     sep=separator,
                     decimal=decimal,
                     encoding=encoding,
-                    na_values=list(listed(missing_words)),
+                    na_values=list(as_names(missing_words)),
                     # The site's name is text: 0301 must not become 301.
                     dtype={site: str} if site else None,
                     index_col=False,

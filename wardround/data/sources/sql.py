@@ -63,7 +63,7 @@ def sql(
 ) -> Table:
     """What a query selects from a PostgreSQL database; url = "${WARDROUND_DB}" keeps the password out of files."""
     address = address_of(url)
-    origin = shown(address)
+    origin = redact_address(address)
     frame = read(engine_for(address), one_statement(query, origin), timeout, origin, address.password)
     return assemble_table(
         frame,
@@ -89,7 +89,7 @@ def address_of(url: str) -> "URL":
     try:
         # What the file itself says, with nothing but a 0 where the environment fills in.
         given = make_url("postgresql://" if VARIABLE.fullmatch(url) else VARIABLE.sub("0", url))
-        whole = make_url(filled(url))
+        whole = make_url(fill_environment(url))
     except (ArgumentError, ValueError):
         raise Refusal(
             "the address of the database cannot be read",
@@ -116,7 +116,7 @@ def address_of(url: str) -> "URL":
     return whole.set(drivername="postgresql+psycopg")
 
 
-def filled(url: str) -> str:
+def fill_environment(url: str) -> str:
     """With ${NAME} replaced by what the environment holds; inside an address, quoted as addresses need it."""
 
     def value(found: "re.Match[str]") -> str:
@@ -132,7 +132,7 @@ def filled(url: str) -> str:
     return VARIABLE.sub(value, url)
 
 
-def shown(address: "URL") -> str:
+def redact_address(address: "URL") -> str:
     """Where the rows come from, for messages and reports: no user, no password, no parameters."""
     port = f":{address.port}" if address.port else ""
     return f"postgresql://{address.host or 'localhost'}{port}/{address.database}"
@@ -173,7 +173,7 @@ def read(engine: "Engine", query: str, timeout: float, origin: str, password: An
     try:
         connection = engine.connect()
     except SQLAlchemyError as error:
-        raise unreachable(str(getattr(error, "orig", None) or ""), origin, str(password or "")) from None
+        raise connection_refusal(str(getattr(error, "orig", None) or ""), origin, str(password or "")) from None
     with connection:
         try:
             # psycopg begins a transaction with the first statement, so this is said inside of it.
@@ -181,7 +181,7 @@ def read(engine: "Engine", query: str, timeout: float, origin: str, password: An
             connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, round(timeout * 1000))}")
             return rows_of(connection, query, origin)
         except SQLAlchemyError as error:
-            raise unanswered(error, timeout, origin) from None
+            raise query_refusal(error, timeout, origin) from None
 
 
 def rows_of(connection: "Connection", query: str, origin: str) -> pd.DataFrame:
@@ -201,10 +201,10 @@ def rows_of(connection: "Connection", query: str, origin: str) -> pd.DataFrame:
         raise Refusal(
             "the query selects no rows", where=origin, remedy="check its conditions, and what the user may see"
         )
-    return ordered(pd.DataFrame.from_records(rows, columns=names, coerce_float=True))
+    return sort_rows(pd.DataFrame.from_records(rows, columns=names, coerce_float=True))
 
 
-def ordered(frame: pd.DataFrame) -> pd.DataFrame:
+def sort_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows sorted by all their columns: the same rows give the same table, however the database dealt them."""
     codes = [pd.factorize(as_text(frame[column]), sort=True)[0] for column in frame.columns]
     return frame.iloc[np.lexsort(codes[::-1])].reset_index(drop=True)
@@ -213,7 +213,7 @@ def ordered(frame: pd.DataFrame) -> pd.DataFrame:
 # ---- what goes wrong ----
 
 
-def unreachable(message: str, origin: str, password: str) -> Refusal:
+def connection_refusal(message: str, origin: str, password: str) -> Refusal:
     """Why no connection came about; the driver's words are repeated only as far as they tell no password."""
     # One line, however many of the server's addresses were tried in vain.
     reason = " ".join(message.split())[:300]
@@ -228,7 +228,7 @@ def unreachable(message: str, origin: str, password: str) -> Refusal:
     )
 
 
-def unanswered(error: Exception, timeout: float, origin: str) -> Refusal:
+def query_refusal(error: Exception, timeout: float, origin: str) -> Refusal:
     """Why a query got no answer. A patient's value may stand in the database's words: a site tells these to others."""
     problem = getattr(error, "orig", None)
     state = str(getattr(problem, "sqlstate", "") or "")

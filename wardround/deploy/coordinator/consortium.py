@@ -22,7 +22,7 @@ from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, CoordinatorWords
 from wardround.deploy.settings_files import checked, toml_lines
-from wardround.deploy.trust.audit_log import noted
+from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.certificates import (
     check_name,
     make_authority,
@@ -103,7 +103,7 @@ def begin_consortium(path: Path, words: CoordinatorWords) -> CoordinatorHome:
     write_file(home.certificate_path, pem(sign(path, request, hosts=tuple(words.hosts))))
     (path / "sites").mkdir(exist_ok=True)
     write_file(path / "coordinator.toml", toml_lines(words.model_dump()).encode())  # last: now it is a coordinator
-    home.log().append(noted("began", consortium=words.consortium, coordinator=words.name))
+    home.log().append(event_entry("began", consortium=words.consortium, coordinator=words.name))
     return home
 
 
@@ -145,7 +145,7 @@ def admit(home: CoordinatorHome, request: Path) -> Admitted:
         )
     certificate = sign(home.path, asked, name=name)
     issued = told(certificate)
-    home.log().append(noted("signed", site=name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
+    home.log().append(event_entry("signed", site=name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
     write_file(path, pem(certificate))
     return Admitted(name, fingerprint(key), issued.until, path, renewed)
 
@@ -174,7 +174,7 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
         )
     serial = told(read_certificate(home.site_certificate(site))).serial
     entry = {"serial": serial, "when": timestamp(), "by": by, "why": why}
-    home.log().append(noted("revoked", site=site, **{key: entry[key] for key in ("serial", "by", "why")}))
+    home.log().append(event_entry("revoked", site=site, **{key: entry[key] for key in ("serial", "by", "why")}))
     home.write_revoked({**revoked, site: entry})
 
 

@@ -35,7 +35,14 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import size
 from wardround.deploy.trust.audit_log import BETWEEN
 from wardround.engine.checks import refuse_over_network, refuse_unseen
-from wardround.engine.split_round import answer_shapes, begun, combined, concluding_program, row_of, sent_in
+from wardround.engine.split_round import (
+    answer_shapes,
+    combine_answers,
+    concluding_program,
+    initial_progress,
+    message_of_round,
+    row_of,
+)
 from wardround.privacy.secure_sum.fixed_point import from_ring
 
 Rows = tuple[int, int, int]
@@ -81,7 +88,7 @@ class Deployment:
         if max(policy.quorum, 1) < algorithm.aggregator.fewest <= len(self.sites):
             policy.quorum = algorithm.aggregator.fewest
         self._first[algorithm], self._begun[algorithm] = jax.device_get(params), set()
-        return begun(algorithm, self.transform, params, len(self.sites), row_of(self.task))
+        return initial_progress(algorithm, self.transform, params, len(self.sites), row_of(self.task))
 
     def train(
         self, algorithm: Algorithm, progress: Progress, rounds: Sequence[tuple[int, np.ndarray[Any, Any]]]
@@ -173,7 +180,7 @@ class Deployment:
         self, algorithm: Algorithm, progress: Progress, number: int, cohort: list[str]
     ) -> tuple[Progress, RoundRecord]:
         started, cpu = time.perf_counter(), time.process_time()
-        sent = sent_in(algorithm, self.transform, progress, seed=self.seed, number=number)
+        sent = message_of_round(algorithm, self.transform, progress, seed=self.seed, number=number)
         shapes = self._answer_shapes(algorithm, progress, sent)
         point("coordinator.round.before_asking")
         places = {site: index for index, site in enumerate(self.sites)}
@@ -194,7 +201,7 @@ class Deployment:
             point("coordinator.round.all_answered")
             sizes = {site: one.size for site, one in answers.items()}
             given = {places[site]: one.message for site, one in answers.items()}
-            after = combined(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
+            after = combine_answers(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
         jax.block_until_ready(after)  # else its time would be counted to whoever looks at it first
         point("coordinator.round.concluded")
         took = sorted(sizes, key=lambda site: places[site])

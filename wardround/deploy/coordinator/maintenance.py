@@ -17,7 +17,7 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
 from wardround.deploy.transport.contract import Transport, Unanswered
 from wardround.deploy.trust import countersignatures
-from wardround.deploy.trust.audit_log import noted
+from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.certificates import due, make_request, pem, read_certificate, read_request, sign
 from wardround.runs.json_files import write_file
 
@@ -77,7 +77,7 @@ class Tending:
         certificate = pem(sign(self.home.path, request, name=site))
         write_file(path, certificate)
         self.ask(site, "certificate", {"certificate": certificate.decode()})
-        self.home.log().append(noted("renewed", site=site))
+        self.home.log().append(event_entry("renewed", site=site))
 
     def ask(self, site: str, topic: str, words: Mapping[str, Any]) -> Mapping[str, Any]:
         reply = read_reply(self.transport.ask(site, topic, request_of_site(words), PATIENCE))
@@ -92,5 +92,5 @@ def renew_own(home: CoordinatorHome) -> bool:
         return False
     request = make_request(home.key, home.own_name, "coordinator")
     write_file(home.certificate_path, pem(sign(home.path, request, hosts=tuple(home.words.hosts))))
-    home.log().append(noted("renewed", site=home.own_name))
+    home.log().append(event_entry("renewed", site=home.own_name))
     return True

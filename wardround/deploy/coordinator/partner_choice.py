@@ -23,7 +23,7 @@ from wardround.deploy.coordinator.events import PartnersSought
 from wardround.deploy.coordinator.schema_agreement import SchemaAgreement
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.checks import refuse_few
-from wardround.engine.participation import Participation, among
+from wardround.engine.participation import Participation, restrict
 from wardround.partners.choice import Evidence, selected
 from wardround.runs.folder import as_json
 from wardround.study.file import Study
@@ -72,7 +72,7 @@ def with_partners(
     if chosen is None:
         chosen = newly_chosen(study, method, engine, folder, agreement, algorithm, params, participation)
     refuse_few(engine.transform, 1 + len(chosen.partners), "[partners]")
-    return among(participation, [chosen.user, *chosen.partners]), chosen.record
+    return restrict(participation, [chosen.user, *chosen.partners]), chosen.record
 
 
 def newly_chosen(

@@ -31,13 +31,13 @@ from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
 from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
-from wardround.engine.fit import Fitted, Schedule, fit
+from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest
 from wardround.runs.result import MethodResult, RunResult
 from wardround.runs.scores import ScoreBlock
-from wardround.runs.sites import SiteRows
+from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
@@ -199,7 +199,7 @@ def only_finished_rounds(folder: RunFolder, checkpoint: Path) -> RunFolder:
 
 def trained(
     engine: Deployment, study: Study, folder: RunFolder, agreement: SchemaAgreement
-) -> tuple[Algorithm, Fitted]:
+) -> tuple[Algorithm, FitResult]:
     method = own_method(study)
     algorithm = assemble.build(study, method, agreement.task, engine.sites)
     model = assemble.model_of(study, agreement.task)
@@ -242,7 +242,7 @@ def finished(
     folder: RunFolder,
     agreement: SchemaAgreement,
     algorithm: Algorithm,
-    fitted: Fitted,
+    fitted: FitResult,
     manifest: Mapping[str, Any],
 ) -> RunResult:
     """Every site judges the model on its own test patients and keeps it; the figures become the result."""
@@ -257,7 +257,7 @@ def finished(
         metric=study.study.metric or default,
         task=prediction_task(task, agreement.preparation.features, agreement.positive),
         sites=tuple(
-            SiteRows(name=site, train=rows[0], validation=rows[1], test=rows[2], prevalence=None)
+            SiteSummary(name=site, train=rows[0], validation=rows[1], test=rows[2], prevalence=None)
             for site, rows in {**agreement.rows, **engine.joined}.items()
         ),
         repeats=1,

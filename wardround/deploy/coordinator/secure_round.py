@@ -1,4 +1,4 @@
-"""The coordinator's part in a round of which only the sum is opened: passes letters on, and never sees an answer.
+"""The coordinator's part in a round of which only the sum is opened: passes messages on, and never sees an answer.
 
 An attempt that fails before anything is revealed is repeated with a new nonce. Before it asks the sites to reveal, the
 coordinator writes down all it needs to open the sum (public keys, sealed shares, commitments, the sum of the masked
@@ -29,19 +29,19 @@ from wardround.deploy.protocol.requests import SecureStep, Topic, TrainRound
 from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed, decode, encode
-from wardround.engine.checks import diverged
+from wardround.engine.checks import divergence
 from wardround.privacy.secure_sum.fixed_point import FIXED
 from wardround.privacy.secure_sum.masks import Ring
-from wardround.privacy.secure_sum.messages import STEPS, BadLetter, Letter, VerifyingKey, from_json, to_json
-from wardround.privacy.secure_sum.server import Dealt, Server, advance, open_sum, opened, take
+from wardround.privacy.secure_sum.messages import STEPS, BadMessage, SumMessage, VerifyingKey, from_json, to_json
+from wardround.privacy.secure_sum.server import DealtShares, Server, advance, receive, start_sum, unmask_sum
 from wardround.privacy.secure_sum.session import (
     FEWEST,
     Advert,
     Session,
-    hash_of,
+    adverts_to_json,
+    model_hash,
     session_from_json,
     session_to_json,
-    told_adverts,
 )
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ class SecureRound:
         bits, bound = self.precision
         nonce = secrets.token_hex(16)
         names = tuple(sorted(roster))
-        session = Session(self.study, self.number, hash_of(self.sent), nonce, names, self.entries, bits, bound)
-        server = open_sum(session, {name: self.keys[name] for name in names})
-        letters: Mapping[str, Letter | None] = dict.fromkeys(names)
+        session = Session(self.study, self.number, model_hash(self.sent), nonce, names, self.entries, bits, bound)
+        server = start_sum(session, {name: self.keys[name] for name in names})
+        letters: Mapping[str, SumMessage | None] = dict.fromkeys(names)
         while True:
             server = self._heard(server, letters)
             fewest = max(session.threshold, quorum if server.step == "mask" else 0)
-            if len(server.heard) < fewest:
+            if len(server.senders) < fewest:
                 raise TooFew
             server, asked = advance(server)
             if server.step == STEPS[-1]:
@@ -118,7 +118,7 @@ class SecureRound:
         kept = self._kept()
         return None if kept is None else self._open(*kept)
 
-    def _open(self, server: Server, letters: Mapping[str, Letter]) -> Opened:
+    def _open(self, server: Server, letters: Mapping[str, SumMessage]) -> Opened:
         """Ask for the shares until there are enough; the same question, so whoever said them says the same."""
         end = time.monotonic() + self.patience
         while True:
@@ -128,7 +128,7 @@ class SecureRound:
             self.rest()
         took = {site: self.sizes.get(site, 0) for site in sorted(server.survivors)}
         try:
-            total = opened(server)
+            total = unmask_sum(server)
         except Refusal as refusal:
             lost = dict.fromkeys(server.session.roster, f"the round could not be opened: {refusal}")
             own = {site: Absence(f"{why} {self.reasons.get(site, '')}".strip()) for site, why in lost.items()}
@@ -136,7 +136,7 @@ class SecureRound:
         point("coordinator.sum.opened")
         return Opened(total, took, self.reasons)
 
-    def _heard(self, server: Server, letters: Mapping[str, Letter | None]) -> Server:
+    def _heard(self, server: Server, letters: Mapping[str, SumMessage | None]) -> Server:
         """Ask for a step and take what comes; whoever says nothing or nonsense is lost, with the reason."""
         session, step = server.session, server.step
         shown = session_to_json(session)
@@ -155,14 +155,14 @@ class SecureRound:
             try:
                 if one.status is Status.DIVERGED:
                     self.bad.add(site)
-                    raise BadLetter(
+                    raise BadMessage(
                         site, f"its training diverged: the answer is not finite or goes past {self.limit}", step=step
                     )
                 vector = one.message.arrays.get("vector")
                 letter = from_json(one.header.get("letter"), None if vector is None else np.asarray(vector))
                 if letter.sender != site:
-                    raise BadLetter(site, f"it sent a letter of {letter.sender}", step=step)
-                server = take(server, letter)
+                    raise BadMessage(site, f"it sent a message of {letter.sender}", step=step)
+                server = receive(server, letter)
                 self.sizes[site] = self.sizes.get(site, 0) + one.size
             except Refusal as refusal:
                 absent[site] = Absence(str(refusal))
@@ -171,7 +171,7 @@ class SecureRound:
 
     # ---- what the coordinator must not lose ----
 
-    def _keep(self, server: Server, letters: Mapping[str, Letter]) -> None:
+    def _keep(self, server: Server, letters: Mapping[str, SumMessage]) -> None:
         assert server.total is not None
         self.folder.mkdir(parents=True, exist_ok=True)
         for old in self.folder.glob("*.sum"):
@@ -182,7 +182,7 @@ class SecureRound:
         }
         words = {
             "session": session_to_json(server.session),
-            "adverts": told_adverts(server.adverts),
+            "adverts": adverts_to_json(server.adverts),
             "dealt": dealt,
             "survivors": sorted(server.survivors),
             "signatures": dict(server.signatures),
@@ -190,7 +190,7 @@ class SecureRound:
         }
         write_whole(self.path, encode(words, Message({"total": server.total})))
 
-    def _kept(self) -> tuple[Server, dict[str, Letter]] | None:
+    def _kept(self) -> tuple[Server, dict[str, SumMessage]] | None:
         if not self.path.exists():
             return None
         try:
@@ -198,14 +198,14 @@ class SecureRound:
         except Malformed:
             return None
         session = session_from_json(words["session"])
-        if session.model != hash_of(self.sent):
+        if session.model != model_hash(self.sent):
             return None
         adverts = {
             site: Advert(bytes.fromhex(one["sharing"]), bytes.fromhex(one["masking"]), one["signature"])
             for site, one in words["adverts"].items()
         }
         dealt = {
-            site: Dealt(
+            site: DealtShares(
                 one["sealed"],
                 {holder: (pair[0], pair[1]) for holder, pair in one["commitments"].items()},
                 bytes.fromhex(one["seed"]),
@@ -213,7 +213,7 @@ class SecureRound:
             for site, one in words["dealt"].items()
         }
         server = replace(
-            open_sum(session, {name: self.keys[name] for name in session.roster}),
+            start_sum(session, {name: self.keys[name] for name in session.roster}),
             step=STEPS[-1],
             adverts=adverts,
             dealt=dealt,
@@ -263,7 +263,7 @@ def summed(
             )
         quorum = max(FEWEST, min(gatherer.policy.quorum, len(staying)))
         if len(set(staying) - one.bad) < quorum:
-            raise diverged(number, sorted(one.bad), one.limit)
+            raise divergence(number, sorted(one.bad), one.limit)
         staying = [site for site in staying if site not in one.bad]
         pause = gatherer.pause_before_asking_again(pause)
         gatherer.wait_for(staying, quorum)

@@ -35,7 +35,7 @@ from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_transport import CellNetTransport
 from wardround.deploy.transport.site_register import SiteRegister
-from wardround.deploy.trust.audit_log import noted
+from wardround.deploy.trust.audit_log import event_entry
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json, write_json
 from wardround.runs.result import RunResult
@@ -65,7 +65,7 @@ class Coordinator:
         self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
 
     def start(self) -> None:
-        self.log.append(noted("started", version=__version__))
+        self.log.append(event_entry("started", version=__version__))
         renew_own(self.home)
         self.party.start()
         self.tending.hourly(self.transport.present, self.stopped)

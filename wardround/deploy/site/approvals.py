@@ -21,7 +21,7 @@ from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.datasets import find, frame_of, names_in, needed, read_columns, registered
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
-from wardround.deploy.trust.audit_log import noted
+from wardround.deploy.trust.audit_log import event_entry
 from wardround.runs.folder import digest
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
@@ -103,7 +103,7 @@ def store_offer(
         )
     told = others if isinstance(others, int) and others > 0 else None
     offer = Offer(study, digest(words), words, submitter, clock.timestamp(), told)
-    home.log().append(noted("offered", study=study, hash=offer.hash, submitter=submitter))
+    home.log().append(event_entry("offered", study=study, hash=offer.hash, submitter=submitter))
     write_json(path, asdict(offer))
     return offer
 
@@ -259,7 +259,7 @@ def refuse_after(before: Decision | None, study: str, states: tuple[str, ...]) -
 def record(home: SiteHome, decision: Decision) -> Decision:
     """In the audit log first, then on file."""
     words = {key: value for key, value in asdict(decision).items() if key not in ("id", "state", "when") and value}
-    home.log().append(noted(decision.state, study=decision.id, **words))
+    home.log().append(event_entry(decision.state, study=decision.id, **words))
     write_json(decision_path(home, decision.id), asdict(decision))
     return decision
 

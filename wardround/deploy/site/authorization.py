@@ -36,7 +36,7 @@ from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_budget import budget_of
 from wardround.deploy.trust import countersignatures
-from wardround.deploy.trust.audit_log import Sent, sent
+from wardround.deploy.trust.audit_log import SentHashes, sent_entry
 from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate
 from wardround.privacy.budget import Budget
 from wardround.study.file import Named, Study
@@ -53,7 +53,7 @@ class SiteOffice:
 
     home: SiteHome
     _known: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, compare=False)
-    _left: Sent = field(default_factory=Sent, compare=False)
+    _left: SentHashes = field(default_factory=SentHashes, compare=False)
 
     @property
     def name(self) -> str:
@@ -115,10 +115,10 @@ class SiteOffice:
         return budget_of(self.home)
 
     def leaves(self, entry: Mapping[str, Any]) -> None:
-        self.home.log().append(sent(entry))
+        self.home.log().append(sent_entry(entry))
 
     def has_left(self, sha256: str) -> bool:
-        return self._left.holds(self.home.audit_path, sha256)
+        return self._left.has_hash(self.home.audit_path, sha256)
 
     def _while_unchanged(self, study: str, what: Hashable, look: Callable[[], T]) -> T:
         """What `look` finds, as long as no file changes that decides about this study, and the day is the same."""

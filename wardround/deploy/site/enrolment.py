@@ -10,7 +10,7 @@ from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome, SiteWords
 from wardround.deploy.settings_files import checked, toml_lines
 from wardround.deploy.site.policy_file import first_policy, policy_text
-from wardround.deploy.trust.audit_log import noted
+from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.certificates import Issued, check_issued, make_request, new_key, pem, read_certificate
 from wardround.runs.json_files import write_file
 
@@ -35,7 +35,7 @@ def begin_site(path: Path, words: SiteWords, purposes: Sequence[str] = ()) -> Si
     write_file(home.request_path, pem(make_request(key, words.name)))
     write_file(home.policy_path, policy_text(first_policy(purposes)).encode())
     write_file(path / "site.toml", toml_lines(words.model_dump()).encode())  # last: now it is a site
-    home.log().append(noted("began", site=words.name, coordinator=words.coordinator))
+    home.log().append(event_entry("began", site=words.name, coordinator=words.coordinator))
     return home
 
 
@@ -68,7 +68,7 @@ def join(home: SiteHome, certificate: Path, authority: Path) -> Issued:
             where=str(home.authority_path),
             remedy="make another home for this one with `wardround site init --home`",
         )
-    home.log().append(noted("joined", site=issued.name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
+    home.log().append(event_entry("joined", site=issued.name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
     write_file(home.authority_path, pem(root))
     write_file(home.certificate_path, pem(own))
     return issued

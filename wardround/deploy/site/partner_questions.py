@@ -17,7 +17,7 @@ from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe
 from wardround.core.terms import Extent, Settings, Terms, terms_of
 from wardround.data.preparation_fit import statistics_asked
-from wardround.data.site_rows import AtSite
+from wardround.data.site_rows import SiteRows
 from wardround.deploy.protocol.wire import encode
 from wardround.engine import registry
 from wardround.partners.choice import Probe
@@ -88,7 +88,7 @@ def refuse_course(study: Study, header: Mapping[str, Any]) -> None:
         )
 
 
-def seen_by(recipe: Recipe, own: AtSite) -> Site:
+def seen_by(recipe: Recipe, own: SiteRows) -> Site:
     """What a query may look at, once the rows are split: no column that was set aside, and no row held out."""
     if terms_for(recipe).rows != "training":
         return own.training

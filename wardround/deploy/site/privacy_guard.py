@@ -16,7 +16,7 @@ import numpy as np
 from wardround.core.errors import Refusal
 from wardround.core.recipes import Recipe
 from wardround.privacy.accountant import Step, epsilon
-from wardround.privacy.budget import Budget, Spent
+from wardround.privacy.budget import Budget, BudgetExhausted
 from wardround.study import assemble, privacy
 from wardround.study.file import PrivacySection, Study
 from wardround.study.privacy import KIND, Steps
@@ -31,7 +31,7 @@ SLACK = 1e-6
 
 
 @dataclass(frozen=True)
-class OwnRows:
+class SiteFacts:
     """What a site knows of itself in a study: its training rows, their shapes, its number, and all sites' names."""
 
     rows: int
@@ -88,7 +88,7 @@ class Promise:
         if given.level == "site" and len(answered) < (given.answers or 1):
             raise self._refusal(f"{len(answered)} sites answered, and {given.answers} must share the noise")
 
-    def charge(self, recipe: Recipe, number: int, request: str, own: OwnRows) -> None:
+    def charge(self, recipe: Recipe, number: int, request: str, own: SiteFacts) -> None:
         """Debit the ledger for one answer, before it is made; raises Spent where the site must stay out.
 
         The same request costs nothing again: a crash after the debit leaves either an answer on the disk, which is then
@@ -108,13 +108,13 @@ class Promise:
                 f"round {number} was answered and its answer is kept no more; another would tell more than was charged"
             )
 
-    def _steps(self, recipe: Recipe, given: PrivacySection, own: OwnRows) -> Steps:
+    def _steps(self, recipe: Recipe, given: PrivacySection, own: SiteFacts) -> Steps:
         noise = given.noise_multiplier or 0.0
         if given.level == "site":
             return (Step(1.0, noise, 1),)
         return privacy.under_noise(assemble.steps_of(recipe, own.row, own.rows, len(own.sites)), noise)
 
-    def _refuse_weak(self, steps: Steps, own: OwnRows, rounds: int) -> None:
+    def _refuse_weak(self, steps: Steps, own: SiteFacts, rounds: int) -> None:
         """The approved promise must hold for the own patients over all rounds of the study, or those asked for."""
         said = self.study.privacy
         assert said is not None
@@ -142,8 +142,8 @@ class Promise:
     def _refusal(self, what: str) -> Refusal:
         return Refusal(what, where=f"site {self.site}, study {self.name}", remedy="ask for what was approved")
 
-    def _spent(self, what: str) -> Spent:
-        return Spent(
+    def _spent(self, what: str) -> BudgetExhausted:
+        return BudgetExhausted(
             what,
             where=f"site {self.site}, study {self.name}",
             remedy="leave this site out, or offer a study whose promise holds here",

@@ -32,7 +32,7 @@ from wardround.deploy.site.study_worker import AtWork
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import NoRoom
 from wardround.deploy.trust.certificates import Key
-from wardround.privacy.budget import Budget, Spent
+from wardround.privacy.budget import Budget, BudgetExhausted
 from wardround.study.file import Study
 
 TOPICS = tuple(topic for topic in Topic if topic is not Topic.OFFER)
@@ -128,7 +128,7 @@ class Clerk:
                 return self._answer_for(topic, study, header, message, content)
         except Malformed as error:
             why = own = f"the request cannot be read: {error}"
-        except Spent as refusal:  # for good, so the coordinator is not to ask for rounds again
+        except BudgetExhausted as refusal:  # for good, so the coordinator is not to ask for rounds again
             self.told(topic, str(refusal))
             return self._said(header, Status.SPENT, for_others(refusal))
         except Refusal as refusal:

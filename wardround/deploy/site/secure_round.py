@@ -20,8 +20,8 @@ from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.trust.certificates import Key, check_issued
 from wardround.privacy.secure_sum.fixed_point import ring_vector
-from wardround.privacy.secure_sum.messages import Letter, from_json, to_json
-from wardround.privacy.secure_sum.session import Session, hash_of, session_from_json
+from wardround.privacy.secure_sum.messages import SumMessage, from_json, to_json
+from wardround.privacy.secure_sum.session import Session, model_hash, session_from_json
 from wardround.privacy.secure_sum.site import SumSite, advertise, agree, mask, reveal, share
 
 Header = dict[str, Any]
@@ -82,7 +82,7 @@ class SecureSite:
         request = from_json(header["letter"])
         if asked == "mask":
             # What the masks are bound to must be what this site got itself.
-            if hash_of(message) != session.model:
+            if model_hash(message) != session.model:
                 raise Refusal("another model came than the one that was announced", remedy="begin the round anew")
             made = answer()
             if made is None:
@@ -117,6 +117,6 @@ class SecureSite:
         point("site.reveal.recorded")
 
 
-def told(letter: Letter) -> tuple[Header, Message]:
+def told(letter: SumMessage) -> tuple[Header, Message]:
     arrays = {} if letter.vector is None else {"vector": letter.vector}
     return {"letter": to_json(letter)}, Message(arrays)

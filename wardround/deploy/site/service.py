@@ -17,7 +17,7 @@ from wardround.deploy.site.authorization import SiteOffice
 from wardround.deploy.site.request_handler import ITSELF, TOPICS, Clerk
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_filter import SERVER
-from wardround.deploy.trust.audit_log import noted
+from wardround.deploy.trust.audit_log import event_entry
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 LOOK = 0.5
@@ -44,7 +44,7 @@ class SiteService:
         self.state: dict[str, Any] = {"name": words.name, "coordinator": words.coordinator, "connected": False}
 
     def start(self) -> None:
-        self.home.log().append(noted("started", version=__version__))
+        self.home.log().append(event_entry("started", version=__version__))
         self.party.start()
         self.write_status()
 

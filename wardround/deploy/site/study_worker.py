@@ -24,7 +24,7 @@ from wardround.core.files import write_whole
 from wardround.core.recipes import Recipe, from_json
 from wardround.data.preparation import Preparation
 from wardround.data.schema import Schema
-from wardround.data.site_rows import AtSite, at_site, settled_frame
+from wardround.data.site_rows import SiteRows, frame_for_schema, split_site_rows
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.secure_precision import precision_of
@@ -33,11 +33,11 @@ from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.disclosure import in_own_cells, told_figures, told_losses
 from wardround.deploy.site.own_figures import keep_figures
 from wardround.deploy.site.partner_questions import debit, refuse_course, seen_by, terms_for
-from wardround.deploy.site.privacy_guard import OwnRows, Promise, request_of
+from wardround.deploy.site.privacy_guard import Promise, SiteFacts, request_of
 from wardround.deploy.site.secure_round import SecureSite
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.registry import made_from
-from wardround.engine.split_round import Own, own_params, predicted, row_of, site_round
+from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_of, site_round
 from wardround.evaluate.block import result_block
 from wardround.evaluate.metrics import names_with
 from wardround.queries.cells import in_cells
@@ -62,7 +62,7 @@ class AtWork:
     smallest_cell: int = 10
     sums: SecureSite | None = None
     promise: Promise | None = None
-    own: AtSite | None = None
+    own: SiteRows | None = None
     number: int = -1
     sites: tuple[str, ...] = ()
     task: Task | None = None
@@ -94,8 +94,8 @@ class AtWork:
         said = header["schema"]
         schema = Schema(dict(said["kinds"]), said["task"], tuple(said["classes"]), ())
         data = self.study.data
-        frame = settled_frame(self.table.sites[self.site], self.table, schema)
-        self.own = at_site(
+        frame = frame_for_schema(self.table.sites[self.site], self.table, schema)
+        self.own = split_site_rows(
             self.site,
             frame,
             self.table,
@@ -112,7 +112,7 @@ class AtWork:
         if self.own is None:
             raise Refusal("a preparation came before the schema", remedy="start the study again")
         preparation = Preparation.from_json(header["preparation"])
-        three = self.own.prepared(preparation, f"site {self.site}, {self.table.origin}")
+        three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
         classes = self.own.schema.classes
         self.task = Task((len(preparation.features),), classes, self.table.target)
         kind = np.int32 if classes else np.float32
@@ -160,11 +160,11 @@ class AtWork:
         number, seed = int(header["round"]), int(header["seed"])
         own = self._own(algorithm.part)
         if header["algorithm"]["kind"] == "probe" and len(own.y) < self.smallest_cell:
-            own = Own(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
+            own = OwnRows(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
         kept = self._kept(algorithm, header, number - 1)
         if self.promise is not None:  # last of all that may be refused: what is debited is not given back
             assert self.task is not None
-            known = OwnRows(len(own.y), row_of(self.task), self.number, self.sites)
+            known = SiteFacts(len(own.y), row_of(self.task), self.number, self.sites)
             self.promise.charge(from_json(header["algorithm"]), number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
@@ -227,18 +227,18 @@ class AtWork:
             self.promise.check(from_json(header["algorithm"]), len(self.sites), silent=algorithm.silent)
         return algorithm, chain(links)
 
-    def _own(self, part: str) -> Own:
+    def _own(self, part: str) -> OwnRows:
         if part not in self.parts:
             raise Refusal("a round was asked for before the rows were prepared", remedy="start the study again")
         x, y = self.parts[part]
-        return Own(x, y, self.number)
+        return OwnRows(x, y, self.number)
 
     def _scores(self, header: Header, message: Message, part: str) -> tuple[Scores, Task]:
         algorithm, _ = self._method(header)
         params = self._params(algorithm, header, message)
         x, y = self.parts[part]
         assert self.task is not None
-        return Scores(predicted(algorithm, params, x), y, np.array([0, len(y)])), self.task
+        return Scores(predict_rows(algorithm, params, x), y, np.array([0, len(y)])), self.task
 
     def _params(self, algorithm: Algorithm, header: Header, message: Message) -> Params:
         sent = Message(message.arrays["sent"], message.meta)

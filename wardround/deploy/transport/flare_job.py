@@ -41,7 +41,7 @@ from wardround.deploy.site.request_handler import Clerk
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.flare_export import HOME_FILE, TASK, read_job
 from wardround.deploy.transport.site_register import REVOKED, SiteRegister
-from wardround.deploy.trust.audit_log import noted
+from wardround.deploy.trust.audit_log import event_entry
 from wardround.runs.file_names import MANIFEST, MODEL, RESULT, ROUNDS
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json
@@ -101,7 +101,7 @@ class StudyController(Controller):  # type: ignore[misc]
         with only_job(folder):
             write_submission(folder, study, submitter)
             (folder / "state.json").unlink(missing_ok=True)
-            log.append(noted("started", study=submission.id, job=str(job), submitter=submitter))
+            log.append(event_entry("started", study=submission.id, job=str(job), submitter=submitter))
             try:
                 run = RunFolder.taken_up(folder / "run")
                 conduct(submission, run, transport, lambda event: self.log_info(fl_ctx, in_words(event)))
@@ -227,7 +227,7 @@ def clerk_of(workspace: Workspace, site: str) -> Clerk:
             where=str(home.path),
             remedy="use the same name for both: make a home with `wardround site init`",
         )
-    home.log().append(noted("started", site=site, by="a job of FLARE"))
+    home.log().append(event_entry("started", site=site, by="a job of FLARE"))
     return Clerk(SiteOffice(home))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.trust.audit_log import Log, sent
+from wardround.deploy.trust.audit_log import Log, sent_entry
 
 REVOKED = "its certificate was revoked"
 
@@ -48,7 +48,7 @@ class SiteRegister:
         own = {"study": self.study} if self.study else {}
         self.log.append(
             *(
-                sent({**own, "topic": str(topic), "to": site, "bytes": len(body), "sha256": hashes[id(body)]})
+                sent_entry({**own, "topic": str(topic), "to": site, "bytes": len(body), "sha256": hashes[id(body)]})
                 for site, body in bodies.items()
                 if not self.is_revoked(site)
             )

@@ -29,9 +29,9 @@ from wardround.deploy.trust.log_heads import (
     countersignature_problem,
     head_bytes,
     head_signature_problem,
-    read_countersigned,
+    load_log_head,
+    parse_countersigned,
     sign_head,
-    stored_head,
 )
 
 Entry = dict[str, Any]
@@ -48,7 +48,7 @@ def is_countersigned(entry: Entry) -> bool:
 
 def countersigned_in(entry: Entry) -> Countersigned:
     """The countersigned head that an entry holds; a ValueError says what is wrong."""
-    return read_countersigned({name: entry.get(name) for name in ("by", "head", "signature")})
+    return parse_countersigned({name: entry.get(name) for name in ("by", "head", "signature")})
 
 
 def read_entry(content: Entry) -> Entry:
@@ -64,7 +64,7 @@ class NoRoom(Refusal):
     """The disk would not take an entry; it will when there is room again."""
 
 
-class Examined(NamedTuple):
+class Examination(NamedTuple):
     """The entries that can be read, everything that is wrong, and whose signatures could not be checked."""
 
     entries: tuple[Entry, ...]
@@ -72,7 +72,7 @@ class Examined(NamedTuple):
     unchecked: tuple[str, ...]
 
 
-def sent(facts: Mapping[str, Any]) -> Entry:
+def sent_entry(facts: Mapping[str, Any]) -> Entry:
     """What is about to leave: study, topic, round, to whom, bytes, their hash, names and shapes of arrays, no value."""
     shapes = facts.get("arrays") or {}
     told = dict(list(shapes.items())[:MOST_ARRAYS])
@@ -80,19 +80,19 @@ def sent(facts: Mapping[str, Any]) -> Entry:
     return {**facts, "arrays": told, **more, "time": timestamp("milliseconds"), "kind": "sent"}
 
 
-def noted(kind: str, **words: Any) -> Entry:
+def event_entry(kind: str, **words: Any) -> Entry:
     """Something that happened here, such as a decision."""
     return {"time": timestamp("milliseconds"), "kind": kind, **words}
 
 
-class Sent:
+class SentHashes:
     """The hashes of all that a log says was sent; what was read once is not read again."""
 
     def __init__(self) -> None:
         self._hashes: set[bytes] = set()
         self._read, self._file = 0, -1
 
-    def holds(self, path: Path, sha256: str) -> bool:
+    def has_hash(self, path: Path, sha256: str) -> bool:
         try:
             with open(path, "rb") as lines:
                 status = os.fstat(lines.fileno())
@@ -135,14 +135,14 @@ class Log:
 
     def keep(self, seen: Countersigned) -> Head:
         """Write down that the other side has countersigned a head of this log."""
-        return self.append(noted("countersigned", **seen.content()))
+        return self.append(event_entry("countersigned", **seen.content()))
 
     def _ready(self, file: int) -> End:
         """How the log ends, after what an interruption left was put right."""
         known = _ends.get(self.path)
         if known is not None and known[0] == stamps(file, self.path):
             return known[1]
-        last, head = self.journal.end(file), stored_head(self.path)
+        last, head = self.journal.end(file), load_log_head(self.path)
         if head is None and last.entries == 0:
             # The head of nothing comes first, so that a log without a head is never one that was interrupted.
             self._write_first_head()
@@ -163,7 +163,7 @@ class Log:
             done.append(f"the head was behind by {behind}")
         if done:
             words = " and ".join(done)
-            written = self._add(file, last, noted("mended", what=f"after an interruption {words}"))
+            written = self._add(file, last, event_entry("mended", what=f"after an interruption {words}"))
             return End(written.entries, written.hash, last.hash, 0)
         return last
 
@@ -225,7 +225,7 @@ def verify(path: Path, keys: Keys | None = None, *, witnesses: Sequence[Counters
     return examine(path, keys, witnesses=witnesses).findings
 
 
-def examine(path: Path, keys: Keys | None = None, *, witnesses: Sequence[Countersigned] = ()) -> Examined:
+def examine(path: Path, keys: Keys | None = None, *, witnesses: Sequence[Countersigned] = ()) -> Examination:
     journal = Journal(path, FORMAT)
     with journal.lock(write=False) as file:
         chain = journal.check(file)
@@ -242,13 +242,13 @@ def examine(path: Path, keys: Keys | None = None, *, witnesses: Sequence[Counter
             findings += [Violation(number, f"{name}: {wrong}")] if wrong else []
         else:
             strangers.add(one.by)
-    return Examined(tuple(line.entry for line in chain.lines), findings, tuple(sorted(strangers)))
+    return Examination(tuple(line.entry for line in chain.lines), findings, tuple(sorted(strangers)))
 
 
 def end_problems(path: Path, hashes: Sequence[str], keys: Keys | None) -> list[str]:
     """What the head beside the log shows to be wrong."""
     try:
-        head = stored_head(path)
+        head = load_log_head(path)
     except Refusal as problem:
         return [problem.what]
     if head is None:

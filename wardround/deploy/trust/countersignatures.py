@@ -18,8 +18,8 @@ from wardround.deploy.trust.certificates import check_issued, read_certificate
 from wardround.deploy.trust.log_heads import (
     Countersigned,
     countersignature_problem,
-    read_countersigned,
-    read_head_json,
+    parse_countersigned,
+    parse_head_json,
     witness,
 )
 from wardround.runs.json_files import write_file
@@ -45,7 +45,7 @@ def shown(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
     """Countersign the coordinator's head, and show the own one."""
     key = coordinator_key(home, str(words["certificate"]))
     try:
-        head = read_head_json(words["head"])
+        head = parse_head_json(words["head"])
     except ValueError as problem:
         raise Refusal(f"what came is no head of an audit log: {problem}", remedy="compare the versions") from None
     name = home.words.server_name
@@ -93,7 +93,7 @@ def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
     believe(theirs, home)
     home.log().keep(theirs)
     try:
-        head = read_head_json(told["head"])
+        head = parse_head_json(told["head"])
     except ValueError as problem:
         raise Refusal(f"what came is no head of an audit log: {problem}", where=f"site {site}") from None
     if head.who != site:
@@ -108,7 +108,7 @@ def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
 
 def read(content: Any) -> Countersigned:
     try:
-        return read_countersigned(content)
+        return parse_countersigned(content)
     except ValueError as problem:
         raise Refusal(f"what came is no countersignature: {problem}", remedy="compare the versions") from None
 

@@ -96,18 +96,18 @@ def head_bytes(head: Head) -> bytes:
     return head.to_bytes().ljust(HEAD_BYTES - 1) + b"\n"
 
 
-def read_head_json(content: Any) -> Head:
+def parse_head_json(content: Any) -> Head:
     """A head that came in a message; a ValueError says what is wrong."""
     return parse_head(canonical_json(content), SIGNATURE)
 
 
-def read_countersigned(content: Any) -> Countersigned:
+def parse_countersigned(content: Any) -> Countersigned:
     """What `Countersigned.content` gave, from a message or file; a ValueError says what is wrong."""
     value = parse_object(canonical_json(content), {"by": str, "head": dict, "signature": str}, {"signature": SIGNATURE})
-    return Countersigned(read_head_json(value["head"]), value["by"], value["signature"])
+    return Countersigned(parse_head_json(value["head"]), value["by"], value["signature"])
 
 
-def stored_head(path: Path) -> Head | None:
+def load_log_head(path: Path) -> Head | None:
     """The head beside the log at `path`, or nothing where there is none."""
     return load_head(path, read_head, RESTORE)
 
@@ -116,7 +116,7 @@ def read_witness(path: Path) -> Countersigned:
     """A countersigned head from a file."""
     try:
         with open(path, "rb") as file:
-            return read_countersigned(json.loads(file.read(LONGEST)))
+            return parse_countersigned(json.loads(file.read(LONGEST)))
     except OSError as problem:
         raise Refusal(
             f"the countersigned head cannot be read: {problem.strerror}", where=str(path), remedy="check the path"

@@ -31,9 +31,9 @@ class PrevalenceLeak(NamedTuple):
     partners: int
 
 
-def infer_prevalence(told: Any, prevalence: Any, user: int, seed: int = 0) -> PrevalenceLeak:
+def infer_prevalence(published: Any, prevalence: Any, user: int, seed: int = 0) -> PrevalenceLeak:
     """Rank correlation of what was told (distance, or minus the weight) with |prevalence - the asking site's|."""
-    numbers, shares = np.asarray(told, np.float64), np.asarray(prevalence, np.float64)
+    numbers, shares = np.asarray(published, np.float64), np.asarray(prevalence, np.float64)
     others = np.arange(len(numbers)) != user
     if others.sum() < FEWEST:
         raise Refusal(

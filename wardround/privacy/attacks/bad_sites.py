@@ -28,7 +28,7 @@ from wardround.core import trees
 from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Shard, Tree
 
 
-class Seen(NamedTuple):
+class AttackerView(NamedTuple):
     """What a liar knows: the stack of answers without weights, who is bad and who is honest (both present)."""
 
     updates: Tree
@@ -41,7 +41,7 @@ class Attack(NamedTuple):
 
     rows: Callable[[Array, Array], tuple[Array, Array]] | None = None
     """From a site's x and y to what it learns from."""
-    answers: Callable[[Seen], Tree] | None = None
+    answers: Callable[[AttackerView], Tree] | None = None
     """From all that is known to a stack, of which the bad sites' rows are taken."""
 
 
@@ -63,17 +63,17 @@ def with_bad_sites(algorithm: Algorithm, bad: Sequence[int], attack: Attack) -> 
         is_bad = jnp.isin(site, liars) & (weight > 0)
         if attack.answers is not None:
             updates = jax.vmap(trees.divide_or_zero)(arrays, weight)
-            lies = attack.answers(Seen(updates, is_bad, ~is_bad & (weight > 0)))
+            lies = attack.answers(AttackerView(updates, is_bad, ~is_bad & (weight > 0)))
             arrays = jax.vmap(trees.choose)(is_bad, jax.vmap(trees.scale)(lies, weight), arrays)
-        said = {**arrays, "weight": weight}
+        reported = {**arrays, "weight": weight}
         if inner.linear:
             each = inner.each
             if each is not None:
-                said = jax.vmap(lambda one: each(state, Message(one, stack.meta)).arrays)(said)
-            said = jax.tree.map(lambda leaf: leaf.sum(axis=0), said)
+                reported = jax.vmap(lambda one: each(state, Message(one, stack.meta)).arrays)(reported)
+            reported = jax.tree.map(lambda leaf: leaf.sum(axis=0), reported)
         elif "site" in inner.needs:
-            said = {**said, "site": site}
-        return inner.reduce(state, Message(said, stack.meta))
+            reported = {**reported, "site": site}
+        return inner.reduce(state, Message(reported, stack.meta))
 
     watched = Aggregator(inner.init, reduce, linear=False, fewest=inner.fewest, needs=("site", *inner.needs))
     return algorithm._replace(client=client, aggregator=watched)
@@ -95,20 +95,20 @@ def free_rider() -> Attack:
 def alie() -> Attack:
     """The honest mean, shifted by as many deviations as stay hidden."""
 
-    def answers(seen: Seen) -> Tree:
+    def answers(seen: AttackerView) -> Tree:
         mean, spread = honest_moments(seen)
         everybody, liars = jnp.sum(seen.bad | seen.honest), jnp.sum(seen.bad)
         # So many honest sites must be farther out than the liars, for these to have the majority on their side.
         needed = everybody // 2 + 1 - liars
         hidden = jnp.clip((everybody - liars - needed) / jnp.maximum(1, everybody - liars), 0.5, 0.999)
-        return to_all(seen, trees.subtract(mean, trees.scale(spread, norm.ppf(hidden))))
+        return repeat_lie(seen, trees.subtract(mean, trees.scale(spread, norm.ppf(hidden))))
 
     return Attack(answers=answers)
 
 
 def ipm(*, factor: float = 0.5) -> Attack:
     """Minus a multiple of the honest mean."""
-    return Attack(answers=lambda seen: to_all(seen, trees.scale(honest_moments(seen)[0], -factor)))
+    return Attack(answers=lambda seen: repeat_lie(seen, trees.scale(honest_moments(seen)[0], -factor)))
 
 
 def label_flip(classes: int) -> Attack:
@@ -127,7 +127,7 @@ def backdoor(trigger: Callable[[Array], Array], wanted: int, *, stretch: float =
     return Attack(rows=rows, answers=lambda seen: trees.scale(seen.updates, stretch))
 
 
-def honest_moments(seen: Seen) -> tuple[Tree, Tree]:
+def honest_moments(seen: AttackerView) -> tuple[Tree, Tree]:
     """Mean and deviation of the honest answers, coordinate by coordinate."""
     share = seen.honest / jnp.maximum(1, jnp.sum(seen.honest))
 
@@ -139,6 +139,6 @@ def honest_moments(seen: Seen) -> tuple[Tree, Tree]:
     return mean, spread
 
 
-def to_all(seen: Seen, lie: Tree) -> Tree:
+def repeat_lie(seen: AttackerView, lie: Tree) -> Tree:
     """The same lie in every row of the stack."""
     return jax.tree.map(lambda one, leaf: jnp.broadcast_to(one, leaf.shape), lie, seen.updates)

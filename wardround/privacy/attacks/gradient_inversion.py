@@ -21,7 +21,7 @@ import optax
 
 from wardround.core import trees
 from wardround.core.contracts import Array, Batch, Model, Params
-from wardround.privacy.attacks.label_leak import natural
+from wardround.privacy.attacks.label_leak import natural_order
 
 Rows = np.ndarray[Any, Any]
 SMALLEST = 1e-9
@@ -32,7 +32,7 @@ REBUILT = 0.05
 
 def first_dense(params: Params) -> str | None:
     """The name of the first layer if it is dense with a bias."""
-    layers = sorted({name.rsplit("/", 1)[0] for name in params}, key=natural)
+    layers = sorted({name.rsplit("/", 1)[0] for name in params}, key=natural_order)
     convolves = any(params[name].ndim > 2 for name in params if name.endswith("/kernel"))
     if not layers or convolves:
         return None
@@ -40,7 +40,7 @@ def first_dense(params: Params) -> str | None:
     return first if {f"{first}/kernel", f"{first}/bias"} <= set(params) else None
 
 
-def analytic(update: Params, layer: str) -> Rows:
+def invert_analytically(update: Params, layer: str) -> Rows:
     """Candidates, one for every unit of the layer that moved; any multiple of the gradient serves."""
     kernel = np.asarray(update[f"{layer}/kernel"], np.float64)
     bias = np.asarray(update[f"{layer}/bias"], np.float64)
@@ -48,7 +48,7 @@ def analytic(update: Params, layer: str) -> Rows:
     return (kernel[:, moved] / bias[moved]).T
 
 
-def by_matching(
+def invert_by_matching(
     model: Model,
     params: Params,
     gradient: Params,

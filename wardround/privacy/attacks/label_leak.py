@@ -21,7 +21,7 @@ GUESSES = 2048
 """Made-up patients from whom the mean prediction is guessed."""
 
 
-def natural(name: str) -> list[Any]:
+def natural_order(name: str) -> list[Any]:
     """So that dense_10 comes after dense_9."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
@@ -29,7 +29,7 @@ def natural(name: str) -> list[Any]:
 def last_bias(params: Params, classes: int) -> str | None:
     """The name of the last layer's bias; none where the model has no such thing."""
     names = [name for name, array in params.items() if name.rsplit("/", 1)[-1] == "bias" and array.shape == (classes,)]
-    return max(names, key=natural) if names else None
+    return max(names, key=natural_order) if names else None
 
 
 def label_of_one(bias_gradient: Any) -> int:
@@ -44,7 +44,7 @@ def label_shares(bias_gradient: Any, mean_prediction: Any) -> np.ndarray[Any, An
     return shares / total if total > 0 else np.full(len(shares), 1 / len(shares))
 
 
-def guessed_prediction(model: Model, params: Params, shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
+def mean_prediction(model: Model, params: Params, shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
     """The mean prediction for made-up patients: standard normal, as prepared columns are."""
     x = jax.random.normal(jax.random.key(seed), (GUESSES, *shape))
     return np.asarray(jax.jit(model.predict)(params, x)).mean(axis=0)

@@ -41,7 +41,7 @@ class Membership(NamedTuple):
     """True-positive rate where the false-positive rate is 1 %: 0.01 is chance."""
 
 
-def judged(scores: Matrix, members: Matrix, threshold: float) -> Membership:
+def evaluate_attack(scores: Matrix, members: Matrix, threshold: float) -> Membership:
     """Higher scores mean members."""
     scores, members = np.ravel(scores), np.ravel(members).astype(bool)
     inside, outside = scores[members], scores[~members]
@@ -58,7 +58,7 @@ def judged(scores: Matrix, members: Matrix, threshold: float) -> Membership:
 def yeom(losses: Matrix, members: Matrix) -> Membership:
     """The attack by threshold on one model's losses; the mean training loss is taken to be known."""
     losses, members = np.ravel(losses), np.ravel(members).astype(bool)
-    return judged(-losses, members, -float(losses[members].mean()))
+    return evaluate_attack(-losses, members, -float(losses[members].mean()))
 
 
 def confidence(probability: Matrix) -> Matrix:
@@ -83,8 +83,8 @@ def lira(confidences: Matrix, members: Matrix) -> Matrix:
         seen, values = members[others].astype(bool), confidences[others]
         inside, outside = side_mean(values, seen), side_mean(values, ~seen)
         known = seen.any(axis=0) & ~seen.all(axis=0)
-        spread = spread_of(values, seen, inside, outside)
-        gap = drawn_together(inside - outside, spread**2 * (sampling(seen) + sampling(~seen)), known)
+        spread = confidence_spread(values, seen, inside, outside)
+        gap = shrink_gaps(inside - outside, spread**2 * (sampling_variance(seen) + sampling_variance(~seen)), known)
         middle = (inside + outside) / 2
         ratios[target] = np.where(known, gap * (confidences[target] - middle) / spread**2, 0.0)
     return ratios
@@ -96,19 +96,19 @@ def side_mean(values: Matrix, side: Matrix) -> Matrix:
     return result
 
 
-def sampling(side: Matrix) -> Matrix:
+def sampling_variance(side: Matrix) -> Matrix:
     result: Matrix = 1 / np.maximum(1, side.sum(axis=0))
     return result
 
 
-def spread_of(values: Matrix, seen: Matrix, inside: Matrix, outside: Matrix) -> float:
+def confidence_spread(values: Matrix, seen: Matrix, inside: Matrix, outside: Matrix) -> float:
     """How much models that agree on whether they saw a record differ in their confidence, over all records."""
     squares = np.where(seen, values - inside, values - outside) ** 2
     freedom = values.size - seen.any(axis=0).sum() - (~seen).any(axis=0).sum()
     return max(LEAST_SPREAD, math.sqrt(float(squares.sum()) / max(1, int(freedom))))
 
 
-def drawn_together(gaps: Matrix, noise: Matrix, known: Matrix) -> Matrix:
+def shrink_gaps(gaps: Matrix, noise: Matrix, known: Matrix) -> Matrix:
     """Each record's gap, drawn towards the typical one by as much as it may be chance."""
     if not known.any():
         return gaps

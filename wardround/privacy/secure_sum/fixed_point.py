@@ -40,7 +40,7 @@ def refuse_too_wide(fraction_bits: int, bound: float) -> None:
 # ---- in a compiled program ----
 
 
-def fixed(answer: Message, fraction_bits: int, bound: float) -> Message:
+def encode_answer(answer: Message, fraction_bits: int, bound: float) -> Message:
     """The answer as digits along a new first axis of every array."""
     within = jnp.all(
         jnp.stack([jnp.all(jnp.abs(leaf) <= bound) for leaf in jax.tree.leaves(answer.arrays)])  # NaN is not
@@ -61,7 +61,7 @@ def digits_of(value: Array, fraction_bits: int) -> Array:
     return jnp.stack(digits[::-1])
 
 
-def loose(total: Message, fraction_bits: int) -> Message:
+def decode_sum(total: Message, fraction_bits: int) -> Message:
     """The sum of digits as ordinary numbers again."""
     arrays = jax.tree.map(lambda digits: value_of(digits, fraction_bits), total.arrays[FIXED])
     return Message(arrays, total.meta)
@@ -69,15 +69,15 @@ def loose(total: Message, fraction_bits: int) -> Message:
 
 def value_of(digits: Array, fraction_bits: int) -> Array:
     """The number that summed digits mean, without ever cancelling: carried over first, and by its absolute value."""
-    negative = carried(list(digits))[-1] < 0
-    parts = carried([jnp.where(negative, -digit, digit) for digit in digits])
+    negative = carry_digits(list(digits))[-1] < 0
+    parts = carry_digits([jnp.where(negative, -digit, digit) for digit in digits])
     value = jnp.zeros(digits.shape[1:], jnp.float32)
     for place, part in enumerate(parts):  # from the smallest, so that little is rounded away
         value = value + part.astype(jnp.float32) * 2.0 ** (DIGIT_BITS * place - fraction_bits)
     return jnp.where(negative, -value, value)
 
 
-def carried(digits: list[Any]) -> list[Any]:
+def carry_digits(digits: list[Any]) -> list[Any]:
     """The same number with all digits but the last from 0 to 2^11 - 1; the last has the sign."""
     result, carry = [], jnp.zeros_like(digits[0])
     for digit in digits[:-1]:

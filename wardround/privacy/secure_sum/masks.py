@@ -30,16 +30,16 @@ ZEROS = bytes(8 * CHUNK)
 PROTOCOL = b"wardround secure sum 1"
 
 
-def joined(*parts: bytes) -> bytes:
+def length_prefixed(*parts: bytes) -> bytes:
     """Parts with their lengths before them, so that no two lists of parts give the same bytes."""
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def digest(*parts: bytes) -> bytes:
-    return sha256(joined(PROTOCOL, *parts)).digest()
+    return sha256(length_prefixed(PROTOCOL, *parts)).digest()
 
 
-def agreed(own: X25519PrivateKey, peer: bytes) -> bytes | None:
+def shared_secret(own: X25519PrivateKey, peer: bytes) -> bytes | None:
     """The secret of two sites; nothing where the other's public key is none (of low order)."""
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(peer))
@@ -47,9 +47,11 @@ def agreed(own: X25519PrivateKey, peer: bytes) -> bytes | None:
         return None
 
 
-def key_from(secret: bytes, session: bytes, *purpose: bytes) -> bytes:
+def derive_key(secret: bytes, session: bytes, *purpose: bytes) -> bytes:
     """A key for one purpose in one session, 256 bits."""
-    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=session, info=joined(PROTOCOL, *purpose)).derive(secret)
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=session, info=length_prefixed(PROTOCOL, *purpose)).derive(
+        secret
+    )
 
 
 def stream(key: bytes) -> CipherContext:
@@ -57,7 +59,7 @@ def stream(key: bytes) -> CipherContext:
     return Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
 
 
-def masked(vector: Ring, plus: Sequence[bytes], minus: Sequence[bytes]) -> Ring:
+def apply_masks(vector: Ring, plus: Sequence[bytes], minus: Sequence[bytes]) -> Ring:
     """The vector with the masks of some keys added and those of others taken away; the vector itself is left alone."""
     result = np.array(vector, np.uint64)
     signed = [(stream(key), np.add) for key in plus] + [(stream(key), np.subtract) for key in minus]

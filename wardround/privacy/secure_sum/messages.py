@@ -1,8 +1,8 @@
-"""The letters of a secure sum: what each holds, how it is signed, and how a faulty one is refused.
+"""The messages of a secure sum: what each holds, how it is signed, and how a faulty one is refused.
 
-A letter is plain JSON and at most one vector, so any transport can carry it. A site signs every letter it writes with
-its long-term key (Ed25519, or ECDSA as in its certificate); the signature covers the session, so that a letter of
-another study, round or attempt cannot be passed off as one of this. The coordinator's letters are not signed: the
+A message is plain JSON and at most one vector, so any transport can carry it. A site signs every message it writes with
+its long-term key (Ed25519, or ECDSA as in its certificate); the signature covers the session, so that a message of
+another study, round or attempt cannot be passed off as one of this. The coordinator's messages are not signed: the
 channel tells who sends them, and what matters in them was signed by sites.
 """
 
@@ -19,19 +19,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from wardround.core.errors import Refusal
-from wardround.privacy.secure_sum.masks import PROTOCOL, Ring, joined
+from wardround.privacy.secure_sum.masks import PROTOCOL, Ring, length_prefixed
 
 SigningKey = Ed25519PrivateKey | ec.EllipticCurvePrivateKey
 VerifyingKey = Ed25519PublicKey | ec.EllipticCurvePublicKey
 COORDINATOR = "coordinator"
 STEPS = ("advertise", "share", "mask", "agree", "reveal")
-"""What a site does, one after the other; the coordinator's letter bears the step that it asks for."""
+"""What a site does, one after the other; the coordinator's message bears the step that it asks for."""
 WORDS = ("step", "session", "sender", "content", "signature")
 LONGEST_SIGNATURE = 256
 
 
-class BadLetter(Refusal):
-    """A letter that cannot be right, and whose it was (or in whose name it came)."""
+class BadMessage(Refusal):
+    """A message that cannot be right, and whose it was (or in whose name it came)."""
 
     def __init__(self, sender: str, what: str, *, step: str, remedy: str = "") -> None:
         self.sender = sender
@@ -43,7 +43,7 @@ class BadLetter(Refusal):
 
 
 @dataclass(frozen=True)
-class Letter:
+class SumMessage:
     """From a site to the coordinator, or back; `session` is the session's digest in hexadecimal."""
 
     step: str
@@ -54,12 +54,12 @@ class Letter:
     signature: str = ""
 
 
-def signed_bytes(letter: Letter) -> bytes:
-    """What a signature covers: all of the letter but itself."""
-    words = {"step": letter.step, "session": letter.session, "sender": letter.sender, "content": letter.content}
+def signed_bytes(message: SumMessage) -> bytes:
+    """What a signature covers: all of the message but itself."""
+    words = {"step": message.step, "session": message.session, "sender": message.sender, "content": message.content}
     text = json.dumps(words, sort_keys=True, separators=(",", ":")).encode()
-    vector = b"" if letter.vector is None else sha256(little_endian(letter.vector).data).digest()
-    return joined(PROTOCOL, text, vector)
+    vector = b"" if message.vector is None else sha256(little_endian(message.vector).data).digest()
+    return length_prefixed(PROTOCOL, text, vector)
 
 
 def little_endian(vector: Ring) -> Ring:
@@ -67,15 +67,15 @@ def little_endian(vector: Ring) -> Ring:
     return np.ascontiguousarray(vector, "<u8")
 
 
-def signed(letter: Letter, key: SigningKey) -> Letter:
-    content = signed_bytes(letter)
+def sign(message: SumMessage, key: SigningKey) -> SumMessage:
+    content = signed_bytes(message)
     made = key.sign(content) if isinstance(key, Ed25519PrivateKey) else key.sign(content, ec.ECDSA(SHA256()))
-    return Letter(letter.step, letter.session, letter.sender, letter.content, letter.vector, made.hex())
+    return SumMessage(message.step, message.session, message.sender, message.content, message.vector, made.hex())
 
 
-def is_signed(letter: Letter, key: VerifyingKey) -> bool:
+def is_signed(message: SumMessage, key: VerifyingKey) -> bool:
     try:
-        content, signature = signed_bytes(letter), bytes.fromhex(letter.signature)
+        content, signature = signed_bytes(message), bytes.fromhex(message.signature)
         if isinstance(key, Ed25519PublicKey):
             key.verify(signature, content)
         else:
@@ -85,38 +85,38 @@ def is_signed(letter: Letter, key: VerifyingKey) -> bool:
     return True
 
 
-def to_json(letter: Letter) -> dict[str, Any]:
-    """The letter without its vector, for the header of a message."""
-    return {name: getattr(letter, name) for name in WORDS}
+def to_json(message: SumMessage) -> dict[str, Any]:
+    """The message without its vector, for the header of a message."""
+    return {name: getattr(message, name) for name in WORDS}
 
 
-def from_json(words: Any, vector: Ring | None = None) -> Letter:
-    """A letter as it came; its content is looked at by whoever it is for."""
+def from_json(words: Any, vector: Ring | None = None) -> SumMessage:
+    """A message as it came; its content is looked at by whoever it is for."""
     if not isinstance(words, Mapping) or set(words) != set(WORDS):
-        raise BadLetter("unknown", "this is no letter of a secure sum", step="unknown")
+        raise BadMessage("unknown", "this is no message of a secure sum", step="unknown")
     sender = words["sender"] if isinstance(words["sender"], str) else "unknown"
     texts = all(isinstance(words[name], str) for name in WORDS if name != "content")
     if not texts or not isinstance(words["content"], Mapping) or words["step"] not in STEPS:
-        raise BadLetter(sender, "this is no letter of a secure sum", step="unknown")
+        raise BadMessage(sender, "this is no message of a secure sum", step="unknown")
     if len(words["signature"]) > LONGEST_SIGNATURE:
-        raise BadLetter(sender, "the signature is too long", step=words["step"])
+        raise BadMessage(sender, "the signature is too long", step=words["step"])
     if vector is not None and not (vector.dtype == np.dtype("<u8") and vector.ndim == 1):
-        raise BadLetter(sender, f"the vector is of {vector.dtype}, not of 64-bit ring elements", step=words["step"])
-    return Letter(words["step"], words["session"], sender, words["content"], vector, words["signature"])
+        raise BadMessage(sender, f"the vector is of {vector.dtype}, not of 64-bit ring elements", step=words["step"])
+    return SumMessage(words["step"], words["session"], sender, words["content"], vector, words["signature"])
 
 
 # ---- reading contents ----
 
 
-def entries(letter: Letter, name: str) -> Mapping[str, Any]:
+def read_entries(message: SumMessage, name: str) -> Mapping[str, Any]:
     """A part of the content that is an object by the names of sites."""
-    part = letter.content.get(name)
+    part = message.content.get(name)
     if not isinstance(part, Mapping) or not all(isinstance(key, str) for key in part):
-        raise BadLetter(letter.sender, f"it has no list '{name}'", step=letter.step)
+        raise BadMessage(message.sender, f"it has no list '{name}'", step=message.step)
     return part
 
 
-def octets(letter: Letter, text: Any, size: int, what: str) -> bytes:
+def read_bytes(message: SumMessage, text: Any, size: int, what: str) -> bytes:
     """So many bytes, written in hexadecimal."""
     # Compared with its own spelling: fromhex would also take spaces and capitals, and one thing has one form here.
     if isinstance(text, str) and len(text) == 2 * size:
@@ -126,9 +126,9 @@ def octets(letter: Letter, text: Any, size: int, what: str) -> bytes:
             content = b""
         if content.hex() == text:
             return content
-    raise BadLetter(letter.sender, f"{what} is not {size} bytes in hexadecimal", step=letter.step)
+    raise BadMessage(message.sender, f"{what} is not {size} bytes in hexadecimal", step=message.step)
 
 
-def only(letter: Letter, *names: str) -> None:
-    if set(letter.content) != set(names):
-        raise BadLetter(letter.sender, f"it does not hold exactly {', '.join(names)}", step=letter.step)
+def require_fields(message: SumMessage, *names: str) -> None:
+    if set(message.content) != set(names):
+        raise BadMessage(message.sender, f"it does not hold exactly {', '.join(names)}", step=message.step)

@@ -1,4 +1,4 @@
-"""What all parties of one secure sum must agree on before it begins; its digest is bound into every key and letter."""
+"""What all parties of one secure sum must agree on before it begins; its digest is bound into every key and message."""
 
 import json
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from wardround.privacy.secure_sum.mask_graph import neighbours
 from wardround.privacy.secure_sum.masks import KEY_BYTES, digest
 from wardround.privacy.secure_sum.messages import (
     COORDINATOR,
-    BadLetter,
-    Letter,
+    BadMessage,
+    SumMessage,
     VerifyingKey,
-    entries,
     is_signed,
-    octets,
-    only,
+    read_bytes,
+    read_entries,
+    require_fields,
 )
 
 FEWEST = 3
@@ -98,7 +98,7 @@ def session_to_json(session: Session) -> dict[str, Any]:
 def session_from_json(words: Any) -> Session:
     """A session as the coordinator proposes it; whether it fits the study is for the site to see."""
     texts, numbers = ("study", "model", "nonce"), ("round", "entries", "fraction_bits")
-    problem = BadLetter(COORDINATOR, "this proposes no secure sum", step="advertise")
+    problem = BadMessage(COORDINATOR, "this proposes no secure sum", step="advertise")
     if not isinstance(words, Mapping) or set(words) != {*texts, *numbers, "roster", "bound"}:
         raise problem
     if not all(isinstance(words[name], str) for name in texts) or type(words["bound"]) is not float:
@@ -112,7 +112,7 @@ def session_from_json(words: Any) -> Session:
     return Session(**{**words, "roster": tuple(roster)})
 
 
-def hash_of(sent: Message) -> str:
+def model_hash(sent: Message) -> str:
     """The SHA-256 of what the coordinator sent, for `Session.model`: every site computes it of what it got itself."""
     parts = [json.dumps(sent.meta).encode()]
     for path, leaf in jax.tree_util.tree_leaves_with_path(sent.arrays):
@@ -130,27 +130,27 @@ class Advert(NamedTuple):
     signature: str
 
 
-def read_advert(letter: Letter) -> Advert:
-    only(letter, "sharing", "masking")
-    sharing, masking = (octets(letter, letter.content[name], KEY_BYTES, name) for name in ("sharing", "masking"))
-    return Advert(sharing, masking, letter.signature)
+def read_advert(message: SumMessage) -> Advert:
+    require_fields(message, "sharing", "masking")
+    sharing, masking = (read_bytes(message, message.content[name], KEY_BYTES, name) for name in ("sharing", "masking"))
+    return Advert(sharing, masking, message.signature)
 
 
-def read_adverts(session: Session, letter: Letter, keys: Mapping[str, VerifyingKey]) -> dict[str, Advert]:
+def read_adverts(session: Session, message: SumMessage, keys: Mapping[str, VerifyingKey]) -> dict[str, Advert]:
     """The adverts that the coordinator passes on, each as its site signed it."""
-    only(letter, "adverts")
+    require_fields(message, "adverts")
     found: dict[str, Advert] = {}
-    for site, words in sorted(entries(letter, "adverts").items()):
+    for site, words in sorted(read_entries(message, "adverts").items()):
         if site not in session.roster or site not in keys:
-            raise BadLetter(letter.sender, f"it names {site}, which is not on the roster", step=letter.step)
+            raise BadMessage(message.sender, f"it names {site}, which is not on the roster", step=message.step)
         if not isinstance(words, Mapping) or set(words) != {"sharing", "masking", "signature"}:
-            raise BadLetter(letter.sender, f"the keys of {site} cannot be read", step=letter.step)
+            raise BadMessage(message.sender, f"the keys of {site} cannot be read", step=message.step)
         content = {"sharing": words["sharing"], "masking": words["masking"]}
-        said = Letter("advertise", session.hex, site, content, signature=str(words["signature"]))
-        found[site] = read_advert(said)
-        if not is_signed(said, keys[site]):
-            raise BadLetter(site, f"its keys of this session are not signed by {site}", step=letter.step)
-    refuse_same_keys(found, letter.step)
+        advertisement = SumMessage("advertise", session.hex, site, content, signature=str(words["signature"]))
+        found[site] = read_advert(advertisement)
+        if not is_signed(advertisement, keys[site]):
+            raise BadMessage(site, f"its keys of this session are not signed by {site}", step=message.step)
+    refuse_same_keys(found, message.step)
     return found
 
 
@@ -160,11 +160,11 @@ def refuse_same_keys(adverts: Mapping[str, Advert], step: str) -> None:
     for site, advert in adverts.items():
         for key in (advert.sharing, advert.masking):
             if key in seen:
-                raise BadLetter(site, f"it advertises a key that {seen[key]} advertises too", step=step)
+                raise BadMessage(site, f"it advertises a key that {seen[key]} advertises too", step=step)
             seen[key] = site
 
 
-def told_adverts(adverts: Mapping[str, Advert]) -> dict[str, dict[str, str]]:
+def adverts_to_json(adverts: Mapping[str, Advert]) -> dict[str, dict[str, str]]:
     return {
         site: {"sharing": one.sharing.hex(), "masking": one.masking.hex(), "signature": one.signature}
         for site, one in sorted(adverts.items())

@@ -31,7 +31,7 @@ class Gram(NamedTuple):
     products: Matrix
     fraction_bits: int
 
-    def only(self, sites: Sequence[str]) -> "Gram":
+    def select(self, sites: Sequence[str]) -> "Gram":
         index = [self.sites.index(site) for site in sites]
         return self._replace(sites=tuple(sites), products=self.products[np.ix_(index, index)])
 
@@ -42,7 +42,7 @@ class Gram(NamedTuple):
         return float(sum(a * b * rows[i][j] for i, a in enumerate(factors) for j, b in enumerate(factors)))
 
 
-def believable(gram: Gram) -> tuple[Gram, tuple[str, ...]]:
+def drop_implausible(gram: Gram) -> tuple[Gram, tuple[str, ...]]:
     """Without the sites whose products no vectors of the agreed length can have; and who these are.
 
     Lengths must be within the bound, and |a b| <= |a| |b|. Of a pair that breaks the latter, the one that breaks it
@@ -60,7 +60,7 @@ def believable(gram: Gram) -> tuple[Gram, tuple[str, ...]]:
             break
         kept[int(np.argmax(counts))] = False
     left_out = tuple(site for site, stays in zip(gram.sites, kept, strict=True) if not stays)
-    return gram.only([site for site in gram.sites if site not in left_out]), left_out
+    return gram.select([site for site in gram.sites if site not in left_out]), left_out
 
 
 def squared_distances(gram: Gram) -> Matrix:

@@ -1,4 +1,4 @@
-"""A robust sum by two servers with all parties in one process, in the order in which letters travel.
+"""A robust sum by two servers with all parties in one process, in the order in which messages travel.
 
 For benchmarks, tests and trying it out: whoever has all parties in one process has nothing to hide from them.
 """
@@ -16,7 +16,7 @@ from wardround.privacy.two_servers.protocol import Deal, ForA, ForB, Meeting, Ro
 Matrix = np.ndarray[Any, Any]
 
 
-def drawer(seed: int) -> protocol.Draw:
+def seeded_draw(seed: int) -> protocol.Draw:
     """Random bytes that are the same in every run: for tests, never for patients."""
     count = iter(range(10**9))
     return lambda size: hashlib.shake_256(f"{seed}/{next(count)}".encode()).digest(size)
@@ -32,7 +32,7 @@ class Setup(NamedTuple):
     deals: list[Deal]
 
 
-class Done(NamedTuple):
+class Outcome(NamedTuple):
     """What came of it; `between` are the bytes between the two servers."""
 
     gram: Gram
@@ -41,31 +41,33 @@ class Done(NamedTuple):
     between: int
 
 
-def prepared(meeting: Meeting, halves: list[tuple[ForA, ForB]], draw: protocol.Draw) -> Setup:
+def prepare(meeting: Meeting, halves: list[tuple[ForA, ForB]], draw: protocol.Draw) -> Setup:
     """The servers agree on who counts, and the dealers deal."""
     for_a, for_b = [a for a, _ in halves], [b for _, b in halves]
-    roll = protocol.admitted(meeting, for_a, for_b)
+    roll = protocol.admit_sites(meeting, for_a, for_b)
     masked = {one.site: one.masked for one in for_a if one.site in roll.sites}
     seeds = {one.site: one.seeds for one in for_b if one.site in roll.sites}
     commitments = {one.site: one.commitments for one in for_a}
     rows = protocol.row_seeds(meeting, draw)
     deals = [
-        protocol.dealt(meeting, column, row, {site: seeds[site][column] for site in roll.sites}, commitments, draw)
+        protocol.deal_products(
+            meeting, column, row, {site: seeds[site][column] for site in roll.sites}, commitments, draw
+        )
         for row in rows
         for column in range(meeting.side)
     ]
     return Setup(roll, masked, seeds, rows, deals)
 
 
-def conducted(
+def run_protocol(
     meeting: Meeting,
     updates: Mapping[str, Matrix],
     choose: Callable[[Gram], dict[str, int]],
     draw: protocol.Draw,
-) -> Done:
+) -> Outcome:
     """Share, deal, open the Gram matrix, choose, open the mean; counts every byte between A and B."""
-    halves = [protocol.shared(meeting, site, update, draw) for site, update in updates.items()]
-    setup = prepared(meeting, halves, draw)
+    halves = [protocol.share_update(meeting, site, update, draw) for site, update in updates.items()]
+    setup = prepare(meeting, halves, draw)
     sent = [0]
 
     def counted(pieces: Iterator[tuple[int, Matrix]]) -> Iterator[tuple[int, Matrix]]:
@@ -74,11 +76,11 @@ def conducted(
             yield begin, piece
 
     of_a = protocol.share_of_a(meeting, setup.masked, [deal.for_a for deal in setup.deals], setup.roll)
-    pieces = counted(protocol.blinded(meeting, setup.masked, setup.rows, setup.roll))
+    pieces = counted(protocol.blind_updates(meeting, setup.masked, setup.rows, setup.roll))
     of_b = protocol.share_of_b(meeting, setup.seeds, pieces, [deal.for_b for deal in setup.deals], setup.roll)
-    gram = protocol.opened_gram(meeting, of_a, of_b, setup.roll)
+    gram = protocol.open_gram(meeting, of_a, of_b, setup.roll)
     weights = choose(gram)
     half_of_a = protocol.half_of_a(setup.masked, weights)
     half_of_b = protocol.half_of_b(meeting, setup.seeds, weights)
-    mean = protocol.opened_mean(meeting, gram, weights, half_of_a, half_of_b)
-    return Done(gram, weights, mean, sent[0] + of_a.nbytes + of_b.nbytes + half_of_b.nbytes)
+    mean = protocol.open_mean(meeting, gram, weights, half_of_a, half_of_b)
+    return Outcome(gram, weights, mean, sent[0] + of_a.nbytes + of_b.nbytes + half_of_b.nbytes)

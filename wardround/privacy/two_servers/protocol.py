@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wardround.core.errors import Refusal
-from wardround.privacy.secure_sum.masks import CHUNK, KEY_BYTES, Ring, digest, key_from, stream
+from wardround.privacy.secure_sum.masks import CHUNK, KEY_BYTES, Ring, derive_key, digest, stream
 from wardround.privacy.two_servers.gram import LENGTH_BITS, Gram
 
 FEWEST = 3
@@ -113,7 +113,9 @@ class Deal(NamedTuple):
 # ---- at a site ----
 
 
-def shared(meeting: Meeting, site: str, update: np.ndarray[Any, Any], draw: Draw = os.urandom) -> tuple[ForA, ForB]:
+def share_update(
+    meeting: Meeting, site: str, update: np.ndarray[Any, Any], draw: Draw = os.urandom
+) -> tuple[ForA, ForB]:
     """The two halves of an update, each of which alone is noise."""
     values = np.asarray(update, np.float64)
     length = float(np.linalg.norm(values))
@@ -126,7 +128,7 @@ def shared(meeting: Meeting, site: str, update: np.ndarray[Any, Any], draw: Draw
         )
     whole = np.rint(np.ldexp(values, meeting.fraction_bits)).astype(np.int64).view(np.uint64)
     seeds = tuple(draw(KEY_BYTES) for _ in range(meeting.side))
-    for begin, mask in stretched(meeting, b"mask", [(site, seeds)]):
+    for begin, mask in stretch_seeds(meeting, b"mask", [(site, seeds)]):
         whole[begin : begin + mask.shape[1]] -= mask[0]
     return (
         ForA(meeting.digest, site, whole, tuple(commitment(meeting, site, seed) for seed in seeds)),
@@ -138,11 +140,13 @@ def commitment(meeting: Meeting, site: str, seed: bytes) -> bytes:
     return digest(b"two servers seed", meeting.digest, site.encode(), seed)
 
 
-def stretched(
+def stretch_seeds(
     meeting: Meeting, purpose: bytes, seeds: Sequence[tuple[str, Sequence[bytes]]]
 ) -> Iterator[tuple[int, Ring]]:
     """Row by row the sum of what a site's seeds stretch to, and where the piece begins; a row a site."""
-    sources = [[stream(key_from(seed, meeting.digest, purpose, site.encode())) for seed in own] for site, own in seeds]
+    sources = [
+        [stream(derive_key(seed, meeting.digest, purpose, site.encode())) for seed in own] for site, own in seeds
+    ]
     for begin in range(0, meeting.entries, CHUNK):
         size = min(CHUNK, meeting.entries - begin)
         piece = np.zeros((len(sources), size), np.uint64)
@@ -162,7 +166,7 @@ class Roll(NamedTuple):
     left_out: Mapping[str, str]
 
 
-def admitted(meeting: Meeting, for_a: Sequence[ForA], for_b: Sequence[ForB]) -> Roll:
+def admit_sites(meeting: Meeting, for_a: Sequence[ForA], for_b: Sequence[ForB]) -> Roll:
     """The servers compare what they got (names, digests and commitments only), and agree on whom to count."""
     problems: dict[str, str] = {}
     commitments: dict[str, tuple[bytes, ...]] = {}
@@ -199,7 +203,7 @@ def admitted(meeting: Meeting, for_a: Sequence[ForA], for_b: Sequence[ForB]) -> 
 # ---- at a dealer ----
 
 
-def dealt(
+def deal_products(
     meeting: Meeting,
     column: int,
     row_seed: bytes,
@@ -216,24 +220,24 @@ def dealt(
                 remedy=f"leave {site} out of this round",
             )
     names = sorted(column_seeds, key=meeting.sites.index)
-    blinds = stretched(meeting, b"blind", [(site, [row_seed]) for site in names])
-    masks = stretched(meeting, b"mask", [(site, [column_seeds[site]]) for site in names])
+    blinds = stretch_seeds(meeting, b"blind", [(site, [row_seed]) for site in names])
+    masks = stretch_seeds(meeting, b"mask", [(site, [column_seeds[site]]) for site in names])
     product = np.zeros((len(names), len(names)), np.uint64)
     for (_, blind), (_, mask) in zip(blinds, masks, strict=True):
-        product += times(blind, mask)
+        product += multiply_transposed(blind, mask)
     seed = draw(KEY_BYTES)
     return Deal(seed, product + product.T - summand(meeting, seed, len(names)))
 
 
 def summand(meeting: Meeting, seed: bytes, sites: int) -> Ring:
     """A random symmetric matrix."""
-    source = stream(key_from(seed, meeting.digest, b"summand"))
+    source = stream(derive_key(seed, meeting.digest, b"summand"))
     numbers = np.frombuffer(source.update(bytes(8 * sites * sites)), "<u8").reshape(sites, sites)
     upper = np.triu(numbers)
     return upper + np.triu(upper, 1).T
 
 
-def times(a: Ring, b: Ring) -> Ring:
+def multiply_transposed(a: Ring, b: Ring) -> Ring:
     """a b' modulo 2^64; for these shapes `einsum` is the quickest of NumPy's ways."""
     result: Ring = np.einsum("ij,kj->ik", a, b)
     return result
@@ -247,11 +251,11 @@ def row_seeds(meeting: Meeting, draw: Draw = os.urandom) -> tuple[bytes, ...]:
     return tuple(draw(KEY_BYTES) for _ in range(meeting.side))
 
 
-def blinded(
+def blind_updates(
     meeting: Meeting, masked: Mapping[str, Ring], rows: Sequence[bytes], roll: Roll
 ) -> Iterator[tuple[int, Ring]]:
     """A to B, piece by piece: the masked updates, masked once more."""
-    for begin, blind in stretched(meeting, b"blind", [(site, rows) for site in roll.sites]):
+    for begin, blind in stretch_seeds(meeting, b"blind", [(site, rows) for site in roll.sites]):
         yield begin, piece_of(masked, roll, begin, blind.shape[1]) - blind
 
 
@@ -264,7 +268,7 @@ def share_of_a(meeting: Meeting, masked: Mapping[str, Ring], deals: Sequence[byt
     total = np.zeros((len(roll.sites), len(roll.sites)), np.uint64)
     for begin in range(0, meeting.entries, CHUNK):
         piece = piece_of(masked, roll, begin, CHUNK)
-        total += times(piece, piece)
+        total += multiply_transposed(piece, piece)
     for seed in deals:
         total += summand(meeting, seed, len(roll.sites))
     return total
@@ -279,16 +283,16 @@ def share_of_b(
 ) -> Ring:
     """B's summand of the Gram matrix, from what A sent."""
     total = np.zeros((len(roll.sites), len(roll.sites)), np.uint64)
-    masks = stretched(meeting, b"mask", [(site, seeds[site]) for site in roll.sites])
+    masks = stretch_seeds(meeting, b"mask", [(site, seeds[site]) for site in roll.sites])
     for (_, piece), (_, mask) in zip(pieces, masks, strict=True):
-        cross = times(piece, mask)
-        total += cross + cross.T + times(mask, mask)
+        cross = multiply_transposed(piece, mask)
+        total += cross + cross.T + multiply_transposed(mask, mask)
     for part in deals:
         total += part
     return total
 
 
-def opened_gram(meeting: Meeting, of_a: Ring, of_b: Ring, roll: Roll) -> Gram:
+def open_gram(meeting: Meeting, of_a: Ring, of_b: Ring, roll: Roll) -> Gram:
     """The two summands together, read as signed numbers."""
     return Gram(roll.sites, (of_a + of_b).view(np.int64), meeting.fraction_bits)
 
@@ -307,14 +311,12 @@ def half_of_b(meeting: Meeting, seeds: Mapping[str, Sequence[bytes]], weights: M
     chosen = [(site, weight) for site, weight in weights.items() if weight]
     total = np.zeros(meeting.entries, np.uint64)
     factors = np.array([weight for _, weight in chosen], np.uint64)[None, :]
-    for begin, mask in stretched(meeting, b"mask", [(site, seeds[site]) for site, _ in chosen]):
+    for begin, mask in stretch_seeds(meeting, b"mask", [(site, seeds[site]) for site, _ in chosen]):
         total[begin : begin + mask.shape[1]] = (factors @ mask)[0]
     return total
 
 
-def opened_mean(
-    meeting: Meeting, gram: Gram, weights: Mapping[str, int], of_a: Ring, of_b: Ring
-) -> np.ndarray[Any, Any]:
+def open_mean(meeting: Meeting, gram: Gram, weights: Mapping[str, int], of_a: Ring, of_b: Ring) -> np.ndarray[Any, Any]:
     """The weighted mean; refused where its length is not what the Gram matrix says, since then somebody wrapped."""
     total = (of_a + of_b).view(np.int64).astype(np.float64)
     expected = gram.squared_length(weights)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wardround.evaluate.comparison import paired_values
-from wardround.evaluate.fairness_claims import Arms, Claim, judged
+from wardround.evaluate.fairness_claims import Arms, Claim, judge_claims
 from wardround.report import numbers
 from wardround.report.fairness.section import INDEX
 from wardround.report.fairness.verdicts import MEANINGS as MEASURES
@@ -170,7 +170,7 @@ def told(folder: Path, result: CasesResult) -> Html:
 def claims_of(grid: Grid) -> list[Claim]:
     """Every claim with its tests; none unless all settings are there."""
     arms = grid.arms()
-    return judged(arms, test_share=grid.cells[0].test_share) if arms else []
+    return judge_claims(arms, test_share=grid.cells[0].test_share) if arms else []
 
 
 def in_short(folder: Path, result: CasesResult) -> str:

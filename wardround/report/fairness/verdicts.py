@@ -43,7 +43,7 @@ def claim_answers(claims: Sequence[Claim]) -> Html:
             joined(
                 [
                     Html(f"<strong>{safe(claim.verdict.capitalize())}</strong>"),
-                    Html(f'<span class="interval">{safe(claim.counted)}</span>'),
+                    Html(f'<span class="interval">{safe(claim.tally_text)}</span>'),
                 ],
                 " ",
             ),

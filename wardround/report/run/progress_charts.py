@@ -10,7 +10,7 @@ from wardround.report.html.palette import PARTS, colour, faded
 from wardround.report.run.score_charts import MANY
 from wardround.runs.courses import Course
 from wardround.runs.run import Run
-from wardround.runs.sites import SiteRows
+from wardround.runs.sites import SiteSummary
 
 POINTS = 600
 """More points than this on a line nobody can see; a long run is thinned to them for the chart."""
@@ -202,7 +202,7 @@ def patients(run: Run) -> list[Chart]:
     return [patients_by_hospital(known)] if len(known) <= MANY else patients_spread(known)
 
 
-def patients_by_hospital(hospitals: Sequence[SiteRows]) -> Chart:
+def patients_by_hospital(hospitals: Sequence[SiteSummary]) -> Chart:
     height = 96 + 30 * len(hospitals)
     traces: list[Spec] = [
         {
@@ -246,7 +246,7 @@ def patients_by_hospital(hospitals: Sequence[SiteRows]) -> Chart:
     )
 
 
-def patients_spread(hospitals: Sequence[SiteRows]) -> list[Chart]:
+def patients_spread(hospitals: Sequence[SiteSummary]) -> list[Chart]:
     sizes = [float(hospital.patients) for hospital in hospitals]
     shares = [hospital.prevalence for hospital in hospitals if hospital.prevalence is not None]
     charts = [histogram("Patients a hospital", "patients", sizes)]

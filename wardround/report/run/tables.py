@@ -11,7 +11,7 @@ from wardround.runs.fields import Json
 from wardround.runs.result import ALL, Cost, MethodDifference, MethodResult
 from wardround.runs.run import Run
 from wardround.runs.scores import NOT_MEASURED, MetricValue
-from wardround.runs.sites import SiteRows
+from wardround.runs.sites import SiteSummary
 
 LISTED = 2000
 """Hospitals above which a table of all of them is left to result.json."""
@@ -162,13 +162,13 @@ def patients(run: Run) -> Html:
     return whole if len(run.hospitals) <= OPEN else folded(f"Patients of all {len(run.hospitals):,} hospitals", whole)
 
 
-def patient_row(hospital: SiteRows) -> list[str]:
+def patient_row(hospital: SiteSummary) -> list[str]:
     parts = [hospital.train, hospital.validation, hospital.test, hospital.patients]
     known = "not known" if hospital.prevalence is None else numbers.share(hospital.prevalence)
     return [hospital.name, *(numbers.count(part) for part in parts), known]
 
 
-def patient_total(hospitals: Sequence[SiteRows]) -> list[str]:
+def patient_total(hospitals: Sequence[SiteSummary]) -> list[str]:
     sums = [sum(getattr(h, part) or 0 for h in hospitals) for part in ("train", "validation", "test", "patients")]
     return ["All hospitals", *(f"{value:,}" for value in sums), Html("")]
 

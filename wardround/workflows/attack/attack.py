@@ -13,8 +13,14 @@ from wardround.core.federation import Federation
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
 from wardround.privacy.attacks import alphas, membership
-from wardround.privacy.attacks.gradient_inversion import Closeness, analytic, by_matching, closeness, first_dense
-from wardround.privacy.attacks.label_leak import guessed_prediction, label_of_one, label_shares, last_bias
+from wardround.privacy.attacks.gradient_inversion import (
+    Closeness,
+    closeness,
+    first_dense,
+    invert_analytically,
+    invert_by_matching,
+)
+from wardround.privacy.attacks.label_leak import label_of_one, label_shares, last_bias, mean_prediction
 from wardround.report.notes import attack_notes
 from wardround.study.file import Study
 from wardround.study.methods import site_number
@@ -144,12 +150,12 @@ def rows_rebuilt(model: Model, federation: Federation, heard: Heard, params: Any
             continue
         x, _ = training_rows(federation, site, MOST_ROWS)
         if layer is not None:
-            candidates = analytic(update, layer)
+            candidates = invert_analytically(update, layer)
         else:
             slope = jax.tree.map(lambda leaf: -leaf, update)
             name = last_bias(params, task.outputs)
             label = label_of_one(slope[name]) if name else 0
-            candidates = by_matching(model, params, slope, [label], task.shape, steps=300)
+            candidates = invert_by_matching(model, params, slope, [label], task.shape, steps=300)
         found.append(closeness(candidates, x, middle))
     return {
         "rows": sum(one.rows for one in found),
@@ -165,7 +171,7 @@ def labels_read(plan: TrainingPlan, federation: Federation, heard: Heard, params
     name = None if task.regression else last_bias(params, task.outputs)
     if name is None:
         return {"not_tried": "there are no classes, or the last layer has no bias"}
-    guess = guessed_prediction(plan.model, params, task.shape)
+    guess = mean_prediction(plan.model, params, task.shape)
     real, read = [], []
     for site, update in enumerate(heard.updates):
         if update is None:
@@ -200,7 +206,7 @@ def from_model(study: Study, plan: TrainingPlan, shadows: int) -> dict[str, Any]
     trained: Shadows = shadows_of(study, plan, shadows + 1)
     simple = membership.yeom(-np.log(np.clip(trained.right[0], 1e-12, 1.0)), trained.members[0])
     ratios = membership.lira(membership.confidence(trained.right), trained.members)
-    strong = membership.judged(ratios, trained.members, 0.0)
+    strong = membership.evaluate_attack(ratios, trained.members, 0.0)
     told: dict[str, Any] = {"yeom": simple._asdict(), "lira": strong._asdict()}
     if trained.epsilon is not None and study.privacy is not None:
         told["epsilon"] = trained.epsilon

@@ -9,7 +9,7 @@ import numpy as np
 
 from wardround.core import trees
 from wardround.core.answers import side_by_side
-from wardround.core.chain import without
+from wardround.core.chain import drop_array
 from wardround.core.contracts import OWED, Aggregator, Algorithm, Message, Params, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
@@ -48,7 +48,7 @@ def heard_in_first_round(
         )
     row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
     shapes = answer_shapes(algorithm, algorithm.init(trees.copy(params), sites), algorithm.init_client(params), row)
-    shapes = without(shapes, OWED)  # no such note ever leaves a site
+    shapes = drop_array(shapes, OWED)  # no such note ever leaves a site
     if "update" not in shapes.arrays:
         raise Refusal(
             "this algorithm sends no updates, and the attacks here know nothing else",

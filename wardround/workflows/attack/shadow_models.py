@@ -8,7 +8,7 @@ import numpy as np
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import predicted
+from wardround.engine.split_round import predict_rows
 from wardround.privacy.accountant import epsilon
 from wardround.study.file import Study
 from wardround.study.privacy import ANY
@@ -58,7 +58,7 @@ def shadows_of(study: Study, plan: TrainingPlan, models: int) -> Shadows:
         ) as engine:
             progress = engine.begin(algorithm, plan.first_params())
             progress, _ = engine.train(algorithm, progress, rounds)
-        probabilities = predicted(algorithm, algorithm.params(progress.server), federation.x)
+        probabilities = predict_rows(algorithm, algorithm.params(progress.server), federation.x)
         right.append(probabilities[everybody, federation.y])
         members.append(inside)
     spent = None

@@ -15,11 +15,11 @@ from wardround.core.contracts import Scores
 from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.engine.fit import Schedule, fit
-from wardround.engine.participation import among, everyone
+from wardround.engine.participation import everyone, restrict
 from wardround.engine.simulate import Simulation
 from wardround.evaluate.comparison import PairedDifference, paired_difference
 from wardround.evaluate.metrics import measure_sites
-from wardround.incentives.statement import Diluted, diluted
+from wardround.incentives.statement import DilutionOutcome, settle_dilution
 from wardround.partners.choice import Evidence, Question, selected
 from wardround.report.partners.recommendation import gain_words, headline
 from wardround.runs.folder import RunFolder
@@ -133,7 +133,7 @@ def one_split(plan: TrainingPlan) -> Split:
 
 def trained_among(engine: Simulation, question: Question, sites: Sequence[int]) -> Scores:
     """Predictions of the validation rows after training among these sites only."""
-    participation = among(everyone(len(engine.sites)), sites)
+    participation = restrict(everyone(len(engine.sites)), sites)
     fitted = fit(question.algorithm, engine, question.params, participation, Schedule(question.rounds))
     return engine.predict(question.algorithm, fitted.progress, "validation")
 
@@ -157,7 +157,9 @@ def averaged(found: Sequence[Evidence]) -> Evidence:
     return Evidence(score, np.sqrt(squares), float(np.mean([one.cut for one in found])), found[0].details)
 
 
-def settled(study: Study, said: PartnersSection, setting: Setting, evidence: Evidence, chosen: Chosen) -> Diluted:
+def settled(
+    study: Study, said: PartnersSection, setting: Setting, evidence: Evidence, chosen: Chosen
+) -> DilutionOutcome:
     """Whom the mean evidence takes, once those who find their share too large have withdrawn."""
     federation = setting.federation
     names = list(federation.sites)
@@ -169,11 +171,11 @@ def settled(study: Study, said: PartnersSection, setting: Setting, evidence: Evi
         found = selected(evidence, said.rule._replace(by_hand=by_hand), names, among_them)
         return [names[site] for site in found]
 
-    return diluted(taken, rows, said.limits, names[chosen.user], withdrawn=said.withdrawn)
+    return settle_dilution(taken, rows, said.limits, names[chosen.user], withdrawn=said.withdrawn)
 
 
 def verdict(
-    study: Study, splits: Sequence[Split], evidence: Evidence, settlement: Diluted, told: Any
+    study: Study, splits: Sequence[Split], evidence: Evidence, settlement: DilutionOutcome, told: Any
 ) -> dict[str, Any]:
     """The answer in words: with whom, with whom not, why, and whether it helps."""
     setting, user = splits[0].setting, splits[0].chosen.user
