@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from wardround.cli.app import app
-from wardround.core import settings
+from wardround.core.components import settings
 from wardround.engine import registry
 from wardround.evaluate.metrics import CLASSIFICATION, REGRESSION
 from wardround.runs import cases_result, partners_result, result, scores, sites

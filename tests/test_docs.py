@@ -11,7 +11,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from tests.support import clerks
+from tests.support import in_process
 from wardround import __version__, algorithms, queries
 from wardround.cli.studies import check_command
 from wardround.core.contracts import Message
@@ -159,7 +159,7 @@ ROOMS = {"fed_exp": algorithms, "count_above": queries, "steepness": probes, "as
 ASKING = '''"""Asks one query and one probe, as CONTRIBUTING.md adds them."""
 
 from wardround.core.contracts import Message
-from wardround.core.recipes import Recipe
+from wardround.core.components.recipes import Recipe
 from wardround.partners.choice import Asks, Choice, Evidence, probe
 from wardround.partners.probes.steepness import steepness
 from wardround.queries.count_above import count_above
@@ -223,8 +223,8 @@ def test_the_query_and_the_probe_are_found_and_their_tests_pass(contributed, eve
 
 def test_a_site_shows_the_words_of_a_new_query_and_probe_and_keeps_to_their_limits(contributed, tmp_path):
     """Nothing but their own files tells the site what they are: it shows their words and counts their answers."""
-    consortium = clerks.Consortium(tmp_path / "consortium")
-    words = clerks.study_of("asked", 1, study={"user": "bo"}).model_dump(mode="json", exclude_none=True)
+    consortium = in_process.Consortium(tmp_path / "consortium")
+    words = in_process.study_of("asked", 1, study={"user": "bo"}).model_dump(mode="json", exclude_none=True)
     study = parse_study(
         {**words, "study": {**words["study"], "name": "asked"}, "partners": {"name": "asking"}}, where=""
     )

@@ -2,10 +2,10 @@
 
 import pytest
 
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Extent, Terms, is_part, terms_of
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.recipes import recorded
-from wardround.core.terms import Extent, Terms, is_part, terms_of
 from wardround.engine import registry
 
 QUESTIONS = [(kind, name) for kind in ("probe", "query") for name in registry.components(kind)]

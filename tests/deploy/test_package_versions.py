@@ -2,7 +2,7 @@
 
 import pytest
 
-from wardround.core.packages import Package
+from wardround.core.components.packages import Package
 from wardround.deploy.package_versions import checked_word, is_allowed
 
 

@@ -21,7 +21,7 @@ from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import approve, read_offer
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.policy_file import read_policy, set_policy
-from wardround.deploy.site.privacy_budget import budget_of, charged, ledger_path, spending_words, total_words
+from wardround.deploy.site.release.privacy_budget import budget_of, charged, ledger_path, spending_words, total_words
 from wardround.deploy.site.study_summary import NOT_COVERED, describe
 from wardround.meters import privacy as meter
 from wardround.privacy.accountant import Step, epsilon, renyi_epsilon

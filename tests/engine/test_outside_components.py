@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.outside_package import MEAN, lay, lay_mean, visible
 from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.core.components.packages import OWN, Package
+from wardround.core.components.recipes import Recipe, recipe_of
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.packages import OWN, Package
-from wardround.core.recipes import Recipe, recipe_of
 from wardround.engine import registry
 from wardround.engine.registry import faults, find, made_from, names, package_of
 

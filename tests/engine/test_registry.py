@@ -6,8 +6,8 @@ from typing import Any, Literal
 import pytest
 
 from wardround.core.bounds import Count, Positive, Share
+from wardround.core.components.settings import checked, in_words
 from wardround.core.errors import Refusal
-from wardround.core.settings import checked, in_words
 from wardround.engine import registry
 from wardround.engine.registry import Component, broken_rule, check_settings, describe, find, nearest
 from wardround.evaluate.metrics import METRICS

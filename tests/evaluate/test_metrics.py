@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from tests.support.amount import examples
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
-from wardround.evaluate.metrics import MetricValue, measure_sites, metrics_for
+from wardround.evaluate.metrics import MeasuredValue, measure_sites, metrics_for
 
 ILL = Task((1,), ("well", "ill"), "outcome")
 THREE = Task((1,), ("a", "b", "c"))
@@ -29,7 +29,7 @@ def binary(risk: list[float], actual: list[int], first: list[int] | None = None)
     return Scores(np.stack([1 - p, p], axis=1), np.array(actual, int), np.array(first or [0, len(risk)]))
 
 
-def at(scores: Scores, task: Task, metric: str, site: int = 0) -> MetricValue:
+def at(scores: Scores, task: Task, metric: str, site: int = 0) -> MeasuredValue:
     return measure_sites(scores, task).measure(metric, site)
 
 
@@ -79,15 +79,15 @@ def test_the_positive_class_can_be_the_first() -> None:
 
 def test_one_class_at_a_site_is_said_not_guessed() -> None:
     scores = binary([0.2] * 12 + [0.9], [0] * 12 + [1], [0, 12, 13])
-    assert at(scores, ILL, "roc_auc") == MetricValue(None, "only one class among 12 test patients")
-    assert at(scores, ILL, "balanced_accuracy") == MetricValue(None, "only one class among 12 test patients")
-    assert at(scores, ILL, "pr_auc") == MetricValue(None, "no 'ill' among 12 test patients")
-    assert at(scores, ILL, "f1") == MetricValue(None, "no 'ill' among 12 test patients")
-    assert at(scores, ILL, "recall") == MetricValue(None, "no 'ill' among 12 test patients")
-    assert at(scores, ILL, "precision") == MetricValue(None, "'ill' never predicted for 12 test patients")
-    assert at(scores, ILL, "accuracy") == MetricValue(1.0)
-    assert at(scores, ILL, "roc_auc", 1) == MetricValue(None, "only one class among 1 test patient")
-    assert at(scores, ILL, "precision", 1) == MetricValue(1.0)
+    assert at(scores, ILL, "roc_auc") == MeasuredValue(None, "only one class among 12 test patients")
+    assert at(scores, ILL, "balanced_accuracy") == MeasuredValue(None, "only one class among 12 test patients")
+    assert at(scores, ILL, "pr_auc") == MeasuredValue(None, "no 'ill' among 12 test patients")
+    assert at(scores, ILL, "f1") == MeasuredValue(None, "no 'ill' among 12 test patients")
+    assert at(scores, ILL, "recall") == MeasuredValue(None, "no 'ill' among 12 test patients")
+    assert at(scores, ILL, "precision") == MeasuredValue(None, "'ill' never predicted for 12 test patients")
+    assert at(scores, ILL, "accuracy") == MeasuredValue(1.0)
+    assert at(scores, ILL, "roc_auc", 1) == MeasuredValue(None, "only one class among 1 test patient")
+    assert at(scores, ILL, "precision", 1) == MeasuredValue(1.0)
 
 
 def test_nobody_called_ill_leaves_precision_undefined_and_f1_zero() -> None:
@@ -103,7 +103,7 @@ def test_empty_sites_have_no_value_and_do_not_borrow_a_neighbours_rows() -> None
     dense = measure_sites(binary(risk, actual, [0, 2, 6]), ILL)
     for name in gaps.metrics:
         for site in (0, 2, 4):
-            assert gaps.measure(name, site) == MetricValue(None, "no test patients"), name
+            assert gaps.measure(name, site) == MeasuredValue(None, "no test patients"), name
         assert gaps.values[name][[1, 3]] == pytest.approx(dense.values[name], nan_ok=True), name
 
 
@@ -121,7 +121,7 @@ def test_a_diverged_model_harms_only_its_own_site() -> None:
     alone = measure_sites(binary(risk[:4], actual[:4]), ILL)
     for name in measured.metrics:
         assert measured.values[name][0] == alone.values[name][0], name
-        assert measured.measure(name, 1) == MetricValue(
+        assert measured.measure(name, 1) == MeasuredValue(
             None, "the predictions for 1 of 2 test patients are not numbers"
         )
 
@@ -139,7 +139,7 @@ def test_three_classes_by_hand() -> None:
     # Confidence 0.8 everywhere, right in 4 of 5.
     assert at(scores, THREE, "calibration").value == pytest.approx(0)
     never = Scores(np.eye(3)[[0, 0, 0]], np.array([0, 1, 2]), np.array([0, 3]))
-    assert at(never, THREE, "precision") == MetricValue(None, "'b', 'c' never predicted for 3 test patients")
+    assert at(never, THREE, "precision") == MeasuredValue(None, "'b', 'c' never predicted for 3 test patients")
 
 
 def cancer_scores() -> tuple[Scores, list[slice]]:
@@ -212,8 +212,8 @@ def test_regression_agrees_with_scikit_learn() -> None:
 
 def test_r2_needs_spread() -> None:
     scores = Scores(np.array([1.0, 2.0, 0.1]), np.array([0.1, 0.1, 0.1]), np.array([0, 2, 3]))
-    assert at(scores, VALUE, "r2") == MetricValue(None, "2 test patients without spread in the target")
-    assert at(scores, VALUE, "r2", 1) == MetricValue(None, "1 test patient without spread in the target")
+    assert at(scores, VALUE, "r2") == MeasuredValue(None, "2 test patients without spread in the target")
+    assert at(scores, VALUE, "r2", 1) == MeasuredValue(None, "1 test patient without spread in the target")
     assert at(scores, VALUE, "rmse").value == pytest.approx(math.sqrt((0.9**2 + 1.9**2) / 2))
 
 

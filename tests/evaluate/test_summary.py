@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wardround.evaluate.metrics import MetricValue
+from wardround.evaluate.metrics import MeasuredValue
 from wardround.evaluate.summary import NOWHERE, summarise
 
 
@@ -20,12 +20,12 @@ def test_three_sites_one_undefined_by_hand() -> None:
 
 def test_one_site_has_no_spread_to_tell_of() -> None:
     one = summarise(np.array([np.nan, 0.8]), np.array([10, 30]))
-    assert one.weighted == MetricValue(0.8)
-    assert one.sd_between_sites == MetricValue(None, "defined at one site only")
+    assert one.weighted == MeasuredValue(0.8)
+    assert one.sd_between_sites == MeasuredValue(None, "defined at one site only")
 
 
 def test_defined_nowhere() -> None:
     one = summarise(np.array([np.nan, np.nan]), np.array([10, 30]))
-    assert one.weighted == one.unweighted == one.sd_between_sites == MetricValue(None, NOWHERE)
+    assert one.weighted == one.unweighted == one.sd_between_sites == MeasuredValue(None, NOWHERE)
     assert one.percentiles == {10: None, 50: None, 90: None}
     assert one.defined == 0

@@ -6,7 +6,7 @@ import pytest
 
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
-from wardround.core.packing import unpack
+from wardround.core.json_arrays import unpack
 from wardround.data.query import ask_all
 from wardround.queries.category_counts import category_counts
 

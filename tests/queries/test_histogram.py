@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from tests.support.answers import numbers_of
+from wardround.core.components.terms import Extent
 from wardround.core.contracts import Message, Site
-from wardround.core.terms import Extent
 from wardround.data.query import ask_all
 from wardround.queries.cells import BINS
 from wardround.queries.histogram import TERMS, histogram

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from wardround.core.contracts import Message, Site
-from wardround.core.packing import unpack
+from wardround.core.json_arrays import unpack
 from wardround.data.query import ask_all
 from wardround.queries.kinds_of import kinds_of
 

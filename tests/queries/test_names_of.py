@@ -3,7 +3,7 @@
 import pandas as pd
 
 from wardround.core.contracts import Message, Site
-from wardround.core.packing import pack, unpack
+from wardround.core.json_arrays import pack, unpack
 from wardround.queries.names_of import names_of
 
 

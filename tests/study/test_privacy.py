@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support import tiny_study as tiny
+from wardround.core.components.recipes import from_json, names_in, recipe_of, to_json
 from wardround.core.errors import Refusal
-from wardround.core.recipes import from_json, names_in, recipe_of, to_json
 from wardround.engine.participation import everyone
 from wardround.privacy.accountant import Step, epsilon
 from wardround.study import assemble

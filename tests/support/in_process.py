@@ -24,9 +24,9 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode
 from wardround.deploy.site import request_handler, study_worker
-from wardround.deploy.site import secure_round as site_sum
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.release import secure_round as site_sum
 from wardround.deploy.site.request_handler import Clerk
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.in_process import InProcess

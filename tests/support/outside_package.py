@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from wardround.core.packages import announcements
+from wardround.core.components.packages import announcements
 from wardround.engine import registry
 
 MEAN = '''"""The mean under another name."""

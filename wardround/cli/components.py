@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from wardround.core.packages import OWN
-from wardround.core.settings import in_words
+from wardround.core.components.packages import OWN
+from wardround.core.components.settings import in_words
 from wardround.engine import registry
 
 

@@ -262,7 +262,7 @@ def studies(
     from wardround.deploy.site.own_figures import figure_words, own_figures
     from wardround.deploy.site.policy import epsilon_of
     from wardround.deploy.site.policy_file import read_policy
-    from wardround.deploy.site.privacy_budget import charged, spending_words, total_words
+    from wardround.deploy.site.release.privacy_budget import charged, spending_words, total_words
 
     there = opened(home)
     if study is not None:

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message, Report
 from wardround.core.errors import Refusal
-from wardround.core.recipes import Recipe
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.query import Ask
 from wardround.queries.category_counts import category_counts

@@ -7,7 +7,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator
 
-from wardround.core.packages import Package
+from wardround.core.components.packages import Package
 
 ANY = "*"
 

@@ -13,11 +13,11 @@ from difflib import get_close_matches
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+from wardround.core.components.packages import OWN, Announcement, Package, announcements, import_factory
+from wardround.core.components.recipes import Recipe, hashable, recipe_of, remember
+from wardround.core.components.settings import checked, convert, in_words
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
-from wardround.core.packages import OWN, Announcement, Package, announcements, import_factory
-from wardround.core.recipes import Recipe, hashable, recipe_of, remember
-from wardround.core.settings import checked, convert, in_words
 
 ROOMS: Mapping[str, str] = {
     "algorithm": "wardround.algorithms",

@@ -6,14 +6,14 @@ from typing import Any
 from wardround.core.bounds import CountOrAll, Share
 from wardround.core.contracts import Report, Scores, Task
 from wardround.evaluate.intervals import Interval, bootstrap_intervals
-from wardround.evaluate.metrics import MetricValue, measure_sites
+from wardround.evaluate.metrics import MeasuredValue, measure_sites
 from wardround.evaluate.summary import summaries
 
 MOST_NAMED = 10_000
 """Sites up to which each is listed; beyond, only the figures over all sites are."""
 
 
-def _to_json(measure: MetricValue, reach: Interval | None) -> dict[str, Any]:
+def _to_json(measure: MeasuredValue, reach: Interval | None) -> dict[str, Any]:
     block: dict[str, Any] = {"value": measure.value}
     if reach is not None:
         block |= {"low": reach.low, "high": reach.high}

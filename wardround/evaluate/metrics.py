@@ -24,7 +24,7 @@ from wardround.evaluate.ranking import macro, pr_auc, roc_auc
 from wardround.evaluate.rows import Numbers, Rows, rows_of
 
 
-class MetricValue(NamedTuple):
+class MeasuredValue(NamedTuple):
     """A number, or the reason why there is none."""
 
     value: float | None
@@ -202,16 +202,16 @@ class SiteMeasures:
     metrics: Mapping[str, Metric]
     values: Mapping[str, Numbers]
 
-    def measure(self, metric: str, site: int) -> MetricValue:
+    def measure(self, metric: str, site: int) -> MeasuredValue:
         """The value, or why there is none."""
         value = float(self.values[metric][site])
         if not np.isnan(value):
-            return MetricValue(value)
+            return MeasuredValue(value)
         if not self.rows.counts[site]:
-            return MetricValue(None, self.rows.patients(site))
+            return MeasuredValue(None, self.rows.patients(site))
         if broken := int(self.rows.nonfinite_counts[site]):
-            return MetricValue(None, f"the predictions for {broken} of {self.rows.patients(site)} are not numbers")
-        return MetricValue(None, self.metrics[metric].why(self.rows, site))
+            return MeasuredValue(None, f"the predictions for {broken} of {self.rows.patients(site)} are not numbers")
+        return MeasuredValue(None, self.metrics[metric].why(self.rows, site))
 
 
 def compute_metric(rows: Rows, metric: Metric, weights: Numbers | None = None) -> Numbers:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wardround.evaluate.metrics import MetricValue, SiteMeasures
+from wardround.evaluate.metrics import MeasuredValue, SiteMeasures
 from wardround.evaluate.rows import Numbers
 
 PERCENTILES = (10, 50, 90)
@@ -19,10 +19,10 @@ NOWHERE = "undefined at every site"
 class Summary(NamedTuple):
     """One metric over `defined` of `sites` sites."""
 
-    weighted: MetricValue
-    unweighted: MetricValue
+    weighted: MeasuredValue
+    unweighted: MeasuredValue
     percentiles: Mapping[int, float | None]
-    sd_between_sites: MetricValue
+    sd_between_sites: MeasuredValue
     defined: int
     sites: int
 
@@ -44,16 +44,16 @@ def summarise(values: Numbers, rows: Numbers) -> Summary:
     there = ~np.isnan(values)
     have, weight = values[there], rows[there].astype(np.float64)
     if not len(have):
-        nothing = MetricValue(None, NOWHERE)
+        nothing = MeasuredValue(None, NOWHERE)
         return Summary(nothing, nothing, dict.fromkeys(PERCENTILES), nothing, 0, len(values))
     mean = float(weighted_mean(have, weight))
-    sd = MetricValue(float(np.sqrt(np.average(np.square(have - mean), weights=weight))))
+    sd = MeasuredValue(float(np.sqrt(np.average(np.square(have - mean), weights=weight))))
     return Summary(
-        weighted=MetricValue(mean),
-        unweighted=MetricValue(float(have.mean())),
+        weighted=MeasuredValue(mean),
+        unweighted=MeasuredValue(float(have.mean())),
         percentiles=dict(zip(PERCENTILES, np.percentile(have, PERCENTILES).tolist(), strict=True)),
         # The spread of a single site would be 0, which reads as "all sites agree".
-        sd_between_sites=sd if len(have) > 1 else MetricValue(None, "defined at one site only"),
+        sd_between_sites=sd if len(have) > 1 else MeasuredValue(None, "defined at one site only"),
         defined=len(have),
         sites=len(values),
     )

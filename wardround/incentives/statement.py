@@ -263,7 +263,7 @@ def sum_rounds(rounds: Sequence[Round]) -> Training:
     return Training(presence, {site: math.fsum(weights) for site, weights in parts.items()}, len(rounds), weighed)
 
 
-class Figure(NamedTuple):
+class RewardBasis(NamedTuple):
     """What a site's reward is based on: a number (None: nothing), its standard error, and the same in words."""
 
     value: float | None
@@ -271,7 +271,7 @@ class Figure(NamedTuple):
     words: str
 
 
-def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
+def figures_of(facts: Facts, rule: str) -> dict[str, RewardBasis]:
     """What the folder says about every site but the asking one, under a rule; refused where it says nothing."""
     if rule in ("rounds", "weights"):
         if facts.training is None:
@@ -279,7 +279,7 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
         training = facts.training
         if rule == "rounds":
             seen = {site: training.presence.get(site, Presence()) for site in facts.others}
-            return {site: Figure(found.rounds, None, str(found)) for site, found in seen.items()}
+            return {site: RewardBasis(found.rounds, None, str(found)) for site, found in seen.items()}
         if not training.rounds == training.weighed > 0:
             raise missing_figure(
                 facts,
@@ -290,7 +290,7 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
             )
         sums = {site: training.weights.get(site, 0.0) for site in facts.others}
         return {
-            site: Figure(total, None, f"{total:.4g} in {training.presence.get(site, Presence())}")
+            site: RewardBasis(total, None, f"{total:.4g} in {training.presence.get(site, Presence())}")
             for site, total in sums.items()
         }
     choosing = "`wardround partners STUDY`"
@@ -306,21 +306,21 @@ def figures_of(facts: Facts, rule: str) -> dict[str, Figure]:
         site: facts.measures[wanted].get(site, Score(None)) for site in facts.others if site not in facts.withdrawn
     }
     known = [found.value for found in scores.values() if found.value is not None]
-    figures = {site: Figure(None, None, "withdrew") for site in facts.others}
+    figures = {site: RewardBasis(None, None, "withdrew") for site in facts.others}
     for site, found in scores.items():
         if found.value is None:
-            figures[site] = Figure(None, None, "no answer")
+            figures[site] = RewardBasis(None, None, "no answer")
         elif rule == "rank":
             place = 1 + sum(other > found.value for other in known)
-            figures[site] = Figure(place, None, f"place {place} of {len(known)} (score {format_score(found)})")
+            figures[site] = RewardBasis(place, None, f"place {place} of {len(known)} (score {format_score(found)})")
         else:
-            figures[site] = Figure(found.value, found.error, format_score(found))
+            figures[site] = RewardBasis(found.value, found.error, format_score(found))
     return figures
 
 
-def inclusion_figure(site: str, partners: Sequence[str], withdrawn: Sequence[str]) -> Figure:
+def inclusion_figure(site: str, partners: Sequence[str], withdrawn: Sequence[str]) -> RewardBasis:
     words = "withdrew" if site in withdrawn else "chosen" if site in partners else "not chosen"
-    return Figure(words == "chosen", None, words)
+    return RewardBasis(words == "chosen", None, words)
 
 
 def missing_figure(facts: Facts, rule: str, why: str, how: str) -> Refusal:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Engine, Model, Params, Report, RoundRecord, Tree
 from wardround.core.errors import Refusal
-from wardround.core.recipes import Recipe
 
 Numbers = np.ndarray[Any, Any]
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from wardround.core.bounds import Count
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Settings, Terms
 from wardround.core.contracts import Message, Query, Report, Site
-from wardround.core.recipes import recorded
-from wardround.core.terms import Settings, Terms
 from wardround.queries.cells import Ends
 from wardround.queries.values import ends_of, numbers_of, sorted_known
 

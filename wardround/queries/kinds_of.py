@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
-from wardround.core.packing import pack, unpack
-from wardround.core.recipes import recorded
-from wardround.core.terms import Terms
+from wardround.core.json_arrays import pack, unpack
 from wardround.queries.values import plain
 
 TERMS = Terms(

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from wardround.core.bounds import Count
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
-from wardround.core.recipes import recorded
-from wardround.core.terms import Terms
 from wardround.queries.cells import coarse_moments, in_cells
 from wardround.queries.values import numbers_of, sorted_known, summed
 

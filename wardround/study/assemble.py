@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.chain import chain
+from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
-from wardround.core.recipes import Recipe
 from wardround.data.load import LoadedData, load
 from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 from pydantic import ValidationError
 
+from wardround.core.components.recipes import Recipe, recipe_of, remember
 from wardround.core.contracts import Algorithm, Model
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
-from wardround.core.recipes import Recipe, recipe_of, remember
 from wardround.engine import registry
 from wardround.engine.participation import Participation
 from wardround.engine.shared_programs import with_number

@@ -12,17 +12,17 @@ from safetensors.numpy import load_file
 from tests.support import in_process
 from tests.support.results import plain
 from wardround import __version__
+from wardround.core.components.recipes import Recipe, recipe_of, to_json
 from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
-from wardround.core.packing import pack
-from wardround.core.recipes import Recipe, recipe_of, to_json
+from wardround.core.json_arrays import pack
 from wardround.deploy.coordinator.events import RoundDone
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import read_offer, reasons_against, store_offer, withdraw
 from wardround.deploy.site.authorization import SiteOffice, departures
-from wardround.deploy.site.partner_questions import debit, numbers_in_probe
 from wardround.deploy.site.policy import Policy, decide
+from wardround.deploy.site.release.partner_questions import debit, numbers_in_probe
 from wardround.deploy.site.study_summary import describe
 from wardround.partners.probes.losses import losses
 from wardround.partners.probes.own_models import OwnTraining, own_models
@@ -30,8 +30,8 @@ from wardround.partners.probes.slopes import slopes
 from wardround.partners.similarity.held_out import judge
 from wardround.partners.similarity.transfer import probes as transfer_probes
 from wardround.queries.cells_of import cells_of
-from wardround.queries.columns_recorded import columns_recorded
 from wardround.queries.kinds_of import kinds_of
+from wardround.queries.recorded_columns import recorded_columns
 from wardround.report.run.page import write_report
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
@@ -318,7 +318,7 @@ def test_counts_are_asked_for_with_the_noise_and_the_cell_that_were_approved(sai
     study = study_of("s", {"name": "distribution_distance", **BY_COUNTS, **said})
     assert (departures(study, recipe_of(cells_of(**asked))) == []) == passes
     assert departures(study, recipe_of(kinds_of())) == []
-    assert departures(study, recipe_of(columns_recorded(columns=("age",)))) != []
+    assert departures(study, recipe_of(recorded_columns(columns=("age",)))) != []
     assert departures(in_process.study_of("plain"), recipe_of(kinds_of())) != []
 
 

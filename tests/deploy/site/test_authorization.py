@@ -9,9 +9,9 @@ import pytest
 
 from tests.support import small_site as small
 from wardround import __version__
+from wardround.core.components.recipes import Recipe, recipe_of, to_json
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.recipes import Recipe, recipe_of, to_json
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import approvals
 from wardround.deploy.site.authorization import SiteOffice, departures
@@ -71,7 +71,7 @@ def test_from_offer_to_withdrawal(home):
 
 
 def small_card(reply: bytes) -> dict:
-    from wardround.core.packing import unpack
+    from wardround.core.json_arrays import unpack
 
     return unpack(decode(reply)[1].arrays["card"])
 

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from wardround.core.components.recipes import Recipe, recipe_of, to_json
 from wardround.core.contracts import Message, Query, Scores, Task
 from wardround.core.errors import Refusal
-from wardround.core.packing import unpack
-from wardround.core.recipes import Recipe, recipe_of, to_json
+from wardround.core.json_arrays import unpack
 from wardround.data.table import Table
-from wardround.deploy.site.disclosure import in_own_cells, told_figures, told_losses
+from wardround.deploy.site.release.disclosure import in_own_cells, told_figures, told_losses
 from wardround.deploy.site.study_worker import AtWork
 from wardround.evaluate.block import result_block
 from wardround.queries.cards import cards

@@ -9,9 +9,9 @@ from tests.support import small_site as small
 from tests.support.in_process import Consortium, study_of
 from tests.support.outside_package import MEAN, lay, lay_mean, visible
 from wardround import __version__
+from wardround.core.components.recipes import Recipe, recipe_of, to_json
 from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
-from wardround.core.recipes import Recipe, recipe_of, to_json
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode

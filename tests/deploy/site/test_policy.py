@@ -5,8 +5,8 @@ from datetime import date
 
 import pytest
 
+from wardround.core.components.recipes import Recipe, recipe_of
 from wardround.core.errors import Refusal
-from wardround.core.recipes import Recipe, recipe_of
 from wardround.deploy.site.policy import Policy, components_of, decide, epsilon_of, recipe_reasons
 from wardround.deploy.site.policy_file import first_policy, installed, policy_text, read_policy, set_policy
 from wardround.engine import registry

@@ -15,7 +15,7 @@ from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import deny, store_offer
-from wardround.deploy.site.privacy_budget import ledger_path
+from wardround.deploy.site.release.privacy_budget import ledger_path
 from wardround.deploy.transport.flare_export import export
 from wardround.privacy.budget import Budget
 from wardround.study.file import Study

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.support.answers import numbers_told
+from wardround.core.components.terms import Extent, terms_of
 from wardround.core.contracts import Model, Task
 from wardround.core.federation import assemble
-from wardround.core.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic

@@ -9,11 +9,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from tests.support.answers import numbers_told
+from wardround.core.components.terms import Extent, terms_of
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
 from wardround.core.order import visiting_order
-from wardround.core.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.mlp import mlp

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.answers import numbers_told
+from wardround.core.components.terms import Extent, terms_of
 from wardround.core.quality import row_losses
-from wardround.core.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
 from wardround.partners.probes.losses import difference_errors, losses
 

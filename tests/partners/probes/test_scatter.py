@@ -7,9 +7,9 @@ import pytest
 from tests.support.answers import numbers_told
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
+from wardround.core.components.terms import Extent, terms_of
 from wardround.core.contracts import Batch, Model, Params
 from wardround.core.federation import Federation
-from wardround.core.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
 from wardround.partners.choice import Question
 from wardround.partners.probes.scatter import scatter, sketched

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.support.answers import numbers_told
-from wardround.core.terms import Extent, terms_of
+from wardround.core.components.terms import Extent, terms_of
 from wardround.engine.simulate import Simulation
 from wardround.partners.probes.slopes import slopes
 

@@ -7,7 +7,7 @@ from scipy.stats import chi2_contingency
 
 from wardround.core.contracts import Message, Site, Task
 from wardround.core.federation import assemble
-from wardround.core.packing import pack
+from wardround.core.json_arrays import pack
 from wardround.engine.simulate import Simulation
 from wardround.partners.similarity.histograms import Histograms, completed, differences, histograms
 from wardround.privacy.discrete_laplace import noise_variance

@@ -31,7 +31,7 @@ from wardround.partners.similarity.site_feedback import (
     site_feedback,
     steadied,
 )
-from wardround.queries.columns_recorded import columns_recorded
+from wardround.queries.recorded_columns import recorded_columns
 from wardround.report.partners.feedback import further_words, in_sentences, weight_words
 
 try:
@@ -56,7 +56,7 @@ class Asked:
         self.columns = [column.name for column in self.loaded.preparation.columns]
         tables = [Site(name, frame) for name, frame in self.loaded.table.sites.items()]
         self.engine = Simulation(federation, tables=tables)
-        self.recorded = np.array(self.engine.ask(columns_recorded(columns=self.columns), Message({}))["recorded"])
+        self.recorded = np.array(self.engine.ask(recorded_columns(columns=self.columns), Message({}))["recorded"])
         self.model = model_of(self.task)
         self.params = self.model.init(jax.random.key(0))
         self.gains = feature_gains(self.model, **SURE)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.report.html.markup import Figure, Html, chart_label, embedded, plain, safe, shown, table
+from wardround.report.html.markup import FigureCell, Html, chart_label, embedded, plain, safe, shown, table
 
 
 @given(st.recursive(st.text() | st.floats(allow_nan=False, allow_infinity=False), st.lists))
@@ -60,7 +60,7 @@ def test_chart_labels_are_cut_before_they_are_escaped() -> None:
 
 def test_a_table_makes_safe_whatever_is_not() -> None:
     made = table(
-        "<c>", ["<h>", Html("<i>h</i>")], [["<a>", Html("<b>b</b>")], ["n", Figure("<1>", ("<2>",), best=True)]]
+        "<c>", ["<h>", Html("<i>h</i>")], [["<a>", Html("<b>b</b>")], ["n", FigureCell("<1>", ("<2>",), best=True)]]
     )
     assert "<a>" not in made
     assert '<th scope="row">&lt;a&gt;</th><td><b>b</b></td>' in made

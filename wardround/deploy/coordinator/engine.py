@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from wardround.core.chain import chain
+from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.quality import Quality, quality_of
-from wardround.core.recipes import recipe_of, to_json
 from wardround.deploy.coordinator.events import SiteJoined
 from wardround.deploy.coordinator.gather import Absences, Gatherer
 from wardround.deploy.coordinator.secure_round import summed

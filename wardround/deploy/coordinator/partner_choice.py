@@ -30,7 +30,7 @@ from wardround.study.file import Study
 from wardround.study.methods import Method, own_method
 from wardround.study.partners import asks_of
 from wardround.study.privacy import refuse_choice
-from wardround.workflows.partners.choose import Chosen, Known, choose, question_about, user_of, withdrawn_of
+from wardround.workflows.partners.choose import Chosen, KnownSites, choose, question_about, user_of, withdrawn_of
 
 NAME = "partners.json"
 
@@ -42,7 +42,7 @@ def refuse_partners(study: Study, sites: Sequence[str], *, sum_only: bool) -> No
     method = own_method(study)
     if study.privacy is not None:
         refuse_choice(method.choice)
-    known = Known(sites, np.zeros(len(sites)), Task((0,)))
+    known = KnownSites(sites, np.zeros(len(sites)), Task((0,)))
     user, withdrawn = user_of(study, known), withdrawn_of(study, known)
     others = [site for site in range(len(sites)) if site != user and site not in withdrawn]
     nothing = np.full(len(sites), np.nan)
@@ -87,7 +87,7 @@ def newly_chosen(
 ) -> Chosen:
     """Ask the sites, and write down whom the asking site takes."""
     rows = np.array([agreement.rows.get(site, (0, 0, 0))[0] for site in engine.sites])
-    known = Known(engine.sites, rows, agreement.task)
+    known = KnownSites(engine.sites, rows, agreement.task)
     if not rows[user_of(study, known)]:
         raise Refusal(
             "the asking site has not approved the study yet, or has too few training patients to tell of",

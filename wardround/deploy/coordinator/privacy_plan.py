@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from wardround.core.components.recipes import recipe_of
 from wardround.core.contracts import RoundRecord, Task
 from wardround.core.errors import Refusal
-from wardround.core.recipes import recipe_of
 from wardround.engine.split_round import row_of
 from wardround.privacy.accountant import Step, renyi_epsilon
 from wardround.study import assemble

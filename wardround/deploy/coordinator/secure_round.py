@@ -17,10 +17,10 @@ import jax
 import numpy as np
 from cryptography import x509
 
+from wardround.core.components.recipes import recipe_of
 from wardround.core.contracts import Algorithm, Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.recipes import recipe_of
 from wardround.deploy.coordinator.events import AnswersGathered
 from wardround.deploy.coordinator.gather import NOT_CONNECTED, Absences, Gathered, in_words
 from wardround.deploy.fault_points import point

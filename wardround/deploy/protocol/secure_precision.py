@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from wardround.core.components.recipes import Recipe
 from wardround.core.errors import Refusal
-from wardround.core.recipes import Recipe
 from wardround.engine import registry
 
 SECURE_SUM = "secure_sum"

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from cryptography.x509 import Certificate
 
 from wardround.core.clock import today
+from wardround.core.components.recipes import Recipe, hashable
 from wardround.core.errors import Refusal
 from wardround.core.files import stamp, write_whole
-from wardround.core.recipes import Recipe, hashable
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
@@ -31,10 +31,10 @@ from wardround.deploy.site.approvals import (
 )
 from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.enrolment import join
-from wardround.deploy.site.partner_questions import probe_departures, query_departures
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
-from wardround.deploy.site.privacy_budget import budget_of
+from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
+from wardround.deploy.site.release.privacy_budget import budget_of
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import SentHashes, sent_entry
 from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate

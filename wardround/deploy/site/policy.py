@@ -15,8 +15,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from wardround.core import clock
-from wardround.core.packages import OWN, Package, announcements
-from wardround.core.recipes import Recipe, names_in
+from wardround.core.components.packages import OWN, Package, announcements
+from wardround.core.components.recipes import Recipe, names_in
 from wardround.deploy.package_versions import ANY, Versions, is_allowed
 from wardround.deploy.settings_files import Words
 

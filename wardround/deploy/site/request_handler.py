@@ -16,18 +16,18 @@ from typing import Any, Protocol
 from cryptography.x509 import Certificate
 
 from wardround import __version__
+from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.recipes import Recipe
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import reply_to
 from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, start
-from wardround.deploy.site.privacy_guard import Promise
+from wardround.deploy.site.release.privacy_guard import Promise
+from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, Replies, described, told_in
-from wardround.deploy.site.secure_round import SecureSite
 from wardround.deploy.site.study_worker import AtWork
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import NoRoom

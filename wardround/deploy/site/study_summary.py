@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from wardround.core.components.terms import Extent
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.terms import Extent
 from wardround.core.text import format_bytes
 from wardround.data.load import load
 from wardround.data.table import Table
@@ -21,14 +21,6 @@ from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.wire import encode
 from wardround.deploy.site.approvals import Offer, reasons_against, spent, study_of
 from wardround.deploy.site.datasets import find, frame_of, look, read_columns, registered, table_for
-from wardround.deploy.site.disclosure import in_own_cells
-from wardround.deploy.site.partner_questions import (
-    all_settings,
-    numbers_in,
-    numbers_in_probe,
-    prepared_by,
-    terms_for,
-)
 from wardround.deploy.site.policy import (
     Policy,
     components_of,
@@ -38,7 +30,15 @@ from wardround.deploy.site.policy import (
     package_of,
 )
 from wardround.deploy.site.policy_file import read_policy
-from wardround.deploy.site.privacy_budget import charged
+from wardround.deploy.site.release.disclosure import in_own_cells
+from wardround.deploy.site.release.partner_questions import (
+    all_settings,
+    numbers_in,
+    numbers_in_probe,
+    prepared_by,
+    terms_for,
+)
+from wardround.deploy.site.release.privacy_budget import charged
 from wardround.engine.split_round import answer_shapes
 from wardround.study import assemble
 from wardround.study.file import Study

@@ -17,11 +17,11 @@ import numpy as np
 from safetensors.numpy import save
 
 from wardround.core.chain import chain
+from wardround.core.components.recipes import Recipe, from_json
 from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
 from wardround.core.files import write_whole
-from wardround.core.recipes import Recipe, from_json
 from wardround.data.preparation import Preparation
 from wardround.data.schema import Schema
 from wardround.data.site_rows import SiteRows, frame_for_schema, split_site_rows
@@ -30,11 +30,11 @@ from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.disclosure import in_own_cells, told_figures, told_losses
 from wardround.deploy.site.own_figures import keep_figures
-from wardround.deploy.site.partner_questions import debit, refuse_course, seen_by, terms_for
-from wardround.deploy.site.privacy_guard import Promise, SiteFacts, request_of
-from wardround.deploy.site.secure_round import SecureSite
+from wardround.deploy.site.release.disclosure import in_own_cells, told_figures, told_losses
+from wardround.deploy.site.release.partner_questions import debit, refuse_course, seen_by, terms_for
+from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts, request_of
+from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.registry import made_from
 from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_of, site_round

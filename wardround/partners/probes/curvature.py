@@ -18,10 +18,10 @@ import jax.numpy as jnp
 from wardround.core import trees
 from wardround.core.answers import Weights, answer
 from wardround.core.bounds import NotNegative, Positive
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Terms
 from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, batches
-from wardround.core.recipes import recorded
-from wardround.core.terms import Terms
 
 NOBODY = -1
 

@@ -19,6 +19,8 @@ import numpy as np
 from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
 from wardround.core.bounds import Count, CountOrAll, Momentum, NotNegative, Positive
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Terms
 from wardround.core.contracts import (
     Algorithm,
     Array,
@@ -32,8 +34,6 @@ from wardround.core.contracts import (
 )
 from wardround.core.descent import CHUNK, batches
 from wardround.core.errors import Refusal
-from wardround.core.recipes import recorded
-from wardround.core.terms import Terms
 from wardround.partners.choice import Numbers
 from wardround.partners.probes.losses import standard_error
 from wardround.partners.probes.own_models import USUAL, Folds, OwnTraining, fold_models, held_out_losses
@@ -180,7 +180,7 @@ def checked(recorded: Numbers, columns: Sequence[str]) -> Numbers:
         raise Refusal(
             f"which site records what is told for {has.shape[-1] if has.ndim else 0} columns, but there are "
             f"{len(columns)}",
-            remedy="ask columns_recorded about the very columns that were prepared",
+            remedy="ask recorded_columns about the very columns that were prepared",
         )
     return has
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Terms
 from wardround.core.contracts import Algorithm, Array, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, batches
 from wardround.core.quality import row_losses
-from wardround.core.recipes import recorded
-from wardround.core.terms import Terms
 
 TERMS = Terms(
     "how well models that it is sent do on its patients: the mean loss of each, and how they differ",

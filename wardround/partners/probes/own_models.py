@@ -24,11 +24,11 @@ import jax.numpy as jnp
 from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
 from wardround.core.bounds import Bound, Count, CountOrAll, Momentum, NotNegative, Positive
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Terms
 from wardround.core.contracts import Algorithm, Array, Batch, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, Gradient, batches, local_optimizer
 from wardround.core.quality import row_losses
-from wardround.core.recipes import recorded
-from wardround.core.terms import Terms
 from wardround.partners.probes.losses import standard_error
 
 Folds = Annotated[int, Bound(low=2)]

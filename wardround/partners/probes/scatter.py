@@ -11,10 +11,10 @@ import numpy as np
 
 from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Terms
 from wardround.core.contracts import Algorithm, Array, Batch, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, batches
-from wardround.core.recipes import recorded
-from wardround.core.terms import Terms
 
 WIDEST = 256
 """Numbers of a gradient that are told; of a larger model, random signed sums of its weights' gradients."""

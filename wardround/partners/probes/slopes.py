@@ -11,10 +11,10 @@ import jax.numpy as jnp
 
 from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Terms
 from wardround.core.contracts import Algorithm, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import full_gradient
-from wardround.core.recipes import recorded
-from wardround.core.terms import Terms
 
 TERMS = Terms(
     "where its patients pull the model: the mean gradient of their loss",

@@ -17,7 +17,7 @@ Numbers = np.ndarray[Any, Any]
 ENUMERATED = 7
 
 
-class RankAgreement(NamedTuple):
+class RankCorrelation(NamedTuple):
     """Between two judgements of the same sites."""
 
     spearman: float
@@ -30,7 +30,7 @@ class RankAgreement(NamedTuple):
     """The probability that orders drawn at random agree as well as these do, or better."""
 
 
-def agreement(one: Evidence, other: Evidence) -> RankAgreement:
+def agreement(one: Evidence, other: Evidence) -> RankCorrelation:
     """The rank correlation of two judgements over the sites that both have judged.
 
     >>> exact, quick = (Evidence(np.array(s), np.zeros(4), 0.0) for s in ([3.0, 1, 2, np.nan], [9.0, -1, 5, 7]))
@@ -42,13 +42,13 @@ def agreement(one: Evidence, other: Evidence) -> RankAgreement:
     a, b = one.score[both], other.score[both]
     sites = len(a)
     if not sites:
-        return RankAgreement(np.nan, 0, np.nan, np.nan)
+        return RankCorrelation(np.nan, 0, np.nan, np.nan)
     same_side = float(np.mean((a > one.cut) == (b > other.cut)))
     ranked, against = ranks(a), ranks(b)
     if np.ptp(ranked) == 0 or np.ptp(against) == 0:
-        return RankAgreement(np.nan, sites, same_side, np.nan)
+        return RankCorrelation(np.nan, sites, same_side, np.nan)
     spearman = correlation(ranked, against)
-    return RankAgreement(spearman, sites, same_side, by_chance(ranked, against, spearman))
+    return RankCorrelation(spearman, sites, same_side, by_chance(ranked, against, spearman))
 
 
 def ranks(values: Numbers) -> Numbers:

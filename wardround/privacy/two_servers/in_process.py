@@ -32,7 +32,7 @@ class Setup(NamedTuple):
     deals: list[Deal]
 
 
-class Outcome(NamedTuple):
+class RobustSumOutcome(NamedTuple):
     """What came of it; `between` are the bytes between the two servers."""
 
     gram: Gram
@@ -64,7 +64,7 @@ def run_protocol(
     updates: Mapping[str, Matrix],
     choose: Callable[[Gram], dict[str, int]],
     draw: protocol.Draw,
-) -> Outcome:
+) -> RobustSumOutcome:
     """Share, deal, open the Gram matrix, choose, open the mean; counts every byte between A and B."""
     halves = [protocol.share_update(meeting, site, update, draw) for site, update in updates.items()]
     setup = prepare(meeting, halves, draw)
@@ -83,4 +83,4 @@ def run_protocol(
     half_of_a = protocol.half_of_a(setup.masked, weights)
     half_of_b = protocol.half_of_b(meeting, setup.seeds, weights)
     mean = protocol.open_mean(meeting, gram, weights, half_of_a, half_of_b)
-    return Outcome(gram, weights, mean, sent[0] + of_a.nbytes + of_b.nbytes + half_of_b.nbytes)
+    return RobustSumOutcome(gram, weights, mean, sent[0] + of_a.nbytes + of_b.nbytes + half_of_b.nbytes)

@@ -34,7 +34,7 @@ class MethodFairness:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PredictedOutcome:
     """What the model looks for: the target and the class."""
 
     target: str
@@ -60,7 +60,7 @@ def told(found: Sequence[MethodFairness], task: PredictionTask) -> Html:
     """The whole section; nothing where no method tells of groups."""
     if not found:
         return Html("")
-    outcome = Outcome(task.target or "the outcome", task.positive or "")
+    outcome = PredictedOutcome(task.target or "the outcome", task.positive or "")
     names = list(dict.fromkeys(name for one in found for name in one.scores.columns))
     parts = []
     for name in names:
@@ -86,7 +86,7 @@ def explanation() -> Html:
     )
 
 
-def sentence(one: MethodFairness, column: FairnessColumn, outcome: Outcome, *, alone: bool) -> Html:
+def sentence(one: MethodFairness, column: FairnessColumn, outcome: PredictedOutcome, *, alone: bool) -> Html:
     """How many of those with the outcome are found in each group, and whether chance could explain the gap."""
     recalls = {
         name: own.metrics["recall"]

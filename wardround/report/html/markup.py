@@ -17,7 +17,7 @@ class Html(str):
     __slots__ = ()
 
 
-class Figure(NamedTuple):
+class FigureCell(NamedTuple):
     """A figure in a table, and what stands small beside it."""
 
     value: str
@@ -25,7 +25,7 @@ class Figure(NamedTuple):
     best: bool = False
 
 
-Cell = str | Figure
+Cell = str | FigureCell
 
 TURNS = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 """Characters that reverse the direction of the text after them: a name could make a number beside it read wrongly."""

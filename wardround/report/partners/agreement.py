@@ -2,16 +2,16 @@
 
 import math
 
-from wardround.partners.similarity.rank_agreement import RankAgreement
+from wardround.partners.similarity.rank_agreement import RankCorrelation
 
 FEWEST = 5
 """Sites below which even a perfect agreement comes about by chance in more than one of 100 cases."""
 
 
-def note_on(found: RankAgreement) -> str:
+def note_on(found: RankCorrelation) -> str:
     """Empty where there is nothing to add.
 
-    >>> note_on(RankAgreement(1.0, 3, 1.0, 1 / 6))
+    >>> note_on(RankCorrelation(1.0, 3, 1.0, 1 / 6))
     'Only 3 sites: of the 6 orders there are, one agrees perfectly by chance.'
     """
     if not found.sites:

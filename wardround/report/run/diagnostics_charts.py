@@ -21,7 +21,7 @@ HIDDEN = ("rounds",)
 """Told by hospital, and said in words where it matters."""
 
 
-class Known(NamedTuple):
+class DiagnosticChart(NamedTuple):
     """A number whose meaning we know: the title of its chart, its axis, and a sentence above the charts."""
 
     title: str
@@ -30,24 +30,24 @@ class Known(NamedTuple):
 
 
 KNOWN = {
-    "alpha": Known(
+    "alpha": DiagnosticChart(
         "How much each hospital counts",
         "weight",
         "Every hospital starts with weight 1 and loses weight while its patients pull the model elsewhere than those "
         "of the asking hospital. A hospital with few patients also loses weight as they are used again and again.",
     ),
-    "distance": Known(
+    "distance": DiagnosticChart(
         "How far each hospital pulls from the asking one",
         "distance",
         "Distance 0 means that a hospital would change the model just as the asking hospital would; 1 means that they "
         "differ by as much as the asking hospital's whole step.",
     ),
-    "cluster": Known(
+    "cluster": DiagnosticChart(
         "Which hospitals share a model",
         "model",
         "Each hospital takes, in every round, the one of several models that fits its own patients best.",
     ),
-    "mixing": Known(
+    "mixing": DiagnosticChart(
         "How much of its own model each hospital mixes in",
         "share of the own model",
         "At 0 a hospital uses the common model, at 1 only its own.",
@@ -55,10 +55,10 @@ KNOWN = {
 }
 
 
-def named(name: str) -> Known:
+def named(name: str) -> DiagnosticChart:
     """What we know of the number, or its name in plain words."""
     words = plain(name.replace("_", " "))
-    return KNOWN.get(name, Known(f"{words[:1].upper()}{words[1:]} of each hospital", words, ""))
+    return KNOWN.get(name, DiagnosticChart(f"{words[:1].upper()}{words[1:]} of each hospital", words, ""))
 
 
 def by_hospital(run: Run) -> Html:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from wardround.report import numbers
-from wardround.report.html.markup import Cell, Figure, Html, folded, joined, plain, safe, table
+from wardround.report.html.markup import Cell, FigureCell, Html, folded, joined, plain, safe, table
 from wardround.report.metric_names import direction, label_of, words_of
 from wardround.report.run.ranking import best
 from wardround.report.run.summary import interval_name
@@ -25,7 +25,7 @@ def cell(measure: MetricValue, *, winner: bool = False) -> Cell:
     """A score and its interval, or why there is none."""
     if measure.value is None:
         return Html(f'<span class="undefined">not defined: {safe(measure.reason)}</span>')
-    return Figure(*numbers.with_interval(measure.value, measure), best=winner)
+    return FigureCell(*numbers.with_interval(measure.value, measure), best=winner)
 
 
 def scores(run: Run) -> Html:

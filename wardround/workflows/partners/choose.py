@@ -24,7 +24,7 @@ class WithSites(Protocol):
     def sites(self) -> Sequence[str]: ...
 
 
-class Known(NamedTuple):
+class KnownSites(NamedTuple):
     """What is known before anybody is asked: the sites, how many training rows each tells it has, what is predicted."""
 
     sites: Sequence[str]
@@ -54,9 +54,9 @@ def question_of(
     return question_about(study, known_in(setting), engine, algorithm, params, participation)
 
 
-def known_in(setting: Setting) -> Known:
+def known_in(setting: Setting) -> KnownSites:
     federation = setting.federation
-    return Known(federation.sites, federation.part("train")[1], federation.task)
+    return KnownSites(federation.sites, federation.part("train")[1], federation.task)
 
 
 def refuse_choosing(study: Study, setting: Setting, method: Method, participation: Participation) -> None:
@@ -67,7 +67,7 @@ def refuse_choosing(study: Study, setting: Setting, method: Method, participatio
 
 def question_about(
     study: Study,
-    known: Known,
+    known: KnownSites,
     engine: Engine,
     algorithm: Algorithm,
     params: Params,
@@ -79,7 +79,7 @@ def question_about(
     return Question(engine, model, algorithm, params, study.study.rounds, user, candidates, study.study.seed)
 
 
-def candidates_of(study: Study, known: Known, participation: Participation) -> tuple[int, tuple[int, ...]]:
+def candidates_of(study: Study, known: KnownSites, participation: Participation) -> tuple[int, tuple[int, ...]]:
     """The asking site and its possible partners: who has patients, is there in the first round and did not withdraw."""
     user = user_of(study, known)
     present = participation.cohort(1)

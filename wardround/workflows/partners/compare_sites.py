@@ -18,7 +18,7 @@ from wardround.partners.similarity.rank_agreement import agreement
 from wardround.partners.similarity.site_feedback import differing_weights, further_features, site_feedback
 from wardround.partners.similarity.site_map import map_of
 from wardround.partners.similarity.transfer import Transfer, transfer_matrix
-from wardround.queries.columns_recorded import columns_recorded
+from wardround.queries.recorded_columns import recorded_columns
 from wardround.report.partners.agreement import note_on
 from wardround.report.partners.differences import sentence, sentences
 from wardround.report.partners.feedback import in_sentences
@@ -224,7 +224,7 @@ def feedback(
     columns = columns_of(federation.features)
     if len(federation.task.shape) != 1 or not columns or len(question.everyone) < 2:
         return []
-    recorded = np.array(question.engine.ask(columns_recorded(columns=columns), Message({}))["recorded"], bool)
+    recorded = np.array(question.engine.ask(recorded_columns(columns=columns), Message({}))["recorded"], bool)
     own = {"models": moved.models, "spread": moved.spread, "rows": moved.rows}
     classes = federation.task.classes
     said = []

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from wardround.core.bounds import Bound, Momentum
-from wardround.core.settings import convert, in_words
+from wardround.core.components.settings import convert, in_words
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 
 from tests.support.answers import numbers_of
+from wardround.core.components.terms import Extent
 from wardround.core.contracts import Message, Site
-from wardround.core.terms import Extent
-from wardround.queries.columns_recorded import TERMS, columns_recorded
+from wardround.queries.recorded_columns import TERMS, recorded_columns
 
 
 def test_recorded_is_what_has_a_known_value():
@@ -18,7 +18,7 @@ def test_recorded_is_what_has_a_known_value():
     ]
     columns = ("age", "lab", "pain")
     for cell, recorded in ((1, [[1, 0, 1], [1, 0, 0], [0, 0, 0]]), (2, [[1, 0, 0], [0, 0, 0], [0, 0, 0]])):
-        query = columns_recorded(columns=columns, smallest_cell=cell)
+        query = recorded_columns(columns=columns, smallest_cell=cell)
         answers = [query.ask(Message({}), Site(f"site-{i}", table)) for i, table in enumerate(tables)]
         assert all(set(answer.arrays) == {"recorded"} for answer in answers)
         report = query.combine(answers)
@@ -27,5 +27,5 @@ def test_recorded_is_what_has_a_known_value():
 
 
 def test_an_answer_is_as_large_as_its_terms_say():
-    answer = columns_recorded(columns=("age", "lab")).ask(Message({}), Site("a", pd.DataFrame({"age": [1.0]})))
+    answer = recorded_columns(columns=("age", "lab")).ask(Message({}), Site("a", pd.DataFrame({"age": [1.0]})))
     assert numbers_of(answer) == TERMS.numbers(Extent({"columns": ("age", "lab")})) == 2

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from wardround.core.components.recipes import Recipe
 from wardround.core.errors import Refusal
-from wardround.core.recipes import Recipe
 from wardround.privacy.accountant import Step, epsilon
 from wardround.privacy.budget import Budget, BudgetExhausted
 from wardround.study import assemble, privacy

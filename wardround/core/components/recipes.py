@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache, wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
+from wardround.core.components.terms import TERMS, Terms
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
-from wardround.core.terms import TERMS, Terms
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from wardround.core.bounds import Count
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
-from wardround.core.recipes import recorded
-from wardround.core.terms import Terms
 
 TERMS = Terms(
     "which columns you record for at least {smallest_cell} patients",
@@ -16,7 +16,7 @@ TERMS = Terms(
 
 
 @recorded("query", TERMS)
-def columns_recorded(*, columns: tuple[str, ...], smallest_cell: Count = 1) -> Query:
+def recorded_columns(*, columns: tuple[str, ...], smallest_cell: Count = 1) -> Query:
     """Which columns each site records; one known for fewer than `smallest_cell` patients counts as not recorded."""
 
     def ask(_: Message, site: Site) -> Message:

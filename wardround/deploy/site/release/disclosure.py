@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Report, Scores, Task
-from wardround.core.recipes import Recipe
 from wardround.engine.registry import find
 from wardround.evaluate.losses import loss_of
 from wardround.queries.cells import coarse_share, in_cells

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.outside_package import lay, lay_mean, visible
+from wardround.core.components.packages import OWN, Announcement, Package, announcements, import_factory
 from wardround.core.errors import Refusal
-from wardround.core.packages import OWN, Announcement, Package, announcements, import_factory
 
 MINE = Package("fed-extras", "1.2")
 

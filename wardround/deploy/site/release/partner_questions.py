@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from wardround.core.components.recipes import Recipe
+from wardround.core.components.terms import Extent, Settings, Terms, terms_of
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.recipes import Recipe
-from wardround.core.terms import Extent, Settings, Terms, terms_of
 from wardround.data.preparation_fit import statistics_asked
 from wardround.data.site_rows import SiteRows
 from wardround.deploy.protocol.wire import encode

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+from wardround.core.components.recipes import Recipe, from_json, names_in, recipe_of, recorded, to_json
 from wardround.core.contracts import Message, Site, Task
 from wardround.core.errors import Refusal
-from wardround.core.recipes import Recipe, from_json, names_in, recipe_of, recorded, to_json
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.partners.probes.slopes import slopes
