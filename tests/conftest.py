@@ -4,9 +4,12 @@ Most of the suite's time is XLA's. Tests compile with few optimizations and shar
 between workers, child processes and runs; `make test-all` compiles as users do, and runs what is marked slow.
 """
 
+import ctypes
 import gc
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.amount import ALL
@@ -36,7 +39,9 @@ settings.register_profile("wardround", max_examples=100 if ALL else 25, deadline
 settings.load_profile("wardround")
 FIRST = ("faults", "deploy/transport", "contracts", "privacy", "partners", "algorithms")
 """Folders whose files take longest: begun first, so that no worker has a long one left at the end."""
-LARGE = 1_000_000_000
+PROGRAMS = ("engine", "partners", "privacy", "study", "workflows")
+"""Rooms that remember compiled programs, or what they were compiled from."""
+LARGE = 800_000_000
 """Bytes of a worker above which it forgets compiled programs between two files."""
 
 TASK = Task((3,), ("no", "yes"), "outcome")
@@ -84,8 +89,15 @@ def _bounded_memory() -> Iterator[None]:
     """Compiled programs pile up: forget them after a file that left the worker large."""
     yield
     if psutil.Process().memory_info().rss > LARGE:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("wardround.") and name.split(".")[1] in PROGRAMS:
+                for member in vars(module).values():
+                    if hasattr(member, "cache_clear"):
+                        member.cache_clear()
         jax.clear_caches()
         gc.collect()
+        with suppress(OSError, AttributeError):  # give freed memory back, where the C library can
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ class RunFolder:
 
     def finish(self, manifest: Mapping[str, Any], **facts: Any) -> None:
         """Note in the manifest that the run is finished, with further facts."""
-        self.write(MANIFEST, {**manifest, "finished": now(), **facts})
+        self.write(MANIFEST, {**manifest, "finished": clock.timestamp(), **facts})
 
     def amend_manifest(self, **facts: Any) -> None:
         self.write(MANIFEST, {**require_manifest(self.path), **facts})
@@ -213,12 +213,8 @@ class RunFolder:
             "data_hash": data_hash,
             "seed": study["study"]["seed"],
             "command": " ".join(["wardround", *sys.argv[1:]]),
-            "started": now(),
+            "started": clock.timestamp(),
         }
-
-
-def now() -> str:
-    return clock.now().isoformat(timespec="seconds")
 
 
 def _version(name: str) -> str | None:
