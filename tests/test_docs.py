@@ -1,8 +1,9 @@
-"""The documentation tells the truth: studies parse, links lead somewhere, the worked example works."""
+"""The documentation is true: studies parse, links lead somewhere, what is named exists, the worked examples work."""
 
 import importlib
 import importlib.util
 import json
+import pkgutil
 import re
 import sys
 import tomllib
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
+import typer.main
 
 from tests.support import in_process
 from wardround import __version__, algorithms, queries
+from wardround.cli.app import app
 from wardround.cli.studies import check_command
 from wardround.core.contracts import Message
 from wardround.data.folder import data_folder
@@ -26,11 +29,17 @@ from wardround.partners import choices, probes
 from wardround.study.file import parse_study, read_study
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+PAGES = sorted(
+    path for folder in ("*", "docs/**/*", "examples/*", "benchmarks/*") for path in ROOT.glob(f"{folder}.md")
+)
 NEWCOMERS = ROOT / "CONTRIBUTING.md"
 EXAMPLES = sorted(ROOT.glob("examples/*.toml"))
 REAL = {"adult", "heart_disease", "mnist_writers"}
 """Sources of the examples that need WARDROUND_DATA."""
+ADDED = {"absences", "hosts"}
+"""Modules that a page asks the reader to write, without showing all of it."""
+NO_MODULES = {"wardround.components", "wardround.json"}
+"""The group of entry points, and a file in a FLARE kit."""
 LONG = ("adult_poster", "case_study", "case_study_heart", "mnist_writers")
 
 
@@ -135,6 +144,60 @@ def test_every_example_and_every_page_is_listed():
     for page in [*ROOT.glob("docs/*/*.md"), ROOT / "docs/glossary.md"]:
         if page.parent.name != "reference":
             assert page.name in index, f"{named(page)} is not in docs/index.md"
+
+
+def test_every_module_path_and_name_in_the_pages_exists():
+    """`wardround/x/y.py`, `y.py`, `wardround.x.y`, `from wardround.x import y`; not what a page adds itself."""
+    rooms = (ROOT / room for room in ("wardround", "tests", "benchmarks", "docs", "examples"))
+    tree = [f"/{named(path)}" for room in rooms for path in room.rglob("*.py")]
+    missing = []
+    for page in [page for page in PAGES if page.parent.name != "reference"]:
+        text = page.read_text()
+        added = {*re.findall(r"<!-- module: (\w+)\.py -->", text), *ADDED}
+        paths = {
+            path for path in re.findall(r"[\w/]+\.py\b", text) if Path(path).stem.removeprefix("test_") not in added
+        }
+        missing += [(named(page), path) for path in paths if not any(one.endswith(f"/{path}") for one in tree)]
+        names = {name for name in re.findall(r"\bwardround(?:\.\w+)+", text) if name not in NO_MODULES}
+        for module, imported in re.findall(r"from (wardround[\w.]*) import ([\w, ]+)", text):
+            names |= {f"{module}.{name}" for name in imported.split(", ")}
+        missing += [(named(page), name) for name in names if not added & set(name.split(".")) and not is_there(name)]
+    assert missing == []
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_every_command_and_option_in_the_pages_exists():
+    """Lines of shell blocks and commands in the text, against the command line itself."""
+    unknown = []
+    for page in [page for page in PAGES if page.parent.name != "reference"]:
+        text = page.read_text()
+        blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.M | re.S)
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+        lines += [" ".join(one.split()) for one in re.findall(r"`(wardround [^`]+)`", prose)]
+        for line in lines:
+            for words in re.findall(r"(?:^|\s|/)wardround ([a-z].*)", line.split("#")[0]):
+                unknown += [(named(page), line.strip(), word) for word in unknown_words(words.split())]
+    assert unknown == []
+
+
+def unknown_words(words: list[str]) -> list[str]:
+    """Commands and options among these words of a command that the command line does not know."""
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands") and words and re.fullmatch("[a-z]+", words[0]):
+        if words[0] not in command.commands:
+            return words[:1]
+        command, words = command.commands[words[0]], words[1:]
+    known = {option for one in command.params for option in one.opts} | {"--help"}
+    return [word for word in words if word.startswith("--") and word not in known]
 
 
 def test_the_reference_is_up_to_date(tmp_path):
