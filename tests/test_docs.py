@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import pytest
 import typer.main
 
-from tests.support import in_process
-from wardround import __version__, algorithms, queries
+from tests.support import in_process, tiny_study
+from wardround import __version__, algorithms, meters, queries
 from wardround.cli.app import app
 from wardround.cli.studies import check_command
 from wardround.core.contracts import Message
@@ -36,8 +36,8 @@ NEWCOMERS = ROOT / "CONTRIBUTING.md"
 EXAMPLES = sorted(ROOT.glob("examples/*.toml"))
 REAL = {"adult", "heart_disease", "mnist_writers"}
 """Sources of the examples that need WARDROUND_DATA."""
-ADDED = {"absences", "hosts"}
-"""Modules that a page asks the reader to write, without showing all of it."""
+ADDED = {"hosts"}
+"""Modules that a page asks the reader to write, beside those with a mark of their own."""
 NO_MODULES = {"wardround.components", "wardround.json"}
 """The group of entry points, and a file in a FLARE kit."""
 LONG = ("adult_poster", "case_study", "case_study_heart", "mnist_writers")
@@ -217,7 +217,7 @@ def test_the_patients_of_the_tutorial_are_those_the_script_makes(tmp_path):
     assert (tmp_path / "patients.csv").read_bytes() == (ROOT / "examples/patients.csv").read_bytes()
 
 
-ROOMS = {"fed_exp": algorithms, "count_above": queries, "steepness": probes, "asking": choices}
+ROOMS = {"fed_exp": algorithms, "count_above": queries, "steepness": probes, "absences": meters, "asking": choices}
 """Where a newcomer would put the modules of CONTRIBUTING.md."""
 ASKING = '''"""Asks one query and one probe, as CONTRIBUTING.md adds them."""
 
@@ -282,6 +282,13 @@ def test_the_query_and_the_probe_are_found_and_their_tests_pass(contributed, eve
     written = loaded(contributed / "test_steepness.py", "test_steepness")
     written.test_it_is_the_length_of_the_slope(even, model)
     written.test_an_answer_is_as_large_as_its_terms_say(model)
+
+
+def test_the_meter_is_found_its_test_passes_and_a_run_reports_it(contributed, tmp_path, capsys):
+    loaded(contributed / "test_absences.py", "test_absences").test_by_hand()
+    tiny_study.call(capsys, "run", tiny_study.write_study(tmp_path), "--out", tmp_path / "run")
+    (method,) = json.loads((tmp_path / "run/result.json").read_text())["methods"].values()
+    assert method["meters"]["absences"] == {"missed": 0, "words": "0 answers were missing."}
 
 
 def test_a_site_shows_the_words_of_a_new_query_and_probe_and_keeps_to_their_limits(contributed, tmp_path):
