@@ -287,7 +287,7 @@ def test_the_query_and_the_probe_are_found_and_their_tests_pass(contributed, eve
 def test_the_meter_is_found_its_test_passes_and_a_run_reports_it(contributed, tmp_path, capsys):
     loaded(contributed / "test_absences.py", "test_absences").test_by_hand()
     tiny_study.call(capsys, "run", tiny_study.write_study(tmp_path), "--out", tmp_path / "run")
-    (method,) = json.loads((tmp_path / "run/result.json").read_text())["methods"].values()
+    (method,) = json.loads((tmp_path / "run/result.json").read_text())["methods"]
     assert method["meters"]["absences"] == {"missed": 0, "words": "0 answers were missing."}
 
 
