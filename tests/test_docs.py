@@ -1,8 +1,9 @@
-"""The documentation tells the truth: studies parse, links lead somewhere, the worked example works."""
+"""The documentation is true: studies parse, links lead somewhere, what is named exists, the worked examples work."""
 
 import importlib
 import importlib.util
 import json
+import pkgutil
 import re
 import sys
 import tomllib
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
+import typer.main
 
-from tests.support import in_process
-from wardround import __version__, algorithms, queries
+from tests.support import in_process, tiny_study
+from wardround import __version__, algorithms, meters, queries
+from wardround.cli.app import app
 from wardround.cli.studies import check_command
 from wardround.core.contracts import Message
 from wardround.data.folder import data_folder
@@ -26,11 +29,17 @@ from wardround.partners import choices, probes
 from wardround.study.file import parse_study, read_study
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+PAGES = sorted(
+    path for folder in ("*", "docs/**/*", "examples/*", "benchmarks/*") for path in ROOT.glob(f"{folder}.md")
+)
 NEWCOMERS = ROOT / "CONTRIBUTING.md"
 EXAMPLES = sorted(ROOT.glob("examples/*.toml"))
 REAL = {"adult", "heart_disease", "mnist_writers"}
 """Sources of the examples that need WARDROUND_DATA."""
+ADDED = {"hosts"}
+"""Modules that a page asks the reader to write, beside those with a mark of their own."""
+NO_MODULES = {"wardround.components", "wardround.json"}
+"""The group of entry points, and a file in a FLARE kit."""
 LONG = ("adult_poster", "case_study", "case_study_heart", "mnist_writers")
 
 
@@ -137,6 +146,60 @@ def test_every_example_and_every_page_is_listed():
             assert page.name in index, f"{named(page)} is not in docs/index.md"
 
 
+def test_every_module_path_and_name_in_the_pages_exists():
+    """`wardround/x/y.py`, `y.py`, `wardround.x.y`, `from wardround.x import y`; not what a page adds itself."""
+    rooms = (ROOT / room for room in ("wardround", "tests", "benchmarks", "docs", "examples"))
+    tree = [f"/{named(path)}" for room in rooms for path in room.rglob("*.py")]
+    missing = []
+    for page in [page for page in PAGES if page.parent.name != "reference"]:
+        text = page.read_text()
+        added = {*re.findall(r"<!-- module: (\w+)\.py -->", text), *ADDED}
+        paths = {
+            path for path in re.findall(r"[\w/]+\.py\b", text) if Path(path).stem.removeprefix("test_") not in added
+        }
+        missing += [(named(page), path) for path in paths if not any(one.endswith(f"/{path}") for one in tree)]
+        names = {name for name in re.findall(r"\bwardround(?:\.\w+)+", text) if name not in NO_MODULES}
+        for module, imported in re.findall(r"from (wardround[\w.]*) import ([\w, ]+)", text):
+            names |= {f"{module}.{name}" for name in imported.split(", ")}
+        missing += [(named(page), name) for name in names if not added & set(name.split(".")) and not is_there(name)]
+    assert missing == []
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_every_command_and_option_in_the_pages_exists():
+    """Lines of shell blocks and commands in the text, against the command line itself."""
+    unknown = []
+    for page in [page for page in PAGES if page.parent.name != "reference"]:
+        text = page.read_text()
+        blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.M | re.S)
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+        lines += [" ".join(one.split()) for one in re.findall(r"`(wardround [^`]+)`", prose)]
+        for line in lines:
+            for words in re.findall(r"(?:^|\s|/)wardround ([a-z].*)", line.split("#")[0]):
+                unknown += [(named(page), line.strip(), word) for word in unknown_words(words.split())]
+    assert unknown == []
+
+
+def unknown_words(words: list[str]) -> list[str]:
+    """Commands and options among these words of a command that the command line does not know."""
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands") and words and re.fullmatch("[a-z]+", words[0]):
+        if words[0] not in command.commands:
+            return words[:1]
+        command, words = command.commands[words[0]], words[1:]
+    known = {option for one in command.params for option in one.opts} | {"--help"}
+    return [word for word in words if word.startswith("--") and word not in known]
+
+
 def test_the_reference_is_up_to_date(tmp_path):
     maker = loaded(ROOT / "docs/make_reference.py", "make_reference")
     maker.write(tmp_path)
@@ -154,7 +217,7 @@ def test_the_patients_of_the_tutorial_are_those_the_script_makes(tmp_path):
     assert (tmp_path / "patients.csv").read_bytes() == (ROOT / "examples/patients.csv").read_bytes()
 
 
-ROOMS = {"fed_exp": algorithms, "count_above": queries, "steepness": probes, "asking": choices}
+ROOMS = {"fed_exp": algorithms, "count_above": queries, "steepness": probes, "absences": meters, "asking": choices}
 """Where a newcomer would put the modules of CONTRIBUTING.md."""
 ASKING = '''"""Asks one query and one probe, as CONTRIBUTING.md adds them."""
 
@@ -219,6 +282,13 @@ def test_the_query_and_the_probe_are_found_and_their_tests_pass(contributed, eve
     written = loaded(contributed / "test_steepness.py", "test_steepness")
     written.test_it_is_the_length_of_the_slope(even, model)
     written.test_an_answer_is_as_large_as_its_terms_say(model)
+
+
+def test_the_meter_is_found_its_test_passes_and_a_run_reports_it(contributed, tmp_path, capsys):
+    loaded(contributed / "test_absences.py", "test_absences").test_by_hand()
+    tiny_study.call(capsys, "run", tiny_study.write_study(tmp_path), "--out", tmp_path / "run")
+    (method,) = json.loads((tmp_path / "run/result.json").read_text())["methods"]
+    assert method["meters"]["absences"] == {"missed": 0, "words": "0 answers were missing."}
 
 
 def test_a_site_shows_the_words_of_a_new_query_and_probe_and_keeps_to_their_limits(contributed, tmp_path):
