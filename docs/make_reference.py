@@ -105,7 +105,7 @@ FOLDER = f"""
 
 ## Exit codes
 
-0: done. 2: something the user can mend, told in one paragraph (with `--json` also as `{{"error": ...}}`).
+0: done. 2: something the user can fix, explained in one paragraph (with `--json` also as `{{"error": ...}}`).
 130: interrupted.
 """
 

@@ -24,7 +24,7 @@ def refused(capsys: Capture, folder: Path, study: Path, *words: str, command: st
     assert said.err.startswith("wardround: ")
     assert len(said.err.strip().splitlines()) == 1
     assert "Traceback" not in said.err
-    assert "To mend it: " in said.err
+    assert "Fix: " in said.err
     assert said.out == ""
     assert not out.exists()
     for word in words:

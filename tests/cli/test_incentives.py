@@ -101,7 +101,7 @@ def refused(said: Any, *words: str) -> None:
     assert "Traceback" not in said.err
     assert len(said.err.strip().splitlines()) == 1
     assert said.err.startswith("wardround: ")
-    assert "To mend it: " in said.err
+    assert "Fix: " in said.err
     for word in words:
         assert word in said.err
 

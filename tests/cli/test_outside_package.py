@@ -119,7 +119,7 @@ def test_a_study_that_names_a_broken_one_is_refused_in_a_paragraph(there: Path, 
     said = call(there, "check", tiny.write_study(tmp_path, algorithm={"name": "lost"}))
     assert said.code == 2
     assert "The algorithm 'lost' of broken-extras 9.1 cannot be used: importing lost failed" in said.err
-    assert "[algorithm]). To mend it: repair or uninstall the package broken-extras" in said.err
+    assert "[algorithm]). Fix: repair or uninstall the package broken-extras" in said.err
     assert len(said.err.strip().splitlines()) == 1
 
 

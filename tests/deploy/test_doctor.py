@@ -316,7 +316,7 @@ def test_the_command_says_what_is_wrong_and_ends_with_2(
     lines = capsys.readouterr().out.splitlines()
     assert ended.value.code == 2
     assert sum(line.startswith("WRONG") for line in lines) == 1
-    assert any(line.startswith("WRONG name: ") and "To mend it: " in line for line in lines)
+    assert any(line.startswith("WRONG name: ") and "Fix: " in line for line in lines)
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "--home", str(site.path), "--json"])
     told = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""`wardround`: every command, with one paragraph and exit code 2 for a mistake that the user can mend."""
+"""`wardround`: every command, with one paragraph and exit code 2 for a mistake that the user can fix."""
 
 import json
 import sys

@@ -43,7 +43,7 @@ the copying."""
 logger = logging.getLogger("wardround")
 KEPT_OUT = (
     "the coordinator answers and accepts the certificate, but does not let this site in; another process or machine "
-    "may be connected with the same certificate. To mend it: stop the other one, or wait a minute."
+    "may be connected with the same certificate. Fix: stop the other one, or wait a minute."
 )
 Handler = Callable[[str, bytes], bytes]
 """From the authenticated name of the asker and what it sent (bytes, or a view of them) to the answer."""

@@ -34,7 +34,7 @@ class Diagnosis(NamedTuple):
 
     @property
     def told(self) -> str:
-        return f"{self.what}. To mend it: {self.remedy}." if self.remedy else f"{self.what}."
+        return f"{self.what}. Fix: {self.remedy}." if self.remedy else f"{self.what}."
 
 
 def host_and_port(address: str) -> tuple[str, int]:

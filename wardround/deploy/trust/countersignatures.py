@@ -58,7 +58,7 @@ def keep(home: SiteHome, words: Mapping[str, Any]) -> None:
     seen = read(words["countersigned"])
     name = home.words.server_name
     if seen.by != name or seen.head.who != home.own_name:
-        raise Refusal(f"the countersignature is of {seen.by} for {seen.head.who}", remedy="let the coordinator mend it")
+        raise Refusal(f"the countersignature is of {seen.by} for {seen.head.who}", remedy="ask the coordinator to fix it")
     believe(seen, home)
     home.log().keep(seen)
 
@@ -69,7 +69,7 @@ def coordinator_key(home: SiteHome, certificate: str) -> ec.EllipticCurvePublicK
     try:
         read = x509.load_pem_x509_certificate(certificate.encode())
     except ValueError:
-        raise Refusal("it cannot be read", where=where, remedy="let the coordinator mend it") from None
+        raise Refusal("it cannot be read", where=where, remedy="ask the coordinator to fix it") from None
     issued, key = check_issued(read, read_certificate(home.authority_path), where=where), read.public_key()
     if (issued.name, issued.role) != (home.words.server_name, "coordinator") or not isinstance(
         key, ec.EllipticCurvePublicKey

@@ -36,7 +36,7 @@ def keys_of(certificates: Mapping[str, Any], authority: x509.Certificate, roster
             certificate = x509.load_pem_x509_certificate(str(certificates[name]).encode())
         except (KeyError, ValueError):
             raise Refusal(
-                f"no certificate of {name} came with the round", remedy="let the coordinator mend it"
+                f"no certificate of {name} came with the round", remedy="ask the coordinator to fix it"
             ) from None
         issued = check_issued(certificate, authority, where=f"site {name}")
         key = certificate.public_key()
