@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from tests.support import tiny_study as tiny
 from wardround.cli.coordinator import for_sites, status_lines
 from wardround.cli.study_progress import told, written
-from wardround.deploy.coordinator.queue import in_queue
+from wardround.deploy.coordinator.queue import queued_studies
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.site.approvals import approve, offers
 from wardround.study.file import parse_study, read_study
@@ -130,7 +130,7 @@ def test_a_study_that_cannot_work_is_not_queued(tmp_path: Path, capsys: Capture)
         refused = tiny.call(capsys, "coordinator", "run", study_file(tmp_path, **tables), "--by", "a", "--home", hub)
         assert refused.code == 2
         assert said in refused.err
-    assert in_queue(CoordinatorHome(hub)) == []
+    assert queued_studies(CoordinatorHome(hub)) == []
 
 
 def test_places_of_the_coordinators_rows_are_not_told_to_sites(tmp_path: Path) -> None:
@@ -308,17 +308,17 @@ def test_start_stops_when_told_and_resume_queues_again(tmp_path: Path, capsys: C
         coordinator.communicate(timeout=PATIENCE)
         assert coordinator.returncode == 0
     name = queued.json["study"]
-    assert in_queue(home) == [name], "an interrupted study stays in the queue"
+    assert queued_studies(home) == [name], "an interrupted study stays in the queue"
     # A study that failed left the queue; resume puts it back, for a coordinator that is running again.
     (hub / "queue" / f"{name}.json").unlink()
     (home.folder(name) / "state.json").write_text('{"state": "failed", "why": "bo withdrew", "at": 0}')
     failed = tiny.call(capsys, "coordinator", "status", "--home", hub).out
     assert "failed, round 0 of 2" in failed
     assert "bo withdrew" in failed
-    from wardround.deploy.coordinator.consortium import only_one
+    from wardround.deploy.coordinator.consortium import lock_home
 
-    with only_one(home):  # so that resume leaves it to this one
+    with lock_home(home):  # so that resume leaves it to this one
         resumed = tiny.call(capsys, "coordinator", "resume", "tiny", "--home", hub, "--json").json
     assert resumed["study"] == name
-    assert in_queue(home) == [name]
+    assert queued_studies(home) == [name]
     assert not (home.folder(name) / "state.json").exists()

@@ -14,7 +14,7 @@ from wardround.cli.coordinator import status_lines
 from wardround.core.contracts import Message, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.privacy_plan import Accounts
-from wardround.deploy.coordinator.status import spent_so_far
+from wardround.deploy.coordinator.status import epsilon_so_far
 from wardround.deploy.fault_points import CHARGED
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
@@ -145,7 +145,7 @@ def test_epsilon_is_the_accountants_kept_and_told_everywhere(consortium: Any, en
     so_far = [one["measures"]["privacy"]["epsilon"] for one in records]
     assert so_far == sorted(so_far)
     assert 0 < so_far[0] < so_far[-1] <= EPSILON
-    assert spent_so_far(records) == so_far[-1]
+    assert epsilon_so_far(records) == so_far[-1]
     assert ended.result["methods"][0]["meters"]["traffic"]["bytes_up"] == sum(one["bytes_up"] for one in records)
 
 

@@ -164,9 +164,9 @@ class Consortium:
         return self.home.status()
 
     def queue(self, study: Any) -> str:
-        from wardround.deploy.coordinator.queue import queued
+        from wardround.deploy.coordinator.queue import enqueue
 
-        return queued(self.home, study, "researcher")
+        return enqueue(self.home, study, "researcher")
 
     def approve(self, study: str, names: Sequence[str] | None = None) -> None:
         """As administrators would; those who were not offered it yet are left alone."""

@@ -55,10 +55,10 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Make the consortium's authority and the coordinator's key and certificate."""
-    from wardround.deploy.coordinator.consortium import begin_consortium, coordinator_words
+    from wardround.deploy.coordinator.consortium import begin_consortium, coordinator_settings
     from wardround.deploy.home import home_path
 
-    words = coordinator_words(consortium, name, listen, list(hosts or ()))
+    words = coordinator_settings(consortium, name, listen, list(hosts or ()))
     made = begin_consortium(home_path(home, "wardround-coordinator"), words)
     port = words.listen.rpartition(":")[2]
     reached = f"{words.hosts[0]}:{port}"
@@ -119,12 +119,14 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Shut a site out for good, at once, also from a study that is running."""
+    from wardround.deploy.coordinator.consortium import is_running
     from wardround.deploy.coordinator.consortium import revoke as shut_out
-    from wardround.deploy.coordinator.consortium import running
 
     there = opened(home)
     shut_out(there, site, by=person(by), why=why)
-    now = "The running coordinator asks it nothing more." if running(there) else "The coordinator will not let it in."
+    now = (
+        "The running coordinator asks it nothing more." if is_running(there) else "The coordinator will not let it in."
+    )
     say({"revoked": site}, [f"{site} is revoked. {now} What it sent before counts; see `wardround retrain`."], as_json)
 
 
@@ -144,13 +146,13 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Queue a study for the sites; with no coordinator running, be it until the study has ended."""
-    from wardround.deploy.coordinator.queue import queued
+    from wardround.deploy.coordinator.queue import enqueue
     from wardround.study.file import read_study
 
     there, who = opened(home), person(by)
     words = for_sites(read_study(study))
     refuse_early(there, words, study)
-    name = queued(there, words, who)
+    name = enqueue(there, words, who)
     (there.folder(name) / "state.json").unlink(missing_ok=True)
     conducted(there, name, wait=wait, as_json=as_json)
 
@@ -163,7 +165,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with a study that failed or was interrupted, in the round it was in."""
-    from wardround.deploy.coordinator.queue import queued
+    from wardround.deploy.coordinator.queue import enqueue
     from wardround.deploy.coordinator.status import studies
     from wardround.runs.json_files import read_json
     from wardround.study.file import parse_study
@@ -178,7 +180,7 @@ def resume(
         raise Refusal(what, where=str(there.path), remedy=f"name one; studies here: {known}")
     name = meant[0]
     content = read_json(there.folder(name) / "study.json", "")
-    queued(there, parse_study(content["study"], where=name), content["submitter"])
+    enqueue(there, parse_study(content["study"], where=name), content["submitter"])
     (there.folder(name) / "state.json").unlink(missing_ok=True)
     conducted(there, name, wait=wait, as_json=as_json)
 
@@ -186,9 +188,9 @@ def resume(
 @coordinator_app.command()
 def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Who is there, who is late and why, and how far every study is."""
-    from wardround.deploy.coordinator.status import standing
+    from wardround.deploy.coordinator.status import coordinator_status
 
-    facts = standing(opened(home))
+    facts = coordinator_status(opened(home))
     say(facts, status_lines(facts), as_json)
 
 
@@ -214,13 +216,13 @@ def for_sites(study: "Study") -> "Study":
 
 def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     """What can be known to be wrong before any site hears of the study."""
-    from wardround.deploy.coordinator.schema_agreement import words_of
+    from wardround.deploy.coordinator.schema_agreement import table_without_rows
     from wardround.deploy.protocol.study_id import study_id
     from wardround.engine.registry import nearest
     from wardround.runs.json_files import read_json
 
     try:
-        words_of(study)
+        table_without_rows(study)
     except Refusal as refusal:
         raise Refusal(refusal.what, where=f"{path}, {refusal.where}", remedy=refusal.remedy) from None
     known = tuple(sorted(one.stem for one in (home.path / "sites").glob("*.pem") if one.stem not in home.revoked()))

@@ -29,7 +29,7 @@ def export(
 ) -> None:
     """Write a study as a FLARE job: JSON only, no code. Submit it, and again if it was lost: it goes on."""
     from wardround.cli.coordinator import for_sites
-    from wardround.deploy.coordinator.schema_agreement import words_of
+    from wardround.deploy.coordinator.schema_agreement import table_without_rows
     from wardround.deploy.protocol.study_id import study_id
     from wardround.deploy.transport.flare_export import export as write_job
     from wardround.deploy.transport.flare_export import sites_of
@@ -37,7 +37,7 @@ def export(
 
     words = for_sites(read_study(study))
     try:
-        words_of(words)  # what can be known to be wrong before any site hears of the study
+        table_without_rows(words)  # what can be known to be wrong before any site hears of the study
     except Refusal as refusal:
         raise Refusal(refusal.what, where=f"{study}, {refusal.where}", remedy=refusal.remedy) from None
     folder = write_job(words, out, sites or ())

@@ -23,16 +23,16 @@ WRITTEN = {"Report": "report.html", "Model card": "model_card.md"}
 
 def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) -> None:
     """Leave a queued study to the running coordinator, or be the coordinator until it has ended."""
-    from wardround.deploy.coordinator.consortium import running
-    from wardround.deploy.coordinator.queue import in_queue
+    from wardround.deploy.coordinator.consortium import is_running
+    from wardround.deploy.coordinator.queue import queued_studies
 
-    if running(home):
+    if is_running(home):
         if wait:
-            while name in in_queue(home):
+            while name in queued_studies(home):
                 time.sleep(0.5)
             ended(home, name, as_json=as_json)
             return
-        before = [one for one in in_queue(home) if one != name]
+        before = [one for one in queued_studies(home) if one != name]
         lines = [
             f"{name} is queued" + (f" behind {', '.join(before)}." if before else "."),
             f"Each site is offered it and decides: wardround site approve {name}",
@@ -77,10 +77,10 @@ def ended(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
 def listening(home: "CoordinatorHome", *, until_done: bool) -> int:
     """Be the coordinator; gives the exit code."""
     from wardround.cli.services import stop_on_signal
-    from wardround.deploy.coordinator.consortium import only_one
+    from wardround.deploy.coordinator.consortium import lock_home
     from wardround.deploy.coordinator.service import Coordinator
 
-    with only_one(home):
+    with lock_home(home):
         coordinator = Coordinator(home, announcer())
         coordinator.start()
         stop_on_signal(coordinator.stopped)

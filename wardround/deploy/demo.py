@@ -17,7 +17,7 @@ from typing import Any
 
 from wardround.core.errors import Refusal
 from wardround.data.datasets.triage import triage
-from wardround.deploy.coordinator.queue import queued
+from wardround.deploy.coordinator.queue import enqueue
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.settings_files import toml_lines
 from wardround.deploy.site.approvals import approve
@@ -143,7 +143,7 @@ def demonstrate(folder: Path, sites: int, tell: Tell, *, rounds: int = 10) -> di
     tables = patients(folder, names)
     homes = {name: make_site(folder / name, name, coordinator, tables[name]) for name in names}
     tell("made", {"sites": list(names), "listen": coordinator.words.listen})
-    study = queued(coordinator, demo_study(rounds), "researcher")
+    study = enqueue(coordinator, demo_study(rounds), "researcher")
     commands = {"coordinator": ["coordinator", "start", "--home", str(coordinator.path)]}
     commands |= {name: ["site", "start", "--home", str(home.path)] for name, home in homes.items()}
     with processes(commands, folder / "logs") as running:

@@ -15,20 +15,20 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.consortium import (
     admit,
     begin_consortium,
-    coordinator_words,
+    coordinator_settings,
     fingerprint,
-    only_one,
+    is_running,
+    lock_home,
     revoke,
-    running,
 )
-from wardround.deploy.coordinator.status import standing
+from wardround.deploy.coordinator.status import coordinator_status
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.trust.audit_log import verify
 from wardround.deploy.trust.certificates import check_issued, make_request, new_key, pem, read_certificate, told
 
 
 def begun(folder: Path, hosts: tuple[str, ...] = ("hub.example.org",)) -> CoordinatorHome:
-    return begin_consortium(folder / "hub", coordinator_words("West Africa", "hub", "0.0.0.0:8002", list(hosts)))
+    return begin_consortium(folder / "hub", coordinator_settings("West Africa", "hub", "0.0.0.0:8002", list(hosts)))
 
 
 def request(folder: Path, name: str, role: str = "site", key: ec.EllipticCurvePrivateKey | None = None) -> Path:
@@ -84,12 +84,12 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 )
 def test_words_that_cannot_be(words: tuple[str, str, str, list[str]], said: str) -> None:
     with pytest.raises(Refusal, match=said):
-        coordinator_words(*words)
+        coordinator_settings(*words)
 
 
 def test_where_it_listens_is_a_name_too() -> None:
-    assert coordinator_words("c", "hub", "127.0.0.1:8002", []).hosts == ["127.0.0.1"]
-    assert coordinator_words("c", "hub", "hub.org:1", ["other.org", "hub.org"]).hosts == ["other.org", "hub.org"]
+    assert coordinator_settings("c", "hub", "127.0.0.1:8002", []).hosts == ["127.0.0.1"]
+    assert coordinator_settings("c", "hub", "hub.org:1", ["other.org", "hub.org"]).hosts == ["other.org", "hub.org"]
 
 
 def test_a_signed_site_belongs_to_the_consortium(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_revoked_name_is_gone_for_good(tmp_path: Path) -> None:
     for own in (key, None):  # neither the stolen key nor a new one
         with pytest.raises(Refusal, match="old key could still use the name"):
             admit(home, request(tmp_path, "bo", key=own))
-    assert standing(home)["sites"][0]["revoked"].startswith(str(datetime.now(UTC).year))
+    assert coordinator_status(home)["sites"][0]["revoked"].startswith(str(datetime.now(UTC).year))
     assert verify(home.audit_path, home.public_keys()) == []
 
 
@@ -169,16 +169,16 @@ with only_one(CoordinatorHome(Path(sys.argv[1]))):
 
 def test_only_one_process_is_the_coordinator_and_a_killed_one_lets_go(tmp_path: Path) -> None:
     home = begun(tmp_path)
-    assert not running(home)
+    assert not is_running(home)
     with subprocess.Popen([sys.executable, "-c", HOLD, str(home.path)], stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout is not None
             assert other.stdout.readline() == "ready\n"
-            assert running(home)
-            with pytest.raises(Refusal, match="running already"), only_one(home):
+            assert is_running(home)
+            with pytest.raises(Refusal, match="running already"), lock_home(home):
                 pass
         finally:
             other.kill()
-    assert not running(home)
-    with only_one(home):
-        assert running(home)
+    assert not is_running(home)
+    with lock_home(home):
+        assert is_running(home)

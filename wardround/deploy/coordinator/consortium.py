@@ -46,7 +46,7 @@ BEGINNING = {"authority.key", "authority.pem", "key.pem", "certificate.pem"}
 """What an interrupted beginning leaves."""
 
 
-class Admitted(NamedTuple):
+class AdmittedSite(NamedTuple):
     """A signed request: whom it is for, how to tell the key by phone, until when, and where the certificate lies."""
 
     name: str
@@ -56,7 +56,7 @@ class Admitted(NamedTuple):
     renewed: bool
 
 
-def coordinator_words(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorWords:
+def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorWords:
     """coordinator.toml; sites find the coordinator under the names in `hosts`, or under where it listens."""
     if not consortium.strip() or len(consortium) > LONGEST_NAME or not consortium.isprintable():
         raise Refusal(
@@ -114,7 +114,7 @@ def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
     return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
-def admit(home: CoordinatorHome, request: Path) -> Admitted:
+def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
     """Sign a site's request; the same key again gets a new certificate, another key never gets a name that is taken."""
     try:
         content = request.read_bytes()
@@ -123,7 +123,7 @@ def admit(home: CoordinatorHome, request: Path) -> Admitted:
             f"the request cannot be read: {error.strerror}", where=str(request), remedy="check the path"
         ) from None
     asked = read_request(content, str(request))
-    name = asked_name(asked, str(request))
+    name = requested_name(asked, str(request))
     key = public_key_of(asked, name)
     gone = home.revoked().get(name)
     if gone is not None:
@@ -147,10 +147,10 @@ def admit(home: CoordinatorHome, request: Path) -> Admitted:
     issued = told(certificate)
     home.log().append(event_entry("signed", site=name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
     write_file(path, pem(certificate))
-    return Admitted(name, fingerprint(key), issued.until, path, renewed)
+    return AdmittedSite(name, fingerprint(key), issued.until, path, renewed)
 
 
-def asked_name(request: Any, where: str) -> str:
+def requested_name(request: Any, where: str) -> str:
     from cryptography.x509.oid import NameOID
 
     name = word(request.subject, NameOID.COMMON_NAME)
@@ -182,12 +182,12 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
 
 
 @contextmanager
-def only_one(home: CoordinatorHome) -> Iterator[None]:
+def lock_home(home: CoordinatorHome) -> Iterator[None]:
     """Be the coordinator of a home; refused while another process is. A killed process lets go by itself."""
-    with lock_file(home) as file:
-        # Whoever only looks (see `running`) holds the lock for an instant: try again before giving up.
+    with open_lock_file(home) as file:
+        # Whoever only looks (see `is_running`) holds the lock for an instant: try again before giving up.
         for _ in range(10):
-            if locked(file):
+            if try_lock(file):
                 break
             time.sleep(0.1)
         else:
@@ -199,13 +199,13 @@ def only_one(home: CoordinatorHome) -> Iterator[None]:
         yield
 
 
-def running(home: CoordinatorHome) -> bool:
-    with lock_file(home) as file:
-        return not locked(file)
+def is_running(home: CoordinatorHome) -> bool:
+    with open_lock_file(home) as file:
+        return not try_lock(file)
 
 
 @contextmanager
-def lock_file(home: CoordinatorHome) -> Iterator[int]:
+def open_lock_file(home: CoordinatorHome) -> Iterator[int]:
     file = os.open(home.path / "coordinator.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield file
@@ -213,7 +213,7 @@ def lock_file(home: CoordinatorHome) -> Iterator[int]:
         os.close(file)
 
 
-def locked(file: int) -> bool:
+def try_lock(file: int) -> bool:
     """Whether the lock is ours now; it is let go when the file is closed, or with the process."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -27,7 +27,7 @@ HOURLY = 3600.0
 
 
 @dataclass
-class Tending:
+class Maintenance:
     """The care of one coordinator's sites; `warn` hears (site, why), and (site, "") when all is well again."""
 
     home: CoordinatorHome
@@ -36,28 +36,28 @@ class Tending:
     _one: threading.Lock = field(default_factory=threading.Lock)
     """One site at a time, lest an older head of a log be shown after a newer one."""
 
-    def soon(self, *sites: str) -> None:
+    def maintain_soon(self, *sites: str) -> None:
         """Look after these without making anybody wait."""
 
-        def looking() -> None:
+        def work() -> None:
             for site in sites:
-                self.tend(site)
+                self.maintain(site)
 
-        threading.Thread(target=looking, daemon=True).start()
+        threading.Thread(target=work, daemon=True).start()
 
-    def hourly(self, present: Callable[[], frozenset[str]], stopped: threading.Event) -> None:
+    def maintain_hourly(self, present: Callable[[], frozenset[str]], stopped: threading.Event) -> None:
         """Until stopped."""
 
-        def looking() -> None:
+        def work() -> None:
             while not stopped.wait(HOURLY):
                 if renew_own(self.home):
                     self.warn(self.home.own_name, "its certificate was renewed: restart it within 30 days")
                 for site in sorted(present()):
-                    self.tend(site)
+                    self.maintain(site)
 
-        threading.Thread(target=looking, daemon=True).start()
+        threading.Thread(target=work, daemon=True).start()
 
-    def tend(self, site: str) -> None:
+    def maintain(self, site: str) -> None:
         try:
             with self._one:
                 self.ask(site, "hello", {})

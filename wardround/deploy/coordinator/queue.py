@@ -19,7 +19,7 @@ from wardround.study.file import Study, parse_study
 from wardround.workflows.retrain import forgotten, manifest_of, refuse_unknown
 
 
-def queued(home: CoordinatorHome, study: Study, submitter: str) -> str:
+def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
     """Put a study into the queue; gives its identity. One that is there already is left as it is."""
     name = study_id(study)
     folder = home.folder(name)
@@ -30,7 +30,7 @@ def queued(home: CoordinatorHome, study: Study, submitter: str) -> str:
     return name
 
 
-def in_queue(home: CoordinatorHome) -> list[str]:
+def queued_studies(home: CoordinatorHome) -> list[str]:
     """Studies waiting or under way, the oldest first."""
     paths = sorted((home.path / "queue").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     return [path.stem for path in paths]
@@ -105,7 +105,7 @@ def queue_without(folder: Path, without: Sequence[str], submitter: str | None = 
         new = new.model_copy(update={"partners": partners})
     asked = read_json(folder.parent / "study.json", "name the folder studies/STUDY/run of a coordinator's home")
     # Checked as a whole: sites will read exactly these words.
-    return queued(home, parse_study(new.model_dump(mode="json"), where="retrain"), submitter or asked["submitter"])
+    return enqueue(home, parse_study(new.model_dump(mode="json"), where="retrain"), submitter or asked["submitter"])
 
 
 def home_of(folder: Path) -> CoordinatorHome:

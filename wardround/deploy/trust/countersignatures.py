@@ -58,7 +58,9 @@ def keep(home: SiteHome, words: Mapping[str, Any]) -> None:
     seen = read(words["countersigned"])
     name = home.words.server_name
     if seen.by != name or seen.head.who != home.own_name:
-        raise Refusal(f"the countersignature is of {seen.by} for {seen.head.who}", remedy="ask the coordinator to fix it")
+        raise Refusal(
+            f"the countersignature is of {seen.by} for {seen.head.who}", remedy="ask the coordinator to fix it"
+        )
     believe(seen, home)
     home.log().keep(seen)
 
