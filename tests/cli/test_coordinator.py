@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from tests.support import tiny_study as tiny
 from wardround.cli.coordinator import for_sites, status_lines
-from wardround.cli.study_progress import told, written
+from wardround.cli.study_progress import event_sentence, write_pages
 from wardround.deploy.coordinator.queue import queued_studies
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.site.approvals import approve, offers
@@ -173,18 +173,18 @@ def test_what_sites_say_is_shown_as_plain_text(capsys: Capture) -> None:
     assert len(err.splitlines()) == 1  # in one line, and once
     assert "\x1b" not in err
     done = RoundDone(2, 5, ("a",), {"absent": {"b": "it was late"}})
-    assert told(done) == "round 2 of 5: 1 site (without b: it was late)"
+    assert event_sentence(done) == "round 2 of 5: 1 site (without b: it was late)"
     late = {"b": "it was late"}
-    assert told(AnswersGathered("round", 2, ("a",), late)) == "round 2: no answer from b: it was late"
-    assert told(AnswersGathered("judge", 2, ("a",), late)) == ""
-    assert told(StudyEnded("s", "failed", "no site is left", "/runs/s")) == "s failed: no site is left"
-    assert told(StudyEnded("s", "finished", "", "/runs/s")) == "s is finished: /runs/s"
-    assert told(Event()) == ""
+    assert event_sentence(AnswersGathered("round", 2, ("a",), late)) == "round 2: no answer from b: it was late"
+    assert event_sentence(AnswersGathered("judge", 2, ("a",), late)) == ""
+    assert event_sentence(StudyEnded("s", "failed", "no site is left", "/runs/s")) == "s failed: no site is left"
+    assert event_sentence(StudyEnded("s", "finished", "", "/runs/s")) == "s is finished: /runs/s"
+    assert event_sentence(Event()) == ""
 
 
 def test_a_card_that_fails_does_not_stop_the_coordinator(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "result.json").write_text("{}")
-    written(tmp_path)
+    write_pages(tmp_path)
     err = capsys.readouterr().err
     assert "model card could not be written" in err
 

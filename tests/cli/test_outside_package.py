@@ -15,7 +15,7 @@ from tests.support.outside_package import lay, visible
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.site.approvals import approve
-from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.policy_file import set_policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,4 +135,4 @@ def test_a_site_refuses_it_until_its_policy_allows_package_and_version(there: Pa
         assert "damped_mean" not in sys.modules
         set_policy(home.policy_path, "packages", "damped-mean>=1.2,<2")
         assert approve(home, offer.id, by="ben").state == "approved"
-        assert SiteOffice(home).state(offer.id) == ("ok", "")
+        assert HomeAccess(home).state(offer.id) == ("ok", "")

@@ -20,7 +20,7 @@ import pytest
 
 from tests.support import stage as acting
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.transport.connectivity import PREFACE, reach
+from wardround.deploy.transport.connectivity import PREFACE, diagnose
 
 pytest.importorskip("nvflare", reason="the network needs wardround[deploy]")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stage forks")
@@ -99,14 +99,14 @@ def test_no_certificate(play: Any, folder: str) -> None:
 
 def test_a_foreign_certificate(play: Any, folder: str, foreign: Path) -> None:
     """gRPC would only go on trying; our own try tells why."""
-    found = reach(f"127.0.0.1:{play.port}", (Path(folder) / "authority.pem", foreign / "b.pem", foreign / "b.key"))
+    found = diagnose(f"127.0.0.1:{play.port}", (Path(folder) / "authority.pem", foreign / "b.pem", foreign / "b.key"))
     assert "does not accept this site's certificate" in found.told
     assert "was signed by this coordinator" in found.told
 
 
 def test_an_ended_certificate(play: Any, folder: str) -> None:
     place = Path(folder)
-    found = reach(f"127.0.0.1:{play.port}", (place / "authority.pem", place / "ended.pem", place / "ended.key"))
+    found = diagnose(f"127.0.0.1:{play.port}", (place / "authority.pem", place / "ended.pem", place / "ended.key"))
     assert "does not accept this site's certificate" in found.told
     assert "has not ended" in found.told
 
@@ -114,7 +114,7 @@ def test_an_ended_certificate(play: Any, folder: str) -> None:
 def test_a_member_reaches_the_coordinator(play: Any, folder: str) -> None:
     """The control for the two before."""
     place = Path(folder)
-    assert reach(f"127.0.0.1:{play.port}", (place / "authority.pem", place / "a.pem", place / "a.key")).state == "ok"
+    assert diagnose(f"127.0.0.1:{play.port}", (place / "authority.pem", place / "a.pem", place / "a.key")).state == "ok"
 
 
 def test_an_ended_or_foreign_certificate_is_not_even_started_with(stage: Any, play: Any, folder: str) -> None:
@@ -155,7 +155,7 @@ def test_a_coordinator_whose_certificate_has_ended(tmp_path: Path) -> None:
 
         threading.Thread(target=serve, daemon=True).start()
         address = f"127.0.0.1:{door.getsockname()[1]}"
-        found = reach(address, (place / "authority.pem", place / "a.pem", place / "a.key"))
+        found = diagnose(address, (place / "authority.pem", place / "a.pem", place / "a.key"))
     assert "the coordinator's certificate has ended, going by this machine's clock" in found.told
 
 

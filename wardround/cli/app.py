@@ -48,7 +48,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupt
 
 
 @contextmanager
-def named(study: Path) -> Iterator[None]:
+def name_study_file(study: Path) -> Iterator[None]:
     """A refusal that tells only a table, such as [algorithm], also tells the study file it is in."""
     try:
         yield
@@ -58,7 +58,7 @@ def named(study: Path) -> Iterator[None]:
         raise Refusal(refusal.what, where=f"{study}, {refusal.where}", remedy=refusal.remedy) from None
 
 
-def meet(hosts: int, host: int, coordinator: str) -> None:
+def join_hosts(hosts: int, host: int, coordinator: str) -> None:
     """Join the other hosts, before anything computes."""
     if hosts == 1 and not coordinator:
         return
@@ -69,7 +69,7 @@ def meet(hosts: int, host: int, coordinator: str) -> None:
     join(Hosts(hosts, host, coordinator))
 
 
-def version(value: bool) -> None:
+def print_version(value: bool) -> None:
     if value:
         from wardround import __version__
 
@@ -79,7 +79,9 @@ def version(value: bool) -> None:
 
 @app.callback()
 def options(
-    show: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Tell the version.")] = False,
+    show: Annotated[
+        bool, typer.Option("--print_version", callback=print_version, is_eager=True, help="Tell the print_version.")
+    ] = False,
 ) -> None:
     """Hospitals train models together in rounds, and no patient's record ever leaves its hospital."""
 
@@ -116,11 +118,11 @@ def run(
     coordinator: Coordinator = "",
 ) -> None:
     """Train the study's algorithm and report on every site's held-out patients."""
-    meet(hosts, host, coordinator)
+    join_hosts(hosts, host, coordinator)
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         run_command(read_study(study), kind="run", out=out, resume=resume, as_json=as_json)
 
 
@@ -135,11 +137,11 @@ def compare(
     coordinator: Coordinator = "",
 ) -> None:
     """Run the methods of [compare] on the same splits, and say which differences are more than chance."""
-    meet(hosts, host, coordinator)
+    join_hosts(hosts, host, coordinator)
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         run_command(read_study(study), kind="compare", out=out, resume=resume, as_json=as_json)
 
 
@@ -159,7 +161,7 @@ def partners(
     from wardround.cli.studies import partners_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         partners_command(read_study(study), asking, withdrawn or [], out=out, as_json=as_json)
 
 
@@ -185,7 +187,7 @@ def tune(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJ
     from wardround.cli.studies import tune_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         tune_command(read_study(study), out=out, resume=resume, as_json=as_json)
 
 
@@ -195,7 +197,7 @@ def check(study: StudyPath, as_json: AsJson = False) -> None:
     from wardround.cli.studies import check_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         check_command(read_study(study), as_json=as_json)
 
 
@@ -210,7 +212,7 @@ def attack(
     from wardround.cli.attack import attack_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         attack_command(read_study(study), shadows=shadows, out=out, as_json=as_json)
 
 

@@ -25,7 +25,7 @@ def verify_command(path: Path, keys: Path | None, *, witnesses: Sequence[Path] =
         findings, name, whole = ledger_findings(path, keys), "ledger", "every entry is as its site signed it"
         whole = f"{whole}, and none is missing."
     else:
-        examined, whole = examined_log(path, keys, witnesses)
+        examined, whole = examine_log(path, keys, witnesses)
         findings, name = examined.findings, "log"
     if as_json:
         typer.echo(json.dumps({name: str(path), "findings": [finding._asdict() for finding in findings]}))
@@ -67,7 +67,7 @@ def ledger_findings(path: Path, keys: Path | None) -> list[Violation]:
     return Ledger(path).verify(public)
 
 
-def examined_log(path: Path, keys: Path | None, witnesses: Sequence[Path]) -> tuple[Examination, str]:
+def examine_log(path: Path, keys: Path | None, witnesses: Sequence[Path]) -> tuple[Examination, str]:
     """What a look at an audit log finds, and how far it can be trusted where nothing is wrong."""
     known = keys_of(path, keys)
     examined = examine(path, known, witnesses=[read_witness(one) for one in witnesses])
@@ -104,8 +104,8 @@ def show_command(path: Path, keys: Path | None, *, study: str | None = None, as_
 
         show_ledger(path, keys, as_json=as_json)
         return
-    examined, whole = examined_log(path, keys, ())
-    entries = [entry for entry in examined.entries if study is None or about(entry, study)]
+    examined, whole = examine_log(path, keys, ())
+    entries = [entry for entry in examined.entries if study is None or is_about(entry, study)]
     if as_json:
         wrong = [finding._asdict() for finding in examined.findings]
         typer.echo(json.dumps({"log": str(path), "entries": entries, "findings": wrong}))
@@ -116,7 +116,7 @@ def show_command(path: Path, keys: Path | None, *, study: str | None = None, as_
         raise typer.Exit(2)
 
 
-def about(entry: Mapping[str, Any], study: str) -> bool:
+def is_about(entry: Mapping[str, Any], study: str) -> bool:
     """Whether an entry is about a study, named by its identifier or its name."""
     named = str(entry.get("study", ""))
     return study in (named, named.rpartition("-")[0])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wardround.cli.site import person, say
-from wardround.cli.study_progress import conducted, leave, listening
+from wardround.cli.site import person_name, say
+from wardround.cli.study_progress import conduct_study, leave, listen
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ PLACES = ("path", "url", "query")
 """What a study says of places: of no use to a site, which knows where its own rows are, and none of its business."""
 
 
-def opened(home: Path | None) -> "CoordinatorHome":
+def open_home(home: Path | None) -> "CoordinatorHome":
     """The home, if there is a coordinator in it."""
     from wardround.deploy.home import CoordinatorHome, home_path
 
     found = CoordinatorHome(home_path(home, "wardround-coordinator"))
-    _ = found.words  # refuses here, with the folder's name, where there is none
+    _ = found.settings  # refuses here, with the folder's name, where there is none
     return found
 
 
@@ -90,7 +90,7 @@ def sign(
     """Admit a site: sign its request. Compare the fingerprint by phone before you send the certificate."""
     from wardround.deploy.coordinator.consortium import admit
 
-    there = opened(home)
+    there = open_home(home)
     made = admit(there, request)
     until = f"{made.until:%Y-%m-%d}"
     lines = [
@@ -122,8 +122,8 @@ def revoke(
     from wardround.deploy.coordinator.consortium import is_running
     from wardround.deploy.coordinator.consortium import revoke as shut_out
 
-    there = opened(home)
-    shut_out(there, site, by=person(by), why=why)
+    there = open_home(home)
+    shut_out(there, site, by=person_name(by), why=why)
     now = (
         "The running coordinator asks it nothing more." if is_running(there) else "The coordinator will not let it in."
     )
@@ -133,8 +133,8 @@ def revoke(
 @coordinator_app.command()
 def start(home: HomeFolder = None) -> None:
     """Listen for sites and conduct the studies in the queue, until Ctrl-C; goes on where it was interrupted."""
-    there = opened(home)
-    leave(listening(there, until_done=False))
+    there = open_home(home)
+    leave(listen(there, until_done=False))
 
 
 @coordinator_app.command()
@@ -149,12 +149,12 @@ def run(
     from wardround.deploy.coordinator.queue import enqueue
     from wardround.study.file import read_study
 
-    there, who = opened(home), person(by)
+    there, who = open_home(home), person_name(by)
     words = for_sites(read_study(study))
     refuse_early(there, words, study)
     name = enqueue(there, words, who)
     (there.folder(name) / "state.json").unlink(missing_ok=True)
-    conducted(there, name, wait=wait, as_json=as_json)
+    conduct_study(there, name, wait=wait, as_json=as_json)
 
 
 @coordinator_app.command()
@@ -170,7 +170,7 @@ def resume(
     from wardround.runs.json_files import read_json
     from wardround.study.file import parse_study
 
-    there = opened(home)
+    there = open_home(home)
     every = {one["study"]: one["state"] for one in studies(there, there.status())}
     open_ = [one for one, state in every.items() if state != "finished"]
     meant = [one for one in open_ if study in (None, one, one.rpartition("-")[0])]
@@ -182,7 +182,7 @@ def resume(
     content = read_json(there.folder(name) / "study.json", "")
     enqueue(there, parse_study(content["study"], where=name), content["submitter"])
     (there.folder(name) / "state.json").unlink(missing_ok=True)
-    conducted(there, name, wait=wait, as_json=as_json)
+    conduct_study(there, name, wait=wait, as_json=as_json)
 
 
 @coordinator_app.command()
@@ -190,7 +190,7 @@ def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Who is there, who is late and why, and how far every study is."""
     from wardround.deploy.coordinator.status import coordinator_status
 
-    facts = coordinator_status(opened(home))
+    facts = coordinator_status(open_home(home))
     say(facts, status_lines(facts), as_json)
 
 

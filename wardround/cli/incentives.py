@@ -109,7 +109,7 @@ def record_command(
         if content is None:
             remedy = "write one with `wardround rewards --out`"
             raise Refusal("there is no such statement", where=str(rewards), remedy=remedy)
-        paid = checked_statement(facts, content, str(rewards))
+        paid = check_statement(facts, content, str(rewards))
     wanted = entries_of(facts, who, timestamp(), paid)
     ledger = Ledger(path)
     there, findings = ledger.examine(None) if path.exists() else ((), [])
@@ -119,7 +119,7 @@ def record_command(
             where=str(path),
             remedy="look closer with `wardround audit verify`; `wardround ledger mend` helps after an interruption",
         )
-    new, head = unrecorded(wanted, there, str(path)), ledger.head()
+    new, head = new_entries(wanted, there, str(path)), ledger.head()
     for entry in new:
         head = ledger.append(entry, key)
     if as_json:
@@ -203,7 +203,7 @@ def sentence(entry: LedgerEntry) -> str:
         taken = [plain(site) for site in order if entry.numbers[site]]
         others = [plain(site) for site in entry.numbers if not entry.numbers[site]]
         told = f"chose as partners, best first: {', '.join(taken)}" if taken else "chose no partner"
-        return f"{who} {told}{f'; not {listed(others)}' if others else ''}."
+        return f"{who} {told}{f'; not {join_names(others)}' if others else ''}."
     if entry.kind == "rewarded":
         paid = ", ".join(f"{plain(site)} {money(int(value))}" for site, value in entry.numbers.items())
         by = RULES[phase].by if isinstance(phase, str) and phase in RULES else plain(phase)
@@ -236,7 +236,7 @@ def amount(name: str, value: float) -> str:
     return AMOUNTS[name].format(value) if name in AMOUNTS else f"{plain(name)} {value:,}"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
@@ -252,7 +252,7 @@ def write_new(path: Path, content: str) -> None:
         ) from None
 
 
-def checked_statement(facts: Facts, content: Mapping[str, Any], where: str) -> dict[str, Any]:
+def check_statement(facts: Facts, content: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A statement of rewards as it was written, if this run and its rule give the same cents."""
     rule, budget = content.get("rule"), content.get("budget_cents")
     if not isinstance(rule, str) or not isinstance(budget, int) or "payments" not in content:
@@ -309,7 +309,7 @@ def entries_of(facts: Facts, site: str, time: str, paid: Mapping[str, Any] | Non
     return entries
 
 
-def unrecorded(wanted: Sequence[LedgerEntry], there: Sequence[LedgerEntry], where: str) -> list[LedgerEntry]:
+def new_entries(wanted: Sequence[LedgerEntry], there: Sequence[LedgerEntry], where: str) -> list[LedgerEntry]:
     """Those that the ledger does not hold yet, so that recording a run again counts nothing twice."""
     new = []
     for entry in wanted:

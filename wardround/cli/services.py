@@ -22,7 +22,7 @@ def start_site(home: Path) -> None:
     from wardround.deploy.home import SiteHome
     from wardround.deploy.site.service import SiteService
 
-    service = SiteService(SiteHome(home), site_words)
+    service = SiteService(SiteHome(home), print_site_event)
     service.start()
     ERRORS.print(f"{service.state['name']} connects to {service.state['coordinator']}. Ctrl-C stops it.", markup=False)
     stop_on_signal(service.stopped)
@@ -42,7 +42,7 @@ def leave() -> None:
     os._exit(0)
 
 
-def site_words(word: str, facts: Mapping[str, Any]) -> None:
+def print_site_event(word: str, facts: Mapping[str, Any]) -> None:
     told = {
         "connected": "connected to the coordinator at {coordinator}",
         "lost": "lost the coordinator at {coordinator}; waiting for it to come back",
@@ -66,7 +66,7 @@ def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
     folder = out or RunFolder.free_name(Path("runs"), "demo-sites")
     if folder.exists() and any(folder.iterdir()):
         raise Refusal("the output folder is not empty", where=str(folder), remedy="choose another with --out")
-    done = demonstrate(folder, sites, demo_words())
+    done = demonstrate(folder, sites, demo_printer())
     report = write_report(done["folder"])
     if as_json:
         print(to_json({"folder": str(done["folder"]), "report": str(report), **values_of(done["result"])}))
@@ -75,7 +75,7 @@ def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
     Console().print(f"Report: {report}", markup=False, soft_wrap=True)
 
 
-def demo_words() -> Callable[[str, Mapping[str, Any]], None]:
+def demo_printer() -> Callable[[str, Mapping[str, Any]], None]:
     """Says what happens, and nothing twice in a row."""
     last = ""
 

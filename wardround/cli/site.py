@@ -18,7 +18,7 @@ from wardround.deploy.trust.audit_log import event_entry
 if TYPE_CHECKING:
     from wardround.deploy.home import SiteHome
     from wardround.deploy.site.approvals import Offer
-    from wardround.deploy.site.study_summary import Described
+    from wardround.deploy.site.study_summary import StudySummary
 
 site_app = typer.Typer(help="A hospital's side: its data, its policy, its decisions, its log.", no_args_is_help=True)
 data_app = typer.Typer(help="Data that studies may read; the rows stay where they are.", no_args_is_help=True)
@@ -36,12 +36,12 @@ Why = Annotated[str, typer.Option("--why", help="The reason, which the coordinat
 DataName = Annotated[str, typer.Argument(metavar="NAME", help="The name under which the data are known here.")]
 
 
-def opened(home: Path | None) -> "SiteHome":
+def open_home(home: Path | None) -> "SiteHome":
     """The home, if there is a site in it."""
     from wardround.deploy.home import SiteHome, home_path
 
     found = SiteHome(home_path(home))
-    _ = found.words  # refuses here, with the folder's name, where there is none
+    _ = found.settings  # refuses here, with the folder's name, where there is none
     return found
 
 
@@ -56,7 +56,7 @@ def say(words: dict[str, Any], lines: Sequence[str], as_json: bool) -> None:
             typer.echo(f"{indent}{plain(line)}" if line.strip() else "")
 
 
-def person(by: str | None) -> str:
+def person_name(by: str | None) -> str:
     import getpass
 
     try:
@@ -85,9 +85,9 @@ def init(
     """Make this site's folder, its key (which never leaves) and the request that the coordinator signs."""
     from wardround.deploy.coordinator.consortium import fingerprint
     from wardround.deploy.home import home_path
-    from wardround.deploy.site.enrolment import begin_site, site_words
+    from wardround.deploy.site.enrolment import begin_site, site_settings
 
-    made = begin_site(home_path(home), site_words(name, coordinator, server_name), purposes or [])
+    made = begin_site(home_path(home), site_settings(name, coordinator, server_name), purposes or [])
     print_of = fingerprint(made.key.public_key())
     lines = [
         f"{name} has its folder: {made.path}",
@@ -116,7 +116,7 @@ def join(
     """Take in the signed certificate, after checking that it belongs to this key and this name."""
     from wardround.deploy.site.enrolment import join as joined
 
-    issued = joined(opened(home), certificate, authority)
+    issued = joined(open_home(home), certificate, authority)
     until = f"{issued.until:%Y-%m-%d}"
     lines = [f"{issued.name} belongs to the consortium until {until}. Next: wardround site start"]
     say({"site": issued.name, "serial": issued.serial, "until": until}, lines, as_json)
@@ -143,13 +143,13 @@ def add(
 ) -> None:
     """Register data: they are read once to see that they can be, and never copied."""
     from wardround.deploy.site import datasets
-    from wardround.deploy.site.policy import column_allowed
+    from wardround.deploy.site.policy import is_column_allowed
     from wardround.deploy.site.policy_file import read_policy, set_policy
 
-    there = opened(home)
+    there = open_home(home)
     given = {"path": path, "url": url, "query": query}
     settings = {key: value for key, value in given.items() if value is not None}
-    seen = datasets.add(there, name, source, {**settings, **spoken(setting or [])}, target=target)
+    seen = datasets.add(there, name, source, {**settings, **parse_settings(setting or [])}, target=target)
     harmless = [column for column in seen.kinds if column not in seen.identifying]
     wanted = harmless if allow == ["all"] else allow or []
     unknown = [column for column in wanted if column not in seen.kinds]
@@ -160,7 +160,7 @@ def add(
         merged = dict.fromkeys([*read_policy(there.policy_path).columns, *wanted])
         set_policy(there.policy_path, "columns", ",".join(merged))
     policy = read_policy(there.policy_path)
-    closed = [column for column in harmless if not column_allowed(column, policy)]
+    closed = [column for column in harmless if not is_column_allowed(column, policy)]
     lines = [f"{name}: {seen.rows:,} rows, {len(seen.kinds)} columns. Nothing was copied."]
     lines += [f"  {column}: {kind}" for column, kind in seen.kinds.items()]
     lines += [f"LOOK: {column} seems to identify patients ({why})." for column, why in seen.identifying.items()]
@@ -184,7 +184,7 @@ def add(
         say(facts, lines, as_json)
 
 
-def spoken(settings: Sequence[str]) -> dict[str, Any]:
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """KEY=VALUE as a setting; what TOML understands is taken as such, anything else as text."""
     import tomllib
 
@@ -203,9 +203,9 @@ def spoken(settings: Sequence[str]) -> dict[str, Any]:
 @data_app.command(name="list")
 def list_data(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """What is registered, and where it lies (passwords are not shown)."""
-    from wardround.deploy.site.datasets import registered
+    from wardround.deploy.site.datasets import read_datasets
 
-    known = {name: entry.shown for name, entry in registered(opened(home)).items()}
+    known = {name: entry.description for name, entry in read_datasets(open_home(home)).items()}
     say({"data": known}, [f"{name}: {shown}" for name, shown in known.items()] or ["No data yet."], as_json)
 
 
@@ -214,7 +214,7 @@ def remove(name: DataName, home: HomeFolder = None, as_json: AsJson = False) -> 
     """Take data off the list; the rows are not touched."""
     from wardround.deploy.site.datasets import remove as taken_off
 
-    taken_off(opened(home), name)
+    taken_off(open_home(home), name)
     say({"removed": name}, [f"{name} is no longer registered; the rows lie where they lay."], as_json)
 
 
@@ -225,7 +225,7 @@ def show_policy(context: typer.Context, home: HomeFolder = None, as_json: AsJson
         return
     from wardround.deploy.site.policy_file import read_policy
 
-    there = opened(home)
+    there = open_home(home)
     policy = read_policy(there.policy_path)
     if as_json:
         typer.echo(policy.model_dump_json())
@@ -243,7 +243,7 @@ def change_policy(
     """Change one key of the policy; it counts at once, also for studies that are running."""
     from wardround.deploy.site.policy_file import set_policy
 
-    there = opened(home)
+    there = open_home(home)
     new = set_policy(there.policy_path, key, value).model_dump(mode="json")[key]
     there.log().append(event_entry("policy", key=key, value=json.dumps(new)))
     say({key: new}, [f"{key} = {json.dumps(new)}"], as_json)
@@ -251,31 +251,35 @@ def change_policy(
 
 @site_app.command()
 def studies(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="One of them, told in full.")] = None,
-    data: Annotated[str | None, typer.Option("--data", help="On which registered data, if there are several.")] = None,
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="One of them, summary_lines in full.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", help="On which read_datasets data, if there are several.")
+    ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Studies that were offered to this site, and what became of them; or one of them in plain words."""
-    from wardround.deploy.site.approvals import offers, resolve, standing
-    from wardround.deploy.site.approvals import spent as promised_in
-    from wardround.deploy.site.own_figures import figure_words, own_figures
+    from wardround.deploy.site.approvals import approval_status, offers, resolve
+    from wardround.deploy.site.approvals import promised_epsilon as promised_in
+    from wardround.deploy.site.own_figures import figure_lines, own_figures
     from wardround.deploy.site.policy import epsilon_of
     from wardround.deploy.site.policy_file import read_policy
-    from wardround.deploy.site.release.privacy_budget import charged, spending_words, total_words
+    from wardround.deploy.site.release.privacy_budget import charged_epsilon, spending_sentence, total_sentences
 
-    there = opened(home)
+    there = open_home(home)
     if study is not None:
         offer = resolve(there, study)
-        shown, own = described(there, offer, data), own_figures(there.folder(offer.id))
+        shown, own = describe_offer(there, offer, data), own_figures(there.folder(offer.id))
         lines = (
-            [*told(shown), "", "How the model does", *(f"  {one}" for one in figure_words(own))] if own else told(shown)
+            [*summary_lines(shown), "", "How the model does", *(f"  {one}" for one in figure_lines(own))]
+            if own
+            else summary_lines(shown)
         )
         say({**shown.facts, "figures": own}, lines, as_json)
         return
     policy = read_policy(there.policy_path)
-    rows = [(offer, *standing(there, offer.id)) for offer in offers(there)]
-    spent = {offer.id: charged(there, policy, offer.id) for offer, _, _ in rows}
+    rows = [(offer, *approval_status(there, offer.id)) for offer in offers(there)]
+    spent = {offer.id: charged_epsilon(there, policy, offer.id) for offer, _, _ in rows}
     facts = [
         {
             "study": offer.id,
@@ -292,22 +296,22 @@ def studies(
     lines = [
         f"{offer.id}: {words.get(state, state)} (from {offer.submitter or 'nobody by name'}, {offer.came[:10]})"
         + (f"; {why}" if state not in words else "")
-        + (f"; {cost}" if (cost := spending_words(epsilon_of(offer.study), spent[offer.id])) else "")
+        + (f"; {cost}" if (cost := spending_sentence(epsilon_of(offer.study), spent[offer.id])) else "")
         for offer, state, why in rows
     ]
-    used, promised = charged(there, policy), promised_in(there)
+    used, promised = charged_epsilon(there, policy), promised_in(there)
     totals = {"epsilon_allowed": policy.epsilon, "epsilon_promised": promised, "epsilon_charged": used}
-    lines = [*lines, *total_words(policy, promised, used)] if lines else ["No study was offered yet."]
+    lines = [*lines, *total_sentences(policy, promised, used)] if lines else ["No study was offered yet."]
     say({"studies": facts, **totals}, lines, as_json)
 
 
-def described(home: "SiteHome", offer: "Offer", data: str | None) -> "Described":
+def describe_offer(home: "SiteHome", offer: "Offer", data: str | None) -> "StudySummary":
     from wardround.deploy.site.study_summary import describe
 
     return describe(home, offer, data)
 
 
-def told(shown: "Described") -> list[str]:
+def summary_lines(shown: "StudySummary") -> list[str]:
     lines = [str(shown.facts["study"])]
     for heading, sentences in shown.parts:
         lines += ["", heading, *(f"  {sentence}" for sentence in sentences)]
@@ -320,8 +324,10 @@ def told(shown: "Described") -> list[str]:
 def approve(
     study: StudyName,
     by: By = None,
-    data: Annotated[str | None, typer.Option("--data", help="On which registered data, if there are several.")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="The last day, such as 2031-12-31.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", help="On which read_datasets data, if there are several.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="The last parse_day, such as 2031-12-31.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Approve without being asked.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -329,12 +335,12 @@ def approve(
     """Show in plain words what a study reads, sends and costs, and let it run here if you agree."""
     from wardround.deploy.site import approvals
 
-    there = opened(home)
-    offer, who = approvals.resolve(there, study), person(by)
-    last = day(until) if until else None
-    shown = described(there, offer, data)
+    there = open_home(home)
+    offer, who = approvals.resolve(there, study), person_name(by)
+    last = parse_day(until) if until else None
+    shown = describe_offer(there, offer, data)
     if not as_json:
-        say({}, told(shown), as_json=False)
+        say({}, summary_lines(shown), as_json=False)
     if not yes and not shown.against:
         if as_json or not sys.stdin.isatty():
             raise Refusal("nobody can be asked here", where=offer.id, remedy="approve in a terminal, or add --yes")
@@ -349,7 +355,7 @@ def approve(
     say({"study": offer.id, "state": decision.state, "by": who, "until": decision.until, **shown.facts}, lines, as_json)
 
 
-def day(word: str) -> date:
+def parse_day(word: str) -> date:
     try:
         return date.fromisoformat(word)
     except ValueError:
@@ -361,8 +367,8 @@ def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None
     """Refuse a study; the coordinator is told so, with the reason."""
     from wardround.deploy.site import approvals
 
-    there = opened(home)
-    decision = approvals.deny(there, approvals.resolve(there, study).id, by=person(by), why=why)
+    there = open_home(home)
+    decision = approvals.deny(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
     say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
 
 
@@ -371,8 +377,8 @@ def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = 
     """Take an approval back, at once and for good, also while the study runs."""
     from wardround.deploy.site import approvals
 
-    there = opened(home)
-    decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person(by), why=why)
+    there = open_home(home)
+    decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
     lines = [f"{decision.by} withdrew from {decision.id}: from now on it gets no answer. What left before has left."]
     say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)
 
@@ -386,7 +392,7 @@ def log(
     """Everything that ever left this site, and every decision, like a diary; exit code 2 when it was changed."""
     from wardround.cli.audit import show_command
 
-    show_command(opened(home).audit_path, None, study=study, as_json=as_json)
+    show_command(open_home(home).audit_path, None, study=study, as_json=as_json)
 
 
 @site_app.command()
@@ -394,4 +400,4 @@ def start(home: HomeFolder = None) -> None:
     """Connect to the coordinator and answer what approved studies ask, until stopped (Ctrl-C)."""
     from wardround.cli.services import start_site
 
-    start_site(opened(home).path)
+    start_site(open_home(home).path)

@@ -100,7 +100,7 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
     with interruptible(folder, kind), round_bar(study.study.rounds, len(methods) * repeats) as advance:
         result = run(study, folder, methods, kind=kind, repeats=repeats, plans=plans, resume=resume, on_round=advance)
     write_card(folder.path)
-    tell(result, folder, write_report(folder.path), summary_table, as_json=as_json)
+    print_result(result, folder, write_report(folder.path), summary_table, as_json=as_json)
 
 
 def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
@@ -139,12 +139,12 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
             with interruptible(folder, "compare"):
                 result = compare_cases(study, cases, folder, resume=resume, watch=watch, on_finished=write_report)
     if study.compare.cases:
-        tell(result, folder, write_cases_report(folder.path), cases_table, as_json=as_json)
+        print_result(result, folder, write_cases_report(folder.path), cases_table, as_json=as_json)
     else:
-        tell(result, folder, write_report(folder.path), summary_table, as_json=as_json)
+        print_result(result, folder, write_report(folder.path), summary_table, as_json=as_json)
 
 
-def tell(
+def print_result(
     result: RunResult | CasesResult, folder: RunFolder, report: Path, table: Callable[[Any], Table], *, as_json: bool
 ) -> None:
     """The result on standard output: as a table with notes, or as one JSON object."""

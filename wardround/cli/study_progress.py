@@ -21,7 +21,7 @@ INTERRUPTED = 130
 WRITTEN = {"Report": "report.html", "Model card": "model_card.md"}
 
 
-def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) -> None:
+def conduct_study(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) -> None:
     """Leave a queued study to the running coordinator, or be the coordinator until it has ended."""
     from wardround.deploy.coordinator.consortium import is_running
     from wardround.deploy.coordinator.queue import queued_studies
@@ -30,7 +30,7 @@ def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) 
         if wait:
             while name in queued_studies(home):
                 time.sleep(0.5)
-            ended(home, name, as_json=as_json)
+            report_end(home, name, as_json=as_json)
             return
         before = [one for one in queued_studies(home) if one != name]
         lines = [
@@ -43,9 +43,9 @@ def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) 
     note(f"No coordinator is running, so this process is it until {name} has ended.")
     note(f"Each site is offered it and decides: wardround site approve {name}")
     try:
-        code = listening(home, until_done=True)
+        code = listen(home, until_done=True)
         if code == 0:
-            ended(home, name, as_json=as_json)
+            report_end(home, name, as_json=as_json)
     except Refusal as refusal:  # told here, since the process cannot end in the ordinary way any more
         if as_json:
             typer.echo(json.dumps({"error": str(refusal)}))
@@ -54,7 +54,7 @@ def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) 
     leave(code)
 
 
-def ended(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
+def report_end(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
     """Say how a study ended; one that failed is a refusal."""
     from wardround.runs.json_files import read_json
 
@@ -74,7 +74,7 @@ def ended(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
 # ---- the long-lived process ----
 
 
-def listening(home: "CoordinatorHome", *, until_done: bool) -> int:
+def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
     """Be the coordinator; gives the exit code."""
     from wardround.cli.services import stop_on_signal
     from wardround.deploy.coordinator.consortium import lock_home
@@ -84,7 +84,7 @@ def listening(home: "CoordinatorHome", *, until_done: bool) -> int:
         coordinator = Coordinator(home, announcer())
         coordinator.start()
         stop_on_signal(coordinator.stopped)
-        words = home.words
+        words = home.settings
         note(f"{words.name} of {words.consortium} listens at {words.listen}. Ctrl-C stops it.")
         coordinator.work(until_done=until_done)
         interrupted = coordinator.stopped.is_set()
@@ -115,17 +115,17 @@ def announcer() -> "Observer":
     said = [""]
 
     def announce(event: "Event") -> None:
-        words = told(event)
+        words = event_sentence(event)
         if words and words != said[0]:
             said[0] = words
             note(words)
         if isinstance(event, StudyEnded) and event.state == "finished":
-            written(Path(event.folder))
+            write_pages(Path(event.folder))
 
     return announce
 
 
-def told(event: "Event") -> str:
+def event_sentence(event: "Event") -> str:
     """One thing that happened, in words; nothing for what nobody needs to hear."""
     from wardround.deploy.coordinator import events
 
@@ -140,10 +140,10 @@ def told(event: "Event") -> str:
         case events.SitesAwaited(sites):
             words = f"waiting for {', '.join(sites)} to come back"
         case events.AnswersGathered("round", number, _, missing) if missing:
-            words = f"round {number}: no answer from {late(missing)}"
+            words = f"round {number}: no answer from {reasons_text(missing)}"
         case events.RoundDone(number, of, sites):
-            without = f" (without {late(event.absent)})" if event.absent else ""
-            words = f"round {number} of {of}: {counted(sites)}{without}"
+            without = f" (without {reasons_text(event.absent)})" if event.absent else ""
+            words = f"round {number} of {of}: {site_count(sites)}{without}"
         case events.SiteJoined(site, rows):
             words = f"{site} joined the study with {rows} patients for training"
         case events.DiskFailed(why):
@@ -155,15 +155,15 @@ def told(event: "Event") -> str:
     return words
 
 
-def late(reasons: Mapping[str, str]) -> str:
+def reasons_text(reasons: Mapping[str, str]) -> str:
     return "; ".join(f"{site}: {why}" for site, why in sorted(reasons.items()))
 
 
-def counted(sites: Sequence[str]) -> str:
+def site_count(sites: Sequence[str]) -> str:
     return f"{len(sites)} site{'' if len(sites) == 1 else 's'}"
 
 
-def written(run: Path) -> None:
+def write_pages(run: Path) -> None:
     """Report and model card of a finished study; the study is finished even if one of them cannot be written."""
     from wardround.report.model_card.facts import write_card
     from wardround.report.run.page import write_report

@@ -12,7 +12,7 @@ from wardround.core.components.packages import Package
 ANY = "*"
 
 
-def checked_word(word: str) -> str:
+def check_requirement(word: str) -> str:
     """A name and versions and nothing more; PEP 508 would also know addresses, extras and markers."""
     try:
         meant = None if word == ANY else Requirement(word)
@@ -23,17 +23,17 @@ def checked_word(word: str) -> str:
     return word
 
 
-Versions = Annotated[str, AfterValidator(checked_word)]
+Versions = Annotated[str, AfterValidator(check_requirement)]
 
 
 def is_allowed(package: Package, allowed: Sequence[str], denied: Sequence[str]) -> bool:
     """What is denied stays denied; test versions (1.3rc1) are allowed only where a list names one, or no version."""
-    return not any(holds(one, package, denies=True) for one in denied) and any(
-        holds(one, package, denies=False) for one in allowed
+    return not any(is_covered(one, package, denies=True) for one in denied) and any(
+        is_covered(one, package, denies=False) for one in allowed
     )
 
 
-def holds(word: str, package: Package, *, denies: bool) -> bool:
+def is_covered(word: str, package: Package, *, denies: bool) -> bool:
     """Whether a word means this package in the version that is installed."""
     if word == ANY:
         return True

@@ -24,7 +24,14 @@ from wardround.deploy.coordinator.consortium import (
 from wardround.deploy.coordinator.status import coordinator_status
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.trust.audit_log import verify
-from wardround.deploy.trust.certificates import check_issued, make_request, new_key, pem, read_certificate, told
+from wardround.deploy.trust.certificates import (
+    certificate_summary,
+    check_issued,
+    make_request,
+    new_key,
+    pem,
+    read_certificate,
+)
 
 
 def begun(folder: Path, hosts: tuple[str, ...] = ("hub.example.org",)) -> CoordinatorHome:
@@ -44,7 +51,7 @@ def test_a_home_has_all_it_needs_and_its_keys_are_private(tmp_path: Path) -> Non
     issued = check_issued(own, authority, where="here")
     assert (issued.name, issued.role) == ("hub", "coordinator")
     assert timedelta(days=89) < issued.until - datetime.now(UTC) <= timedelta(days=90)
-    assert home.words.hosts == ["hub.example.org"]
+    assert home.settings.hosts == ["hub.example.org"]
     for name in ("authority.key", "key.pem"):
         assert stat.S_IMODE(os.stat(home.path / name).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(home.path).st_mode) == 0o700
@@ -102,7 +109,7 @@ def test_a_signed_site_belongs_to_the_consortium(tmp_path: Path) -> None:
     again = admit(home, request(tmp_path, "bo", key=key))
     assert again.renewed
     assert again.fingerprint == made.fingerprint
-    assert told(read_certificate(again.path)).serial != issued.serial
+    assert certificate_summary(read_certificate(again.path)).serial != issued.serial
 
 
 def test_the_fingerprint_is_half_of_the_keys_sha256() -> None:
@@ -146,7 +153,7 @@ def test_a_revoked_name_is_gone_for_good(tmp_path: Path) -> None:
     revoke(home, "bo", by="anna", why="key stolen")
     entry = home.revoked()["bo"]
     assert (entry["by"], entry["why"]) == ("anna", "key stolen")
-    assert entry["serial"] == told(read_certificate(home.site_certificate("bo"))).serial
+    assert entry["serial"] == certificate_summary(read_certificate(home.site_certificate("bo"))).serial
     with pytest.raises(Refusal, match="revoked already"):
         revoke(home, "bo", by="anna")
     for own in (key, None):  # neither the stolen key nor a new one

@@ -20,7 +20,7 @@ from wardround.deploy.coordinator.events import RoundDone
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import read_offer, reasons_against, store_offer, withdraw
-from wardround.deploy.site.authorization import SiteOffice, departures
+from wardround.deploy.site.authorization import HomeAccess, departures
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.release.partner_questions import debit, numbers_in_probe
 from wardround.deploy.site.study_summary import describe
@@ -254,12 +254,12 @@ def test_a_probe_that_the_study_does_not_name_is_refused(consortium):
     study = study_of("asked", {"name": "gradient_distance", "errors": False, "top": 1})  # approved and done above
     if not consortium.run(study).exists():
         consortium.conduct(study)
-    clerk = consortium.clerks["bo"]
+    handler = consortium.handlers["bo"]
 
     def answered(recipe, topic="round", **more):
         words = {"protocol": 1, "wardround": __version__, "study": study_id(study), "round": 1, "nonce": "ab"}
         header = {**words, "algorithm": to_json(recipe), "transforms": [], "seed": 278, "course": 1, **more}
-        return decode(clerk.answer(topic, "server", encode(header, Message({}))))[0]
+        return decode(handler.answer(topic, "server", encode(header, Message({}))))[0]
 
     for recipe in (probe_of(study, own_models), probe_of(study, losses), probe_of(study, slopes, part="test")):
         said = answered(recipe)
@@ -357,7 +357,7 @@ def test_the_approver_reads_what_a_choice_lets_leave(consortium):
     """A gradient has as many numbers as an update; of four sites, both ways, 8 models are judged."""
     study = study_of("read", {"name": "gradient_distance", "rounds": 2}, deploy={"sites": list(NAMES)})
     home = consortium.homes["bo"]
-    SiteOffice(home).offered(study_id(study), study.model_dump(mode="json"), "researcher")
+    HomeAccess(home).offered(study_id(study), study.model_dump(mode="json"), "researcher")
     shown = describe(home, read_offer(home, study_id(study)))
     text = "\n".join(dict(shown.parts)["What leaves for the choice of partners"])
     assert "leave whether you are chosen or not" in text

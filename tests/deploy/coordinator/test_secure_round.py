@@ -146,7 +146,7 @@ def test_a_site_gives_no_single_answer_away_when_it_is_asked_for_one(consortium:
     finally:
         consortium.ask = ask
     header, message = next(decode(body) for topic, body in requests if topic == "secure" and b'"mask"' in body[:4000])
-    told, answer = decode(consortium.clerks["bo"].answer("round", "server", encode(header, message)))
+    told, answer = decode(consortium.handlers["bo"].answer("round", "server", encode(header, message)))
     assert told["status"] == "refused"
     assert "only the sum" in told["why"]
     assert not answer.arrays

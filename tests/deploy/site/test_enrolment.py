@@ -9,11 +9,11 @@ from cryptography import x509
 
 from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
-from wardround.deploy.site.enrolment import begin_site, join, site_words
+from wardround.deploy.site.enrolment import begin_site, join, site_settings
 from wardround.deploy.trust.audit_log import examine
 from wardround.deploy.trust.certificates import make_authority, make_request, new_key, pem, read_request, sign
 
-WORDS = site_words("freetown", "hub.example.org:8002", "hub")
+WORDS = site_settings("freetown", "hub.example.org:8002", "hub")
 
 
 @pytest.fixture
@@ -108,4 +108,4 @@ def test_a_home_is_begun_once_and_an_interrupted_beginning_goes_on(home, tmp_pat
 @pytest.mark.parametrize("words", [("../x", "a:1", "hub"), ("a", "hub", "hub"), ("a", "hub:1", "se rver")])
 def test_names_and_addresses_that_cannot_be(words):
     with pytest.raises(Refusal, match="wardround site init"):
-        site_words(*words)
+        site_settings(*words)

@@ -8,7 +8,7 @@ import pytest
 from wardround.core.components.recipes import Recipe, recipe_of
 from wardround.core.errors import Refusal
 from wardround.deploy.site.policy import Policy, components_of, decide, epsilon_of, recipe_reasons
-from wardround.deploy.site.policy_file import first_policy, installed, policy_text, read_policy, set_policy
+from wardround.deploy.site.policy_file import first_policy, installed_components, policy_text, read_policy, set_policy
 from wardround.engine import registry
 from wardround.queries.cards import cards
 from wardround.queries.moments import moments
@@ -129,7 +129,7 @@ def test_recipes_are_judged_by_names_columns_and_cells():
 
 
 def test_the_first_policy_names_what_is_installed_and_nothing_dangerous():
-    names = installed()
+    names = installed_components()
     assert {"algorithm/fed_avg", "model/logistic", "query/moments", "transform/clip"} <= set(names)
     assert not {"algorithm/centralized", "model/from_torch", "model/from_flax"} & set(names)
     assert {name.partition("/")[0] for name in names}.isdisjoint({"source", "dataset", "partition"})

@@ -12,7 +12,7 @@ from wardround.deploy.protocol.wire import encode
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.policy_file import read_policy, set_policy
-from wardround.deploy.site.study_summary import HEADER, describe, privacy
+from wardround.deploy.site.study_summary import HEADER, describe, epsilon_sentence
 from wardround.engine.split_round import OwnRows, initial_progress, message_of_round, site_round
 from wardround.study import assemble
 from wardround.study.methods import own_method
@@ -107,5 +107,8 @@ def test_an_unknown_size_is_said_to_be_unknown(home):
 
 def test_epsilon_spent_and_left():
     """3 allowed, 1 spent, 0.5 asked: 1.5 left."""
-    assert privacy(0.5, 1.0, 3.0) == "Epsilon 0.5; 1 of 3 is promised to studies approved before; 1.5 would be left."
-    assert "your policy sets no limit" in privacy(None, 0.0, None)
+    assert (
+        epsilon_sentence(0.5, 1.0, 3.0)
+        == "Epsilon 0.5; 1 of 3 is promised to studies approved before; 1.5 would be left."
+    )
+    assert "your policy sets no limit" in epsilon_sentence(None, 0.0, None)

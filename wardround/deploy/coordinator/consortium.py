@@ -20,21 +20,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.deploy.home import CoordinatorHome, CoordinatorWords
-from wardround.deploy.settings_files import checked, toml_lines
+from wardround.deploy.home import CoordinatorHome, CoordinatorSettings
+from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.certificates import (
+    certificate_summary,
     check_name,
     make_authority,
     make_request,
+    name_attribute,
     new_key,
     pem,
     public_key_of,
     read_certificate,
     read_request,
     sign,
-    told,
-    word,
 )
 from wardround.queries.columns import nearest
 from wardround.runs.json_files import write_file
@@ -56,7 +56,7 @@ class AdmittedSite(NamedTuple):
     renewed: bool
 
 
-def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorWords:
+def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorSettings:
     """coordinator.toml; sites find the coordinator under the names in `hosts`, or under where it listens."""
     if not consortium.strip() or len(consortium) > LONGEST_NAME or not consortium.isprintable():
         raise Refusal(
@@ -65,7 +65,7 @@ def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[st
             remedy=f"write 1 to {LONGEST_NAME} characters",
         )
     words = {"consortium": consortium, "name": name, "listen": listen, "hosts": hosts}
-    said = checked(words, CoordinatorWords, "wardround coordinator init")
+    said = validate(words, CoordinatorSettings, "wardround coordinator init")
     host = said.listen.rpartition(":")[0]
     found = list(dict.fromkeys([*hosts, *([] if host in EVERYWHERE else [host])]))
     if not found:
@@ -80,7 +80,7 @@ def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[st
     return said.model_copy(update={"hosts": found})
 
 
-def begin_consortium(path: Path, words: CoordinatorWords) -> CoordinatorHome:
+def begin_consortium(path: Path, words: CoordinatorSettings) -> CoordinatorHome:
     """Make a coordinator's home: authority, key, certificate; goes on where it was interrupted."""
     home = CoordinatorHome(path)
     if (path / "coordinator.toml").exists():
@@ -144,7 +144,7 @@ def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
             remedy="let the site use the key it has; if that is lost, let it begin anew under another name",
         )
     certificate = sign(home.path, asked, name=name)
-    issued = told(certificate)
+    issued = certificate_summary(certificate)
     home.log().append(event_entry("signed", site=name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
     write_file(path, pem(certificate))
     return AdmittedSite(name, fingerprint(key), issued.until, path, renewed)
@@ -153,7 +153,7 @@ def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
 def requested_name(request: Any, where: str) -> str:
     from cryptography.x509.oid import NameOID
 
-    name = word(request.subject, NameOID.COMMON_NAME)
+    name = name_attribute(request.subject, NameOID.COMMON_NAME)
     try:
         return check_name(name)
     except Refusal as refusal:
@@ -172,7 +172,7 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
             where=str(home.path),
             remedy="nothing more is needed",
         )
-    serial = told(read_certificate(home.site_certificate(site))).serial
+    serial = certificate_summary(read_certificate(home.site_certificate(site))).serial
     entry = {"serial": serial, "when": timestamp(), "by": by, "why": why}
     home.log().append(event_entry("revoked", site=site, **{key: entry[key] for key in ("serial", "by", "why")}))
     home.write_revoked({**revoked, site: entry})

@@ -21,7 +21,7 @@ from wardround.deploy.coordinator.events import SiteJoined
 from wardround.deploy.coordinator.gather import Absences, Gatherer
 from wardround.deploy.coordinator.secure_round import sum_answers
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Reply, misfit
+from wardround.deploy.protocol.replies import Reply, answer_problem
 from wardround.deploy.protocol.requests import (
     AboutModel,
     AskQuery,
@@ -196,7 +196,7 @@ class Deployment:
                 sent,
                 number,
                 get_ready=lambda sites: self.begin_at(algorithm, sites),
-                check=lambda reply: misfit(reply, shapes),
+                check=lambda reply: answer_problem(reply, shapes),
             )
             point("coordinator.round.all_answered")
             sizes = {site: one.size for site, one in answers.items()}

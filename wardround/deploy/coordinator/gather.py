@@ -14,7 +14,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import AnswersGathered, AnswersMissing, Observer, SitesAwaited, ignore
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, spoilt
+from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, too_few_usable
 from wardround.deploy.protocol.requests import NOTHING, Request, RequestBody, Topic, request_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
@@ -203,7 +203,7 @@ class Gatherer:
             # The same question gets the same answer, so nobody who gave nonsense is asked again.
             missing = [site for site in staying if site not in answers and site not in bad]
             if len(answers) + len(missing) < quorum:
-                raise spoilt(bad, number)
+                raise too_few_usable(bad, number)
             if not missing or (pause and len(answers) >= quorum):
                 break
             pause = self.pause_before_asking_again(pause)

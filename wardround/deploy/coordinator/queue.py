@@ -13,7 +13,7 @@ from typing import Any
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.trust.audit_log import Log, event_entry
+from wardround.deploy.trust.audit_log import AuditLog, event_entry
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
 from wardround.workflows.retrain import forgotten, manifest_of, refuse_unknown
@@ -58,7 +58,7 @@ def read_submission(folder: Path) -> tuple[Study, str]:
     return study, str(content["submitter"])
 
 
-def record_end(folder: Path, log: Log, study: str, state: str, why: str) -> None:
+def record_end(folder: Path, log: AuditLog, study: str, state: str, why: str) -> None:
     """Write down how a study ended, in its folder and in the audit log."""
     write_json(folder / "state.json", {"state": state, "why": why, "at": time.time()})
     log.append(event_entry(state, study=study, why=why))

@@ -53,7 +53,7 @@ class Coordinator:
     def __init__(self, home: CoordinatorHome, observer: Observer = ignore) -> None:
         arm()
         self.home, self.observer = home, suppress_failures(observer)
-        words = home.words
+        words = home.settings
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = Party(words.name, words.listen, files)
         self.log = home.log()

@@ -6,7 +6,7 @@ from typing import Any
 from wardround.deploy.coordinator.consortium import is_running
 from wardround.deploy.coordinator.queue import queued_studies
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.trust.certificates import read_certificate, told
+from wardround.deploy.trust.certificates import certificate_summary, read_certificate
 from wardround.runs.json_files import read_json
 from wardround.runs.read import read_rounds
 
@@ -27,12 +27,12 @@ def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
                 "late": missing.get(name, ""),
                 "warning": (said.get("warnings") or {}).get(name, "") if alive else "",
                 "revoked": str(revoked[name].get("when", "")) if name in revoked else "",
-                "until": f"{told(read_certificate(path)).until:%Y-%m-%d}",
+                "until": f"{certificate_summary(read_certificate(path)).until:%Y-%m-%d}",
             }
         )
     return {
-        "consortium": home.words.consortium,
-        "listen": home.words.listen,
+        "consortium": home.settings.consortium,
+        "listen": home.settings.listen,
         "running": alive,
         "sites": sites,
         "studies": studies(home, said if alive else {}),

@@ -25,7 +25,7 @@ QUICKLY = 1
 Content = bytes | bytearray | memoryview
 
 
-def packed(content: Content) -> Content:
+def pack(content: Content) -> Content:
     """The message as it travels: packed, or as it is."""
     view = memoryview(content)
     if view.nbytes < SMALLEST:
@@ -40,7 +40,7 @@ def packed(content: Content) -> Content:
     return PACKED + struct.pack("<Q", view.nbytes) + shrunk
 
 
-def unpacked(content: Content, *, most: int = LARGEST_MESSAGE) -> Content:
+def unpack(content: Content, *, most: int = LARGEST_MESSAGE) -> Content:
     """The message that was packed; Malformed where it is not what it says."""
     view = memoryview(content)
     if bytes(view[: len(PACKED)]) != PACKED:

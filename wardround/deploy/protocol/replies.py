@@ -74,7 +74,7 @@ def is_reply_to(reply: Reply, request: Request, site: str) -> bool:
     return reply.status is Status.REFUSED or bound == (request.study, request.round, request.nonce, site)
 
 
-def spoilt(bad: Mapping[str, Reply], number: int) -> Refusal:
+def too_few_usable(bad: Mapping[str, Reply], number: int) -> Refusal:
     """What to tell when so many answers cannot be used that the quorum is out of reach."""
     if all(one.status is Status.DIVERGED for one in bad.values()):
         names = ", ".join(sorted(bad))
@@ -87,7 +87,7 @@ def spoilt(bad: Mapping[str, Reply], number: int) -> Refusal:
     )
 
 
-def misfit(reply: Reply, shapes: Message) -> str | None:
+def answer_problem(reply: Reply, shapes: Message) -> str | None:
     """Why an answer cannot be used: other arrays than expected, or numbers that are not finite."""
     if reply.status is Status.DIVERGED:
         return "its training diverged: the answer is not a finite number"

@@ -76,7 +76,7 @@ def size(header: Mapping[str, Any], message: Message | None = None) -> int:
 def pieces(header: Mapping[str, Any], message: Message | None = None) -> list[bytes | memoryview]:
     """The message as bytes, in pieces: the large ones are views of its arrays."""
     leaves: list[Leaf] = []
-    structure = _described(message.arrays, leaves) if message is not None else None
+    structure = _describe(message.arrays, leaves) if message is not None else None
     words = {**header, "arrays": structure, "meta": [list(pair) for pair in message.meta] if message else []}
     text = json.dumps(words, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     if len(text) > LARGEST_HEADER:
@@ -110,11 +110,11 @@ def decode(
     (length,) = struct.unpack("<I", view[4:8])
     if length > LARGEST_HEADER or 8 + length > view.nbytes:
         raise Malformed("the header is longer than the message")
-    header = _words(view[8 : 8 + length])
+    header = _parse_header(view[8 : 8 + length])
     structure, meta = header.pop("arrays", None), header.pop("meta", [])
-    leaves = _arrays(view[8 + length :].toreadonly(), copies=copies)
+    leaves = _parse_arrays(view[8 + length :].toreadonly(), copies=copies)
     used: set[int] = set()
-    arrays = {} if structure is None else _rebuilt(structure, leaves, used, 0)
+    arrays = {} if structure is None else _rebuild(structure, leaves, used, 0)
     if not isinstance(arrays, dict) or len(used) != len(leaves):
         raise Malformed("the arrays do not fit the header")
     if not isinstance(meta, list) or not all(
@@ -124,12 +124,12 @@ def decode(
     return header, Message(arrays, tuple((str(a), str(b)) for a, b in meta))
 
 
-def _described(tree: Any, leaves: list[Leaf]) -> Any:
+def _describe(tree: Any, leaves: list[Leaf]) -> Any:
     """The structure of a tree in JSON; its arrays are put into `leaves`."""
     if isinstance(tree, Mapping):
-        return {"d": {str(key): _described(value, leaves) for key, value in tree.items()}}
+        return {"d": {str(key): _describe(value, leaves) for key, value in tree.items()}}
     if isinstance(tree, list | tuple):
-        return {"t": [_described(value, leaves) for value in tree]}
+        return {"t": [_describe(value, leaves) for value in tree]}
     array = tree if isinstance(tree, np.ndarray) else np.asarray(jax.device_get(tree))
     dtype = array.dtype.newbyteorder("<")
     if dtype not in WORDS:
@@ -150,7 +150,7 @@ def _index(leaves: list[Leaf]) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
-def _words(content: memoryview) -> dict[str, Any]:
+def _parse_header(content: memoryview) -> dict[str, Any]:
     """A JSON object; only finite numbers and whole characters, since nothing else could be written again."""
     try:
         text = str(content, "utf-8")
@@ -175,7 +175,7 @@ def _finite(word: str) -> float:
     return number
 
 
-def _rebuilt(structure: Any, leaves: Mapping[int, Any], used: set[int], depth: int) -> Any:
+def _rebuild(structure: Any, leaves: Mapping[int, Any], used: set[int], depth: int) -> Any:
     if depth > DEEPEST:
         raise Malformed("the arrays are nested too deeply")
     if isinstance(structure, bool):
@@ -188,13 +188,13 @@ def _rebuilt(structure: Any, leaves: Mapping[int, Any], used: set[int], depth: i
     if isinstance(structure, dict) and len(structure) == 1:
         ((kind, parts),) = structure.items()
         if kind == "d" and isinstance(parts, dict):
-            return {key: _rebuilt(part, leaves, used, depth + 1) for key, part in parts.items()}
+            return {key: _rebuild(part, leaves, used, depth + 1) for key, part in parts.items()}
         if kind == "t" and isinstance(parts, list):
-            return tuple(_rebuilt(part, leaves, used, depth + 1) for part in parts)
+            return tuple(_rebuild(part, leaves, used, depth + 1) for part in parts)
     raise Malformed("the arrays do not fit the header")
 
 
-def _arrays(content: memoryview, *, copies: bool) -> dict[int, Leaf]:
+def _parse_arrays(content: memoryview, *, copies: bool) -> dict[int, Leaf]:
     """The arrays by number: each begins where the one before ends, and the last ends with the message."""
     if not content:
         return {}
@@ -203,13 +203,13 @@ def _arrays(content: memoryview, *, copies: bool) -> dict[int, Leaf]:
     (length,) = struct.unpack("<Q", content[:8])
     if length > LARGEST_HEADER or 8 + length > content.nbytes:
         raise Malformed("the arrays cannot be read")
-    entries, body = _words(content[8 : 8 + length]), content[8 + length :]
+    entries, body = _parse_header(content[8 : 8 + length]), content[8 + length :]
     arrays: dict[int, Leaf] = {}
     end = 0
     for number, (name, entry) in enumerate(entries.items()):
         if name != str(number):
             raise Malformed("the arrays do not fit the header")
-        dtype, shape, count = _announced(entry)
+        dtype, shape, count = _parse_entry(entry)
         begin, end = end, end + count * dtype.itemsize
         if entry["data_offsets"] != [begin, end] or end > body.nbytes:
             raise Malformed("the arrays are not where they should be")
@@ -223,7 +223,7 @@ def _arrays(content: memoryview, *, copies: bool) -> dict[int, Leaf]:
     return arrays
 
 
-def _announced(entry: Any) -> tuple[np.dtype[Any], list[int], int]:
+def _parse_entry(entry: Any) -> tuple[np.dtype[Any], list[int], int]:
     """Type, shape and number of entries of an array as its header tells them; nothing is allocated for it yet."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise Malformed("the arrays do not fit the header")

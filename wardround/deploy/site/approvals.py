@@ -18,7 +18,7 @@ from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.site.datasets import find, frame_of, names_in, needed, read_columns, registered
+from wardround.deploy.site.datasets import columns_for, find, frame_of, names_in, read_datasets, required_columns
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.trust.audit_log import event_entry
@@ -62,14 +62,14 @@ class Decision:
 
 
 def offer_path(home: SiteHome, study: str) -> Path:
-    return home.path / "offers" / f"{checked_id(study)}.json"
+    return home.path / "offers" / f"{check_id(study)}.json"
 
 
 def decision_path(home: SiteHome, study: str) -> Path:
-    return home.path / "decisions" / f"{checked_id(study)}.json"
+    return home.path / "decisions" / f"{check_id(study)}.json"
 
 
-def checked_id(study: str) -> str:
+def check_id(study: str) -> str:
     """An identifier names files, so it must look like one."""
     if not STUDY_ID.fullmatch(study):
         raise Refusal(f"'{study[:80]}' names no study", remedy="see `wardround site studies`")
@@ -98,7 +98,7 @@ def store_offer(
     if path.parent.is_dir() and sum(1 for _ in path.parent.iterdir()) >= MOST_OFFERS:
         raise Refusal(
             f"{MOST_OFFERS} studies were offered to this site",
-            where=home.words.name,
+            where=home.settings.name,
             remedy="let its administrator clear the folder offers",
         )
     told = others if isinstance(others, int) and others > 0 else None
@@ -136,7 +136,7 @@ def resolve(home: SiteHome, word: str) -> Offer:
     if len(meant) != 1:
         what = f"{len(meant)} studies are called '{word}'" if meant else f"no study '{word}' was offered"
         remedy = f"say which: {', '.join(meant)}" if meant else "see `wardround site studies`"
-        raise Refusal(what, where=home.words.name, remedy=remedy)
+        raise Refusal(what, where=home.settings.name, remedy=remedy)
     return read_offer(home, meant[0])
 
 
@@ -158,7 +158,7 @@ def decisions(home: SiteHome) -> dict[str, Decision]:
     return {study: decision for study, decision in found.items() if decision is not None}
 
 
-def spent(home: SiteHome, *, beside: str = "") -> float:
+def promised_epsilon(home: SiteHome, *, beside: str = "") -> float:
     """Epsilon of every study that was ever approved; nothing is given back after a withdrawal."""
     return sum(decision.epsilon for study, decision in decisions(home).items() if study != beside)
 
@@ -167,11 +167,11 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     """What the policy has against a study on these data; none: it may be approved."""
     policy, study = read_policy(home.policy_path), study_of(offer)
     name = find(home, data)
-    columns = dict.fromkeys(frame_of(name, registered(home)[name]).columns)
-    read, _ = read_columns(study, policy, columns)
-    names = dict.fromkeys([*read, *needed(study)])
-    reasons = decide(policy, offer.study, names, spent=spent(home, beside=offer.id), today=today)
-    missing = [column for column in needed(study) if column not in columns]
+    columns = dict.fromkeys(frame_of(name, read_datasets(home)[name]).columns)
+    read, _ = columns_for(study, policy, columns)
+    names = dict.fromkeys([*read, *required_columns(study)])
+    reasons = decide(policy, offer.study, names, spent=promised_epsilon(home, beside=offer.id), today=today)
+    missing = [column for column in required_columns(study) if column not in columns]
     reasons += [f"the data {name} have no column '{column}', which the study needs" for column in missing]
     if not set(read) - set(names_in(study.data.settings.get("target"))):
         reasons.append(f"no column of the data {name} is allowed to be learned from")
@@ -200,7 +200,7 @@ def approve(
             where=study,
             remedy="let the coordinator offer it anew with a name",
         )
-    if same_person(by, offer.submitter):
+    if is_same_person(by, offer.submitter):
         raise Refusal(
             f"{by} submits this study, and who submits does not approve",
             where=study,
@@ -217,10 +217,10 @@ def approve(
             remedy="deny the study, let it be changed, or change the policy with `wardround site policy set`",
         )
     last = until or policy.expires
-    return record(
+    return record_decision(
         home,
         Decision(
-            *(study, offer.hash, "approved", checked_person(by), clock.timestamp()),
+            *(study, offer.hash, "approved", check_person(by), clock.timestamp()),
             data=find(home, data),
             until=str(last) if last else "",
             epsilon=epsilon_of(offer.study) or 0.0,
@@ -231,7 +231,7 @@ def approve(
 def deny(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
     offer, before = read_offer(home, study), read_decision(home, study)
     refuse_after(before, study, ("approved", "withdrawn"))
-    return record(home, Decision(study, offer.hash, "denied", checked_person(by), clock.timestamp(), why))
+    return record_decision(home, Decision(study, offer.hash, "denied", check_person(by), clock.timestamp(), why))
 
 
 def withdraw(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
@@ -242,8 +242,8 @@ def withdraw(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
         raise Refusal(
             f"only an approved study can be withdrawn from, and this one is {state}", where=study, remedy="deny it"
         )
-    words = {**asdict(before), "state": "withdrawn", "by": checked_person(by), "when": clock.timestamp(), "why": why}
-    return record(home, Decision(**words))
+    words = {**asdict(before), "state": "withdrawn", "by": check_person(by), "when": clock.timestamp(), "why": why}
+    return record_decision(home, Decision(**words))
 
 
 def refuse_after(before: Decision | None, study: str, states: tuple[str, ...]) -> None:
@@ -256,7 +256,7 @@ def refuse_after(before: Decision | None, study: str, states: tuple[str, ...]) -
         raise Refusal(f"this study is {before.state} (by {before.by}, {before.when})", where=study, remedy=remedy)
 
 
-def record(home: SiteHome, decision: Decision) -> Decision:
+def record_decision(home: SiteHome, decision: Decision) -> Decision:
     """In the audit log first, then on file."""
     words = {key: value for key, value in asdict(decision).items() if key not in ("id", "state", "when") and value}
     home.log().append(event_entry(decision.state, study=decision.id, **words))
@@ -264,14 +264,14 @@ def record(home: SiteHome, decision: Decision) -> Decision:
     return decision
 
 
-def checked_person(by: str) -> str:
+def check_person(by: str) -> str:
     name = " ".join(by.split())
     if not name or len(name) > 200 or not name.isprintable():
         raise Refusal("who decides is not told", remedy="add --by NAME")
     return name
 
 
-def same_person(one: str, other: str) -> bool:
+def is_same_person(one: str, other: str) -> bool:
     """Whether two names are the same but for case and spaces."""
     folded = ["".join(name.casefold().split()) for name in (one, other)]
     return bool(folded[0]) and folded[0] == folded[1]
@@ -280,26 +280,28 @@ def same_person(one: str, other: str) -> bool:
 # ---- what counts now ----
 
 
-def standing(home: SiteHome, study: str, *, today: date | None = None) -> tuple[Status, str]:
+def approval_status(home: SiteHome, study: str, *, today: date | None = None) -> tuple[Status, str]:
     """Whether this study may ask anything now, and if not why."""
     if not offer_path(home, study).exists():
-        return Status.WAITING, f"{home.words.name} does not know this study: offer it first"
+        return Status.WAITING, f"{home.settings.name} does not know this study: offer it first"
     decision = read_decision(home, study)
     if decision is None:
-        return Status.WAITING, f"{home.words.name} has not decided yet"
+        return Status.WAITING, f"{home.settings.name} has not decided yet"
     if decision.state != "approved":
         why = f": {decision.why}" if decision.why else ""
-        return Status(decision.state), f"{home.words.name} has {decision.state} it on {decision.when[:10]}{why}"
+        return Status(decision.state), f"{home.settings.name} has {decision.state} it on {decision.when[:10]}{why}"
     offer = read_offer(home, study)
     if decision.id != study or offer.hash != decision.hash:
-        return Status.DENIED, f"{home.words.name} approved other words than these"
+        return Status.DENIED, f"{home.settings.name} approved other words than these"
     now = today or clock.today()
     if not decision.until or now > date.fromisoformat(decision.until):
-        return Status.DENIED, f"the approval of {home.words.name} ended on {decision.until or 'an unknown day'}"
+        return Status.DENIED, f"the approval of {home.settings.name} ended on {decision.until or 'an unknown day'}"
     policy: Policy = read_policy(home.policy_path)
-    reasons = decide(policy, offer.study, needed(study_of(offer)), spent=spent(home, beside=study), today=now)
+    reasons = decide(
+        policy, offer.study, required_columns(study_of(offer)), spent=promised_epsilon(home, beside=study), today=now
+    )
     return (
-        (Status.DENIED, f"the policy of {home.words.name} no longer allows it: {'; '.join(reasons)}")
+        (Status.DENIED, f"the policy of {home.settings.name} no longer allows it: {'; '.join(reasons)}")
         if reasons
         else (Status.OK, "")
     )

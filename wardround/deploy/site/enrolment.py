@@ -7,15 +7,22 @@ from pathlib import Path
 from cryptography import x509
 
 from wardround.core.errors import Refusal
-from wardround.deploy.home import SiteHome, SiteWords
-from wardround.deploy.settings_files import checked, toml_lines
+from wardround.deploy.home import SiteHome, SiteSettings
+from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.site.policy_file import first_policy, policy_text
 from wardround.deploy.trust.audit_log import event_entry
-from wardround.deploy.trust.certificates import Issued, check_issued, make_request, new_key, pem, read_certificate
+from wardround.deploy.trust.certificates import (
+    CertificateSummary,
+    check_issued,
+    make_request,
+    new_key,
+    pem,
+    read_certificate,
+)
 from wardround.runs.json_files import write_file
 
 
-def begin_site(path: Path, words: SiteWords, purposes: Sequence[str] = ()) -> SiteHome:
+def begin_site(path: Path, words: SiteSettings, purposes: Sequence[str] = ()) -> SiteHome:
     """Make a site's home with a key of its own and a request to be signed; goes on where it was interrupted."""
     home = SiteHome(path)
     if (path / "site.toml").exists():
@@ -39,12 +46,12 @@ def begin_site(path: Path, words: SiteWords, purposes: Sequence[str] = ()) -> Si
     return home
 
 
-def site_words(name: str, coordinator: str, server_name: str) -> SiteWords:
+def site_settings(name: str, coordinator: str, server_name: str) -> SiteSettings:
     words = {"name": name, "coordinator": coordinator, "server_name": server_name}
-    return checked(words, SiteWords, "wardround site init")
+    return validate(words, SiteSettings, "wardround site init")
 
 
-def join(home: SiteHome, certificate: Path, authority: Path) -> Issued:
+def join(home: SiteHome, certificate: Path, authority: Path) -> CertificateSummary:
     """Take in what the coordinator signed, after checking that it is this site's and that consortium's."""
     own, root = read_certificate(certificate), read_certificate(authority)
     if not is_authority(root):
@@ -56,9 +63,9 @@ def join(home: SiteHome, certificate: Path, authority: Path) -> Issued:
             where=str(certificate),
             remedy=f"let the coordinator sign {home.request_path}",
         )
-    if (issued.name, issued.role) != (home.words.name, "site"):
+    if (issued.name, issued.role) != (home.settings.name, "site"):
         raise Refusal(
-            f"the certificate is for the {issued.role} '{issued.name}', and this is the site '{home.words.name}'",
+            f"the certificate is for the {issued.role} '{issued.name}', and this is the site '{home.settings.name}'",
             where=str(certificate),
             remedy=f"let the coordinator sign {home.request_path}",
         )

@@ -27,7 +27,7 @@ def own_figures(folder: Path) -> dict[str, Any] | None:
     return read_json(path, "they come again with the study's end") if path.exists() else None
 
 
-def figure_words(own: dict[str, Any]) -> list[str]:
+def figure_lines(own: dict[str, Any]) -> list[str]:
     """A sentence, and a line for every figure."""
     lines = [f"On {own['rows']:,} of your patients that nobody learned from; these figures stay here:"]
     for name, told in own["figures"].items():

@@ -9,7 +9,7 @@ from typing import Any
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
-from wardround.deploy.settings_files import checked, read_toml, toml_text
+from wardround.deploy.settings_files import read_toml, toml_text, validate
 from wardround.deploy.site.policy import SAFE, UNSAFE, Policy
 from wardround.runs.json_files import write_file
 
@@ -53,10 +53,10 @@ expires = {expires}
 def first_policy(purposes: Sequence[str] = (), *, today: date | None = None) -> Policy:
     """What `init` writes: installed components of safe kinds, no purpose and no column yet, for a year."""
     until = (today or clock.today()) + timedelta(days=365)
-    return Policy(purposes=list(purposes), components=installed(), expires=until)
+    return Policy(purposes=list(purposes), components=installed_components(), expires=until)
 
 
-def installed() -> list[str]:
+def installed_components() -> list[str]:
     from wardround.engine import registry  # loads JAX
 
     names = {kind: registry.own(kind) for kind in SAFE}
@@ -88,10 +88,10 @@ def set_policy(path: Path, key: str, value: str) -> Policy:
         known = tuple(Policy.model_fields)
         raise Refusal(f"the policy has no key '{key}'", where=str(path), remedy=nearest(key, known))
     before = read_policy(path)
-    meant = meaning(key, value)
-    policy = checked({**before.model_dump(), key: meant}, Policy, str(path))
-    text = replaced(path.read_text(encoding="utf-8"), key, getattr(policy, key))
-    if checked(tomllib.loads(text), Policy, str(path)) != policy:
+    meant = parse_value(key, value)
+    policy = validate({**before.model_dump(), key: meant}, Policy, str(path))
+    text = replace_value(path.read_text(encoding="utf-8"), key, getattr(policy, key))
+    if validate(tomllib.loads(text), Policy, str(path)) != policy:
         raise Refusal(
             f"'{key}' cannot be changed without touching other lines", where=str(path), remedy="use an editor"
         )
@@ -99,7 +99,7 @@ def set_policy(path: Path, key: str, value: str) -> Policy:
     return policy
 
 
-def meaning(key: str, value: str) -> Any:
+def parse_value(key: str, value: str) -> Any:
     """A value of the command line in the key's own type: lists by commas, "none" for no epsilon."""
     sort = Policy.model_fields[key].annotation
     if isinstance(getattr(Policy(), key), list):
@@ -116,7 +116,7 @@ def meaning(key: str, value: str) -> Any:
         raise Refusal(f"'{key}' is {number}, not '{value}'", remedy="correct the value") from None
 
 
-def replaced(text: str, key: str, value: Any) -> str:
+def replace_value(text: str, key: str, value: Any) -> str:
     """The text with another value of a key, which may have taken several lines; a new key goes to the end."""
     lines = text.splitlines(keepends=True)
     new = f"# {key} = 3.0\n" if value is None else f"{key} = {lines_of(value)}\n"

@@ -19,8 +19,8 @@ from wardround.data.load import load
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.site.approvals import Offer, reasons_against, spent, study_of
-from wardround.deploy.site.datasets import find, frame_of, look, read_columns, registered, table_for
+from wardround.deploy.site.approvals import Offer, promised_epsilon, reasons_against, study_of
+from wardround.deploy.site.datasets import columns_for, find, frame_of, read_datasets, summarize_table, table_for
 from wardround.deploy.site.policy import (
     Policy,
     components_of,
@@ -35,10 +35,10 @@ from wardround.deploy.site.release.partner_questions import (
     all_settings,
     numbers_in,
     numbers_in_probe,
-    prepared_by,
+    preparation_queries,
     terms_for,
 )
-from wardround.deploy.site.release.privacy_budget import charged
+from wardround.deploy.site.release.privacy_budget import charged_epsilon
 from wardround.engine.split_round import answer_shapes
 from wardround.study import assemble
 from wardround.study.file import Study
@@ -64,7 +64,7 @@ HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerSize:
     """What leaves a site in one round: numbers in each array, and bytes on the wire."""
 
     numbers: dict[str, int]
@@ -74,7 +74,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Described:
+class StudySummary:
     """The same in figures and in words; `parts` are headings with their sentences."""
 
     facts: dict[str, Any]
@@ -82,11 +82,11 @@ class Described:
     against: tuple[str, ...]
 
 
-def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described:
+def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySummary:
     """What the study would mean for this site, on these registered data."""
     study, policy, name = study_of(offer), read_policy(home.policy_path), find(home, data)
-    seen = look(frame_of(name, registered(home)[name]))
-    read, withheld = read_columns(study, policy, seen.kinds)
+    seen = summarize_table(frame_of(name, read_datasets(home)[name]))
+    read, withheld = columns_for(study, policy, seen.kinds)
     against = reasons_against(home, offer, name)
     components, closed = components_of(offer.study), outside_reasons(policy, components_of(offer.study))
     try:
@@ -98,10 +98,10 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
     for_choice: tuple[str, ...] = ()
     if not closed:
         components += for_partners(offer.study)[0]
-        for_choice = leaves_for_partners(study, answer.parameters if answer else None, len(read))
+        for_choice = sent_for_partners(study, answer.parameters if answer else None, len(read))
     brought = {one: str(package) for one in components if (package := package_of(one)) is not None}
-    used, rounds = spent(home, beside=offer.id), study.study.rounds
-    paid = Paid(charged(home, policy, offer.id), charged(home, policy))
+    used, rounds = promised_epsilon(home, beside=offer.id), study.study.rounds
+    paid = LedgerCharges(charged_epsilon(home, policy, offer.id), charged_epsilon(home, policy))
     facts = {
         "study": offer.id,
         "submitter": offer.submitter,
@@ -126,26 +126,33 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
     }
     risky = [f"{column} ({why})" for column, why in seen.identifying.items() if column in read]
     parts = (
-        ("Who asks", asks(offer, study)),
-        ("What is read", reads(name, seen.rows, read, withheld, risky)),
-        ("What runs here", runs(components, brought)),
-        ("What leaves", (*leaves_before(study, policy), *leaves_a_round(study, answer, unknown), *leaves_after(study))),
+        ("Who asks", who_asks(offer, study)),
+        ("What is read", what_is_read(name, seen.rows, read, withheld, risky)),
+        ("What runs here", what_runs(components, brought)),
+        (
+            "What leaves",
+            (
+                *sent_before_training(study, policy),
+                *sent_per_round(study, answer, unknown),
+                *sent_after_training(study),
+            ),
+        ),
         *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
-        ("What it costs in privacy", costs(study, used, policy, paid)),
-        ("Your share", (share(offer, seen.rows, study),)),
+        ("What it costs in privacy", privacy_cost(study, used, policy, paid)),
+        ("Your share", (share_of_rows(offer, seen.rows, study),)),
         ("For how long", (f"Until {policy.expires}, as the policy says, or until you withdraw.",)),
     )
-    return Described(facts, parts, tuple(against))
+    return StudySummary(facts, parts, tuple(against))
 
 
-def asks(offer: Offer, study: Study) -> tuple[str, ...]:
+def who_asks(offer: Offer, study: Study) -> tuple[str, ...]:
     who = offer.submitter or "somebody who gives no name"
     purpose = f"for: {study.study.purpose}" if study.study.purpose else "and tells no purpose"
     site = (f"The model is made for the site {study.study.user}.",) if study.study.user else ()
     return (f"{who} submits {study.study.name} {purpose}. It came on {offer.came[:10]}.", *site)
 
 
-def reads(name: str, rows: int, read: list[str], withheld: list[str], risky: list[str]) -> tuple[str, ...]:
+def what_is_read(name: str, rows: int, read: list[str], withheld: list[str], risky: list[str]) -> tuple[str, ...]:
     told = [f"The data {name}, {rows:,} rows. Columns: {', '.join(read) or 'none'}."]
     if withheld:
         told.append(f"Withheld by your policy: {', '.join(withheld)}.")
@@ -154,15 +161,15 @@ def reads(name: str, rows: int, read: list[str], withheld: list[str], risky: lis
     return tuple(told)
 
 
-def runs(components: list[str], brought: Mapping[str, str]) -> tuple[str, ...]:
+def what_runs(components: list[str], brought: Mapping[str, str]) -> tuple[str, ...]:
     told = f"Installed components only: {', '.join(components)}."
     outside = "; ".join(f"{name} from the package {package}" for name, package in brought.items())
     return (told, f"Not part of wardround, as installed here: {outside}.") if outside else (told,)
 
 
-def leaves_before(study: Study, policy: Policy) -> tuple[str, ...]:
+def sent_before_training(study: Study, policy: Policy) -> tuple[str, ...]:
     """The statistics from which sites agree how columns become numbers."""
-    asked = [in_own_cells(one, policy.smallest_cell) for one in prepared_by(study)]
+    asked = [in_own_cells(one, policy.smallest_cell) for one in preparation_queries(study)]
     words = [terms_for(one).told(all_settings(one)) for one in asked]
     told = [f"Once, before training: {'; '.join(words)}; no count of fewer than {policy.smallest_cell} patients."]
     if policy.smallest_cell > 1:
@@ -173,7 +180,7 @@ def leaves_before(study: Study, policy: Policy) -> tuple[str, ...]:
     return tuple(told)
 
 
-def leaves_for_partners(study: Study, parameters: int | None, columns: int) -> tuple[str, ...]:
+def sent_for_partners(study: Study, parameters: int | None, columns: int) -> tuple[str, ...]:
     """What leaves while partners are chosen, in each probe's and query's own words; none where none are chosen."""
     if study.partners is None:
         return ()
@@ -213,7 +220,7 @@ def times_in_words(times: int) -> str:
     return "once" if times == 1 else f"up to {times} times"
 
 
-def leaves_a_round(study: Study, answer: Answer | None, unknown: str) -> tuple[str, ...]:
+def sent_per_round(study: Study, answer: AnswerSize | None, unknown: str) -> tuple[str, ...]:
     rounds = study.study.rounds
     if answer is None:
         return (f"In each of {rounds} rounds an answer whose size is not known yet: {unknown}",)
@@ -226,7 +233,7 @@ def leaves_a_round(study: Study, answer: Answer | None, unknown: str) -> tuple[s
     return (f"In each round: {arrays}; {size}. No row, no label and no prediction leaves.", *seen)
 
 
-def leaves_after(study: Study) -> tuple[str, ...]:
+def sent_after_training(study: Study) -> tuple[str, ...]:
     every = study.evaluation.every
     often = "After every round" if every == 1 else f"After every {every} rounds"
     return (
@@ -235,25 +242,25 @@ def leaves_after(study: Study) -> tuple[str, ...]:
     )
 
 
-class Paid(NamedTuple):
+class LedgerCharges(NamedTuple):
     """Epsilon in the site's ledger: of one study, and of all."""
 
     this: float
     all: float
 
 
-def costs(study: Study, used: float, policy: Policy, paid: Paid) -> tuple[str, ...]:
+def privacy_cost(study: Study, used: float, policy: Policy, paid: LedgerCharges) -> tuple[str, ...]:
     """What the study promises of privacy, what the ledger says, and what no noise covers."""
     said = study.privacy
     if said is None:
-        return (privacy(None, used, policy.epsilon),)
+        return (epsilon_sentence(None, used, policy.epsilon),)
     if said.epsilon is None:
         first = (
             f"Noise of {said.noise_multiplier:g} times the bound of {said.clip:g}, for {study.study.rounds} rounds; no"
             " epsilon is promised: it follows from the number of your patients."
         )
     else:
-        first = privacy(said.epsilon, used, policy.epsilon)
+        first = epsilon_sentence(said.epsilon, used, policy.epsilon)
     whom = (
         "each of your patients: whether one is among the rows can hardly be told from the model or from your answers"
         if said.level == "sample"
@@ -272,7 +279,7 @@ def costs(study: Study, used: float, policy: Policy, paid: Paid) -> tuple[str, .
     return (*told, NOT_COVERED)
 
 
-def privacy(epsilon: float | None, used: float, most: float | None) -> str:
+def epsilon_sentence(epsilon: float | None, used: float, most: float | None) -> str:
     cap = (
         f"{used:g} of {most:g} is promised to studies approved before"
         if most is not None
@@ -287,7 +294,7 @@ def privacy(epsilon: float | None, used: float, most: float | None) -> str:
     return f"Epsilon {epsilon:g}; {cap}{left}."
 
 
-def share(offer: Offer, rows: int, study: Study) -> str:
+def share_of_rows(offer: Offer, rows: int, study: Study) -> str:
     """How far the site's part is diluted, as far as the offer tells."""
     if not offer.others:
         return (
@@ -309,7 +316,7 @@ def with_some_noise(study: Study) -> Study:
     return study.model_copy(update={"privacy": noise})
 
 
-def answer_of(study: Study, table: Table) -> Answer:
+def answer_of(study: Study, table: Table) -> AnswerSize:
     """What this site's answer would hold, found out by preparing its rows; nothing is trained."""
     data = study.data
     loaded = load(
@@ -344,4 +351,4 @@ def answer_of(study: Study, table: Table) -> Answer:
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), left)
     parameters = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))
     size = len(encode(HEADER, Message({}))) + transform.bytes_up(left) if transform.bytes_up else None
-    return Answer(numbers, size or len(encode(HEADER, empty)), parameters)
+    return AnswerSize(numbers, size or len(encode(HEADER, empty)), parameters)

@@ -31,8 +31,8 @@ from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.own_figures import keep_figures
-from wardround.deploy.site.release.disclosure import in_own_cells, told_figures, told_losses
-from wardround.deploy.site.release.partner_questions import debit, refuse_course, seen_by, terms_for
+from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
+from wardround.deploy.site.release.partner_questions import debit, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts, request_of
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
@@ -51,7 +51,7 @@ Header = dict[str, Any]
 
 
 @dataclass
-class AtWork:
+class StudyWorker:
     """One study at one site. `allow` raises a refusal for a recipe that the site's policy forbids."""
 
     site: str
@@ -82,7 +82,7 @@ class AtWork:
             raise Refusal("statistics were asked for before the sites had agreed on a schema", remedy="prepare first")
         whole = Site(self.site, self.table.sites[self.site])
         debit(self.folder, self.study, recipe, header, message)
-        return {}, query.ask(message, whole if raw or self.own is None else seen_by(recipe, self.own))
+        return {}, query.ask(message, whole if raw or self.own is None else visible_rows(recipe, self.own))
 
     def settle(self, header: Header, _: Message) -> tuple[Header, Message]:
         """Take over the agreed schema and split the own rows."""
@@ -177,7 +177,7 @@ class AtWork:
     def judge(self, header: Header, message: Message) -> tuple[Header, Message]:
         """Sums of the losses of the own patients under the model that this site would use; none when they are few."""
         scores, task = self._scores(header, message, header["part"])
-        return {}, Message(told_losses(scores, task, self.smallest_cell))
+        return {}, Message(coarse_losses(scores, task, self.smallest_cell))
 
     def figures(self, header: Header, message: Message) -> tuple[Header, Message]:
         """How well the site's model does on its own test patients: exact for the site, coarse or none for others."""
@@ -196,7 +196,7 @@ class AtWork:
         keep_figures(self.folder, self.site, block)
         if len(scores.actual) < self.smallest_cell:
             return {"figures": None}, Message({})
-        return {"figures": told_figures(block, scores, task, self.smallest_cell)}, Message({})
+        return {"figures": coarse_figures(block, scores, task, self.smallest_cell)}, Message({})
 
     def finish(self, header: Header, message: Message) -> tuple[Header, Message]:
         """Keep the model that this site will use."""

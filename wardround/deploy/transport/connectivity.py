@@ -33,7 +33,7 @@ class Diagnosis(NamedTuple):
     remedy: str = ""
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         return f"{self.what}. Fix: {self.remedy}." if self.remedy else f"{self.what}."
 
 
@@ -42,13 +42,13 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def reach(address: str, files: Files, *, within: float = 5.0) -> Diagnosis:
+def diagnose(address: str, files: Files, *, within: float = 5.0) -> Diagnosis:
     """The first thing that is in the way, or that nothing is."""
-    *_, last = steps(address, files, within=within)
+    *_, last = diagnose_steps(address, files, within=within)
     return last
 
 
-def steps(address: str, files: Files, *, within: float = 5.0) -> Iterator[Diagnosis]:
+def diagnose_steps(address: str, files: Files, *, within: float = 5.0) -> Iterator[Diagnosis]:
     """Name, line and TLS, one after the other, up to the first that fails."""
     host, port = host_and_port(address)
     try:
@@ -61,14 +61,14 @@ def steps(address: str, files: Files, *, within: float = 5.0) -> Iterator[Diagno
     try:
         line = socket.create_connection((host, port), within)
     except OSError as error:
-        yield no_line(address, error, within)
+        yield connection_problem(address, error, within)
         return
     with line:
         yield Diagnosis("line", "ok", f"something listens at {address}")
         yield handshake(line, host, files)
 
 
-def no_line(address: str, error: OSError, within: float) -> Diagnosis:
+def connection_problem(address: str, error: OSError, within: float) -> Diagnosis:
     if isinstance(error, ConnectionRefusedError):
         what = f"nothing listens at {address} (the connection was refused)"
         remedy = "see that the coordinator is started and the port is right; a firewall may also refuse it"
@@ -93,9 +93,9 @@ def handshake(line: socket.socket, host: str, files: Files) -> Diagnosis:
     except Refusal as refusal:
         return Diagnosis("tls", "wrong", refusal.what, refusal.remedy)
     except ssl.SSLCertVerificationError as error:
-        return Diagnosis("tls", "wrong", *against_them(error, host))
+        return Diagnosis("tls", "wrong", *server_certificate_problem(error, host))
     except ssl.SSLError as error:
-        return Diagnosis("tls", "wrong", *(NOT_ACCEPTED if until else against_us(error)))
+        return Diagnosis("tls", "wrong", *(NOT_ACCEPTED if until else handshake_problem(error)))
     except OSError:
         said = b""
     if not said:
@@ -134,7 +134,7 @@ NOT_ACCEPTED = (
 )
 
 
-def against_them(error: ssl.SSLCertVerificationError, host: str) -> tuple[str, str]:
+def server_certificate_problem(error: ssl.SSLCertVerificationError, host: str) -> tuple[str, str]:
     today = f"{clock.now():%Y-%m-%d %H:%M} UTC"
     if error.verify_code == EXPIRED:
         return (
@@ -158,7 +158,7 @@ def against_them(error: ssl.SSLCertVerificationError, host: str) -> tuple[str, s
     )
 
 
-def against_us(error: ssl.SSLError) -> tuple[str, str]:
+def handshake_problem(error: ssl.SSLError) -> tuple[str, str]:
     reason = str(error.reason or error)
     if "WRONG_VERSION" in reason or "UNKNOWN_PROTOCOL" in reason or "HTTP_REQUEST" in reason:
         return "what listens there does not speak TLS", "see that host and port are the coordinator's"

@@ -110,8 +110,8 @@ def connect(kit: Path, home: Path, *, only: bool = False) -> dict[str, Any]:
             where=str(kit),
             remedy="name the folder that holds `startup` and `local`",
         )
-    _ = (CoordinatorHome(home) if server else SiteHome(home)).words  # refuses where there is none
-    resources = setting(local, "resources.json")
+    _ = (CoordinatorHome(home) if server else SiteHome(home)).settings  # refuses where there is none
+    resources = read_setting(local, "resources.json")
     allowed = [] if only else list(resources.get("class_allow_list", []))
     ours = CONTROLLER if server else EXECUTOR
     if not only and "class_allow_list" not in resources:
@@ -126,16 +126,16 @@ def connect(kit: Path, home: Path, *, only: bool = False) -> dict[str, Any]:
     if only:
         resources["class_list_enforcement_mode"] = "enforce"
     write_json(local / "resources.json", resources)
-    rights = setting(local, "authorization.json")
+    rights = read_setting(local, "authorization.json")
     if only:
         rights["permissions"] = {role: without_code(may) for role, may in rights["permissions"].items()}
         write_json(local / "authorization.json", rights)
     write_json(local / HOME_FILE, {"home": str(home.absolute())})
-    code = [role for role, may in rights["permissions"].items() if may_ship(may)]
+    code = [role for role, may in rights["permissions"].items() if has_code_right(may)]
     return {"kit": str(kit), "home": str(home.absolute()), "class": ours, "may_ship_code": code}
 
 
-def setting(local: Path, name: str) -> dict[str, Any]:
+def read_setting(local: Path, name: str) -> dict[str, Any]:
     """A setting of the kit, or FLARE's default for it."""
     path = local / name
     return read_json(path if path.exists() else local / f"{name}.default", "provision the kit again")
@@ -150,7 +150,7 @@ def without_code(may: Any) -> dict[str, Any]:
     return {**rights, "byoc": "none"}
 
 
-def may_ship(may: Any) -> bool:
+def has_code_right(may: Any) -> bool:
     return bool((may if isinstance(may, str) else may.get("byoc", "none")) != "none")
 
 

@@ -60,7 +60,7 @@ def read_entry(content: Entry) -> Entry:
 FORMAT = Format("audit log", read_entry, RESTORE)
 
 
-class NoRoom(Refusal):
+class LogNotWritable(Refusal):
     """The disk would not take an entry; it will when there is room again."""
 
 
@@ -109,7 +109,7 @@ class SentHashes:
 
 
 @dataclass(frozen=True)
-class Log:
+class AuditLog:
     """The log in the file `path` with its head beside it (`path` + ".head"), kept by `who` with its key."""
 
     path: Path
@@ -125,19 +125,19 @@ class Log:
         if not entries:
             return self.head()
         with self.journal.lock(write=True) as file:
-            return self._add(file, self._ready(file), *entries)
+            return self._add(file, self._repair(file), *entries)
 
     def head(self) -> Head:
         """The signed head as it is now: what the other side countersigns."""
         with self.journal.lock(write=True) as file:
-            last = self._ready(file)
+            last = self._repair(file)
             return sign_head(last.entries, last.hash, self.who, self.key)
 
     def keep(self, seen: Countersigned) -> Head:
         """Write down that the other side has countersigned a head of this log."""
         return self.append(event_entry("countersigned", **seen.content()))
 
-    def _ready(self, file: int) -> End:
+    def _repair(self, file: int) -> End:
         """How the log ends, after what an interruption left was put right."""
         known = _ends.get(self.path)
         if known is not None and known[0] == stamps(file, self.path):
@@ -148,7 +148,7 @@ class Log:
             self._write_first_head()
             head = Head(0, ROOT, self.who, "")
         behind = None if head is None else last.entries - head.entries
-        if head is None or not self._follows(file, last, head):
+        if head is None or not self._is_continued(file, last, head):
             raise Refusal(
                 "the audit log does not end as its signed head says, so nothing is written and nothing may leave",
                 where=str(self.path),
@@ -167,7 +167,7 @@ class Log:
             return End(written.entries, written.hash, last.hash, 0)
         return last
 
-    def _follows(self, file: int, last: End, head: Head) -> bool:
+    def _is_continued(self, file: int, last: End, head: Head) -> bool:
         """Whether the log still holds the entry that the head names, with nothing but whole entries after it."""
         if (head.entries, head.hash) in ((last.entries, last.hash), (last.entries - 1, last.previous)):
             return True
@@ -181,7 +181,7 @@ class Log:
         try:
             end = self.journal.append(file, last, *new)
         except OSError as problem:
-            raise NoRoom(
+            raise LogNotWritable(
                 f"the audit log cannot be written ({problem.strerror}), so nothing may leave; it is as it was",
                 where=str(self.path),
                 remedy="make room on the disk; then it goes on by itself",

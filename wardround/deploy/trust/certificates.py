@@ -31,7 +31,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 Key = ec.EllipticCurvePrivateKey
 
 
-class Issued(NamedTuple):
+class CertificateSummary(NamedTuple):
     """A certificate in words."""
 
     name: str
@@ -102,7 +102,7 @@ def pem(thing: x509.Certificate | x509.CertificateSigningRequest | x509.Certific
     return thing.public_bytes(serialization.Encoding.PEM)
 
 
-def distinguished(name: str, role: str) -> x509.Name:
+def distinguished_name(name: str, role: str) -> x509.Name:
     return x509.Name(
         [
             x509.NameAttribute(NameOID.COMMON_NAME, name),
@@ -112,16 +112,16 @@ def distinguished(name: str, role: str) -> x509.Name:
     )
 
 
-def word(name: x509.Name, of: x509.ObjectIdentifier) -> str:
+def name_attribute(name: x509.Name, of: x509.ObjectIdentifier) -> str:
     found = name.get_attributes_for_oid(of)
     return str(found[0].value) if found else ""
 
 
-def told(certificate: x509.Certificate) -> Issued:
+def certificate_summary(certificate: x509.Certificate) -> CertificateSummary:
     subject = certificate.subject
-    return Issued(
-        word(subject, NameOID.COMMON_NAME),
-        word(subject, NameOID.ORGANIZATIONAL_UNIT_NAME),
+    return CertificateSummary(
+        name_attribute(subject, NameOID.COMMON_NAME),
+        name_attribute(subject, NameOID.ORGANIZATIONAL_UNIT_NAME),
         f"{certificate.serial_number:x}",
         certificate.not_valid_after_utc,
     )
@@ -130,7 +130,7 @@ def told(certificate: x509.Certificate) -> Issued:
 def make_authority(folder: Path, consortium: str, *, now: datetime | None = None) -> x509.Certificate:
     """The consortium's own certificate authority: FOLDER/authority.key and FOLDER/authority.pem."""
     key = new_key(folder / "authority.key")
-    name = distinguished(consortium, "authority")
+    name = distinguished_name(consortium, "authority")
     begin = now or clock.now()
     certificate = (
         x509.CertificateBuilder()
@@ -152,7 +152,9 @@ def make_authority(folder: Path, consortium: str, *, now: datetime | None = None
 def make_request(key: Key, name: str, role: Role = "site") -> x509.CertificateSigningRequest:
     """What a site sends to be signed; it proves that the site has the key, and does not contain it."""
     check_name(name, role)
-    return x509.CertificateSigningRequestBuilder().subject_name(distinguished(name, role)).sign(key, hashes.SHA256())
+    return (
+        x509.CertificateSigningRequestBuilder().subject_name(distinguished_name(name, role)).sign(key, hashes.SHA256())
+    )
 
 
 def read_request(content: bytes, where: str) -> x509.CertificateSigningRequest:
@@ -179,7 +181,9 @@ def sign(
 
     `name` is who must be asking: a site that renews its certificate could else take another's name.
     """
-    asked, role = (word(request.subject, of) for of in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME))
+    asked, role = (
+        name_attribute(request.subject, of) for of in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
+    )
     wanted: Role = "coordinator" if hosts else "site"
     check_name(asked, wanted)
     if name is not None and asked != name:
@@ -196,7 +200,7 @@ def sign(
     begin = now or clock.now()
     builder = (
         x509.CertificateBuilder()
-        .subject_name(distinguished(asked, wanted))
+        .subject_name(distinguished_name(asked, wanted))
         .issuer_name(authority.subject)
         .public_key(public_key_of(request, asked))
         .serial_number(x509.random_serial_number())
@@ -229,7 +233,7 @@ def public_key_of(request: x509.CertificateSigningRequest, name: str) -> ec.Elli
 def coordinator_in(folder: Path) -> str:
     """The name in the coordinator's own certificate, where there is one already."""
     path = folder / "certificate.pem"
-    return told(read_certificate(path)).name if path.exists() else ""
+    return certificate_summary(read_certificate(path)).name if path.exists() else ""
 
 
 def general_name(host: str) -> x509.GeneralName:
@@ -239,12 +243,12 @@ def general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def due(certificate: x509.Certificate, now: datetime | None = None) -> bool:
+def is_due(certificate: x509.Certificate, now: datetime | None = None) -> bool:
     """Whether it is time to renew."""
     return certificate.not_valid_after_utc - (now or clock.now()) < RENEW_BEFORE
 
 
-def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, where: str) -> Issued:
+def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, where: str) -> CertificateSummary:
     """Refuse a certificate of another consortium, or one that is no longer (or not yet) valid."""
     try:
         certificate.verify_directly_issued_by(authority)
@@ -265,7 +269,7 @@ def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, 
             where=where,
             remedy="the clock of this machine is wrong: set it",
         )
-    return told(certificate)
+    return certificate_summary(certificate)
 
 
 def _usage(*, authority: bool) -> x509.KeyUsage:

@@ -33,35 +33,35 @@ Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 # ---- the site's half ----
 
 
-def answered(home: SiteHome, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
+def answer(home: SiteHome, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """What the site says to either topic."""
     if topic == HEADS:
-        return shown(home, words)
-    keep(home, words)
+        return answer_head(home, words)
+    keep_countersignature(home, words)
     return {}
 
 
-def shown(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
+def answer_head(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
     """Countersign the coordinator's head, and show the own one."""
     key = coordinator_key(home, str(words["certificate"]))
     try:
         head = parse_head_json(words["head"])
     except ValueError as problem:
         raise Refusal(f"what came is no head of an audit log: {problem}", remedy="compare the versions") from None
-    name = home.words.server_name
+    name = home.settings.server_name
     seen = witness(home.witness_path, head, {name: [key]}, home.own_name, home.key)
     return {"head": asdict(home.log().head()), "countersigned": seen.content()}
 
 
-def keep(home: SiteHome, words: Mapping[str, Any]) -> None:
+def keep_countersignature(home: SiteHome, words: Mapping[str, Any]) -> None:
     """Write the coordinator's countersignature into the own log, if it is one and of a head of this log."""
-    seen = read(words["countersigned"])
-    name = home.words.server_name
+    seen = parse_countersignature(words["countersigned"])
+    name = home.settings.server_name
     if seen.by != name or seen.head.who != home.own_name:
         raise Refusal(
             f"the countersignature is of {seen.by} for {seen.head.who}", remedy="ask the coordinator to fix it"
         )
-    believe(seen, home)
+    refuse_forged(seen, home)
     home.log().keep(seen)
 
 
@@ -73,7 +73,7 @@ def coordinator_key(home: SiteHome, certificate: str) -> ec.EllipticCurvePublicK
     except ValueError:
         raise Refusal("it cannot be read", where=where, remedy="ask the coordinator to fix it") from None
     issued, key = check_issued(read, read_certificate(home.authority_path), where=where), read.public_key()
-    if (issued.name, issued.role) != (home.words.server_name, "coordinator") or not isinstance(
+    if (issued.name, issued.role) != (home.settings.server_name, "coordinator") or not isinstance(
         key, ec.EllipticCurvePublicKey
     ):
         raise Refusal(f"it is that of the {issued.role} {issued.name}", where=where, remedy="find out who sent it")
@@ -89,10 +89,10 @@ def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
     """Let a site countersign this log, and countersign the site's; gives what is kept of the site's."""
     certificate = home.certificate_path.read_text()
     told = ask(HEADS, {"head": asdict(home.log().head()), "certificate": certificate})
-    theirs = read(told["countersigned"])
+    theirs = parse_countersignature(told["countersigned"])
     if theirs.by != site or theirs.head.who != home.own_name:
         raise Refusal(f"the countersignature is of {theirs.by} for {theirs.head.who}", where=f"site {site}")
-    believe(theirs, home)
+    refuse_forged(theirs, home)
     home.log().keep(theirs)
     try:
         head = parse_head_json(told["head"])
@@ -108,14 +108,14 @@ def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
 # ---- both ----
 
 
-def read(content: Any) -> Countersigned:
+def parse_countersignature(content: Any) -> Countersigned:
     try:
         return parse_countersigned(content)
     except ValueError as problem:
         raise Refusal(f"what came is no countersignature: {problem}", remedy="compare the versions") from None
 
 
-def believe(seen: Countersigned, home: Home) -> None:
+def refuse_forged(seen: Countersigned, home: Home) -> None:
     """Refuse a countersignature that its signer did not make, or under a head that is not the own one."""
     wrong = countersignature_problem(home.public_keys(), seen)
     if wrong:

@@ -25,7 +25,7 @@ from wardround.study.file import Study
 from wardround.study.partners import asks_of
 
 
-def prepared_by(study: Study) -> tuple[Recipe, ...]:
+def preparation_queries(study: Study) -> tuple[Recipe, ...]:
     """The queries of the study's preparation."""
     said = study.data.preparation
     return statistics_asked(impute=said.impute, scale=said.scale, smallest_cell=said.smallest_cell)
@@ -63,7 +63,7 @@ def probe_departures(study: Study, recipe: Recipe) -> list[str]:
 
 def query_departures(study: Study, recipe: Recipe) -> list[str]:
     """Why a question is not the study's. Of the preparation's, columns and cells are what the policy looks at."""
-    if any(one.name == recipe.name for one in prepared_by(study)):
+    if any(one.name == recipe.name for one in preparation_queries(study)):
         return []
     said = [one for one in asks_of(study).queries if one.name == recipe.name]
     if not said:
@@ -88,7 +88,7 @@ def refuse_course(study: Study, header: Mapping[str, Any]) -> None:
         )
 
 
-def seen_by(recipe: Recipe, own: SiteRows) -> Site:
+def visible_rows(recipe: Recipe, own: SiteRows) -> Site:
     """What a query may look at, once the rows are split: no column that was set aside, and no row held out."""
     if terms_for(recipe).rows != "training":
         return own.training

@@ -71,7 +71,7 @@ class SecureSite:
             key, authority = self.signing()
             keys = keys_of(header["certificates"], authority, session.roster)
             self.state, letter = advertise(session, self.name, key, keys)
-            return told(letter)
+            return letter_reply(letter)
         state = self.state
         if state is None or state.session != session:
             raise Refusal(
@@ -95,7 +95,7 @@ class SecureSite:
             self.state = after
         else:
             self.state, letter = {"share": share, "agree": agree}[asked](state, request)
-        return told(letter)
+        return letter_reply(letter)
 
     def _refuse_other(self, session: Session, header: Header, precision: tuple[int, float]) -> None:
         if (session.study, session.round) != (header["study"], header["round"]):
@@ -117,6 +117,6 @@ class SecureSite:
         point("site.reveal.recorded")
 
 
-def told(letter: SumMessage) -> tuple[Header, Message]:
+def letter_reply(letter: SumMessage) -> tuple[Header, Message]:
     arrays = {} if letter.vector is None else {"vector": letter.vector}
     return {"letter": to_json(letter)}, Message(arrays)
