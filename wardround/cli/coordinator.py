@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wardround.cli.site import person_name, say
+from wardround.cli.output import person_name, say
 from wardround.cli.study_progress import conduct_study, leave, listen
 from wardround.core.errors import Refusal
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from wardround.cli.site import say
+from wardround.cli.output import say
 from wardround.core.errors import Refusal
 
 flare_app = typer.Typer(

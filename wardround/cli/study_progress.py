@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from wardround.cli.site import say
+from wardround.cli.output import say
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
