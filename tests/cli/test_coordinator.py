@@ -119,13 +119,13 @@ def test_a_study_that_cannot_work_is_not_queued(tmp_path: Path, capsys: Capture)
     hub, _ = consortium(tmp_path, capsys)
     none = tiny.call(capsys, "coordinator", "run", study_file(tmp_path), "--by", "anna", "--home", hub)
     assert none.code == 2
-    assert "no site belongs" in none.err.lower()
+    assert "consortium has no sites" in none.err.lower()
     (tmp_path / "more").mkdir()
     hub, _ = consortium(tmp_path / "more", capsys, "bo")
     for tables, said in (
         ({"deploy": {"sites": ["boo"]}}, "did you mean 'bo'"),
         ({"data": {"target": None, "site": None}}, "which column is the outcome"),
-        ({"data": {"site": None, "partition": {"name": "iid", "sites": 2}}}, "nothing can be dealt out"),
+        ({"data": {"site": None, "partition": {"name": "iid", "sites": 2}}}, "there is nothing to partition"),
     ):
         refused = tiny.call(capsys, "coordinator", "run", study_file(tmp_path, **tables), "--by", "a", "--home", hub)
         assert refused.code == 2
@@ -178,7 +178,7 @@ def test_what_sites_say_is_shown_as_plain_text(capsys: Capture) -> None:
     assert event_sentence(AnswersGathered("round", 2, ("a",), late)) == "round 2: no answer from b: it was late"
     assert event_sentence(AnswersGathered("judge", 2, ("a",), late)) == ""
     assert event_sentence(StudyEnded("s", "failed", "no site is left", "/runs/s")) == "s failed: no site is left"
-    assert event_sentence(StudyEnded("s", "finished", "", "/runs/s")) == "s is finished: /runs/s"
+    assert event_sentence(StudyEnded("s", "finished", "", "/runs/s")) == "s finished: /runs/s"
     assert event_sentence(Event()) == ""
 
 
@@ -206,7 +206,7 @@ def test_status_tells_lateness_traffic_and_epsilon() -> None:
         "1.5 kB",
         "2 MB",
         "epsilon 3",
-        "given 60 s to answer",
+        "deadline per site: 60 s",
     ):
         assert words in text
 
@@ -274,7 +274,7 @@ def test_a_study_from_run_to_report(tmp_path: Path, capsys: Capture) -> None:
         assert status["studies"][0]["state"] == "running"
         second = tiny.call(capsys, "coordinator", "start", "--home", hub)
         assert second.code == 2
-        assert "running already" in second.err
+        assert "already running" in second.err
         approve(home, offers(home)[0].id, by="boss")
         out, err = coordinator.communicate(timeout=PATIENCE)
     assert coordinator.returncode == 0, err

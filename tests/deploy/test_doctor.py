@@ -100,7 +100,7 @@ def test_a_folder_with_no_home_in_it(tmp_path: Path) -> None:
 
 def test_settings_that_are_wrong(site: SiteHome) -> None:
     change(site.path / "site.toml", "hub.example.org:8002", "hub.example.org")
-    assert "is no address" in found(site.path, "settings").sentence
+    assert "is not an address" in found(site.path, "settings").sentence
 
 
 def test_a_key_that_others_can_read(site: SiteHome) -> None:
@@ -127,7 +127,7 @@ def test_a_certificate_of_another_name_key_or_consortium(site: SiteHome, hub: Co
     site.certificate_path.write_bytes(pem(sign(hub.path, make_request(key, "freetown"))))
     assert "belongs to another key" in found(site.path, "certificate").sentence
     site.certificate_path.write_bytes(pem(sign(hub.path, make_request(site.key, "bo"))))
-    assert "is for the site 'bo', and this is the site 'freetown'" in found(site.path, "certificate").sentence
+    assert "is for the site 'bo', but this is the site 'freetown'" in found(site.path, "certificate").sentence
     make_authority(tmp_path / "else", "else")
     site.certificate_path.write_bytes(pem(sign(tmp_path / "else", make_request(site.key, "freetown"))))
     assert "not signed by this consortium" in found(site.path, "certificate").sentence
@@ -150,7 +150,7 @@ def test_a_clock_that_is_behind(site: SiteHome, hub: CoordinatorHome) -> None:
     assert "signed 25 h later" in clock.what
     assert found(site.path, "certificate").state == "ok", "it is valid from two days before"
     signed(site, hub, now=datetime.now(UTC) + SKEW + timedelta(hours=3))
-    assert "begins on" in found(site.path, "certificate").sentence
+    assert "is not valid before" in found(site.path, "certificate").sentence
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_sites_whose_certificates_end(hub: CoordinatorHome, tmp_path: Path) -> N
 
 
 def test_what_the_running_coordinator_warns_of(hub: CoordinatorHome) -> None:
-    hub.write_status({"warnings": {"bo": "the coordinator runs wardround 2 and this site 1"}})
-    assert found(hub.path, "site bo").what == "the coordinator runs wardround 2 and this site 1"
+    hub.write_status({"warnings": {"bo": "the coordinator runs wardround 2, but this site runs 1"}})
+    assert found(hub.path, "site bo").what == "the coordinator runs wardround 2, but this site runs 1"
 
 
 def test_a_coordinator_that_other_machines_cannot_reach(hub: CoordinatorHome) -> None:
@@ -268,12 +268,12 @@ def test_a_firewall_that_drops(site: SiteHome) -> None:
 
 def test_something_that_does_not_speak_tls(site: SiteHome, door: socket.socket) -> None:
     served(door, b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    assert "does not speak TLS" in diagnose(at(door), files(site)).sentence
+    assert "does not use TLS" in diagnose(at(door), files(site)).sentence
 
 
 def test_a_line_that_is_cut(site: SiteHome, door: socket.socket) -> None:
     served(door, b"")
-    assert "cut while TLS began" in diagnose(at(door), files(site)).sentence
+    assert "closed during the TLS handshake" in diagnose(at(door), files(site)).sentence
 
 
 def test_each_step_is_told_up_to_the_first_that_fails(site: SiteHome, door: socket.socket) -> None:
@@ -289,7 +289,7 @@ def test_a_key_that_does_not_belong_to_the_certificate(
     site: SiteHome, hub: CoordinatorHome, door: socket.socket
 ) -> None:
     authority, certificate, _ = files(site)
-    assert "cannot be used together" in diagnose(at(door), (authority, certificate, hub.key_path)).sentence
+    assert "do not work together" in diagnose(at(door), (authority, certificate, hub.key_path)).sentence
 
 
 def test_an_address_in_use(hub: CoordinatorHome, door: socket.socket) -> None:

@@ -213,13 +213,13 @@ def settings(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 TAMPERED: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
-    "a longer clip": (settings(clip=10.0), "says clip 1.0 under [privacy], and the coordinator 10.0"),
+    "a longer clip": (settings(clip=10.0), "has clip 1.0 under [privacy], but the coordinator asks for 10.0"),
     "a larger delta": (settings(delta=0.004), "says delta 0.001"),
     "other batches": (settings(batch=8), "says batch None"),
     "noise from the seed": (settings(seeded=True), "follow from the study's seed"),
     "an unknown word": (settings(less=True), "names no private algorithm"),
     "the level of sites": (lambda recipe: {**recipe, "name": "site"}, "names no private algorithm"),
-    "no noise at all": (lambda recipe: recipe["parts"][0], "an algorithm without any was asked for"),
+    "no noise at all": (lambda recipe: recipe["parts"][0], "an algorithm without noise was requested"),
     "another algorithm": (
         lambda recipe: {**recipe, "parts": [{**recipe["parts"][0], "settings": {"learning_rate": 9.0}}]},
         "does not say algorithm fed_avg with these settings",
@@ -292,7 +292,7 @@ def test_a_site_whose_budget_is_spent_is_left_out_and_named(poor: Any, ended: En
         assert one["measures"]["absent"]["kenema"].startswith("spent: The privacy budget does not allow another round")
     assert [one.round for one in entries(poor, "kenema", study)] == [1]
     (note,) = [one for one in result["notes"] if "kenema" in one]
-    assert note.startswith("kenema was left out from round 2 on: The privacy budget does not allow")
+    assert note.startswith("kenema left in round 2: The privacy budget does not allow")
     spent = result["methods"][0]["meters"]["privacy"]["sample_epsilon_by_site"]
     assert spent["kenema"] == pytest.approx(epsilon([ended.steps("kenema")], DELTA), abs=1e-4)
     # It has paid for a part of the model, so it gets the model.
@@ -416,7 +416,7 @@ def test_the_policy_forbids_noise_that_hides_nothing(consortium: Any) -> None:
     seeded = study_of("a", {**PROMISE, "delta": 1e-6, "seeded": True}).model_dump(mode="json")
     assert any("follow from the study's seed" in one for one in decide(policy, seeded))
     wide = study_of("b").model_dump(mode="json")
-    assert any("meant at a delta of 0.001, and the policy's at 1e-05" in one for one in decide(policy, wide))
+    assert any("stated at a delta of 0.001, but the policy's at 1e-05" in one for one in decide(policy, wide))
 
 
 def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_covered(
@@ -429,7 +429,7 @@ def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_cove
     spent = charged_epsilon(home, policy, study_id(ended.study))
     assert spent == pytest.approx(epsilon([ended.steps("bo", ROUNDS)], policy.delta), abs=1e-4)
     assert "Epsilon 0.5; your policy sets no limit" in text
-    assert "It holds for each of your patients" in text
+    assert "This protects each of your patients" in text
     assert f"{spent:.3g} of it by this one" in text
     assert text.endswith(NOT_COVERED)
     assert NOT_COVERED == meter.NOT_COVERED
@@ -439,7 +439,7 @@ def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_cove
     consortium.handlers["bo"].access.offered(study_id(other), other.model_dump(mode="json"), "researcher")
     text = " ".join(dict(describe(home, read_offer(home, study_id(other))).parts)["What it costs in privacy"])
     assert "your site as a whole" in text
-    assert "under your own share of the noise only" in text
+    assert "protected by your own share of the noise only" in text
     set_policy(home.policy_path, "epsilon", "3")
     with pytest.raises(Refusal, match=r"meant at a delta of 0\.001"):
         approve(home, study_id(other), by="ben")
@@ -458,7 +458,7 @@ def test_site_and_coordinator_tell_promised_spent_and_left() -> None:
     study = {"study": "a", "state": "running", "round": 2, "rounds": 3, "why": "", "seconds_a_site": 60.0}
     sums = {"bytes_down": 10, "bytes_up": 10, "epsilon": 1.0, "epsilon_so_far": 0.75}
     facts = {"listen": "x:1", "running": True, "consortium": "c", "sites": [], "studies": [{**study, **sums}]}
-    assert "; epsilon 1; at most an epsilon of 0.75 so far" in "\n".join(status_lines(facts))
+    assert "; epsilon 1; at most 0.75 spent so far" in "\n".join(status_lines(facts))
 
 
 def test_few_patients_are_taken_to_be_as_many_as_cost_most_and_newcomers_are_counted() -> None:

@@ -100,7 +100,9 @@ def test_another_version_is_refused_with_both_versions_and_before_anything_is_as
     consortium: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clerk_module, "__version__", "9.9.9")  # the sites'; requests have the coordinator's
-    with pytest.raises(Refusal, match=rf"coordinator runs wardround {__version__} and this site 9\.9\.9.*same version"):
+    with pytest.raises(
+        Refusal, match=rf"coordinator runs wardround {__version__}, but this site runs 9\.9\.9.*same version"
+    ):
         consortium.conduct(in_process.study_of("versions"))
     assert {topic for _, topic, _ in consortium.asked} == {"offer"}
 

@@ -99,7 +99,7 @@ class Consortium:
         except Died:
             self.deaths.append(site)
             self.restart(site)
-            raise Unanswered(site, "it went away before it answered", gone=True) from None
+            raise Unanswered(site, "it disconnected before it answered", gone=True) from None
         return self.change(site, topic, header, reply)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:

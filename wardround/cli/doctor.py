@@ -12,7 +12,7 @@ from wardround.report.html.markup import plain
 
 HOMES = ("wardround-site", "wardround-coordinator")
 """Where a home is looked for when none is named."""
-WORDS = {"ok": "ok", "look": "LOOK", "wrong": "WRONG"}
+WORDS = {"ok": "ok", "look": "Warning", "wrong": "Error"}
 
 
 def doctor_command(home: Path | None, *, as_json: bool) -> None:
@@ -22,8 +22,8 @@ def doctor_command(home: Path | None, *, as_json: bool) -> None:
         typer.echo(json.dumps({"ok": not sick, "findings": [one._asdict() for one in found]}))
     else:
         for one in found:
-            typer.echo(f"{WORDS[one.state]:5} {plain(f'{one.name}: {one.sentence}')}")
-        typer.echo(f"{len(sick)} of {len(found)} things are wrong." if sick else "Nothing is wrong.")
+            typer.echo(f"{WORDS[one.state]:7} {plain(f'{one.name}: {one.sentence}')}")
+        typer.echo(f"{len(sick)} of {len(found)} checks failed." if sick else "No errors found.")
     if sick:
         raise typer.Exit(2)
 

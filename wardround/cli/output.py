@@ -28,4 +28,4 @@ def person_name(by: str | None) -> str:
     try:
         return by if by is not None else getpass.getuser()
     except (KeyError, OSError, ImportError):
-        raise Refusal("nobody is logged in by name", remedy="say who decides with --by NAME") from None
+        raise Refusal("the name of the logged-in user is not known", remedy="give your name with --by NAME") from None

@@ -21,7 +21,7 @@ def retrain_command(folder: Path, without: list[str], *, out: Path | None, by: s
     if manifest["kind"] == "deployed":
         if out is not None:
             raise Refusal(
-                "a deployed study is trained in the coordinator's home", where="--out", remedy="leave --out out"
+                "a deployed study is trained in the coordinator's folder", where="--out", remedy="remove --out"
             )
         name = queue_without(folder, without, by)
         conduct_study(home_of(folder), name, wait=False, as_json=as_json)
@@ -34,7 +34,7 @@ def retrain_command(folder: Path, without: list[str], *, out: Path | None, by: s
         with round_bar(manifest["study"]["study"]["rounds"], methods) as advance:
             result = retrain(folder, without, place, on_round=advance)
     except KeyboardInterrupt:
-        typer.echo(f"wardround: interrupted. Begin again; {place} can be deleted.", err=True)
+        typer.echo(f"wardround: interrupted. Start again; {place} can be deleted.", err=True)
         raise typer.Exit(130) from None
     write_card(place)
     print_result(result, RunFolder(place), write_report(place), summary_table, as_json=as_json)

@@ -24,7 +24,9 @@ def start_site(home: Path) -> None:
 
     service = SiteService(SiteHome(home), print_site_event)
     service.start()
-    ERRORS.print(f"{service.state['name']} connects to {service.state['coordinator']}. Ctrl-C stops it.", markup=False)
+    ERRORS.print(
+        f"{service.state['name']} is connecting to {service.state['coordinator']}. Press Ctrl-C to stop.", markup=False
+    )
     stop_on_signal(service.stopped)
     service.work()
     service.stop()
@@ -45,10 +47,10 @@ def leave() -> None:
 def print_site_event(word: str, facts: Mapping[str, Any]) -> None:
     told = {
         "connected": "connected to the coordinator at {coordinator}",
-        "lost": "lost the coordinator at {coordinator}; waiting for it to come back",
+        "lost": "connection to the coordinator at {coordinator} lost; reconnecting",
         "worried": "not connected to the coordinator: {why}",
         "refused": "refused {topic}: {why}",
-        "answered": "answered {topic}: {bytes} bytes left (see wardround site log)",
+        "answered": "answered {topic}: sent {bytes} bytes (see wardround site log)",
     }
     if word in told and (word == "refused" or facts.get("topic") not in QUIET):
         ERRORS.print(f"{time.strftime('%H:%M:%S')} {told[word].format(**facts)}", markup=False, highlight=False)
@@ -92,7 +94,7 @@ def demo_printer() -> Callable[[str, Mapping[str, Any]], None]:
 
 def demo_sentence(word: str, facts: Mapping[str, Any]) -> str:
     if word == "made":
-        return f"a coordinator at {facts['listen']} and {', '.join(facts['sites'])}: keys made, certificates signed"
+        return f"created a coordinator at {facts['listen']} and the sites {', '.join(facts['sites'])}"
     if word == "approved":
         return f"{facts['site']} approved the study"
     if facts.get("missing"):
@@ -102,4 +104,4 @@ def demo_sentence(word: str, facts: Mapping[str, Any]) -> str:
         return "waiting for " + "; ".join(f"{', '.join(sites)} ({why})" for why, sites in reasons.items())
     if facts.get("round"):
         return f"round {facts['round']} of {facts['rounds']}"
-    return f"connected: {', '.join(facts.get('present') or ()) or 'nobody yet'}"
+    return f"connected: {', '.join(facts.get('present') or ()) or 'no site yet'}"

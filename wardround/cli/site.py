@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from wardround.deploy.site.approvals import Offer
     from wardround.deploy.site.study_summary import StudySummary
 
-site_app = typer.Typer(help="A hospital's side: its data, its policy, its decisions, its log.", no_args_is_help=True)
+site_app = typer.Typer(help="Run a hospital's site: data, policy, approvals, log.", no_args_is_help=True)
 site_app.add_typer(data_app, name="data")
 site_app.add_typer(policy_app, name="policy")
 
-StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as `wardround site studies` names it.")]
-By = Annotated[str | None, typer.Option("--by", help="Who decides; by default the name of whoever is logged in.")]
-Why = Annotated[str, typer.Option("--why", help="The reason, which the coordinator is told.")]
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as listed by `wardround site studies`.")]
+By = Annotated[str | None, typer.Option("--by", help="Your name (default: the logged-in user).")]
+Why = Annotated[str, typer.Option("--why", help="The reason, which is sent to the coordinator.")]
 
 
 @site_app.command()
@@ -34,18 +34,19 @@ def init(
     coordinator: Annotated[str, typer.Option("--coordinator", help="Where the coordinator listens, HOST:PORT.")],
     server_name: Annotated[str, typer.Option("--server-name", help="The name in the coordinator's certificate.")],
     purposes: Annotated[
-        list[str] | None, typer.Option("--purpose", help="A purpose that studies may have; more than once if need be.")
+        list[str] | None, typer.Option("--purpose", help="A purpose that studies may have; may be repeated.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="A table (.csv, .parquet) to register at once, as with site data add.")
+        Path | None, typer.Option("--data", help="A table (.csv, .parquet) to register now, as with site data add.")
     ] = None,
     allow: Annotated[
-        list[str] | None, typer.Option("--allow", help="A column of it that the policy shall allow, or all.")
+        list[str] | None,
+        typer.Option("--allow", help="A column of the table that the policy allows, or all; may be repeated."),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make this site's folder, its key (which never leaves) and the request that the coordinator signs."""
+    """Create this site's folder, its private key and a certificate request for the coordinator."""
     from wardround.deploy.coordinator.consortium import fingerprint
     from wardround.deploy.home import home_path
     from wardround.deploy.site.enrolment import begin_site, site_settings
@@ -53,11 +54,11 @@ def init(
     made = begin_site(home_path(home), site_settings(name, coordinator, server_name), purposes or [])
     print_of = fingerprint(made.key.public_key())
     lines = [
-        f"{name} has its folder: {made.path}",
-        f"1. Send {made.request_path} to the coordinator. It holds no secret; key.pem stays here.",
-        f"   On the phone, compare the key's fingerprint: {print_of}",
-        "2. With what comes back: wardround site join CERTIFICATE AUTHORITY",
-        "3. Register data (wardround site data add) and look through policy.toml, which allows no column yet.",
+        f"Created the site {name}: {made.path}",
+        f"1. Send {made.request_path} to the coordinator. It is not secret; key.pem stays here.",
+        f"   Compare the key's fingerprint by phone: {print_of}",
+        "2. With the files you get back: wardround site join CERTIFICATE AUTHORITY",
+        "3. Register data (wardround site data add) and review policy.toml, which allows no column yet.",
     ]
     facts = {"site": name, "home": made.path, "request": made.request_path, "policy": made.policy_path}
     facts["fingerprint"] = print_of
@@ -65,18 +66,18 @@ def init(
         source = "parquet" if data.suffix == ".parquet" else "csv"
         label = "".join(letter if letter.isalnum() else "-" for letter in data.stem)
         add(label, source, path=str(data.resolve()), allow=allow, home=made.path, as_json=False, quiet=True)
-        lines[-1] = f"3. {data} is registered as {label}; look through policy.toml, then: wardround site start"
+        lines[-1] = f"3. {data} is registered as {label}. Review policy.toml, then: wardround site start"
     say(facts, lines, as_json)
 
 
 @site_app.command()
 def join(
-    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="What the coordinator signed (.pem).")],
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The signed certificate (.pem).")],
     authority: Annotated[Path, typer.Argument(metavar="AUTHORITY", help="The consortium's authority.pem.")],
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take in the signed certificate, after checking that it belongs to this key and this name."""
+    """Join the consortium with the signed certificate, after checking its key and name."""
     from wardround.deploy.site.enrolment import join as joined
 
     issued = joined(open_home(home), certificate, authority)
@@ -87,14 +88,12 @@ def join(
 
 @site_app.command()
 def studies(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="One of them, summary_lines in full.")] = None,
-    data: Annotated[
-        str | None, typer.Option("--data", help="On which read_datasets data, if there are several.")
-    ] = None,
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show this study in full.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="The dataset to use, if several are registered.")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Studies that were offered to this site, and what became of them; or one of them in plain words."""
+    """List the studies offered to this site and their state, or describe one in plain words."""
     from wardround.deploy.site.approvals import approval_status, offers, resolve
     from wardround.deploy.site.approvals import promised_epsilon as promised_in
     from wardround.deploy.site.own_figures import figure_lines, own_figures
@@ -107,7 +106,7 @@ def studies(
         offer = resolve(there, study)
         shown, own = describe_offer(there, offer, data), own_figures(there.folder(offer.id))
         lines = (
-            [*summary_lines(shown), "", "How the model does", *(f"  {one}" for one in figure_lines(own))]
+            [*summary_lines(shown), "", "Quality of the model", *(f"  {one}" for one in figure_lines(own))]
             if own
             else summary_lines(shown)
         )
@@ -128,16 +127,16 @@ def studies(
         }
         for offer, state, why in rows
     ]
-    words = {"ok": "approved", "waiting": "waits for you"}
+    words = {"ok": "approved", "waiting": "waiting for your decision"}
     lines = [
-        f"{offer.id}: {words.get(state, state)} (from {offer.submitter or 'nobody by name'}, {offer.came[:10]})"
+        f"{offer.id}: {words.get(state, state)} (from {offer.submitter or 'an unnamed submitter'}, {offer.came[:10]})"
         + (f"; {why}" if state not in words else "")
         + (f"; {cost}" if (cost := spending_sentence(epsilon_of(offer.study), spent[offer.id])) else "")
         for offer, state, why in rows
     ]
     used, promised = charged_epsilon(there, policy), promised_in(there)
     totals = {"epsilon_allowed": policy.epsilon, "epsilon_promised": promised, "epsilon_charged": used}
-    lines = [*lines, *total_sentences(policy, promised, used)] if lines else ["No study was offered yet."]
+    lines = [*lines, *total_sentences(policy, promised, used)] if lines else ["No study has been offered yet."]
     say({"studies": facts, **totals}, lines, as_json)
 
 
@@ -152,7 +151,7 @@ def summary_lines(shown: "StudySummary") -> list[str]:
     for heading, sentences in shown.parts:
         lines += ["", heading, *(f"  {sentence}" for sentence in sentences)]
     if shown.against:
-        lines += ["", "Your policy forbids it", *(f"  {reason}" for reason in shown.against)]
+        lines += ["", "Your policy does not allow it", *(f"  {reason}" for reason in shown.against)]
     return lines
 
 
@@ -160,15 +159,15 @@ def summary_lines(shown: "StudySummary") -> list[str]:
 def approve(
     study: StudyName,
     by: By = None,
-    data: Annotated[
-        str | None, typer.Option("--data", help="On which read_datasets data, if there are several.")
+    data: Annotated[str | None, typer.Option("--data", help="The dataset to use, if several are registered.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="The last day of the approval, such as 2031-12-31.")
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="The last parse_day, such as 2031-12-31.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Approve without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Approve without confirmation.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show in plain words what a study reads, sends and costs, and let it run here if you agree."""
+    """Describe what a study reads, sends and costs, and approve it if you agree."""
     from wardround.deploy.site import approvals
 
     there = open_home(home)
@@ -179,14 +178,16 @@ def approve(
         say({}, summary_lines(shown), as_json=False)
     if not yes and not shown.against:
         if as_json or not sys.stdin.isatty():
-            raise Refusal("nobody can be asked here", where=offer.id, remedy="approve in a terminal, or add --yes")
+            raise Refusal(
+                "this is not an interactive terminal", where=offer.id, remedy="approve in a terminal, or add --yes"
+            )
         if not typer.confirm(f"\nApprove this study as {who}?", default=False):
-            typer.echo("Nothing was decided.")
+            typer.echo("No decision was made.")
             raise typer.Exit(1)
     decision = approvals.approve(there, offer.id, by=who, data=data, until=last)
     lines = [
         "",
-        f"{who} approved {offer.id} until {decision.until}. To take it back: wardround site withdraw {offer.id}",
+        f"{who} approved {offer.id} until {decision.until}. To withdraw: wardround site withdraw {offer.id}",
     ]
     say({"study": offer.id, "state": decision.state, "by": who, "until": decision.until, **shown.facts}, lines, as_json)
 
@@ -195,12 +196,12 @@ def parse_day(word: str) -> date:
     try:
         return date.fromisoformat(word)
     except ValueError:
-        raise Refusal(f"'{word}' is no date", where="--until", remedy="write it like 2031-12-31") from None
+        raise Refusal(f"'{word}' is not a date", where="--until", remedy="write it like 2031-12-31") from None
 
 
 @site_app.command()
 def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Refuse a study; the coordinator is told so, with the reason."""
+    """Deny a study; the coordinator receives the reason."""
     from wardround.deploy.site import approvals
 
     there = open_home(home)
@@ -210,22 +211,22 @@ def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None
 
 @site_app.command()
 def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Take an approval back, at once and for good, also while the study runs."""
+    """Withdraw an approval for good; takes effect at once, also while the study runs."""
     from wardround.deploy.site import approvals
 
     there = open_home(home)
     decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
-    lines = [f"{decision.by} withdrew from {decision.id}: from now on it gets no answer. What left before has left."]
+    lines = [f"{decision.by} withdrew from {decision.id}: it gets no more answers. What was sent before stays sent."]
     say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)
 
 
 @site_app.command()
 def log(
-    study: Annotated[str | None, typer.Option("--study", help="Only what is about this study.")] = None,
+    study: Annotated[str | None, typer.Option("--study", help="Only entries about this study.")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Everything that ever left this site, and every decision, like a diary; exit code 2 when it was changed."""
+    """Show everything this site ever sent and every decision; exit code 2 if the log was changed."""
     from wardround.cli.audit import show_command
 
     show_command(open_home(home).audit_path, None, study=study, as_json=as_json)
@@ -233,7 +234,7 @@ def log(
 
 @site_app.command()
 def start(home: HomeFolder = None) -> None:
-    """Connect to the coordinator and answer what approved studies ask, until stopped (Ctrl-C)."""
+    """Connect to the coordinator and answer approved studies, until Ctrl-C."""
     from wardround.cli.services import start_site
 
     start_site(open_home(home).path)

@@ -16,13 +16,13 @@ from wardround.core.errors import Refusal
 if TYPE_CHECKING:
     from wardround.deploy.home import SiteHome
 
-data_app = typer.Typer(help="Data that studies may read; the rows stay where they are.", no_args_is_help=True)
+data_app = typer.Typer(help="Register the data that studies may read; rows stay where they are.", no_args_is_help=True)
 policy_app = typer.Typer(help="Show what studies may do here, or change it.")
 
 HomeFolder = Annotated[
-    Path | None, typer.Option("--home", help="The site's folder; by default $WARDROUND_HOME, or ./wardround-site.")
+    Path | None, typer.Option("--home", help="The site's folder (default: $WARDROUND_HOME or ./wardround-site).")
 ]
-DataName = Annotated[str, typer.Argument(metavar="NAME", help="The name under which the data are known here.")]
+DataName = Annotated[str, typer.Argument(metavar="NAME", help="The dataset's name at this site.")]
 
 
 def open_home(home: Path | None) -> "SiteHome":
@@ -40,20 +40,23 @@ def add(
     source: Annotated[str, typer.Option("--source", help="csv, parquet, sql (see wardround list source).")],
     path: Annotated[str | None, typer.Option("--path", help="The file, for csv and parquet.")] = None,
     url: Annotated[str | None, typer.Option("--url", help="The database's address, for sql.")] = None,
-    query: Annotated[str | None, typer.Option("--query", help="The question to the database, for sql.")] = None,
-    target: Annotated[str, typer.Option("--target", help="An outcome that should be among the columns.")] = "",
+    query: Annotated[str | None, typer.Option("--query", help="The SQL query, for sql.")] = None,
+    target: Annotated[str, typer.Option("--target", help="The outcome column, to check that it is there.")] = "",
     setting: Annotated[
         list[str] | None, typer.Option("--setting", help='Another setting of the source, such as separator=";".')
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", help="A column that the policy shall allow; all: all that identify nobody."),
+        typer.Option(
+            "--allow",
+            help="A column that the policy allows, or all for those that do not identify patients; may be repeated.",
+        ),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when all is well.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing on success.")] = False,
 ) -> None:
-    """Register data: they are read once to see that they can be, and never copied."""
+    """Register a dataset; it is read once as a check, and never copied."""
     from wardround.deploy.site import datasets
     from wardround.deploy.site.policy import is_column_allowed
     from wardround.deploy.site.policy_file import read_policy, set_policy
@@ -67,7 +70,9 @@ def add(
     unknown = [column for column in wanted if column not in seen.kinds]
     if unknown:
         datasets.remove(there, name)
-        raise Refusal(f"--allow names '{unknown[0]}', which is no column", remedy=f"there are {', '.join(seen.kinds)}")
+        raise Refusal(
+            f"--allow names '{unknown[0]}', which is not a column", remedy=f"choose from {', '.join(seen.kinds)}"
+        )
     if wanted:
         merged = dict.fromkeys([*read_policy(there.policy_path).columns, *wanted])
         set_policy(there.policy_path, "columns", ",".join(merged))
@@ -75,15 +80,16 @@ def add(
     closed = [column for column in harmless if not is_column_allowed(column, policy)]
     lines = [f"{name}: {seen.rows:,} rows, {len(seen.kinds)} columns. Nothing was copied."]
     lines += [f"  {column}: {kind}" for column, kind in seen.kinds.items()]
-    lines += [f"LOOK: {column} seems to identify patients ({why})." for column, why in seen.identifying.items()]
+    lines += [f"Warning: {column} may identify patients ({why})." for column, why in seen.identifying.items()]
     if closed:
         more = ",".join([*policy.columns, *closed])
         lines.append(
-            f"The policy withholds {', '.join(closed)}. To allow them: wardround site policy set columns {more!r}"
+            f"The policy withholds these columns: {', '.join(closed)}."
+            f" To allow them: wardround site policy set columns {more!r}"
         )
     if seen.rows < policy.smallest_cell:
         lines.append(
-            f"LOOK: fewer rows than the smallest cell of {policy.smallest_cell}: nothing will be told about them."
+            f"Warning: fewer rows than the smallest cell of {policy.smallest_cell}: nothing is reported about them."
         )
     facts = {
         "data": name,
@@ -104,7 +110,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     for one in settings:
         key, equals, value = one.partition("=")
         if not equals or not key.strip():
-            raise Refusal(f"'{one}' is no setting", where="--setting", remedy="write KEY=VALUE")
+            raise Refusal(f"'{one}' is not a setting", where="--setting", remedy="write KEY=VALUE")
         try:
             found[key.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
@@ -114,25 +120,25 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 @data_app.command(name="list")
 def list_data(home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """What is registered, and where it lies (passwords are not shown)."""
+    """List registered datasets and where they are (passwords are hidden)."""
     from wardround.deploy.site.datasets import read_datasets
 
     known = {name: entry.description for name, entry in read_datasets(open_home(home)).items()}
-    say({"data": known}, [f"{name}: {shown}" for name, shown in known.items()] or ["No data yet."], as_json)
+    say({"data": known}, [f"{name}: {shown}" for name, shown in known.items()] or ["No datasets yet."], as_json)
 
 
 @data_app.command()
 def remove(name: DataName, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Take data off the list; the rows are not touched."""
+    """Remove a dataset from the list; the rows are not touched."""
     from wardround.deploy.site.datasets import remove as taken_off
 
     taken_off(open_home(home), name)
-    say({"removed": name}, [f"{name} is no longer registered; the rows lie where they lay."], as_json)
+    say({"removed": name}, [f"{name} is no longer registered; the rows were not touched."], as_json)
 
 
 @policy_app.callback(invoke_without_command=True)
 def show_policy(context: typer.Context, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """What studies may do here; shown when nothing else is asked."""
+    """Show what studies may do here, or change it."""
     if context.invoked_subcommand is not None:
         return
     from wardround.deploy.site.policy_file import read_policy
@@ -148,11 +154,11 @@ def show_policy(context: typer.Context, home: HomeFolder = None, as_json: AsJson
 @policy_app.command(name="set")
 def change_policy(
     key: Annotated[str, typer.Argument(metavar="KEY", help="purposes, components, columns, smallest_cell, ...")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value; lists with commas.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value; separate list items with commas.")],
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change one key of the policy; it counts at once, also for studies that are running."""
+    """Change one key of the policy; takes effect at once, also for running studies."""
     from wardround.deploy.site.policy_file import set_policy
     from wardround.deploy.trust.audit_log import event_entry
 

@@ -35,13 +35,13 @@ def conduct_study(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bo
         before = [one for one in queued_studies(home) if one != name]
         lines = [
             f"{name} is queued" + (f" behind {', '.join(before)}." if before else "."),
-            f"Each site is offered it and decides: wardround site approve {name}",
-            "To see how it stands: wardround coordinator status",
+            f"Each site must approve it: wardround site approve {name}",
+            "To see its progress: wardround coordinator status",
         ]
         say({"study": name, "state": "queued", "behind": before}, lines, as_json)
         return
-    note(f"No coordinator is running, so this process is it until {name} has ended.")
-    note(f"Each site is offered it and decides: wardround site approve {name}")
+    note(f"No coordinator is running, so this process acts as one until {name} ends.")
+    note(f"Each site must approve it: wardround site approve {name}")
     try:
         code = listen(home, until_done=True)
         if code == 0:
@@ -58,15 +58,15 @@ def report_end(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
     """Say how a study ended; one that failed is a refusal."""
     from wardround.runs.json_files import read_json
 
-    state = read_json(home.folder(name) / "state.json", "go on with `wardround coordinator resume`")
+    state = read_json(home.folder(name) / "state.json", "continue it with `wardround coordinator resume`")
     if state["state"] != "finished":
         raise Refusal(
             f"the study {state['state']}: {state['why']}".rstrip("."),
             where=name,
-            remedy="see to it, then `wardround coordinator resume`",
+            remedy="fix the cause, then run `wardround coordinator resume`",
         )
     run = home.folder(name) / "run"
-    lines = [f"{name} is finished: {run}"]
+    lines = [f"{name} finished: {run}"]
     lines += [f"{what}: {run / file}" for what, file in WRITTEN.items() if (run / file).exists()]
     say({"study": name, "state": "finished", "folder": run}, lines, as_json)
 
@@ -85,12 +85,12 @@ def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
         coordinator.start()
         stop_on_signal(coordinator.stopped)
         words = home.settings
-        note(f"{words.name} of {words.consortium} listens at {words.listen}. Ctrl-C stops it.")
+        note(f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop.")
         coordinator.work(until_done=until_done)
         interrupted = coordinator.stopped.is_set()
         coordinator.stop()
     if interrupted and until_done:
-        note("Stopped. What was done until now is kept; go on with: wardround coordinator start")
+        note("Stopped. All work so far is saved; continue with: wardround coordinator start")
         return INTERRUPTED
     return 0
 
@@ -132,26 +132,26 @@ def event_sentence(event: "Event") -> str:
     words = ""
     match event:
         case events.ConnectionChanged(site, connected):
-            words = f"{site} is here" if connected else f"{site} went away"
+            words = f"{site} connected" if connected else f"{site} disconnected"
         case events.SiteWarning(site, why):
             words = f"{site}: {why}"
         case events.ApprovalPending(sites):
-            words = f"waiting until {', '.join(sites)} approved"
+            words = f"waiting for approval by {', '.join(sites)}"
         case events.SitesAwaited(sites):
-            words = f"waiting for {', '.join(sites)} to come back"
+            words = f"waiting for {', '.join(sites)} to connect"
         case events.AnswersGathered("round", number, _, missing) if missing:
             words = f"round {number}: no answer from {reasons_text(missing)}"
         case events.RoundDone(number, of, sites):
             without = f" (without {reasons_text(event.absent)})" if event.absent else ""
             words = f"round {number} of {of}: {site_count(sites)}{without}"
         case events.SiteJoined(site, rows):
-            words = f"{site} joined the study with {rows} patients for training"
+            words = f"{site} joined the study with {rows} training patients"
         case events.DiskFailed(why):
             words = why
         case events.StudyEnded(study, "failed", why):
             words = f"{study} failed: {why}"
         case events.StudyEnded(study, _, _, folder):
-            words = f"{study} is finished: {folder}"
+            words = f"{study} finished: {folder}"
     return words
 
 

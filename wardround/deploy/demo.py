@@ -149,12 +149,10 @@ def demonstrate(folder: Path, sites: int, tell: Tell, *, rounds: int = 10) -> di
     with processes(commands, folder / "logs") as running:
         watch(coordinator, homes, study, running, tell)
     run = coordinator.folder(study) / "run"
-    state = read_json(coordinator.folder(study) / "state.json", "look into the logs")
+    state = read_json(coordinator.folder(study) / "state.json", "see the logs")
     if state["state"] != "finished":
-        raise Refusal(
-            f"the demonstration's study ended: {state['why']}", where=str(folder / "logs"), remedy="see the logs"
-        )
-    return {"folder": run, "result": require_result(run, "look into the logs")}
+        raise Refusal(f"the demonstration failed: {state['why']}", where=str(folder / "logs"), remedy="see the logs")
+    return {"folder": run, "result": require_result(run, "see the logs")}
 
 
 def watch(
@@ -179,6 +177,6 @@ def watch(
             tell("status", {**now, "rounds": status.get("rounds")})
         dead = [name for name, process in running.items() if process.poll() is not None]
         if dead or time.monotonic() - since > PATIENCE:
-            what = f"{dead[0]} ended unexpectedly" if dead else f"nothing happened for {PATIENCE:.0f} s"
+            what = f"{dead[0]} exited unexpectedly" if dead else f"nothing happened for {PATIENCE:.0f} s"
             raise Refusal(what, where=str(coordinator.path.parent / "logs"), remedy="see the logs there")
         time.sleep(0.2)

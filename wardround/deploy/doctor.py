@@ -57,9 +57,9 @@ def examine_home(path: Path) -> list[Diagnosis]:
     if (path / "coordinator.toml").exists():
         return list(check_coordinator(CoordinatorHome(path)))
     raise Refusal(
-        "there is neither a site nor a coordinator in this folder",
+        "this folder holds neither a site nor a coordinator",
         where=str(path),
-        remedy="name its folder with --home, or begin with `wardround site init`",
+        remedy="name its folder with --home, or create one with `wardround site init`",
     )
 
 
@@ -71,7 +71,7 @@ def check_site(home: SiteHome) -> Iterator[Diagnosis]:
     except Refusal as refusal:
         yield failure("settings", refusal)
         return
-    yield Diagnosis("settings", "ok", f"{words.name}, whose coordinator is {words.server_name} at {words.coordinator}")
+    yield Diagnosis("settings", "ok", f"site {words.name}; coordinator {words.server_name} at {words.coordinator}")
     yield check_key(home.key_path)
     found = check_certificate(home, words.name, "site")
     yield found
@@ -138,13 +138,15 @@ def check_disk(path: Path) -> Diagnosis:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        remedy = "make room, or give this user the right to write there"
+        remedy = "free some disk space, or give this user write permission"
         return Diagnosis("disk", "wrong", f"nothing can be written to {path}: {error.strerror}", remedy)
     free = shutil.disk_usage(path).free
     what = f"{free / 1e9:.1f} GB free"
     if free < SCARCE:
-        return Diagnosis("disk", "wrong", what, "make room: a study keeps its model and its answers here")
-    return Diagnosis("disk", "look" if free < LITTLE else "ok", what, "make room soon" if free < LITTLE else "")
+        return Diagnosis("disk", "wrong", what, "free some disk space: studies store their model and answers here")
+    return Diagnosis(
+        "disk", "look" if free < LITTLE else "ok", what, "free some disk space soon" if free < LITTLE else ""
+    )
 
 
 def check_key(path: Path, name: str = "key") -> Diagnosis:
@@ -152,7 +154,7 @@ def check_key(path: Path, name: str = "key") -> Diagnosis:
         read_key(path)
         rights = path.stat()
     except PermissionError:
-        return Diagnosis(name, "wrong", f"{path} may not be read by this user", "run as the user who made it")
+        return Diagnosis(name, "wrong", f"this user may not read {path}", "run as the user who owns it")
     except Refusal as refusal:
         return failure(name, refusal)
     if stat.S_IMODE(rights.st_mode) & 0o077:
@@ -167,14 +169,16 @@ def check_certificate(home: Home, name: str, role: str) -> Diagnosis:
         own, authority = read_certificate(home.certificate_path), read_certificate(home.authority_path)
         issued = check_issued(own, authority, where=str(home.certificate_path))
         if own.public_key() != read_key(home.key_path).public_key():
-            raise Refusal("the certificate belongs to another key", remedy="let the coordinator sign request.csr again")
+            raise Refusal(
+                "the certificate belongs to another key", remedy="ask the coordinator to sign request.csr again"
+            )
     except Refusal as refusal:
         return failure("certificate", refusal)
     except OSError as error:
-        return Diagnosis("certificate", "wrong", f"it cannot be read: {error}", "run as the user who made this folder")
+        return Diagnosis("certificate", "wrong", f"it cannot be read: {error}", "run as the user who owns this folder")
     if (issued.name, issued.role) != (name, role):
-        what = f"the certificate is for the {issued.role} '{issued.name}', and this is the {role} '{name}'"
-        return Diagnosis("certificate", "wrong", what, "let the coordinator sign this party's own request")
+        what = f"the certificate is for the {issued.role} '{issued.name}', but this is the {role} '{name}'"
+        return Diagnosis("certificate", "wrong", what, "ask the coordinator to sign this party's own request")
     return check_expiry("certificate", own)
 
 
@@ -182,8 +186,8 @@ def check_expiry(name: str, own: x509.Certificate) -> Diagnosis:
     until = own.not_valid_after_utc
     days = (until - clock.now()).days
     if is_due(own):
-        remedy = "let the site connect: it is renewed by itself; the coordinator renews its own when it starts anew"
-        return Diagnosis(name, "look", f"it ends in {days} days, on {until:%Y-%m-%d}", remedy)
+        remedy = "it is renewed automatically: a site's when it connects, the coordinator's when it restarts"
+        return Diagnosis(name, "look", f"expires in {days} days, on {until:%Y-%m-%d}", remedy)
     return Diagnosis(name, "ok", f"valid until {until:%Y-%m-%d}")
 
 
@@ -194,14 +198,14 @@ def check_clock(path: Path) -> Diagnosis:
     try:
         signed = read_certificate(path).not_valid_before_utc + SKEW
     except Refusal:
-        return Diagnosis("clock", "look", f"it says {shown}; there is no certificate to compare with")
+        return Diagnosis("clock", "look", f"{shown}; there is no certificate to compare with")
     if now < signed - timedelta(minutes=5):
         behind = signed - now
-        what = f"it says {shown}, and the certificate was signed {behind.days * 24 + behind.seconds // 3600} h later"
+        what = f"{shown}, but the certificate was signed {behind.days * 24 + behind.seconds // 3600} h later"
         return Diagnosis(
-            "clock", "wrong", what, "set the clock of this machine (timedatectl set-ntp true), or the signer's"
+            "clock", "wrong", what, "correct this machine's clock (timedatectl set-ntp true), or the signer's"
         )
-    return Diagnosis("clock", "ok", f"it says {shown}, after the certificate was signed")
+    return Diagnosis("clock", "ok", f"{shown}, after the certificate was signed")
 
 
 def check_proxy(address: str, environment: Mapping[str, str]) -> Diagnosis:
@@ -212,9 +216,9 @@ def check_proxy(address: str, environment: Mapping[str, str]) -> Diagnosis:
     excepted = environment.get("no_grpc_proxy") or environment.get("no_proxy") or ""
     names = [name.strip().lstrip(".") for name in excepted.split(",") if name.strip()]
     if any(host == name or host.endswith(f".{name}") for name in names):
-        return Diagnosis("proxy", "ok", f"{found} is set, and '{host}' is excepted from it")
-    what = f"{found} is set: the connection to {address} would go through that proxy"
-    return Diagnosis("proxy", "look", what, f"if the coordinator is reached without it: export no_proxy={host}")
+        return Diagnosis("proxy", "ok", f"{found} is set, but not used for '{host}'")
+    what = f"{found} is set, so the connection to {address} would use that proxy"
+    return Diagnosis("proxy", "look", what, f"if the coordinator can be reached directly: export no_proxy={host}")
 
 
 def check_listening(home: CoordinatorHome) -> Diagnosis:
@@ -233,9 +237,9 @@ def check_listening(home: CoordinatorHome) -> Diagnosis:
             return failure("line", refusal)
     others = [name for name in home.settings.hosts if not name.startswith(LOOPBACK)]
     if host.startswith(LOOPBACK) and others:
-        what = f"it listens at {address}, which no other machine reaches, though sites know it as {others[0]}"
-        return Diagnosis("line", "look", what, f'write listen = "0.0.0.0:{port}" in coordinator.toml')
-    return Diagnosis("line", "ok", f"sites can connect at {address}")
+        what = f"it listens at {address}, which other machines cannot reach, but sites connect to {others[0]}"
+        return Diagnosis("connection", "look", what, f'set listen = "0.0.0.0:{port}" in coordinator.toml')
+    return Diagnosis("connection", "ok", f"sites can connect at {address}")
 
 
 def check_site_certificates(home: CoordinatorHome) -> Iterator[Diagnosis]:
@@ -247,8 +251,8 @@ def check_site_certificates(home: CoordinatorHome) -> Iterator[Diagnosis]:
             yield failure(f"site {path.stem}", refusal)
             continue
         if own.not_valid_after_utc < clock.now():
-            remedy = "let the site send a new request, and sign it"
-            yield Diagnosis(f"site {certificate_summary(own).name}", "wrong", "its certificate has ended", remedy)
+            remedy = "ask the site for a new request, and sign it"
+            yield Diagnosis(f"site {certificate_summary(own).name}", "wrong", "its certificate has expired", remedy)
         elif is_due(own):
             yield check_expiry(f"site {certificate_summary(own).name}", own)
 
@@ -263,7 +267,7 @@ def check_data(home: SiteHome) -> Iterator[Diagnosis]:
         yield failure("data", refusal)
         return
     if not known:
-        yield Diagnosis("data", "look", "none is registered", "register some with `wardround site data add`")
+        yield Diagnosis("data", "look", "no data registered", "register data with `wardround site data add`")
     for name, entry in known.items():
         try:
             frame = frame_of(name, entry)

@@ -32,7 +32,7 @@ def check_address(value: str) -> str:
     """HOST:PORT, as given, or a refusal."""
     found = ADDRESS.fullmatch(value)
     if not found or not 0 < int(found["port"]) < 65536:
-        raise ValueError(f"'{value}' is no address: write HOST:PORT, such as hub.example.org:8002")
+        raise ValueError(f"'{value}' is not an address: write HOST:PORT, such as hub.example.org:8002")
     return value
 
 
@@ -133,7 +133,7 @@ class SiteHome(Home):
         return read_toml(
             self.path / "site.toml",
             SiteSettings,
-            f"begin with `wardround site init`, or name another home with --home or {HOME}",
+            f"create one with `wardround site init`, or name another folder with --home or {HOME}",
         )
 
     @property
@@ -180,7 +180,7 @@ class CoordinatorHome(Home):
         return read_toml(
             self.path / "coordinator.toml",
             CoordinatorSettings,
-            f"begin with `wardround coordinator init`, or name another home with --home or {HOME}",
+            f"create one with `wardround coordinator init`, or name another folder with --home or {HOME}",
         )
 
     @property
@@ -228,7 +228,7 @@ def keys_of(paths: Sequence[Path]) -> dict[str, list[ec.EllipticCurvePublicKey]]
             try:
                 name, key = path.stem, serialization.load_pem_public_key(content)  # type: ignore[assignment]
             except ValueError:
-                raise Refusal("this is no public key", where=str(path), remedy="ask for it again") from None
+                raise Refusal("this is not a public key", where=str(path), remedy="ask for it again") from None
         else:
             continue
         if isinstance(key, ec.EllipticCurvePublicKey):

@@ -17,9 +17,9 @@ def check_requirement(word: str) -> str:
     try:
         meant = None if word == ANY else Requirement(word)
     except InvalidRequirement:
-        raise ValueError(f"{word!r} is no package: write it like fed-extras>=1.2,<2") from None
+        raise ValueError(f"{word!r} is not a package: write it like fed-extras>=1.2,<2") from None
     if meant is not None and (meant.url or meant.extras or meant.marker):
-        raise ValueError(f"{word!r} says more than a package and its versions")
+        raise ValueError(f"{word!r} holds more than a package and its versions")
     return word
 
 

@@ -36,7 +36,7 @@ def load_toml(path: Path, remedy: str) -> dict[str, Any]:
         raise Refusal(f"there is no {path.name}", where=str(path.parent), remedy=remedy) from None
     except OSError as error:
         raise Refusal(
-            f"{path.name} cannot be read: {error.strerror}", where=str(path), remedy="check its rights"
+            f"{path.name} cannot be read: {error.strerror}", where=str(path), remedy="check its permissions"
         ) from None
     except UnicodeDecodeError:
         raise Refusal(f"{path.name} is not UTF-8 text", where=str(path), remedy="save it as UTF-8") from None

@@ -65,7 +65,7 @@ def test_an_interrupted_beginning_goes_on(tmp_path: Path) -> None:
     home = begun(tmp_path)
     assert read_certificate(home.certificate_path).public_key() == key.public_key()
     check_issued(read_certificate(home.certificate_path), read_certificate(home.authority_path), where="here")
-    with pytest.raises(Refusal, match="here is a coordinator already"):
+    with pytest.raises(Refusal, match="already holds a coordinator"):
         begun(tmp_path)
 
 
@@ -80,13 +80,13 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("", "hub", "127.0.0.1:1", []), "needs a name"),
-        (("x" * 65, "hub", "127.0.0.1:1", []), "needs a name"),
+        (("", "hub", "127.0.0.1:1", []), "does not fit into a certificate"),
+        (("x" * 65, "hub", "127.0.0.1:1", []), "does not fit into a certificate"),
         (("c", "server", "127.0.0.1:1", []), "'server' cannot be the name"),
-        (("c", "hub", "127.0.0.1", []), "no address"),
-        (("c", "hub", "0.0.0.0:8002", []), "under which name"),
-        (("c", "hub", "0.0.0.0:8002", ["høst.example"]), "no name of a host"),
-        (("c", "hub", "0.0.0.0:8002", ["a b"]), "no name of a host"),
+        (("c", "hub", "127.0.0.1", []), "not an address"),
+        (("c", "hub", "0.0.0.0:8002", []), "sites need a host name"),
+        (("c", "hub", "0.0.0.0:8002", ["høst.example"]), "not a host name"),
+        (("c", "hub", "0.0.0.0:8002", ["a b"]), "not a host name"),
     ],
 )
 def test_words_that_cannot_be(words: tuple[str, str, str, list[str]], said: str) -> None:
@@ -154,7 +154,7 @@ def test_a_revoked_name_is_gone_for_good(tmp_path: Path) -> None:
     entry = home.revoked()["bo"]
     assert (entry["by"], entry["why"]) == ("anna", "key stolen")
     assert entry["serial"] == certificate_summary(read_certificate(home.site_certificate("bo"))).serial
-    with pytest.raises(Refusal, match="revoked already"):
+    with pytest.raises(Refusal, match="already revoked"):
         revoke(home, "bo", by="anna")
     for own in (key, None):  # neither the stolen key nor a new one
         with pytest.raises(Refusal, match="old key could still use the name"):
@@ -182,7 +182,7 @@ def test_only_one_process_is_the_coordinator_and_a_killed_one_lets_go(tmp_path: 
             assert other.stdout is not None
             assert other.stdout.readline() == "ready\n"
             assert is_running(home)
-            with pytest.raises(Refusal, match="running already"), lock_home(home):
+            with pytest.raises(Refusal, match="already running"), lock_home(home):
                 pass
         finally:
             other.kill()

@@ -42,7 +42,7 @@ def test_a_refusal_of_what_could_not_be_read_is_believed():
 
 @pytest.mark.parametrize("status", ["fine", None, 3])
 def test_a_status_that_nobody_knows_is_malformed(status):
-    with pytest.raises(Malformed, match="no status"):
+    with pytest.raises(Malformed, match="not a reply status"):
         read_reply(encode({"status": status}))
 
 

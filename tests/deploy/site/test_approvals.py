@@ -55,18 +55,18 @@ def test_an_approval_lets_it_run_until_its_day(home):
 @pytest.mark.parametrize("by", ["anna", "Anna", " a n n a ", "ANNA\t"])
 def test_who_submits_does_not_approve(home, by):
     offer = small.offered(home)
-    with pytest.raises(Refusal, match="who submits does not approve"):
+    with pytest.raises(Refusal, match="submitted this study and cannot approve it"):
         approvals.approve(home, offer.id, by=by)
     assert approvals.read_decision(home, offer.id) is None
 
 
 def test_without_a_name_nobody_approves_anything(home):
     nameless = small.offered(home, submitter=" ")
-    with pytest.raises(Refusal, match="does not tell who submits"):
+    with pytest.raises(Refusal, match="does not say who submitted"):
         approvals.approve(home, nameless.id, by="ben")
     named = small.offered(home, small.study(study={"rounds": 6}))
     for by in ("", "  ", "b\x1b[2Jen", "x" * 201):
-        with pytest.raises(Refusal, match=r"(?i)who decides is not told"):
+        with pytest.raises(Refusal, match=r"(?i)the name of the person who decides is missing"):
             approvals.approve(home, named.id, by=by)
 
 
@@ -76,10 +76,10 @@ def test_without_a_name_nobody_approves_anything(home):
         ("purposes", "sepsis", "the purpose 'triage research' is not among"),
         ("components", "algorithm/*,aggregator/*", "the component model/logistic is not allowed"),
         ("columns", "age,pulse", "column 'outcome' is not allowed"),
-        ("columns_denied", "age,pulse,sex", "no column of the data patients is allowed to be learned from"),
+        ("columns_denied", "age,pulse,sex", "the policy allows no input column of the dataset patients"),
         ("smallest_cell", "10", "the policy's smallest cell is 10"),
         ("epsilon", "3", "no such guarantee"),
-        ("expires", "2020-01-01", "the policy ended on 2020-01-01"),
+        ("expires", "2020-01-01", "the policy expired on 2020-01-01"),
     ],
 )
 def test_the_policy_is_asked_at_approval_and_again_for_every_request(home, key, value, reason):
@@ -110,7 +110,7 @@ def test_a_study_needs_columns_that_are_there(home):
 def test_an_approval_cannot_outlive_the_policy(home):
     set_policy(home.policy_path, "expires", "2040-01-01")
     offer = small.offered(home)
-    with pytest.raises(Refusal, match="the policy ends on 2040-01-01, before 2040-01-02"):
+    with pytest.raises(Refusal, match="the policy expires on 2040-01-01, before 2040-01-02"):
         approvals.approve(home, offer.id, by="ben", until=date(2040, 1, 2))
     assert approvals.approve(home, offer.id, by="ben").until == "2040-01-01"
 
@@ -167,7 +167,10 @@ def test_a_decision_about_other_words_does_not_count(home):
     approvals.approve(home, offer.id, by="ben")
     path = approvals.decision_path(home, offer.id)
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "hash": "00" * 32}))
-    assert approvals.approval_status(home, offer.id) == ("denied", "freetown approved other words than these")
+    assert approvals.approval_status(home, offer.id) == (
+        "denied",
+        "freetown approved a different version of this study",
+    )
     path.write_text("{}")
     with pytest.raises(Refusal, match=r"(?i)the decision is damaged"):
         approvals.approval_status(home, offer.id)

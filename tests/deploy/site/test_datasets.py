@@ -29,7 +29,7 @@ def test_a_look_tells_rows_kinds_and_what_seems_to_identify():
         "patient_id": "number",
         "outcome": "number",
     }
-    assert seen.identifying == {"patient_id": "its name says 'id'"}
+    assert seen.identifying == {"patient_id": "its name contains 'id'"}
 
 
 def test_identifiers_are_known_by_name_by_value_and_by_variety():
@@ -49,12 +49,12 @@ def test_identifiers_are_known_by_name_by_value_and_by_variety():
     )
     found = datasets.identifying_columns(frame, {column: str(kind_of(frame[column])) for column in frame})
     assert found == {
-        "MRN": "its name says 'mrn'",
-        "lastName": "its name says 'name'",
-        "zipCode": "its name says 'zip'",
-        "date_of_birth": "its name says 'birth'",
-        "fluid": "every row has another value",  # "id" inside a word is no identifier, a new number in each row is
-        "note": "250 different texts",
+        "MRN": "its name contains 'mrn'",
+        "lastName": "its name contains 'name'",
+        "zipCode": "its name contains 'zip'",
+        "date_of_birth": "its name contains 'birth'",
+        "fluid": "every row has a different value",  # "id" inside a word is no identifier, a new number in each row is
+        "note": "250 different text values",
     }
 
 
@@ -80,7 +80,7 @@ def test_what_is_registered_is_found_again_and_nothing_was_copied(home, tmp_path
     ("name", "source", "settings", "what"),
     [
         ("patients", "csv", {"path": "patients.csv"}, "already"),
-        ("../x", "csv", {"path": "patients.csv"}, "cannot name data"),
+        ("../x", "csv", {"path": "patients.csv"}, "cannot be the name of a dataset"),
         ("x", "cvs", {"path": "patients.csv"}, "did you mean 'csv'"),
         ("x", "frame", {}, "no source called 'frame'"),
         ("x", "csv", {}, "'path' is missing"),

@@ -91,7 +91,7 @@ def test_with_package_and_version_allowed_it_is_approved_described_and_runs(tmp_
         shown = describe(home, offer)
         assert shown.against == ()
         text = dict(shown.parts)["What runs here"]
-        assert text[1] == "Not part of wardround, as installed here: aggregator/calm from the package fed-extras 1.2."
+        assert text[1] == "From other packages installed here: aggregator/calm from the package fed-extras 1.2."
         assert shown.facts["arrays"] == {"update": 10, "weight": 1}
         approvals.approve(home, offer.id, by="ben")
         office = HomeAccess(home)
@@ -172,7 +172,7 @@ def test_ours_can_be_denied_by_name_but_not_by_package(tmp_path: Path) -> None:
 
 def test_a_word_that_is_no_package_is_refused(tmp_path: Path) -> None:
     home = small.make(tmp_path)
-    with pytest.raises(Refusal, match=r"is no package: write it like fed-extras>=1\.2,<2"):
+    with pytest.raises(Refusal, match=r"is not a package: write it like fed-extras>=1\.2,<2"):
         set_policy(home.policy_path, "packages", "fed extras")
     set_policy(home.policy_path, "packages", "one>=1, <2, two, three!=1.5,<=2")
     assert read_policy(home.policy_path).packages == ["one>=1, <2", "two", "three!=1.5,<=2"]

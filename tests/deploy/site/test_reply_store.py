@@ -54,7 +54,7 @@ def test_a_damaged_reply_that_has_left_is_not_followed_by_another(tmp_path: Path
     replies.keep(tmp_path, "round", "ab" * 32, told(1.0), again=False)
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"torn")
-    with pytest.raises(Refusal, match="another must not be made"):
+    with pytest.raises(Refusal, match="there must not be a second one"):
         replies.find(tmp_path, "round", "ab" * 32, again=False, once=lambda sha256: sha256 == told(1.0).sha256)
     assert list(tmp_path.iterdir()) == [path], "there is still something to restore"
     assert replies.find(tmp_path, "round", "ab" * 32, again=False, once=lambda sha256: False) is None

@@ -300,4 +300,4 @@ def test_the_command_line_exports_and_refuses_in_one_paragraph(
     with pytest.raises(SystemExit) as left:
         main(["flare", "connect", str(tmp_path), "--home", str(tmp_path)])
     assert left.value.code == 2
-    assert "no kit of a FLARE server or site" in capsys.readouterr().err
+    assert "not the startup kit of a FLARE server or site" in capsys.readouterr().err

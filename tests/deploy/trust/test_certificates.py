@@ -54,7 +54,7 @@ def test_a_key_is_for_its_owner_only_and_is_never_replaced(tmp_path: Path) -> No
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert read_key(path).private_numbers() == key.private_numbers()
     before = path.read_bytes()
-    with pytest.raises(Refusal, match="private key already"):
+    with pytest.raises(Refusal, match="already a private key"):
         new_key(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
@@ -142,7 +142,7 @@ def test_names_that_could_be_something_else_are_refused(name: str) -> None:
 @pytest.mark.parametrize("key", [ec.generate_private_key(ec.SECP521R1()), rsa.generate_private_key(65537, 2048)])
 def test_keys_of_another_kind_are_refused(folder: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> None:
     builder = x509.CertificateSigningRequestBuilder().subject_name(distinguished_name("a", "site"))
-    with pytest.raises(Refusal, match="of another kind"):
+    with pytest.raises(Refusal, match="of an unsupported type"):
         sign(folder, builder.sign(key, hashes.SHA256()))
 
 
@@ -161,7 +161,7 @@ def test_a_request_that_was_changed_on_its_way_is_refused(folder: Path) -> None:
     assert read_request(content, "here")
     der = x509.load_pem_x509_csr(content).public_bytes(serialization.Encoding.DER)
     changed = x509.load_der_x509_csr(der.replace(b"aaaaaaaa", b"baaaaaaa"))
-    with pytest.raises(Refusal, match="changed on its way"):
+    with pytest.raises(Refusal, match="signature is invalid"):
         read_request(pem(changed), "here")
     with pytest.raises(Refusal, match="no request"):
         read_request(b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", "here")
@@ -177,7 +177,7 @@ def test_certificates_are_checked_against_consortium_and_clock(
     with pytest.raises(Refusal, match="ended on"):
         check_issued(ended, authority, where="here")
     early = sign(folder, request, now=today + SKEW + timedelta(hours=1))
-    with pytest.raises(Refusal, match="clock of this machine"):
+    with pytest.raises(Refusal, match="this machine's clock"):
         check_issued(early, authority, where="here")
     other = tmp_path_factory.mktemp("other")
     foreign = make_authority(other, "test")

@@ -128,13 +128,13 @@ def other_certificate(hub, sites):
             lambda words, hub, sites: {**words, "certificate": other_certificate(hub, sites)},
             "that of the site kenema",
         ),
-        ("heads", lambda words, hub, sites: {**words, "head": {"entries": 1}}, "no head"),
+        ("heads", lambda words, hub, sites: {**words, "head": {"entries": 1}}, "not the head"),
         (
             "heads",
             lambda words, hub, sites: {**words, "head": {**words["head"], "entries": 10**6}},
-            "signature is not that of",
+            "signature is not by",
         ),
-        ("countersigned", lambda words, hub, sites: {"countersigned": None}, "no countersignature"),
+        ("countersigned", lambda words, hub, sites: {"countersigned": None}, "not a countersignature"),
         (
             "countersigned",
             lambda words, hub, sites: {"countersigned": {**words["countersigned"], "by": "kenema"}},

@@ -60,9 +60,9 @@ def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[st
     """coordinator.toml; sites find the coordinator under the names in `hosts`, or under where it listens."""
     if not consortium.strip() or len(consortium) > LONGEST_NAME or not consortium.isprintable():
         raise Refusal(
-            "the consortium needs a name that a certificate can hold",
+            "the consortium's name does not fit into a certificate",
             where="wardround coordinator init",
-            remedy=f"write 1 to {LONGEST_NAME} characters",
+            remedy=f"use 1 to {LONGEST_NAME} printable characters",
         )
     words = {"consortium": consortium, "name": name, "listen": listen, "hosts": hosts}
     said = validate(words, CoordinatorSettings, "wardround coordinator init")
@@ -70,13 +70,15 @@ def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[st
     found = list(dict.fromkeys([*hosts, *([] if host in EVERYWHERE else [host])]))
     if not found:
         raise Refusal(
-            f"nobody can tell under which name the coordinator is found, since it listens at {listen}",
+            f"sites need a host name to connect to, and the listening address {listen} is none",
             where="wardround coordinator init",
-            remedy="name the host that sites will connect to, with --host hub.example.org",
+            remedy="name the host that sites connect to, such as --host hub.example.org",
         )
     for one in found:
         if not one.isascii() or not all(mark.isalnum() or mark in ".-_:" for mark in one):
-            raise Refusal(f"'{one}' is no name of a host", where="--host", remedy="write it as sites will reach it")
+            raise Refusal(
+                f"'{one}' is not a host name", where="--host", remedy="write the name or address that sites connect to"
+            )
     return said.model_copy(update={"hosts": found})
 
 
@@ -84,17 +86,21 @@ def begin_consortium(path: Path, words: CoordinatorSettings) -> CoordinatorHome:
     """Make a coordinator's home: authority, key, certificate; goes on where it was interrupted."""
     home = CoordinatorHome(path)
     if (path / "coordinator.toml").exists():
-        raise Refusal("there is a coordinator already", where=str(path), remedy="go on with it, or name another --home")
+        raise Refusal(
+            "this folder already holds a coordinator", where=str(path), remedy="use it, or choose another --home"
+        )
     strange = sorted(set(os.listdir(path)) - BEGINNING) if path.is_dir() else []
     if strange:
         raise Refusal(
-            f"the folder holds other things, such as {strange[0]}", where=str(path), remedy="name a new folder (--home)"
+            f"the folder is not empty: it holds {strange[0]}", where=str(path), remedy="choose a new folder with --home"
         )
     try:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
     except OSError as error:
-        raise Refusal(f"no home can be made: {error.strerror}", where=str(path), remedy="name another --home") from None
+        raise Refusal(
+            f"the folder cannot be created: {error.strerror}", where=str(path), remedy="choose another --home"
+        ) from None
     if not home.authority_path.exists():
         (path / "authority.key").unlink(missing_ok=True)  # without its certificate it has never signed anything
         make_authority(path, words.consortium)
@@ -130,18 +136,18 @@ def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
         raise Refusal(
             f"'{name}' was revoked on {str(gone.get('when', ''))[:10]}, and its old key could still use the name",
             where=str(request),
-            remedy="let the site begin anew under another name",
+            remedy="ask the site to start over under another name",
         )
     path = home.site_certificate(name)
     alike = [other.stem for other in path.parent.glob("*.pem") if other.stem.casefold() == name.casefold()]
     if any(other != name for other in alike):
-        raise Refusal(f"there is a site called '{alike[0]}'", where=str(request), remedy="choose another name")
+        raise Refusal(f"there is already a site called '{alike[0]}'", where=str(request), remedy="choose another name")
     renewed = path.exists()
     if renewed and read_certificate(path).public_key() != key:
         raise Refusal(
             f"the name '{name}' belongs to a site with another key",
             where=str(request),
-            remedy="let the site use the key it has; if that is lost, let it begin anew under another name",
+            remedy="ask the site to use its existing key; if that is lost, it must start over under another name",
         )
     certificate = sign(home.path, asked, name=name)
     issued = certificate_summary(certificate)
@@ -168,9 +174,9 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
     revoked = home.revoked()
     if site in revoked:
         raise Refusal(
-            f"'{site}' was revoked already, on {str(revoked[site].get('when', ''))[:10]}",
+            f"'{site}' was already revoked on {str(revoked[site].get('when', ''))[:10]}",
             where=str(home.path),
-            remedy="nothing more is needed",
+            remedy="nothing more to do",
         )
     serial = certificate_summary(read_certificate(home.site_certificate(site))).serial
     entry = {"serial": serial, "when": timestamp(), "by": by, "why": why}
@@ -192,9 +198,9 @@ def lock_home(home: CoordinatorHome) -> Iterator[None]:
             time.sleep(0.1)
         else:
             raise Refusal(
-                "the coordinator of this home is running already",
+                "a coordinator is already running in this folder",
                 where=str(home.path),
-                remedy="use it: `wardround coordinator status` tells how it stands",
+                remedy="see `wardround coordinator status`",
             )
         yield
 

@@ -230,7 +230,7 @@ class Deployment:
 
 def refuse_pooled(algorithm: Algorithm) -> None:
     if algorithm.pools:
-        raise Refusal("this algorithm puts all rows in one place", remedy="use it in simulation only, for comparison")
+        raise Refusal("this algorithm pools all rows in one place", remedy="use it in simulation only, for comparison")
 
 
 def row_counts(reply: Reply) -> Rows:

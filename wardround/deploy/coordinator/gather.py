@@ -77,14 +77,14 @@ class WaitPolicy:
         why = "; ".join(f"{site}: {left[site]}" for site in cohort if site in left)
         if fewest > 1:
             raise Refusal(
-                f"{len(here)} of the {fewest} sites that a round needs at least are left ({why})",
+                f"only {len(here)} of the {fewest} sites that a round needs are left ({why})",
                 where=f"round {number}",
-                remedy="offer the study anew, to other sites or with a smaller [deploy] quorum",
+                remedy="offer the study again to other sites, or with a smaller [deploy] quorum",
             )
         raise Refusal(
             f"no site is left in this study ({why})",
             where=f"round {number}",
-            remedy='let each train alone with [algorithm] name = "local", or offer the study anew',
+            remedy='let each site train alone with [algorithm] name = "local", or offer the study again',
         )
 
 
@@ -141,7 +141,7 @@ class Gatherer:
                 return
             self.policy.record(time.monotonic() - started)
             if not is_reply_to(reply, requests[site], site):
-                gathered.absent[site] = Absence("its answer belongs to another request (a replay, or a copy)")
+                gathered.absent[site] = Absence("its answer belongs to another request (a replay or a copy)")
             elif reply.status.is_answer:
                 gathered.answers[site] = reply._replace(wrong=check(reply))  # while others are still on their way
                 point("coordinator.round.one_answered")
@@ -168,7 +168,9 @@ class Gatherer:
         while missing:
             for site, why in self.departed_sites().items():
                 if site in missing:
-                    raise Refusal(f"the site has left the study: {why}", where=f"site {site}", remedy="offer it anew")
+                    raise Refusal(
+                        f"the site has left the study: {why}", where=f"site {site}", remedy="offer the study again"
+                    )
             pause = self.pause_before_asking_again(pause)
             self.wait_for(sorted(missing), 1)
             got, absent = self.ask_once(sorted(missing), question, message)

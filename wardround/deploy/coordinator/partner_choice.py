@@ -49,9 +49,9 @@ def refuse_partners(study: Study, sites: Sequence[str], *, sum_only: bool) -> No
     selected(Evidence(nothing, nothing, 0.0), method.rule, sites, others)
     if sum_only and asks_of(study).probes:
         raise Refusal(
-            f"the choice of partners by '{method.choice}' looks at every site's answer, and this study opens only sums",
+            f"the choice of partners by '{method.choice}' needs each site's answer, and this study reveals only sums",
             where="[partners]",
-            remedy="choose by distribution_distance, or take the secure sum out",
+            remedy="choose by distribution_distance, or remove the secure sum",
         )
 
 
@@ -90,9 +90,9 @@ def make_choice(
     known = KnownSites(engine.sites, rows, agreement.task)
     if not rows[user_of(study, known)]:
         raise Refusal(
-            "the asking site has not approved the study yet, or has too few training patients to tell of",
+            "the asking site has not approved the study yet, or has too few training patients",
             where=f"[study] user = {study.study.user!r}",
-            remedy="let it take part from the beginning, or ask for another site",
+            remedy="let it approve before training begins, or choose another [study] user",
         )
     engine.gatherer.observer(PartnersSought(method.choice, study.study.user))
     remembering = RecordingEngine(engine, folder / "choosing")
@@ -168,9 +168,9 @@ class RecordingEngine:
     def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:  # noqa: ARG002 - the contract's
         """No choice announces it, so the sites would not answer: a choice compares models by the probe `losses`."""
         raise Refusal(
-            "a choice of partners asked how well a model does, which it had not announced to the sites",
+            "the choice of partners asked for a model's quality without announcing it to the sites",
             where="[partners]",
-            remedy="let the choice announce the probe losses, and ask that",
+            remedy="announce the probe losses in the choice, and use its answers",
         )
 
 

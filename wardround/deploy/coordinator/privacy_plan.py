@@ -33,9 +33,9 @@ def refuse_early(study: Study) -> None:
     privately.refuse_choice(own_method(study).choice)
     if study.privacy.seeded:
         raise Refusal(
-            "the noise would follow from the study's seed, which the coordinator knows",
+            "the noise would come from the study's seed, which the coordinator knows",
             where="[privacy] seeded",
-            remedy="take seeded out: real sites draw their noise themselves",
+            remedy="remove seeded: real sites draw their own noise",
         )
 
 
@@ -87,9 +87,9 @@ def refuse_answers(study: Study, quorum: int) -> None:
     said = study.privacy.answers if study.privacy else None
     if said is not None and said > quorum:
         raise Refusal(
-            f"the noise would be shared by {said} sites, and a round may be concluded with {quorum}",
+            f"the noise would be shared by {said} sites, but a round may end with {quorum}",
             where="[privacy] answers",
-            remedy="say fewer answers, or a larger [deploy] quorum",
+            remedy="lower answers, or raise [deploy] quorum",
         )
 
 
@@ -163,4 +163,4 @@ def spent_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     for record in records:
         for site, why in record.get("measures", {}).get("spent", {}).items():
             left.setdefault(site, (record["round"], why))
-    return [f"{site} was left out from round {number} on: {why}" for site, (number, why) in sorted(left.items())]
+    return [f"{site} left in round {number}: {why}" for site, (number, why) in sorted(left.items())]

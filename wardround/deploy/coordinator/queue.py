@@ -51,9 +51,9 @@ def read_submission(folder: Path) -> tuple[Study, str]:
     study = parse_study(content["study"], where=str(path))
     if study_id(study) != folder.name:
         raise Refusal(
-            f"these words are the study {study_id(study)} to this version of wardround",
+            f"this version of wardround reads the stored study as {study_id(study)}",
             where=str(path),
-            remedy="go on with the version that the study was begun with, or offer it anew",
+            remedy="continue with the version that started the study, or submit it again",
         )
     return study, str(content["submitter"])
 
@@ -103,7 +103,7 @@ def queue_without(folder: Path, without: Sequence[str], submitter: str | None = 
             update={"withdrawn": [one for one in new.partners.withdrawn if one not in without]}
         )
         new = new.model_copy(update={"partners": partners})
-    asked = read_json(folder.parent / "study.json", "name the folder studies/STUDY/run of a coordinator's home")
+    asked = read_json(folder.parent / "study.json", "name the folder studies/STUDY/run inside the coordinator's folder")
     # Checked as a whole: sites will read exactly these words.
     return enqueue(home, parse_study(new.model_dump(mode="json"), where="retrain"), submitter or asked["submitter"])
 
@@ -113,9 +113,9 @@ def home_of(folder: Path) -> CoordinatorHome:
     home = CoordinatorHome(folder.absolute().parent.parent.parent)
     if not (home.path / "coordinator.toml").exists():
         raise Refusal(
-            "this deployed run does not lie in a coordinator's home",
+            "this deployed run is not inside a coordinator's folder",
             where=str(folder),
-            remedy="name it where it was trained: HOME/studies/STUDY/run",
+            remedy="name the run where it was trained: HOME/studies/STUDY/run",
         )
     return home
 

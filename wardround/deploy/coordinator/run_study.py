@@ -110,9 +110,9 @@ def policy_of(submission: Submission) -> WaitPolicy:
     quorum = privacy_plan.quorum_of(study, sites)
     if quorum > sites:
         raise Refusal(
-            f"{quorum} sites must answer each round, and {sites} take part",
+            f"{quorum} sites must answer each round, but only {sites} take part",
             where="[deploy] quorum",
-            remedy="ask for fewer",
+            remedy="lower the quorum",
         )
     return WaitPolicy(quorum, floor=study.deploy.deadline, fewest=privacy_plan.fewest_of(study, sites))
 
@@ -314,4 +314,4 @@ def missing_figures_note(sites: Sequence[str], blocks: Mapping[str, Any]) -> lis
     missing = [site for site in sites if site not in blocks]
     if not missing:
         return []
-    return [f"No figures from {', '.join(missing)}: too few test patients to tell, or not there at the end."]
+    return [f"No figures from {', '.join(missing)}: too few test patients to report, or not connected at the end."]

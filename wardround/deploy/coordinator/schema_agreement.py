@@ -36,14 +36,12 @@ def table_without_rows(study: Study) -> Table:
     """What the study says about the sites' tables, without any rows."""
     said = study.data.settings
     if not isinstance(said.get("target"), str):
-        raise Refusal(
-            "real sites must be told which column is the outcome", where="[data]", remedy='add target = "..."'
-        )
+        raise Refusal("the study does not name the outcome column", where="[data]", remedy='add target = "..."')
     if study.data.partition is not None:
         raise Refusal(
-            "real sites have their own rows: nothing can be dealt out",
+            "real sites bring their own rows, so there is nothing to partition",
             where="[data.partition]",
-            remedy="take the table out; it is for simulation",
+            remedy="remove this table; it is for simulation only",
         )
     groups = tuple(said.get("groups", ()))
     drop = tuple(said.get("drop", ()))

@@ -132,7 +132,7 @@ class SecureRound:
         try:
             total = unmask_sum(server)
         except Refusal as refusal:
-            lost = dict.fromkeys(server.session.roster, f"the round could not be opened: {refusal}")
+            lost = dict.fromkeys(server.session.roster, f"the sum could not be opened: {refusal}")
             own = {site: Absence(f"{why} {self.reasons.get(site, '')}".strip()) for site, why in lost.items()}
             return OpenedSum(None, {}, {**self.reasons, **own})
         point("coordinator.sum.opened")
@@ -158,12 +158,12 @@ class SecureRound:
                 if one.status is Status.DIVERGED:
                     self.bad.add(site)
                     raise BadMessage(
-                        site, f"its training diverged: the answer is not finite or goes past {self.limit}", step=step
+                        site, f"its training diverged: the answer is not finite or exceeds {self.limit}", step=step
                     )
                 vector = one.message.arrays.get("vector")
                 letter = from_json(one.header.get("letter"), None if vector is None else np.asarray(vector))
                 if letter.sender != site:
-                    raise BadMessage(site, f"it sent a message of {letter.sender}", step=step)
+                    raise BadMessage(site, f"it sent a message from {letter.sender}", step=step)
                 server = receive(server, letter)
                 self.sizes[site] = self.sizes.get(site, 0) + one.size
             except Refusal as refusal:
@@ -259,9 +259,9 @@ def sum_answers(
         staying = gatherer.policy.require_remaining(cohort, left, number)
         if len(staying) < FEWEST:
             raise Refusal(
-                f"{len(staying)} sites are left, and a secure sum of fewer than {FEWEST} would tell single answers",
+                f"{len(staying)} sites are left, and a secure sum of fewer than {FEWEST} would reveal single answers",
                 where=f"round {number}",
-                remedy="offer the study anew, to more sites or without the transform secure_sum",
+                remedy="offer the study again, to more sites or without the transform secure_sum",
             )
         quorum = max(FEWEST, min(gatherer.policy.quorum, len(staying)))
         if len(set(staying) - one.bad) < quorum:
@@ -274,7 +274,7 @@ def sum_answers(
         one.reasons = {
             **{site: NOT_CONNECTED for site in staying if site not in here},
             **unready,
-            **dict.fromkeys(one.bad, Absence(f"its answer is not finite or goes past {one.limit}")),
+            **dict.fromkeys(one.bad, Absence(f"its answer is not finite or exceeds {one.limit}")),
             **left,
         }
         roster = [site for site in here if site not in unready]
@@ -292,9 +292,9 @@ def refuse_strangers(sites: Sequence[str], certificates: Mapping[str, str]) -> N
     strange = [site for site in sites if site not in certificates]
     if strange:
         raise Refusal(
-            f"a secure sum needs every site's certificate, and there is none of {', '.join(strange)}",
+            f"a secure sum needs every site's certificate, and these are missing: {', '.join(strange)}",
             where="[[transforms]] secure_sum",
-            remedy="sign the site's request with `wardround coordinator sign`, and let it join",
+            remedy="sign the site's request with `wardround coordinator sign`, and have the site join",
         )
 
 

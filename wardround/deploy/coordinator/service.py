@@ -118,7 +118,7 @@ class Coordinator:
 
     def _wait_for_disk(self, why: str) -> None:
         """Nothing is lost when a file cannot be written: the study goes on from its last checkpoint, a little later."""
-        words = f"the coordinator cannot write its files: {why}. Fix: make room; the study goes on by itself"
+        words = f"the coordinator cannot write its files: {why}. Fix: free some disk space; the study then resumes"
         if self.state.get("why") != words:
             self.observer(DiskFailed(words))
         self.state |= {"state": "waiting", "why": words}

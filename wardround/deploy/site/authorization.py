@@ -89,7 +89,7 @@ class HomeAccess:
             raise Refusal(
                 f"{self.name} does not allow this: {'; '.join(reasons)}",
                 where=study,
-                remedy="ask for what was approved, or let the site change its policy",
+                remedy="ask for what was approved, or ask the site to change its policy",
             )
 
     def smallest_cell(self, study: str) -> int:
@@ -167,7 +167,7 @@ def departures(study: Study, recipe: Recipe) -> list[str]:
     """Where a recipe is not what the approved study says; what a choice of partners asks follows from its name."""
     if recipe.kind == "transform":
         said = [one for one in study.transforms if is_same(one, recipe)]
-        return [] if said else [f"the study does not say transform {recipe.name} with these settings"]
+        return [] if said else [f"the study does not include the transform {recipe.name} with these settings"]
     if recipe.kind == "query":
         return query_departures(study, recipe)
     if recipe.kind == "private":  # its noise is looked at where it is made
@@ -175,7 +175,7 @@ def departures(study: Study, recipe: Recipe) -> list[str]:
     own = probe_departures(study, recipe) if recipe.kind == "probe" else []
     expected = {"algorithm": study.algorithm, "model": study.model, "aggregator": study.aggregator}
     return own + [
-        f"the study does not say {one.kind} {one.name} with these settings"
+        f"the study does not include the {one.kind} {one.name} with these settings"
         for one in (recipe, *recipe.parts)
         if one.kind not in ("probe", "task") and not (one.kind in expected and is_same(expected[one.kind], one))
     ]

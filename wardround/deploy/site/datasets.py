@@ -95,9 +95,9 @@ def find(home: SiteHome, name: str | None) -> str:
     if name is None and len(known) == 1:
         return next(iter(known))
     if name is None or name not in known:
-        what = f"there are no data called '{name}'" if name else f"there are {len(known) or 'no'} registered data"
-        remedy = nearest(name or "", known) if known else "register some with `wardround site data add`"
-        raise Refusal(what, where=str(home.data_path), remedy=remedy if name or not known else f"say which: {remedy}")
+        what = f"there is no dataset called '{name}'" if name else f"there are {len(known) or 'no'} registered datasets"
+        remedy = nearest(name or "", known) if known else "register data with `wardround site data add`"
+        raise Refusal(what, where=str(home.data_path), remedy=remedy if name or not known else f"choose one: {remedy}")
     return name
 
 
@@ -105,10 +105,12 @@ def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, 
     """Read data once to see that they can be read, and write down where they are."""
     known = read_datasets(home)
     if not NAME.fullmatch(name):
-        raise Refusal(f"'{name}' cannot name data", remedy="use letters, digits, - and _ only")
+        raise Refusal(f"'{name}' cannot be the name of a dataset", remedy="use letters, digits, - and _ only")
     if name in known:
         raise Refusal(
-            f"there are data called '{name}' already", where=str(home.data_path), remedy="remove them first, or rename"
+            f"there is already a dataset called '{name}'",
+            where=str(home.data_path),
+            remedy="remove it first, or choose another name",
         )
     words = dict(settings)
     if isinstance(words.get("path"), str):
@@ -148,7 +150,7 @@ def frame_of(name: str, entry: DatasetEntry) -> pd.DataFrame:
     table: Table = component.build(where=where, **{**entry.settings, "target": NO_TARGET})
     if set(table.sites) != {POOL}:
         raise Refusal(
-            f"this holds {len(table.sites)} tables, and a site has one", where=where, remedy="name a single file"
+            f"this holds {len(table.sites)} tables, but a site has one", where=where, remedy="name a single file"
         )
     return table.sites[POOL]
 
@@ -168,11 +170,11 @@ def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[s
         distinct = int(known.nunique())
         whole = kind == "number" and bool(np.all(as_numbers(known) % 1 == 0))
         if telling:
-            found[column] = f"its name says '{telling[0]}'"
+            found[column] = f"its name contains '{telling[0]}'"
         elif len(known) > FEW and distinct == len(known) and (whole or kind == "text"):
-            found[column] = "every row has another value"
+            found[column] = "every row has a different value"
         elif kind == "text" and distinct > MOST_CATEGORIES:
-            found[column] = f"{distinct} different texts"
+            found[column] = f"{distinct} different text values"
     return found
 
 

@@ -35,7 +35,7 @@ def parse_day(value: Any) -> Any:
     try:
         return date.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
-        raise ValueError(f"{value!r} is no date: write it like 2031-12-31") from None
+        raise ValueError(f"{value!r} is not a date: write it like 2031-12-31") from None
 
 
 class Policy(SettingsFile):
@@ -74,7 +74,7 @@ def decide(
     reasons = expiry_reasons(policy, today or clock.today())
     purpose = str(section(study, "study").get("purpose") or "")
     if not is_listed(purpose, policy.purposes):
-        told = f"the purpose '{purpose}' is" if purpose else "a study that tells no purpose is"
+        told = f"the purpose '{purpose}' is" if purpose else "a study without a purpose is"
         reasons.append(f"{told} not among the policy's purposes ({names_or_none(policy.purposes)})")
     names = components_of(study)
     # What a choice of partners asks, it says itself: it is loaded only where it may be.
@@ -136,8 +136,8 @@ def column_reasons(policy: Policy, columns: Iterable[str]) -> list[str]:
 
 def expiry_reasons(policy: Policy, today: date) -> list[str]:
     if policy.expires is None:
-        return ["the policy does not say until when it holds (expires)"]
-    return [f"the policy ended on {policy.expires}"] if today > policy.expires else []
+        return ["the policy has no expiry date (expires)"]
+    return [f"the policy expired on {policy.expires}"] if today > policy.expires else []
 
 
 def is_listed(word: str, patterns: Sequence[str]) -> bool:
@@ -170,7 +170,7 @@ def columns_in(recipe: Recipe) -> tuple[str, ...]:
 def cell_reasons(policy: Policy, cells: Mapping[str, Any]) -> list[str]:
     """Questions that would tell of fewer patients than the smallest cell."""
     return [
-        f"{what} tells of groups of {cell} or more, and the policy's smallest cell is {policy.smallest_cell}"
+        f"{what} reports groups of {cell} patients or more, but the policy's smallest cell is {policy.smallest_cell}"
         f" (in the study: {'[partners]' if what == FOR_PARTNERS else '[data.preparation]'} smallest_cell)"
         for what, cell in cells.items()
         if not isinstance(cell, int) or cell < policy.smallest_cell
@@ -193,9 +193,9 @@ def epsilon_reasons(policy: Policy, epsilon: float | None, spent: float) -> list
     if policy.epsilon is None:
         return []
     if epsilon is None:
-        return [f"the policy allows an epsilon of {policy.epsilon:g}, and this study gives no such guarantee"]
+        return [f"the policy limits epsilon to {policy.epsilon:g}, but this study gives no such guarantee"]
     if spent + epsilon > policy.epsilon:
-        return [f"it would spend an epsilon of {epsilon:g}; {spent:g} of {policy.epsilon:g} is spent already"]
+        return [f"it would spend an epsilon of {epsilon:g}; {spent:g} of {policy.epsilon:g} is already promised"]
     return []
 
 
@@ -203,10 +203,10 @@ def noise_reasons(policy: Policy, said: Mapping[str, Any]) -> list[str]:
     """Noise that hides nothing from the coordinator, and an epsilon that looks small at a larger delta."""
     reasons = []
     if said.get("seeded"):
-        reasons.append("its noise would follow from the study's seed, which the coordinator knows ([privacy] seeded)")
+        reasons.append("its noise would come from the study's seed, which the coordinator knows ([privacy] seeded)")
     delta = said.get("delta")
     if policy.epsilon is not None and isinstance(delta, float) and delta > policy.delta:
-        reasons.append(f"its epsilon is meant at a delta of {delta:g}, and the policy's at {policy.delta:g}")
+        reasons.append(f"its epsilon is stated at a delta of {delta:g}, but the policy's at {policy.delta:g}")
     return reasons
 
 

@@ -88,9 +88,9 @@ def load_reply(folder: Path, name: str, once: Callable[[str], bool]) -> StoredRe
             return store_reply(reply, sha256, *decode(reply, copies=False))
         if once(path.rpartition(".")[2]):
             raise Refusal(
-                "the answer to this request has left and is damaged on the disk, and another must not be made",
+                "the answer to this request was sent and its stored copy is damaged; there must not be a second one",
                 where=path,
-                remedy="restore the file from a copy; or begin the study anew",
+                remedy="restore the file from a backup, or start the study again",
             )
         os.unlink(path)  # left by a death in the midst of a save
     return None

@@ -150,17 +150,17 @@ class RequestHandler:
     def _check(self, topic: str, origin: str, header: Mapping[str, Any]) -> str | None:
         """The study that a request is about, none for a mere greeting; refuses whom or what we do not understand."""
         if origin != self.coordinator:
-            raise Refusal(f"'{origin}' is not the coordinator", remedy="let the coordinator ask")
+            raise Refusal(f"'{origin}' is not the coordinator", remedy="only the coordinator may ask")
         if header.get("protocol") != PROTOCOL or header.get("wardround") != __version__:
             raise Refusal(
-                f"the coordinator runs wardround {header.get('wardround')} and this site {__version__}",
+                f"the coordinator runs wardround {header.get('wardround')}, but this site runs {__version__}",
                 remedy="install the same version on both",
             )
         if topic in ITSELF:
             return None
         study = header.get("study")
         if not isinstance(study, str) or not STUDY.fullmatch(study):
-            raise Refusal("the request names no study", remedy="compare the versions of wardround on both sides")
+            raise Refusal("the request names no study", remedy="install the same version of wardround on both sides")
         return study
 
     def _answer_about_site(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class RequestHandler:
                 self._replies.forget(folder)
             return self._status_reply(header, state, why)
         if topic not in TOPICS:
-            return self._status_reply(header, Status.REFUSED, f"there is no question called '{topic}'")
+            return self._status_reply(header, Status.REFUSED, f"there is no request called '{topic}'")
         if study not in self._workers:
             self._workers[study] = self._start(study)
         private = self._workers[study].study.privacy is not None

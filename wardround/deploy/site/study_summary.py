@@ -48,7 +48,7 @@ from wardround.study.partners import asks_of
 ARRAYS: Mapping[str, str] = {
     "weight": "how many patients it trained on",
     "update": "how far its patients moved the model, times that number",
-    "control": "how its gradients differ from everybody's, times that number",
+    "control": "how its gradients differ from the average, times that number",
     "class_shares": "the share of each outcome among its patients, times that number",
 }
 """What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
@@ -140,42 +140,42 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
         *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
         ("What it costs in privacy", privacy_cost(study, used, policy, paid)),
         ("Your share", (share_of_rows(offer, seen.rows, study),)),
-        ("For how long", (f"Until {policy.expires}, as the policy says, or until you withdraw.",)),
+        ("For how long", (f"Until {policy.expires}, when your policy expires, or until you withdraw.",)),
     )
     return StudySummary(facts, parts, tuple(against))
 
 
 def who_asks(offer: Offer, study: Study) -> tuple[str, ...]:
-    who = offer.submitter or "somebody who gives no name"
-    purpose = f"for: {study.study.purpose}" if study.study.purpose else "and tells no purpose"
-    site = (f"The model is made for the site {study.study.user}.",) if study.study.user else ()
-    return (f"{who} submits {study.study.name} {purpose}. It came on {offer.came[:10]}.", *site)
+    who = offer.submitter or "An unnamed submitter"
+    purpose = f"Purpose: {study.study.purpose}." if study.study.purpose else "No purpose is stated."
+    site = (f"The model is for the site {study.study.user}.",) if study.study.user else ()
+    return (f"{who} submitted {study.study.name}. {purpose} Received on {offer.came[:10]}.", *site)
 
 
 def what_is_read(name: str, rows: int, read: list[str], withheld: list[str], risky: list[str]) -> tuple[str, ...]:
-    told = [f"The data {name}, {rows:,} rows. Columns: {', '.join(read) or 'none'}."]
+    told = [f"Dataset {name}, {rows:,} rows. Columns: {', '.join(read) or 'none'}."]
     if withheld:
         told.append(f"Withheld by your policy: {', '.join(withheld)}.")
     if risky:
-        told.append(f"LOOK: these seem to identify patients: {', '.join(risky)}.")
+        told.append(f"Warning: these columns may identify patients: {', '.join(risky)}.")
     return tuple(told)
 
 
 def what_runs(components: list[str], brought: Mapping[str, str]) -> tuple[str, ...]:
     told = f"Installed components only: {', '.join(components)}."
     outside = "; ".join(f"{name} from the package {package}" for name, package in brought.items())
-    return (told, f"Not part of wardround, as installed here: {outside}.") if outside else (told,)
+    return (told, f"From other packages installed here: {outside}.") if outside else (told,)
 
 
 def sent_before_training(study: Study, policy: Policy) -> tuple[str, ...]:
     """The statistics from which sites agree how columns become numbers."""
     asked = [in_own_cells(one, policy.smallest_cell) for one in preparation_queries(study)]
     words = [terms_for(one).told(all_settings(one)) for one in asked]
-    told = [f"Once, before training: {'; '.join(words)}; no count of fewer than {policy.smallest_cell} patients."]
+    told = [f"Once, before training: {'; '.join(words)}; no count below {policy.smallest_cell} patients."]
     if policy.smallest_cell > 1:
         told.append(
-            f"Counts leave rounded down to multiples of {policy.smallest_cell}, means and figures in steps: a patient"
-            " more or less mostly changes nothing."
+            f"Counts are rounded down to multiples of {policy.smallest_cell}, means and figures are rounded too, so"
+            " that a single patient hardly ever changes them."
         )
     return tuple(told)
 
@@ -185,18 +185,20 @@ def sent_for_partners(study: Study, parameters: int | None, columns: int) -> tup
     if study.partners is None:
         return ()
     asks, sites = asks_of(study), len(study.deploy.sites) or ASSUMED
-    least = f"if {sites} sites take part" if study.deploy.sites else f"reckoned with {sites} sites"
+    least = f"with {sites} sites" if study.deploy.sites else f"assuming {sites} sites"
     told = [
-        f"Before training, partners are chosen for {study.study.user} (choice/{study.partners.name}), and your answers "
-        "leave whether you are chosen or not. If you are not, no round of training is asked of you afterwards."
+        f"Before training, partners are chosen for {study.study.user} (choice/{study.partners.name}). Your answers are "
+        "sent whether you are chosen or not. If you are not chosen, you take no part in training."
     ]
     if asks.trains:
-        told.append(f"Meanwhile the sites train {asks.trains}; in each of these rounds leaves what leaves in a round.")
+        told.append(
+            f"Meanwhile the sites train {asks.trains}; each of these rounds sends the same as a round of training."
+        )
     for probe in asks.probes:
         settings = all_settings(probe.recipe)
         part = settings.get("part", "train")
         held = "training" if part == "train" else part
-        size = "its size is not known yet"
+        size = "size not known yet"
         if parameters is not None:
             count = numbers_in_probe(probe, parameters, sites)
             size = f"{count:,} numbers, about {format_bytes(4 * count)}, {least}"
@@ -206,7 +208,7 @@ def sent_for_partners(study: Study, parameters: int | None, columns: int) -> tup
         )
     for query in asks.queries:
         terms = terms_for(query)
-        often = "as often as it is asked" if terms.times is None else times_in_words(terms.times)
+        often = "whenever it is asked" if terms.times is None else times_in_words(terms.times)
         count = numbers_in(query, Extent(sites=sites, columns=columns))
         words = terms.told(all_settings(query))
         told.append(f"For the query {query.name}, {often}: {words} (at most {count:,} numbers or names, {least}).")
@@ -223,22 +225,22 @@ def times_in_words(times: int) -> str:
 def sent_per_round(study: Study, answer: AnswerSize | None, unknown: str) -> tuple[str, ...]:
     rounds = study.study.rounds
     if answer is None:
-        return (f"In each of {rounds} rounds an answer whose size is not known yet: {unknown}",)
+        return (f"In each of {rounds} rounds: an answer whose size is not known yet. {unknown}",)
     arrays = "; ".join(
         f"{name} ({count:,} {'number' if count == 1 else 'numbers'}{': ' + ARRAYS[name] if name in ARRAYS else ''})"
         for name, count in answer.numbers.items()
     )
-    size = f"about {format_bytes(answer.bytes)} a round, {format_bytes(answer.bytes * rounds)} in all {rounds} rounds"
+    size = f"about {format_bytes(answer.bytes)} per round, {format_bytes(answer.bytes * rounds)} in {rounds} rounds"
     seen = filter(None, [assemble.transform_of(study.transforms).words])
-    return (f"In each round: {arrays}; {size}. No row, no label and no prediction leaves.", *seen)
+    return (f"In each round: {arrays}; {size}. Rows, labels and predictions are never sent.", *seen)
 
 
 def sent_after_training(study: Study) -> tuple[str, ...]:
     every = study.evaluation.every
     often = "After every round" if every == 1 else f"After every {every} rounds"
     return (
-        f"{often}: three numbers about your validation patients (how many, their loss, how many right)."
-        " At the end: figures of quality on your test patients, computed here.",
+        f"{often}: three numbers about your validation patients (how many, their loss, how many correct)."
+        " At the end: quality figures on your test patients, computed here.",
     )
 
 
@@ -256,39 +258,39 @@ def privacy_cost(study: Study, used: float, policy: Policy, paid: LedgerCharges)
         return (epsilon_sentence(None, used, policy.epsilon),)
     if said.epsilon is None:
         first = (
-            f"Noise of {said.noise_multiplier:g} times the bound of {said.clip:g}, for {study.study.rounds} rounds; no"
-            " epsilon is promised: it follows from the number of your patients."
+            f"Noise of {said.noise_multiplier:g} times the clipping bound of {said.clip:g}, for {study.study.rounds}"
+            " rounds. No epsilon is promised: it depends on the number of your patients."
         )
     else:
         first = epsilon_sentence(said.epsilon, used, policy.epsilon)
     whom = (
-        "each of your patients: whether one is among the rows can hardly be told from the model or from your answers"
+        "each of your patients: the model and your answers hardly reveal whether a patient is in the data"
         if said.level == "sample"
-        else "your site as a whole: whether it took part can hardly be told from the model"
+        else "your site as a whole: the model hardly reveals whether your site took part"
     )
-    told = [first, f"It holds for {whom} (delta {said.delta:g})."]
+    told = [first, f"This protects {whom} (delta {said.delta:g})."]
     if said.level == "site" and all(one.name != "secure_sum" for one in study.transforms):
         told.append(
-            "The coordinator sees your single answers, and those under your own share of the noise only; the transform"
+            "The coordinator sees your answers one by one, protected by your own share of the noise only; the transform"
             " secure_sum would hide them."
         )
     told.append(
-        f"Your ledger is charged before each answer: {paid.all:.3g} is spent so far by all studies, {paid.this:.3g} of"
-        f" it by this one (delta {policy.delta:g}). What is spent does not come back."
+        f"Your privacy ledger is charged before each answer: {paid.all:.3g} is spent so far by all studies,"
+        f" {paid.this:.3g} of it by this one (delta {policy.delta:g}). What is spent is never refunded."
     )
     return (*told, NOT_COVERED)
 
 
 def epsilon_sentence(epsilon: float | None, used: float, most: float | None) -> str:
     cap = (
-        f"{used:g} of {most:g} is promised to studies approved before"
+        f"{used:g} of {most:g} is promised to studies approved earlier"
         if most is not None
         else "your policy sets no limit"
     )
     if epsilon is None:
         return (
-            f"It adds no noise and gives no formal guarantee: from its answers something about single patients might be"
-            f" told. Epsilon: none; {cap}."
+            f"It adds no noise and gives no formal guarantee: its answers might reveal something about single patients."
+            f" Epsilon: none; {cap}."
         )
     left = f"; {most - used - epsilon:g} would be left" if most is not None else ""
     return f"Epsilon {epsilon:g}; {cap}{left}."
@@ -297,14 +299,11 @@ def epsilon_sentence(epsilon: float | None, used: float, most: float | None) -> 
 def share_of_rows(offer: Offer, rows: int, study: Study) -> str:
     """How far the site's part is diluted, as far as the offer tells."""
     if not offer.others:
-        return (
-            "How many patients the other sites have is not known before their first study together, so your share is"
-            " not known yet."
-        )
+        return "Not known yet: how many patients the other sites have becomes known with their first study together."
     own = round(rows * study.data.shares[0])
     return (
-        f"About {own / (own + offer.others):.1%} of the training rows would be yours: {own:,} beside {offer.others:,}"
-        " of the other sites together, as they were in studies before."
+        f"About {own / (own + offer.others):.1%} of the training rows would be yours: {own:,}, and {offer.others:,}"
+        " at the other sites together, as in earlier studies."
     )
 
 

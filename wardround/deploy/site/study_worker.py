@@ -77,9 +77,9 @@ class StudyWorker:
         query: Query = made_from(in_own_cells(recipe, self.smallest_cell))
         raw = header["on"] == "raw"
         if raw and terms_for(recipe).rows != "table":
-            raise Refusal("only its card may be asked of a whole table", remedy="ask about the training rows")
+            raise Refusal("only the card query may read a whole table", remedy="query the training rows")
         if not raw and self.own is None:
-            raise Refusal("statistics were asked for before the sites had agreed on a schema", remedy="prepare first")
+            raise Refusal("statistics were requested before the sites agreed on a schema", remedy="prepare first")
         whole = Site(self.site, self.table.sites[self.site])
         debit(self.folder, self.study, recipe, header, message)
         return {}, query.ask(message, whole if raw or self.own is None else visible_rows(recipe, self.own))
@@ -88,8 +88,8 @@ class StudyWorker:
         """Take over the agreed schema and split the own rows."""
         if int(header["seed"]) != self.study.study.seed:
             raise Refusal(
-                "the rows were to be split by another seed than the approved study's",
-                remedy="ask for what was approved: the same statistic over many splits would tell of single patients",
+                "the request splits the rows with a seed that is not the approved study's",
+                remedy="ask for what was approved: the same statistic over many splits would reveal single patients",
             )
         said = header["schema"]
         schema = Schema(dict(said["kinds"]), said["task"], tuple(said["classes"]), ())
@@ -110,7 +110,7 @@ class StudyWorker:
     def prepare(self, header: Header, _: Message) -> tuple[Header, Message]:
         """Apply the fitted preparation; tells how many rows there are for each part."""
         if self.own is None:
-            raise Refusal("a preparation came before the schema", remedy="start the study again")
+            raise Refusal("the preparation came before the schema", remedy="start the study again")
         preparation = Preparation.from_json(header["preparation"])
         three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
         classes = self.own.schema.classes
@@ -134,7 +134,7 @@ class StudyWorker:
         method = self._method(header)
         if method[1].sum_only:
             raise Refusal(
-                "the approved study opens only the sum of the answers, and a single one was asked for",
+                "the approved study reveals only the sum of the answers, but a single answer was requested",
                 remedy="ask for what was approved",
             )
         answer = self._answer(method, header, message, header["request"])
@@ -217,7 +217,7 @@ class StudyWorker:
         said = [one.name for one in self.study.transforms]
         if [one.get("name") for one in header["transforms"]] != said:
             raise Refusal(
-                f"the approved study says the transforms {said or 'none'}, and others were asked for",
+                f"the approved study has the transforms {said or 'none'}, but others were requested",
                 remedy="ask for what was approved",
             )
         refuse_course(self.study, header)
@@ -229,7 +229,7 @@ class StudyWorker:
 
     def _own(self, part: str) -> OwnRows:
         if part not in self.parts:
-            raise Refusal("a round was asked for before the rows were prepared", remedy="start the study again")
+            raise Refusal("a round was requested before the rows were prepared", remedy="start the study again")
         x, y = self.parts[part]
         return OwnRows(x, y, self.number)
 
@@ -265,7 +265,7 @@ class StudyWorker:
         path = self._first_path(header)
         if str(path) not in self._starts:
             if not path.exists():
-                raise Refusal("a round was asked for before it was begun", remedy="start the study again")
+                raise Refusal("a round was requested before training began", remedy="start the study again")
             first = decode(path.read_bytes())[1].arrays["first"]
             self._starts[str(path)] = jax.device_get(algorithm.init_client(first))
         start = self._starts[str(path)]

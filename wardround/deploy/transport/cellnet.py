@@ -42,12 +42,12 @@ on it asks the system for memory each time, and how much it may keep: giving it 
 the copying."""
 logger = logging.getLogger("wardround")
 KEPT_OUT = (
-    "the coordinator answers and accepts the certificate, but does not let this site in; another process or machine "
+    "the coordinator accepts the certificate, but not the connection; another process or machine "
     "may be connected with the same certificate. Fix: stop the other one, or wait a minute."
 )
 Handler = Callable[[str, bytes], bytes]
 """From the authenticated name of the asker and what it sent (bytes, or a view of them) to the answer."""
-TOO_LARGE = "the answer is too large for one piece"
+TOO_LARGE = "the answer is too large for a single message"
 
 
 class Credentials(NamedTuple):
@@ -78,7 +78,7 @@ class Party:
         self.name, self.address, self.credentials, self.server_name = name, address, credentials, server_name
         self.listens = not server_name
         if address.startswith("["):
-            raise Refusal("addresses of the form [::1] cannot be used", where=address, remedy="write the host's name")
+            raise Refusal("IPv6 addresses such as [::1] are not supported", where=address, remedy="use a host name")
         # CellNet checks its own certificate, too, but not in words for people.
         check_issued(
             read_certificate(credentials.certificate),
@@ -181,7 +181,7 @@ class Party:
             except Malformed as error:
                 return make_reply(ReturnCode.INVALID_REQUEST, error=str(error))
             except Exception:
-                logger.exception("a request of %s could not be answered", origin)
+                logger.exception("a request from %s could not be answered", origin)
                 return make_reply(ReturnCode.PROCESS_EXCEPTION, error="the request could not be answered")
             if len(body) > SMALL and not request.get_header(StreamHeaderKey.STREAM_REQ_ID):
                 return make_reply(ReturnCode.MSG_TOO_BIG, error=TOO_LARGE)
@@ -205,7 +205,7 @@ class Party:
         try:
             reply = self._exchange(target, topic, pack(body), within, patience)
         except Exception as error:  # of the network's many kinds; none of them is the caller's mistake
-            raise Unanswered(target, f"the line broke ({one_line(error)})") from None
+            raise Unanswered(target, f"connection lost ({one_line(error)})") from None
         finally:
             with self._lock:
                 self._waiting[target].discard(patience)
@@ -215,7 +215,7 @@ class Party:
         if code == ReturnCode.OK and isinstance(answer, bytes | bytearray | memoryview):
             return cast(bytes, unpack(answer))  # or a view of them: a model is not copied once more
         if patience.cancelled or target not in self.present:
-            raise Unanswered(target, "it went away before it answered", gone=True)
+            raise Unanswered(target, "it disconnected before it answered", gone=True)
         if patience.triggered:
             raise Unanswered(target, f"it did not answer within {within:.0f} s")
         raise Unanswered(target, one_line(reply.get_header(MessageHeaderKey.ERROR) or code))
@@ -255,7 +255,7 @@ class Party:
                 try:
                     watcher(*event)
                 except Exception:
-                    logger.exception("somebody came or went, and a watcher failed")
+                    logger.exception("a watcher failed after a connection changed")
 
     def _report_trouble(self) -> None:
         said = ""

@@ -102,8 +102,8 @@ NOT_OURS = (
     MessageHeaderKey.PASS_THROUGH,
     MessageHeaderKey.SERVER_TRANSIT_REQUIRED,
 )
-STRANGE = "it is neither a question nor an answer of ours"
-LATE = "it answers no question, or too late"
+STRANGE = "it is neither a request nor a reply of this consortium"
+LATE = "it answers no pending request, or too late"
 logger = logging.getLogger("wardround")
 
 
@@ -129,7 +129,7 @@ class Gate:
         try:
             why = self.objection(endpoint.name, connection, message)
         except Exception:
-            why = "its headers make no sense"
+            why = "its headers are invalid"
         if why:
             self.note(str(endpoint.name), why)
         elif message.headers[MessageHeaderKey.CHANNEL] == CHANNEL:
@@ -148,11 +148,11 @@ class Gate:
         """Why a message must not be looked at; empty if it may."""
         headers = message.headers
         checks = (
-            (name != self.expected_name(connection), "its certificate names somebody else"),
-            (headers.get(MessageHeaderKey.ORIGIN) != name, "it claims to come from somebody else"),
-            (headers.get(MessageHeaderKey.FROM_CELL) != name, "it claims to come from somebody else"),
-            (headers.get(MessageHeaderKey.DESTINATION) != self.own, "it is meant for somebody else"),
-            (any(headers.get(key) for key in NOT_OURS), "it asks for what only FLARE's own messages need"),
+            (name != self.expected_name(connection), "its certificate is for another name"),
+            (headers.get(MessageHeaderKey.ORIGIN) != name, "it claims to come from someone else"),
+            (headers.get(MessageHeaderKey.FROM_CELL) != name, "it claims to come from someone else"),
+            (headers.get(MessageHeaderKey.DESTINATION) != self.own, "it is addressed to someone else"),
+            (any(headers.get(key) for key in NOT_OURS), "it uses features reserved for FLARE's own messages"),
             (any(headers.get(key) not in PLAIN for key in ENCODINGS), "it holds objects, and only bytes are accepted"),
         )
         headers[MessageHeaderKey.ROUTE] = [(name, time.time())]  # CellNet keeps statistics by what stands there
@@ -169,7 +169,7 @@ class Gate:
             return self.objection_to_piece(name, where[1], kind, message)
         if where in REPORTS and kind == MessageType.REQ and not message.payload:
             task = ByteStreamer.tx_task_map.get(headers.get(StreamHeaderKey.STREAM_ID))
-            return "it reports on what was sent to somebody else" if task and task.target != name else ""
+            return "it acknowledges a message that was sent to someone else" if task and task.target != name else ""
         bye = where == (CellChannel.CELLNET, CellChannelTopic.Bye) and kind in (MessageType.REQ, MessageType.REPLY)
         return "" if bye and not message.payload else STRANGE
 
@@ -181,9 +181,9 @@ class Gate:
         numbers = [headers.get(key) for key in (StreamHeaderKey.STREAM_ID, StreamHeaderKey.SEQUENCE)]
         size, req_id = headers.get(StreamHeaderKey.SIZE), headers.get(StreamHeaderKey.STREAM_REQ_ID)
         if not all(type(number) is int and number >= 0 for number in (*numbers, size)):
-            return "its headers make no sense"
+            return "its headers are invalid"
         if size > LARGEST_MESSAGE or len(message.payload or b"") > LARGEST_CHUNK:
-            return "it is larger than any message of ours"
+            return "it is larger than any allowed message"
         channel, topic = headers.get(StreamHeaderKey.CHANNEL), headers.get(StreamHeaderKey.TOPIC)
         if channel == CellChannel.RETURN_ONLY:
             waiter = self.cell.requests_dict.get(req_id)
@@ -240,7 +240,7 @@ class Gate:
                 if self.expected_name(other.conn) != name:
                     continue
                 if self.is_alive(other):
-                    self.note(name, "it is connected already, from another process or machine")
+                    self.note(name, "it is already connected from another process or machine")
                     connection.close()
                     return
                 other.conn.close()

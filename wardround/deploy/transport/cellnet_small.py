@@ -17,7 +17,7 @@ from nvflare.fuel.f3.endpoint import Endpoint
 CHANNEL = "wardround"
 SMALL = 1 << 20
 """Bytes of a question or an answer that travels in one piece."""
-NO_SUCH = "there is no such question"
+NO_SUCH = "there is no such request"
 
 
 class PendingRequest:

@@ -33,7 +33,7 @@ def export(study: Study, folder: Path, sites: Sequence[str] = ()) -> Path:
     """Write the job's folder for these sites, or for those that the study names; gives the folder."""
     named = sorted(sites_of(study, sites))
     if folder.exists():
-        raise Refusal("the folder exists already", where=str(folder), remedy="name a new one with --out")
+        raise Refusal("the folder already exists", where=str(folder), remedy="choose a new one with --out")
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     for path, words in job_files(study, named).items():
@@ -79,13 +79,13 @@ def sites_of(study: Study, sites: Sequence[str]) -> list[str]:
     named = list(dict.fromkeys(study.deploy.sites or sites))
     if study.deploy.sites and sites and set(sites) != set(named):
         raise Refusal(
-            f"the study is for {', '.join(named)} and not for {', '.join(sites)}",
+            f"the study is for {', '.join(named)}, not for {', '.join(sites)}",
             where="--site",
-            remedy="leave --site out, or change [deploy] sites",
+            remedy="remove --site, or change [deploy] sites",
         )
     if not named:
         raise Refusal(
-            "nobody takes part: a FLARE job must name its sites",
+            "no site takes part: a FLARE job must name its sites",
             where="[deploy] sites",
             remedy="name them there, or with --site, as FLARE calls them",
         )
@@ -106,7 +106,7 @@ def connect(kit: Path, home: Path, *, only: bool = False) -> dict[str, Any]:
     server = (kit / "startup" / "fed_server.json").exists()
     if not local.is_dir() or not (server or (kit / "startup" / "fed_client.json").exists()):
         raise Refusal(
-            "this is no kit of a FLARE server or site",
+            "this is not the startup kit of a FLARE server or site",
             where=str(kit),
             remedy="name the folder that holds `startup` and `local`",
         )
@@ -160,7 +160,7 @@ def read_job(config: Path) -> tuple[dict[str, Any], list[str]]:
     study, sites = content.get("study"), content.get("sites")
     if not isinstance(study, dict) or not isinstance(sites, list) or not all(isinstance(one, str) for one in sites):
         raise Refusal(
-            f"{STUDY_FILE} holds no study with its sites",
+            f"{STUDY_FILE} does not hold a study and its sites",
             where=str(config),
             remedy="export the study again with `wardround flare export`",
         )

@@ -74,7 +74,9 @@ class StudyController(Controller):  # type: ignore[misc]
         result: Shareable,  # noqa: ARG002
         fl_ctx: FLContext,
     ) -> None:
-        self.log_info(fl_ctx, f"an answer of {client.name} came too late and is not used; it may be asked again")
+        self.log_info(
+            fl_ctx, f"an answer from {client.name} came too late and is not used; the site may be asked again"
+        )
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         threading.Thread(target=self._watch, args=(abort_signal,), daemon=True).start()
@@ -83,7 +85,7 @@ class StudyController(Controller):  # type: ignore[misc]
         except Refusal as refusal:
             self.system_panic(f"wardround: {refusal}", fl_ctx)
         except KeyboardInterrupt:  # how the engine says that it was told to stop
-            self.log_info(fl_ctx, "the job was stopped; submitted again, the study goes on in the same round")
+            self.log_info(fl_ctx, "the job was stopped; submit it again and the study continues in the same round")
         finally:
             self._stopped.set()
 
@@ -148,7 +150,7 @@ class StudyController(Controller):  # type: ignore[misc]
                 raise Unanswered(site, why, gone=dead)
         answer = answers[0]
         if answer.get_return_code() != ReturnCode.OK or not isinstance(answer.get("body"), bytes):
-            raise Unanswered(site, f"FLARE says {answer.get_return_code()} of this site; its log tells why")
+            raise Unanswered(site, f"FLARE reports {answer.get_return_code()} for this site; see its log")
         return bytes(answer["body"])
 
 
@@ -215,7 +217,7 @@ def home_in(workspace: Workspace) -> Path:
     remedy = "run `wardround flare connect` with this kit and the party's home"
     home = read_json(path, remedy).get("home")
     if not isinstance(home, str) or not Path(home).is_absolute():
-        raise Refusal("it names no home", where=str(path), remedy=remedy)
+        raise Refusal("the file does not name a folder", where=str(path), remedy=remedy)
     return Path(home)
 
 
@@ -223,9 +225,9 @@ def handler_of(workspace: Workspace, site: str) -> RequestHandler:
     home = SiteHome(home_in(workspace))
     if home.settings.name != site:
         raise Refusal(
-            f"FLARE knows this site as '{site}', and its home belongs to '{home.settings.name}'",
+            f"FLARE knows this site as '{site}', but its folder belongs to '{home.settings.name}'",
             where=str(home.path),
-            remedy="use the same name for both: make a home with `wardround site init`",
+            remedy="use the same name for both: create the folder with `wardround site init`",
         )
     home.log().append(event_entry("started", site=site, by="a job of FLARE"))
     return RequestHandler(HomeAccess(home))
@@ -241,7 +243,7 @@ def lock_job(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Refusal(
-                "another job is at this study", where=folder.name, remedy="wait for it, or abort it in FLARE"
+                "another job is running this study", where=folder.name, remedy="wait for it, or abort it in FLARE"
             ) from None
         yield
     finally:

@@ -150,10 +150,10 @@ class AuditLog:
         behind = None if head is None else last.entries - head.entries
         if head is None or not self._is_continued(file, last, head):
             raise Refusal(
-                "the audit log does not end as its signed head says, so nothing is written and nothing may leave",
+                "the audit log does not match its signed head, so nothing is written and nothing is sent",
                 where=str(self.path),
-                remedy="see what is missing with `wardround audit verify`, restore both files from a copy, or put both"
-                " away in a safe place so that a new log begins",
+                remedy="see what is missing with `wardround audit verify`, restore both files from a backup, or move"
+                " both to a safe place so that a new log begins",
             )
         done = []
         if last.torn:
@@ -182,9 +182,9 @@ class AuditLog:
             end = self.journal.append(file, last, *new)
         except OSError as problem:
             raise LogNotWritable(
-                f"the audit log cannot be written ({problem.strerror}), so nothing may leave; it is as it was",
+                f"the audit log cannot be written ({problem.strerror}), so nothing is sent; the log is unchanged",
                 where=str(self.path),
-                remedy="make room on the disk; then it goes on by itself",
+                remedy="free some disk space; the site then continues by itself",
             ) from None
         head = sign_head(end.entries, end.hash, self.who, self.key)
         handle = os.open(head_path(self.path), os.O_WRONLY)
@@ -200,9 +200,9 @@ class AuditLog:
             write_whole(head_path(self.path), head_bytes(sign_head(0, ROOT, self.who, self.key)))
         except OSError as problem:
             raise Refusal(
-                f"the audit log cannot be begun: {problem.strerror}",
+                f"the audit log cannot be created: {problem.strerror}",
                 where=str(self.path),
-                remedy="make room on the disk",
+                remedy="free some disk space",
             ) from None
 
 
@@ -252,8 +252,8 @@ def end_problems(path: Path, hashes: Sequence[str], keys: Keys | None) -> list[s
     except Refusal as problem:
         return [problem.what]
     if head is None:
-        return ["the head is missing: entries lost at the end could not be told"]
-    behind = "a process was interrupted there (the next entry will say so), or somebody without the key added lines"
+        return ["the head is missing, so entries lost at the end could not be noticed"]
+    behind = "a process was interrupted there (the next entry will say so), or someone without the key added lines"
     problems = head_problems("the head", head, hashes, "log", behind=behind)
     wrong = "" if keys is None else head_signature_problem(keys, head)
     return [*problems, f"the head: {wrong}"] if wrong else problems

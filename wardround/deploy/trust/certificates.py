@@ -53,7 +53,7 @@ def check_name(name: str, what: str = "site") -> str:
 def new_key(path: Path) -> Key:
     """A new private key, written readable by its owner only; one that is there already is never replaced."""
     if path.exists():
-        raise Refusal("there is a private key already", where=str(path), remedy="keep it, or choose another folder")
+        raise Refusal("there is already a private key", where=str(path), remedy="keep it, or choose another folder")
     key = ec.generate_private_key(ec.SECP256R1())
     text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -68,7 +68,7 @@ def new_key(path: Path) -> Key:
     try:
         os.link(partial, path)  # unlike a rename, never replaces a key that somebody else has just made
     except FileExistsError:
-        raise Refusal("there is a private key already", where=str(path), remedy="keep it") from None
+        raise Refusal("there is already a private key", where=str(path), remedy="keep it") from None
     finally:
         partial.unlink()
     sync_folder(path.parent)
@@ -79,11 +79,11 @@ def read_key(path: Path) -> Key:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), None)
     except FileNotFoundError:
-        raise Refusal("there is no private key", where=str(path), remedy="make one with init") from None
+        raise Refusal("there is no private key", where=str(path), remedy="create one with init") from None
     except (ValueError, TypeError) as error:
         raise Refusal(f"the private key cannot be read: {error}", where=str(path), remedy="restore it") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise Refusal("the private key is of another kind", where=str(path), remedy="make one with init")
+        raise Refusal("the private key is of an unsupported type", where=str(path), remedy="create one with init")
     return key
 
 
@@ -92,10 +92,10 @@ def read_certificate(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except FileNotFoundError:
         raise Refusal(
-            "there is no certificate", where=str(path), remedy="let the coordinator sign the request"
+            "there is no certificate", where=str(path), remedy="ask the coordinator to sign the request"
         ) from None
     except ValueError as error:
-        raise Refusal(f"this is no certificate: {error}", where=str(path), remedy="ask for it again") from None
+        raise Refusal(f"this is not a certificate: {error}", where=str(path), remedy="ask for it again") from None
 
 
 def pem(thing: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList) -> bytes:
@@ -162,9 +162,11 @@ def read_request(content: bytes, where: str) -> x509.CertificateSigningRequest:
         request = x509.load_pem_x509_csr(content)
         valid = request.is_signature_valid
     except (ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
-        raise Refusal(f"this is no request: {error}", where=where, remedy="let the site send it again") from None
+        raise Refusal(
+            f"this is not a certificate request: {error}", where=where, remedy="ask the site to send it again"
+        ) from None
     if not valid:
-        raise Refusal("the request was changed on its way", where=where, remedy="let the site send it again")
+        raise Refusal("the request's signature is invalid", where=where, remedy="ask the site to send it again")
     return request
 
 
@@ -187,15 +189,17 @@ def sign(
     wanted: Role = "coordinator" if hosts else "site"
     check_name(asked, wanted)
     if name is not None and asked != name:
-        raise Refusal(f"the request is for '{asked}'", where=name, remedy="let each site ask for itself only")
+        raise Refusal(
+            f"the request is for '{asked}'", where=name, remedy="each site can only renew its own certificate"
+        )
     if role != wanted:
         raise Refusal(
-            f"the request is for the role '{role}', and a {wanted} is to be signed",
+            f"the request is for the role '{role}', but a {wanted} is to be signed",
             where=asked,
             remedy="make it with `wardround site init`",
         )
     if wanted == "site" and asked == coordinator_in(folder):
-        raise Refusal("this is the coordinator's own name", where=asked, remedy="give the site another name")
+        raise Refusal("this is the coordinator's own name", where=asked, remedy="choose another name for the site")
     authority, key = read_certificate(folder / "authority.pem"), read_key(folder / "authority.key")
     begin = now or clock.now()
     builder = (
@@ -226,7 +230,9 @@ def public_key_of(request: x509.CertificateSigningRequest, name: str) -> ec.Elli
     except (ValueError, UnsupportedAlgorithm):
         public = None
     if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP256R1):
-        raise Refusal("the request's key is of another kind", where=name, remedy="make it with `wardround site init`")
+        raise Refusal(
+            "the request's key is of an unsupported type", where=name, remedy="make it with `wardround site init`"
+        )
     return public
 
 
@@ -254,20 +260,22 @@ def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, 
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
         raise Refusal(
-            "the certificate was not signed by this consortium", where=where, remedy="let this coordinator sign"
+            "the certificate was not signed by this consortium",
+            where=where,
+            remedy="ask this coordinator to sign the request",
         ) from None
     moment = clock.now()
     if moment > certificate.not_valid_after_utc:
         raise Refusal(
-            f"the certificate ended on {certificate.not_valid_after_utc:%Y-%m-%d}",
+            f"the certificate expired on {certificate.not_valid_after_utc:%Y-%m-%d}",
             where=where,
-            remedy="renew it: send a new request, let the coordinator sign it",
+            remedy="send a new request to the coordinator, and join with the new certificate",
         )
     if moment < certificate.not_valid_before_utc:
         raise Refusal(
-            f"the certificate begins on {certificate.not_valid_before_utc:%Y-%m-%d}",
+            f"the certificate is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}",
             where=where,
-            remedy="the clock of this machine is wrong: set it",
+            remedy="correct this machine's clock",
         )
     return certificate_summary(certificate)
 

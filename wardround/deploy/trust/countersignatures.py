@@ -47,7 +47,10 @@ def answer_head(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
     try:
         head = parse_head_json(words["head"])
     except ValueError as problem:
-        raise Refusal(f"what came is no head of an audit log: {problem}", remedy="compare the versions") from None
+        raise Refusal(
+            f"this is not the head of an audit log: {problem}",
+            remedy="install the same version of wardround on both sides",
+        ) from None
     name = home.settings.server_name
     seen = witness(home.witness_path, head, {name: [key]}, home.own_name, home.key)
     return {"head": asdict(home.log().head()), "countersigned": seen.content()}
@@ -59,7 +62,7 @@ def keep_countersignature(home: SiteHome, words: Mapping[str, Any]) -> None:
     name = home.settings.server_name
     if seen.by != name or seen.head.who != home.own_name:
         raise Refusal(
-            f"the countersignature is of {seen.by} for {seen.head.who}", remedy="ask the coordinator to fix it"
+            f"the countersignature is by {seen.by} for {seen.head.who}", remedy="ask the coordinator to fix it"
         )
     refuse_forged(seen, home)
     home.log().keep(seen)
@@ -76,7 +79,7 @@ def coordinator_key(home: SiteHome, certificate: str) -> ec.EllipticCurvePublicK
     if (issued.name, issued.role) != (home.settings.server_name, "coordinator") or not isinstance(
         key, ec.EllipticCurvePublicKey
     ):
-        raise Refusal(f"it is that of the {issued.role} {issued.name}", where=where, remedy="find out who sent it")
+        raise Refusal(f"it belongs to the {issued.role} {issued.name}", where=where, remedy="find out who sent it")
     if not home.coordinator_path.exists() or home.coordinator_path.read_bytes() != certificate.encode():
         write_file(home.coordinator_path, certificate.encode())
     return key
@@ -91,15 +94,15 @@ def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
     told = ask(HEADS, {"head": asdict(home.log().head()), "certificate": certificate})
     theirs = parse_countersignature(told["countersigned"])
     if theirs.by != site or theirs.head.who != home.own_name:
-        raise Refusal(f"the countersignature is of {theirs.by} for {theirs.head.who}", where=f"site {site}")
+        raise Refusal(f"the countersignature is by {theirs.by} for {theirs.head.who}", where=f"site {site}")
     refuse_forged(theirs, home)
     home.log().keep(theirs)
     try:
         head = parse_head_json(told["head"])
     except ValueError as problem:
-        raise Refusal(f"what came is no head of an audit log: {problem}", where=f"site {site}") from None
+        raise Refusal(f"this is not the head of an audit log: {problem}", where=f"site {site}") from None
     if head.who != site:
-        raise Refusal(f"it showed the audit log of {head.who}", where=f"site {site}")
+        raise Refusal(f"it sent the head of {head.who}'s audit log", where=f"site {site}")
     seen = witness(home.witness_path(site), head, home.public_keys(), home.own_name, home.key)
     ask(COUNTERSIGNED, {"countersigned": seen.content()})
     return seen
@@ -112,7 +115,9 @@ def parse_countersignature(content: Any) -> Countersigned:
     try:
         return parse_countersigned(content)
     except ValueError as problem:
-        raise Refusal(f"what came is no countersignature: {problem}", remedy="compare the versions") from None
+        raise Refusal(
+            f"this is not a countersignature: {problem}", remedy="install the same version of wardround on both sides"
+        ) from None
 
 
 def refuse_forged(seen: Countersigned, home: Home) -> None:
@@ -120,5 +125,5 @@ def refuse_forged(seen: Countersigned, home: Home) -> None:
     wrong = countersignature_problem(home.public_keys(), seen)
     if wrong:
         raise Refusal(
-            f"a countersignature is not believed: {wrong}", remedy="let its sender run `wardround audit verify`"
+            f"a countersignature is not valid: {wrong}", remedy="ask its sender to run `wardround audit verify`"
         )

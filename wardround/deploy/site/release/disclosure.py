@@ -26,7 +26,7 @@ SMOOTH = ("roc_auc", "pr_auc", "brier", "calibration", "log_loss")
 """Figures of ranks and probabilities."""
 FINE = 128
 """Patients for whose shares the grid has steps of 1/64."""
-FEW = "told only where every outcome has enough patients, and for shares is predicted for as many"
+FEW = "reported only where every outcome has enough patients, and is predicted for enough of them"
 
 
 def in_own_cells(recipe: Recipe, cell: int) -> Recipe:

@@ -40,8 +40,8 @@ def total_sentences(policy: Policy, promised: float, paid: float) -> list[str]:
     """How the site stands with all its studies; nothing where neither policy nor ledger know of an epsilon."""
     if policy.epsilon is not None:
         return [
-            f"Of the epsilon of {policy.epsilon:g} that the policy allows, {promised:g} is promised to approved "
-            f"studies, {paid:.3g} is spent, and {max(0.0, policy.epsilon - promised):g} is left to promise."
+            f"The policy allows an epsilon of {policy.epsilon:g}: {promised:g} is promised to approved studies, "
+            f"{paid:.3g} is spent, and {max(0.0, policy.epsilon - promised):g} is still available."
         ]
     return [f"All studies together have spent an epsilon of {paid:.3g}; the policy sets no limit."] if paid else []
 
