@@ -183,7 +183,7 @@ def rounds_of(size: str, folder: Path, rounds: int) -> tuple[list[dict[str, Any]
     import numpy as np
     import pandas as pd
 
-    from wardround.deploy.coordinator.queue import queued
+    from wardround.deploy.coordinator.queue import enqueue
     from wardround.deploy.demo import make_coordinator, make_site, processes, watch
     from wardround.runs.read import read_rounds
 
@@ -196,7 +196,7 @@ def rounds_of(size: str, folder: Path, rounds: int) -> tuple[list[dict[str, Any]
         frame.to_csv(folder / f"{name}.csv", index=False)
         homes[name] = make_site(folder / name, name, home, folder / f"{name}.csv")
     (folder / "logs").mkdir()
-    study = queued(home, study_of(size, rounds), "benchmark")
+    study = enqueue(home, study_of(size, rounds), "benchmark")
     commands = {"hub": ["coordinator", "start", "--home", str(home.path)]}
     commands |= {name: ["site", "start", "--home", str(one.path)] for name, one in homes.items()}
     with processes(commands, folder / "logs") as running:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from wardround.core.contracts import Message
-from wardround.deploy.protocol.compression import PACKED, unpacked
+from wardround.deploy.protocol.compression import PACKED, unpack
 from wardround.deploy.protocol.wire import MAGIC, Malformed, decode, encode
 
 ROOM = 512 << 20
@@ -197,7 +197,7 @@ def fuzz(count: int, seed: int = 0) -> dict[str, int]:
         if chance.random() < 0.2:
             content = flipped(content, chance)
         try:
-            header, message = decode(unpacked(content))
+            header, message = decode(unpack(content))
         except Malformed:
             tally["refused"] += 1
             continue

@@ -187,7 +187,7 @@ def deployed_answer() -> Walk:
             if (site, topic) != ("bo", "round") or len(rounds) != 2:
                 return plain(site, topic, body, within)
             with walking() as walk:
-                reply = consortium.clerks[site].answer(topic, "server", body)
+                reply = consortium.handlers[site].answer(topic, "server", body)
             walks.append(walk)
             return reply
 

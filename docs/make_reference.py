@@ -1,6 +1,6 @@
-"""Writes docs/reference from the registry, the description of the study file, the command line and the docstrings.
+"""Writes docs/reference from the registry, the study file's own description, the command line and the docstrings.
 
-Run it after adding or changing a component (`make docs`); tests/test_docs.py fails while the pages are out of date.
+Run it after adding or changing a component (`make docs`); tests/test_docs.py fails while the pages are behind the code.
 """
 
 import ast
@@ -30,58 +30,58 @@ HEAD = "<!-- Written by docs/make_reference.py from the code; change the code, t
 KINDS: Mapping[str, tuple[str, str, str]] = {
     # kind: (file, title, how a study file names it)
     "algorithm": ("algorithms", "Algorithms", "How sites learn together. Named in `[algorithm]` and in `[compare]`."),
-    "aggregator": ("aggregators", "Aggregators", "How the sites' answers are combined. Named in `[aggregator]`."),
+    "aggregator": ("aggregators", "Aggregators", "How the sites' answers become one. Named in `[aggregator]`."),
     "model": ("models", "Models", "What is trained. Named in `[model]`; `from_flax` and `from_torch` are for Python."),
     "transform": ("transforms", "Transforms", "What happens to a message on its way. Named in `[[transforms]]`."),
-    "meter": ("meters", "Meters", "What is added up over the rounds. All meters run in every study."),
+    "meter": ("meters", "Meters", "What is added up over the rounds. All of them run in every study."),
     "source": ("sources", "Sources", "Where your own rows come from. Named in `[data]`; `frame` is for Python."),
-    "dataset": ("datasets", "Data sets", "Data sets known by name. Named in `[data]` as `source`."),
+    "dataset": ("datasets", "Data sets", "Named data sets. Named in `[data]` as `source`."),
     "partition": ("partitions", "Partitions", "How one pool becomes several sites. Named in `[data.partition]`."),
     "choice": ("choices", "Choices of partners", "How partners are judged. Named in `[partners]` and in `[compare]`."),
-    "probe": ("probes", "Probes", "What choices of partners ask of the sites. Choices name them, study files do not."),
+    "probe": ("probes", "Probes", "What choices of partners ask of the sites. No study names them."),
     "query": (
         "queries",
         "Queries",
-        "Questions to the sites that involve no training: for the preparation, and for choices of partners. These name "
-        "them, study files do not.",
+        "Questions to the sites that are no training: for the preparation, and for choices of partners. No study names "
+        "them.",
     ),
 }
 
 MEANINGS: Mapping[str, str] = {
-    "study.name": "The name of the study and of its run folder.",
-    "study.seed": "Determines every random draw: splits, partition, initial model, order of rows, cohorts.",
-    "study.rounds": "Number of rounds to train.",
+    "study.name": "The study's name, and that of its run folder.",
+    "study.seed": "Decides every random draw: splits, partition, first model, order of rows, cohorts.",
+    "study.rounds": "Rounds to train.",
     "study.user": "The asking site, for methods and choices of partners that train for one site.",
     "data.source": "A source (`csv`, `parquet`) or a named data set.",
     "data.shares": "Shares of train, validation and test rows at every site.",
     "data.split_by": "The column that names the patient: all rows of a patient then go to the same part.",
-    "data.missing_columns": 'A column that some sites lack: refused, or with "fill" treated as missing there.',
-    "data.missing_target": 'Rows whose target is missing: refused, or with "drop" left out.',
-    "data.empty_sites": 'Sites with fewer than two rows: refused, or with "keep" kept as they are.',
-    "data.preparation.impute": "What replaces a missing value: `mean`, `median` or `most_frequent` of training rows.",
+    "data.missing_columns": 'A column that some sites lack: refused, or with "fill" unknown there.',
+    "data.missing_target": 'Rows whose target is unknown: refused, or with "drop" left out.',
+    "data.empty_sites": 'Sites with fewer than two rows: refused, or with "keep" taken as they are.',
+    "data.preparation.impute": "What fills a gap: `mean`, `median` or `most_frequent` of all sites' training rows.",
     "data.preparation.scale": "How numbers are scaled: `standard`, `minmax` or `none`.",
-    "data.preparation.indicators": "Whether a column with missing values gets a second one that says where they are.",
-    "participation.fraction": "Share of the sites, drawn anew each round.",
-    "participation.cohort": "Number of sites, drawn anew each round.",
-    "participation.present": 'Rounds in which a site takes part, such as `va = "1-10, 20-"`; other sites always do.',
+    "data.preparation.indicators": "Whether a column with gaps gets a second one that says where they are.",
+    "participation.fraction": "Share of the sites drawn anew each round.",
+    "participation.cohort": "Number of sites drawn anew each round.",
+    "participation.present": 'Rounds in which a site is there, such as `va = "1-10, 20-"`; others always are.',
     "stopping.patience": "Evaluations without a lower loss after which training stops; the best model is kept.",
     "stopping.smallest": "How much lower the loss must be to count.",
-    "evaluation.every": "Number of rounds from one evaluation on the validation rows to the next.",
+    "evaluation.every": "Rounds from one look at the validation rows to the next.",
     "evaluation.resamples": "Bootstrap resamples for intervals; 0 for none.",
     "compare.methods": 'Algorithms to compare; "global" is the study\'s own.',
-    "compare.repeats": "Number of splits, each with its own seed, on which every method is run.",
-    "compare.cases.name": "The name of the case and of its folder.",
-    "compare.cases.title": "The case's name in the table and on the page.",
+    "compare.repeats": "Splits, each with its own seed, on which every method is run.",
+    "compare.cases.name": "The case's name, and that of its folder.",
+    "compare.cases.title": "What the table and the page call it.",
     "compare.cases.study": "Keys of [study] that differ.",
     "compare.cases.model": "Another [model].",
     "compare.cases.privacy": "Keys of [privacy] that differ.",
     "partners.name": "How partners are judged: one of the [choices](choices.md).",
-    "privacy.level": "Whom the guarantee protects: each patient (`sample`) or each site as a whole (`site`).",
-    "privacy.delta": "The probability that epsilon may fail to hold; below one over the number of patients (or sites).",
+    "privacy.level": "Whom the guarantee is for: each patient (`sample`) or each site as a whole (`site`).",
+    "privacy.delta": "The chance with which epsilon may not hold; below one over the number of patients (or sites).",
     "tune.parameters": 'Each key with `[low, high]`, `[low, high, "log"]` or a list of choices; `"model.l2"` names'
     " a key of another table.",
-    "tune.trials": "Number of settings to try.",
-    "tune.folds": "Number of folds of the cross-validation.",
+    "tune.trials": "Settings to try.",
+    "tune.folds": "Folds of the cross-validation.",
 }
 
 SCHEMA = "result.schema.json"
@@ -95,9 +95,9 @@ FOLDER = f"""
 
 | file | holds |
 |---|---|
-| `{MANIFEST}` | the study, its hash, the hash of the data, seed, versions, devices, command: all that a rerun needs |
-| `{ROUNDS}` | one line per round: who took part, rows, seconds, bytes, validation loss |
-| `checkpoints/` | the state after the last finished round of every method and repeat; `--resume` continues from it |
+| `{MANIFEST}` | the study, its hash, the hash of the data, seed, versions, devices, command: what a rerun needs |
+| `{ROUNDS}` | one line a round: who took part, rows, seconds, bytes, validation loss |
+| `checkpoints/` | the state after the last finished round of every method and repeat; `--resume` goes on from it |
 | `{RESULT}` | sites, every method's figures with intervals, comparisons, cost: [every key](result.md) |
 | `model.safetensors` | the common model (`model-METHOD.safetensors` where several were compared) |
 | `report.html` | the report: one file that loads nothing from the network |
@@ -105,7 +105,7 @@ FOLDER = f"""
 
 ## Exit codes
 
-0: done. 2: a mistake that the user can fix, explained in one paragraph (with `--json` also as `{{"error": ...}}`).
+0: done. 2: something the user can fix, explained in one paragraph (with `--json` also as `{{"error": ...}}`).
 130: interrupted.
 """
 
@@ -125,10 +125,7 @@ def write(folder: Path) -> None:
 
 
 def index_page(made: Mapping[str, str]) -> str:
-    lines = [
-        HEAD + "# Reference\n",
-        "Generated from the code. `wardround list` prints the components, too.\n",
-    ]
+    lines = [HEAD + "# Reference\n", "Written from the code. `wardround list` prints the same on the terminal.\n"]
     for name, text in made.items():
         title = next(line for line in text.splitlines() if line.startswith("# "))
         lines.append(f"- [{title[2:]}]({name})")
@@ -136,7 +133,7 @@ def index_page(made: Mapping[str, str]) -> str:
 
 
 def result_schema() -> dict[str, Any]:
-    """The schema of a result, with the text below its fields in the source."""
+    """The schema of a result, with the words that stand below its fields in the source."""
     found = schema_of_result()
     for module in RESULT_MODULES:
         for (name, field), words in attribute_words(module).items():
@@ -152,16 +149,16 @@ def result_page() -> str:
     kinds = [kind["$ref"].rpartition("/")[2] for kind in found["anyOf"]]
     parts = [
         f"{HEAD}# The result\n\n`{RESULT}` of a run folder, format {result.FORMAT}; "
-        f"[{SCHEMA}]({SCHEMA}) is the same for a program (JSON Schema, draft 2020-12). `kind` says which of the "
-        f"{len(kinds)} forms a result has. A number that is not known is null, never invented. The format number is "
-        "raised when a key is removed or changes its meaning, not when a key is added, so readers must ignore keys "
+        f"[{SCHEMA}]({SCHEMA}) is the same for a program (JSON Schema, draft 2020-12). `kind` tells which of the "
+        f"{len(kinds)} forms a result has. A number that is not known is null, never made up. The format number rises "
+        "when a key goes or changes its meaning; a new key alone does not raise it, so readers must pass over keys "
         "that they do not know.\n"
     ]
     listed = list(kinds)
     for name in listed:
         part = found["$defs"][name]
         further = part.get("additionalProperties")
-        lines = ["| key | value | present | meaning |", "|---|---|---|---|"]
+        lines = ["| key | value | there | meaning |", "|---|---|---|---|"]
         for key, entry in part["properties"].items():
             there = "always" if key in part.get("required", ()) else "sometimes"
             lines.append(f"| `{key}` | {value_words(entry, listed)} | {there} | {entry.get('description', '')} |")
@@ -172,7 +169,7 @@ def result_page() -> str:
 
 
 def value_words(entry: Mapping[str, Any], listed: list[str]) -> str:
-    """What a value of the schema is, in words; parts that it refers to are added to the list."""
+    """What a value of the schema is, in words; parts that it refers to are listed for later."""
     if "$ref" in entry:
         name = entry["$ref"].rpartition("/")[2]
         listed += [name] if name not in listed else []
@@ -237,8 +234,8 @@ def shown(value: Any) -> str:
 
 def study_page() -> str:
     parts = [
-        f"{HEAD}# The study file\n\nA study is one TOML file. An unknown key is refused, and the nearest known one "
-        "suggested. A relative `path` in `[data]` starts at the study file's folder.\n"
+        f"{HEAD}# The study file\n\nA study is one TOML file. Unknown keys are refused, with the nearest known key. "
+        "A relative `path` in `[data]` is taken from the file's folder.\n"
     ]
     documented = attribute_words(study_file)
     for path, section in sections(study_file.Study, ""):

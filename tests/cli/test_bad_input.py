@@ -24,7 +24,7 @@ def refused(capsys: Capture, folder: Path, study: Path, *words: str, command: st
     assert said.err.startswith("wardround: ")
     assert len(said.err.strip().splitlines()) == 1
     assert "Traceback" not in said.err
-    assert "To mend it: " in said.err
+    assert "Fix: " in said.err
     assert said.out == ""
     assert not out.exists()
     for word in words:
@@ -220,7 +220,7 @@ def test_unknown_transform_and_wrong_setting(tmp_path: Path, capsys: Capture) ->
 @pytest.mark.parametrize(
     ("command", "tables", "words"),
     [
-        ("compare", {}, ("no methods to compare", "[compare]")),
+        ("compare", {}, ("does not name methods to compare", "[compare]")),
         ("compare", {"compare": {"methods": ["locl"]}}, ("'locl'", "'local'", "[compare] methods")),
         ("compare", {"compare": {"methods": ["local", "local"]}}, ("named twice",)),
         ("compare", {"compare": {"methods": ["local"], "against": "global"}}, ("'global'", "against")),
@@ -230,7 +230,7 @@ def test_unknown_transform_and_wrong_setting(tmp_path: Path, capsys: Capture) ->
             {"compare": {"methods": ["local", "fed_prox"], "settings": {"fed_prox": {"mu": -1.0}}}},
             ("'mu'", "-1.0", "fed_prox"),
         ),
-        ("tune", {}, ("what to tune", "[tune]")),
+        ("tune", {}, ("no [tune] table", "[tune]")),
         ("tune", {"tune": {"parameters": {"learning_rat": [0.1, 0.2]}}}, ("'learning_rat'", "'learning_rate'")),
         ("tune", {"tune": {"parameters": {"learning_rate": [0.2, 0.1]}}}, ("no range", "learning_rate")),
         ("tune", {"tune": {"parameters": {"learning_rate": [-0.1, 0.1]}}}, ("greater than 0", "-0.1")),

@@ -91,7 +91,7 @@ def test_check_trains_nothing_and_writes_nothing(tmp_path: Path, capsys: Capture
     assert told["largest_sites"][0] == {"name": "bo", "train": 18, "validation": 6, "test": 6}
     words = tiny.call(capsys, "check", study).out
     assert "4 sites, 120 rows, 3 features" in words
-    assert "Nothing is wrong with this study." in words
+    assert "The study is valid." in words
     assert sorted(tmp_path.rglob("*")) == before
 
 

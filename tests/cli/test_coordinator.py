@@ -18,8 +18,8 @@ from safetensors.numpy import load_file
 
 from tests.support import tiny_study as tiny
 from wardround.cli.coordinator import for_sites, status_lines
-from wardround.cli.study_progress import told, written
-from wardround.deploy.coordinator.queue import in_queue
+from wardround.cli.study_progress import event_sentence, write_pages
+from wardround.deploy.coordinator.queue import queued_studies
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.site.approvals import approve, offers
 from wardround.study.file import parse_study, read_study
@@ -119,18 +119,18 @@ def test_a_study_that_cannot_work_is_not_queued(tmp_path: Path, capsys: Capture)
     hub, _ = consortium(tmp_path, capsys)
     none = tiny.call(capsys, "coordinator", "run", study_file(tmp_path), "--by", "anna", "--home", hub)
     assert none.code == 2
-    assert "no site belongs" in none.err.lower()
+    assert "consortium has no sites" in none.err.lower()
     (tmp_path / "more").mkdir()
     hub, _ = consortium(tmp_path / "more", capsys, "bo")
     for tables, said in (
         ({"deploy": {"sites": ["boo"]}}, "did you mean 'bo'"),
         ({"data": {"target": None, "site": None}}, "which column is the outcome"),
-        ({"data": {"site": None, "partition": {"name": "iid", "sites": 2}}}, "nothing can be dealt out"),
+        ({"data": {"site": None, "partition": {"name": "iid", "sites": 2}}}, "there is nothing to partition"),
     ):
         refused = tiny.call(capsys, "coordinator", "run", study_file(tmp_path, **tables), "--by", "a", "--home", hub)
         assert refused.code == 2
         assert said in refused.err
-    assert in_queue(CoordinatorHome(hub)) == []
+    assert queued_studies(CoordinatorHome(hub)) == []
 
 
 def test_places_of_the_coordinators_rows_are_not_told_to_sites(tmp_path: Path) -> None:
@@ -173,18 +173,18 @@ def test_what_sites_say_is_shown_as_plain_text(capsys: Capture) -> None:
     assert len(err.splitlines()) == 1  # in one line, and once
     assert "\x1b" not in err
     done = RoundDone(2, 5, ("a",), {"absent": {"b": "it was late"}})
-    assert told(done) == "round 2 of 5: 1 site (without b: it was late)"
+    assert event_sentence(done) == "round 2 of 5: 1 site (without b: it was late)"
     late = {"b": "it was late"}
-    assert told(AnswersGathered("round", 2, ("a",), late)) == "round 2: no answer from b: it was late"
-    assert told(AnswersGathered("judge", 2, ("a",), late)) == ""
-    assert told(StudyEnded("s", "failed", "no site is left", "/runs/s")) == "s failed: no site is left"
-    assert told(StudyEnded("s", "finished", "", "/runs/s")) == "s is finished: /runs/s"
-    assert told(Event()) == ""
+    assert event_sentence(AnswersGathered("round", 2, ("a",), late)) == "round 2: no answer from b: it was late"
+    assert event_sentence(AnswersGathered("judge", 2, ("a",), late)) == ""
+    assert event_sentence(StudyEnded("s", "failed", "no site is left", "/runs/s")) == "s failed: no site is left"
+    assert event_sentence(StudyEnded("s", "finished", "", "/runs/s")) == "s finished: /runs/s"
+    assert event_sentence(Event()) == ""
 
 
 def test_a_card_that_fails_does_not_stop_the_coordinator(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "result.json").write_text("{}")
-    written(tmp_path)
+    write_pages(tmp_path)
     err = capsys.readouterr().err
     assert "model card could not be written" in err
 
@@ -206,7 +206,7 @@ def test_status_tells_lateness_traffic_and_epsilon() -> None:
         "1.5 kB",
         "2 MB",
         "epsilon 3",
-        "given 60 s to answer",
+        "deadline per site: 60 s",
     ):
         assert words in text
 
@@ -274,7 +274,7 @@ def test_a_study_from_run_to_report(tmp_path: Path, capsys: Capture) -> None:
         assert status["studies"][0]["state"] == "running"
         second = tiny.call(capsys, "coordinator", "start", "--home", hub)
         assert second.code == 2
-        assert "running already" in second.err
+        assert "already running" in second.err
         approve(home, offers(home)[0].id, by="boss")
         out, err = coordinator.communicate(timeout=PATIENCE)
     assert coordinator.returncode == 0, err
@@ -308,17 +308,17 @@ def test_start_stops_when_told_and_resume_queues_again(tmp_path: Path, capsys: C
         coordinator.communicate(timeout=PATIENCE)
         assert coordinator.returncode == 0
     name = queued.json["study"]
-    assert in_queue(home) == [name], "an interrupted study stays in the queue"
+    assert queued_studies(home) == [name], "an interrupted study stays in the queue"
     # A study that failed left the queue; resume puts it back, for a coordinator that is running again.
     (hub / "queue" / f"{name}.json").unlink()
     (home.folder(name) / "state.json").write_text('{"state": "failed", "why": "bo withdrew", "at": 0}')
     failed = tiny.call(capsys, "coordinator", "status", "--home", hub).out
     assert "failed, round 0 of 2" in failed
     assert "bo withdrew" in failed
-    from wardround.deploy.coordinator.consortium import only_one
+    from wardround.deploy.coordinator.consortium import lock_home
 
-    with only_one(home):  # so that resume leaves it to this one
+    with lock_home(home):  # so that resume leaves it to this one
         resumed = tiny.call(capsys, "coordinator", "resume", "tiny", "--home", hub, "--json").json
     assert resumed["study"] == name
-    assert in_queue(home) == [name]
+    assert queued_studies(home) == [name]
     assert not (home.folder(name) / "state.json").exists()

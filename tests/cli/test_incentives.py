@@ -101,7 +101,7 @@ def refused(said: Any, *words: str) -> None:
     assert "Traceback" not in said.err
     assert len(said.err.strip().splitlines()) == 1
     assert said.err.startswith("wardround: ")
-    assert "To mend it: " in said.err
+    assert "Fix: " in said.err
     for word in words:
         assert word in said.err
 
@@ -121,7 +121,7 @@ def test_rounds_are_paid_to_the_cent(trained: Path, capsys: Capture) -> None:
         ["makeni", "4 rounds (1 to 4)", "400.00"],
         ["total", "", "1,000.01"],
     ]
-    assert "freetown asks, so it pays and is not paid." in said.out
+    assert "freetown asked for the model, so it pays and is not paid." in said.out
 
 
 def test_weights_are_those_of_the_rounds_a_site_was_in(trained: Path, capsys: Capture) -> None:
@@ -194,7 +194,7 @@ def test_a_statement_is_never_written_over(trained: Path, tmp_path: Path, capsys
 def test_the_private_key_is_private_and_kept(keys: Path, capsys: Capture) -> None:
     secret = (keys / "bo.key").read_bytes()
     assert stat.S_IMODE((keys / "bo.key").stat().st_mode) == 0o600
-    refused(tiny.call(capsys, "ledger", "key", "bo", "--keys", keys), "has a key already")
+    refused(tiny.call(capsys, "ledger", "key", "bo", "--keys", keys), "already has a key")
     (keys / "bo.pem").rename(keys / "kept")
     assert tiny.call(capsys, "ledger", "key", "bo", "--keys", keys).code == 0
     assert (keys / "bo.key").read_bytes() == secret, "an interruption between the two files is gone on with"
@@ -203,7 +203,7 @@ def test_the_private_key_is_private_and_kept(keys: Path, capsys: Capture) -> Non
 
 @pytest.mark.parametrize("site", ["../bo", "a/b", ".hidden", "", "bo\n", "x" * 101, "a\\b"])
 def test_a_name_that_would_leave_the_folder_is_refused(site: str, tmp_path: Path, capsys: Capture) -> None:
-    refused(tiny.call(capsys, "ledger", "key", site, "--keys", tmp_path / "keys"), "cannot name a file")
+    refused(tiny.call(capsys, "ledger", "key", site, "--keys", tmp_path / "keys"), "cannot be used as a file name")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -259,7 +259,7 @@ def test_a_run_is_paid_once(ledger: Path, trained: Path, keys: Path, tmp_path: P
     for rule, budget in (("rounds", "10"), ("weights", "1000")):
         other = tmp_path / f"{rule}.json"
         tiny.call(capsys, "rewards", trained, "--rule", rule, "--budget", budget, "--out", other)
-        refused(record(capsys, trained, ledger, keys / "freetown.key", "--rewards", other), "with other numbers")
+        refused(record(capsys, trained, ledger, keys / "freetown.key", "--rewards", other), "with different numbers")
     again = record(capsys, trained, ledger, keys / "freetown.key", "--rewards", tmp_path / "paid.json")
     assert (again.code, ledger.read_bytes()) == (0, before)
 
@@ -320,7 +320,7 @@ def test_rewards_changed_by_hand_or_of_another_run_are_not_recorded(
     told = tiny.call(capsys, "rewards", trained, "--rule", "rounds", "--budget", "10", "--out", paid, "--json").json
     assert {one["site"]: one["cents"] for one in told["payments"]} == {"bo": 200, "kenema": 400, "makeni": 400}
     key = keys / "freetown.key"
-    refused(record(capsys, asked, path, key, "--rewards", paid), "of another run")
+    refused(record(capsys, asked, path, key, "--rewards", paid), "belong to another run")
     refused(record(capsys, trained, path, keys / "bo.key", "--rewards", paid), "bo cannot sign what was paid")
     refused(record(capsys, trained, path, key, "--rewards", tmp_path / "no.json"), "no such statement")
     for change in ({"cents": 900}, {"site": "lunsar"}):
@@ -330,13 +330,13 @@ def test_rewards_changed_by_hand_or_of_another_run_are_not_recorded(
     paid.write_text(json.dumps({**told, "payments": [*told["payments"], {"site": "lunsar", "cents": 5}]}))
     refused(record(capsys, trained, path, key, "--rewards", paid), "lunsar earns nothing here")
     paid.write_text("{}")
-    refused(record(capsys, trained, path, key, "--rewards", paid), "no statement of rewards")
+    refused(record(capsys, trained, path, key, "--rewards", paid), "not a statement of rewards")
     assert not path.exists()
 
 
 def test_who_had_no_part_has_nothing_to_sign(trained: Path, keys: Path, tmp_path: Path, capsys: Capture) -> None:
     said = record(capsys, trained, tmp_path / "ledger.jsonl", keys / "ministry.key")
-    refused(said, "ministry is no site of this study".capitalize())
+    refused(said, "ministry is not a site of this study".capitalize())
     assert not (tmp_path / "ledger.jsonl").exists()
 
 

@@ -15,7 +15,7 @@ from tests.support.outside_package import lay, visible
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.site.approvals import approve
-from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.policy_file import set_policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,7 +119,7 @@ def test_a_study_that_names_a_broken_one_is_refused_in_a_paragraph(there: Path, 
     said = call(there, "check", tiny.write_study(tmp_path, algorithm={"name": "lost"}))
     assert said.code == 2
     assert "The algorithm 'lost' of broken-extras 9.1 cannot be used: importing lost failed" in said.err
-    assert "[algorithm]). To mend it: repair or uninstall the package broken-extras" in said.err
+    assert "[algorithm]). Fix: repair or uninstall the package broken-extras" in said.err
     assert len(said.err.strip().splitlines()) == 1
 
 
@@ -135,4 +135,4 @@ def test_a_site_refuses_it_until_its_policy_allows_package_and_version(there: Pa
         assert "damped_mean" not in sys.modules
         set_policy(home.policy_path, "packages", "damped-mean>=1.2,<2")
         assert approve(home, offer.id, by="ben").state == "approved"
-        assert SiteOffice(home).state(offer.id) == ("ok", "")
+        assert HomeAccess(home).state(offer.id) == ("ok", "")

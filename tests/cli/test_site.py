@@ -51,9 +51,9 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
     assert "LOOK: patient_id seems to identify patients" in added.out
     assert call("site", "policy", "--json").json["columns"] == ["age", "pulse", "sex", "outcome"]
     assert call("site", "policy", "set", "smallest_cell", "1", "--json").json == {"smallest_cell": 1}
-    assert "No study was offered yet." in call("site", "studies").out
+    assert "No study has been offered yet." in call("site", "studies").out
     study = small.offered(SiteHome(tmp_path / "site")).id
-    assert f"{study}: waits for you (from anna" in call("site", "studies").out
+    assert f"{study}: waiting for your decision (from anna" in call("site", "studies").out
     assert call("site", "studies", "triage", "--json").json["columns"] == ["age", "pulse", "sex", "outcome"]
     approved = call("site", "approve", "triage", "--by", "ben", "--yes").out
     for part in ("Who asks", "What is read", "What leaves", "a round", "What it costs in privacy", "ben approved"):
@@ -68,14 +68,14 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
         "arrays": {"update/w": [4, 2]},
     }
     SiteHome(tmp_path / "site").log().append(sent_entry(facts))
-    assert "from now on it gets no answer" in call("site", "withdraw", "triage", "--by", "ben", "--why", "moved").out
+    assert "it gets no more answers" in call("site", "withdraw", "triage", "--by", "ben", "--why", "moved").out
     diary = call("site", "log").out
     for part in (
         "freetown began",
         "freetown took in its certificate",
         f"anna offered {study}.",
-        f"ben approved {study} on the data patients",
-        f"1.23 kB left for server: the answer to round of round 3 of {study} with update/w 4x2.",
+        f"ben approved {study} on the dataset patients",
+        f"Sent 1.23 kB to server: round of round 3 of {study} with update/w 4x2.",
         f"ben withdrew from {study} (moved).",
         "1 message left, 1.23 kB in all.",
         "none changed, moved or missing; signed by its owner.",
@@ -110,7 +110,7 @@ def test_a_rollback_is_told_with_the_head_that_the_other_side_kept(home, tmp_pat
     verify = ("audit", "verify", home.audit_path, "--head", kept)
     fine = tiny.call(capsys, *verify)
     assert fine.code == 0
-    assert "Countersigned by hub, which was not checked" in fine.out
+    assert "The countersignatures of hub were not checked" in fine.out
     for path, content in old.items():
         path.write_bytes(content)
     assert tiny.call(capsys, "audit", "verify", home.audit_path).code == 0
@@ -122,17 +122,17 @@ def test_a_rollback_is_told_with_the_head_that_the_other_side_kept(home, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (INIT, "there is a site already"),
+        (INIT, "already holds a site"),
         (("site", "join", "absent.pem", "absent.pem"), "there is no certificate"),
         (("site", "data", "add", "x", "--source", "csv", "--path", "absent.csv"), "there is no such file"),
         (("site", "data", "add", "x", "--source", "csv"), "'path' is missing"),
-        (("site", "data", "add", "x", "--source", "csv", "--setting", "nonsense"), "is no setting"),
+        (("site", "data", "add", "x", "--source", "csv", "--setting", "nonsense"), "is not a setting"),
         (("site", "data", "remove", "x"), "no data called 'x'"),
         (("site", "policy", "set", "smalest_cell", "3"), "did you mean 'smallest_cell'"),
         (("site", "approve", "sepsis", "--yes"), "no study 'sepsis' was offered"),
-        (("site", "approve", "triage", "--by", "anna", "--yes"), "who submits does not approve"),
-        (("site", "approve", "triage", "--by", "ben"), "nobody can be asked here"),
-        (("site", "approve", "triage", "--by", "ben", "--yes", "--until", "soon"), "is no date"),
+        (("site", "approve", "triage", "--by", "anna", "--yes"), "submitted this study and cannot approve it"),
+        (("site", "approve", "triage", "--by", "ben"), "not an interactive terminal"),
+        (("site", "approve", "triage", "--by", "ben", "--yes", "--until", "soon"), "is not a date"),
         (("site", "approve", "triage", "--by", "ben", "--yes", "--data", "other"), "no data called 'other'"),
         (("site", "withdraw", "triage", "--by", "ben"), "only an approved study"),
         (("site", "studies", "--home", "nowhere"), "wardround site init"),
@@ -158,7 +158,7 @@ def test_a_policy_that_forbids_is_shown_and_refuses(home, capsys):
     tiny.call(capsys, "site", "policy", "set", "purposes", "sepsis")
     said = tiny.call(capsys, "site", "approve", "triage", "--by", "ben", "--yes")
     assert said.code == 2
-    assert "Your policy forbids it" in said.out
+    assert "Your policy does not allow it" in said.out
     assert "the purpose 'triage research' is not among the policy's purposes (sepsis)" in said.err
     denied = tiny.call(capsys, "site", "deny", "triage", "--by", "ben", "--why", "another purpose", "--json")
     assert denied.json == {"study": denied.json["study"], "state": "denied", "by": "ben"}
@@ -204,4 +204,4 @@ def test_on_a_terminal_a_person_is_asked(home, monkeypatch, capsys, answer, stat
     decision = approvals.read_decision(home, study)
     assert (decision.state if decision else None) == state
     assert said.code == (0 if state else 1)
-    assert ("Nothing was decided." in said.out) == (state is None)
+    assert ("No decision was made." in said.out) == (state is None)

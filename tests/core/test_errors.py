@@ -10,8 +10,8 @@ from wardround.core.errors import Refusal
     [
         ("", "", "No column is called 'age'."),
         ("site va", "", "No column is called 'age' (site va)."),
-        ("", "name one of sex, bmi", "No column is called 'age'. To mend it: name one of sex, bmi."),
-        ("site va", "drop the site", "No column is called 'age' (site va). To mend it: drop the site."),
+        ("", "name one of sex, bmi", "No column is called 'age'. Fix: name one of sex, bmi."),
+        ("site va", "drop the site", "No column is called 'age' (site va). Fix: drop the site."),
     ],
 )
 def test_the_paragraph(where: str, remedy: str, paragraph: str) -> None:

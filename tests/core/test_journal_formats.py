@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from wardround.core.errors import Refusal
 from wardround.deploy.trust import audit_log
-from wardround.deploy.trust.audit_log import Log
+from wardround.deploy.trust.audit_log import AuditLog
 from wardround.incentives.ledger import Ledger
 from wardround.incentives.ledger_entries import LedgerEntry
 from wardround.incentives.ledger_keys import public_key
@@ -54,7 +54,7 @@ def test_an_old_log_verifies_and_goes_on(folder: Path) -> None:
     assert (examined.findings, examined.unchecked) == ([], ())
     kinds = [entry["kind"] for entry in examined.entries]
     assert kinds == ["decided", "sent", "sent", "countersigned", "note", "note"]
-    head = Log(path, "freetown", SITE).append({"time": "2031-05-01T12:00:00+00:00", "kind": "note"})
+    head = AuditLog(path, "freetown", SITE).append({"time": "2031-05-01T12:00:00+00:00", "kind": "note"})
     assert head.entries == 7
     assert path.read_bytes().startswith(old)
     assert is_whole(path)
@@ -138,7 +138,7 @@ def test_a_torn_last_line_is_no_entry(folder: Path, name: str) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole + whole.splitlines()[0][:40])
     if name == "audit.jsonl":
-        Log(path, "freetown", SITE).head()
+        AuditLog(path, "freetown", SITE).head()
         assert json.loads(path.read_bytes().splitlines()[-1])["entry"]["kind"] == "mended"
     elif name == "ledger.jsonl":
         assert len(Ledger(path).mend("va", SIGNERS["va"])) == 1
@@ -163,7 +163,7 @@ def test_an_entry_is_on_the_disk_before_the_call_returns(
 
     monkeypatch.setattr(os, "fsync", record)
     if name == "audit.jsonl":
-        Log(path, "freetown", SITE).append(audit_log.event_entry("note"))
+        AuditLog(path, "freetown", SITE).append(audit_log.event_entry("note"))
     elif name == "ledger.jsonl":
         entry = LedgerEntry("va", "triage", 3, "answered", {}, "2031-05-01T12:00:09+00:00")
         Ledger(path).append(entry, SIGNERS["va"])

@@ -21,7 +21,7 @@ from wardround.deploy import doctor
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.site.enrolment import join
 from wardround.deploy.transport import connectivity
-from wardround.deploy.transport.connectivity import Diagnosis, check_free, reach, steps
+from wardround.deploy.transport.connectivity import Diagnosis, check_free, diagnose, diagnose_steps
 from wardround.deploy.trust.certificates import SKEW, make_authority, make_request, new_key, pem, read_request, sign
 
 
@@ -67,12 +67,12 @@ def signed(home: SiteHome, hub: CoordinatorHome, **more: Any) -> None:
 
 
 def found(path: Path, name: str) -> Diagnosis:
-    (one,) = [one for one in doctor.examined(path) if one.name == name]
+    (one,) = [one for one in doctor.examine_home(path) if one.name == name]
     return one
 
 
 def states(path: Path) -> dict[str, str]:
-    return {one.name: one.state for one in doctor.examined(path)}
+    return {one.name: one.state for one in doctor.examine_home(path)}
 
 
 def change(path: Path, old: str, new: str) -> None:
@@ -90,17 +90,17 @@ def test_a_site_whose_coordinator_cannot_be_found_is_otherwise_well(site: SiteHo
     told = states(site.path)
     assert told.pop("name") == "wrong"
     assert set(told.values()) == {"ok"}
-    assert "hub.example.org" in found(site.path, "name").told
+    assert "hub.example.org" in found(site.path, "name").sentence
 
 
 def test_a_folder_with_no_home_in_it(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="neither a site nor a coordinator"):
-        doctor.examined(tmp_path)
+        doctor.examine_home(tmp_path)
 
 
 def test_settings_that_are_wrong(site: SiteHome) -> None:
     change(site.path / "site.toml", "hub.example.org:8002", "hub.example.org")
-    assert "is no address" in found(site.path, "settings").told
+    assert "is not an address" in found(site.path, "settings").sentence
 
 
 def test_a_key_that_others_can_read(site: SiteHome) -> None:
@@ -112,25 +112,25 @@ def test_a_key_that_others_can_read(site: SiteHome) -> None:
 
 def test_a_key_that_is_missing(hub: CoordinatorHome) -> None:
     (hub.path / "authority.key").unlink()
-    assert "no private key" in found(hub.path, "authority's key").told.lower()
+    assert "no private key" in found(hub.path, "authority's key").sentence.lower()
 
 
 def test_no_certificate_yet(site: SiteHome) -> None:
     site.certificate_path.unlink()
     assert found(site.path, "certificate").state == "wrong"
-    assert "sign the request" in found(site.path, "certificate").told
+    assert "sign the request" in found(site.path, "certificate").sentence
     assert "name" not in states(site.path), "without a certificate there is nothing to connect with"
 
 
 def test_a_certificate_of_another_name_key_or_consortium(site: SiteHome, hub: CoordinatorHome, tmp_path: Path) -> None:
     key = new_key(tmp_path / "other.key")
     site.certificate_path.write_bytes(pem(sign(hub.path, make_request(key, "freetown"))))
-    assert "belongs to another key" in found(site.path, "certificate").told
+    assert "belongs to another key" in found(site.path, "certificate").sentence
     site.certificate_path.write_bytes(pem(sign(hub.path, make_request(site.key, "bo"))))
-    assert "is for the site 'bo', and this is the site 'freetown'" in found(site.path, "certificate").told
+    assert "is for the site 'bo', but this is the site 'freetown'" in found(site.path, "certificate").sentence
     make_authority(tmp_path / "else", "else")
     site.certificate_path.write_bytes(pem(sign(tmp_path / "else", make_request(site.key, "freetown"))))
-    assert "not signed by this consortium" in found(site.path, "certificate").told
+    assert "not signed by this consortium" in found(site.path, "certificate").sentence
 
 
 def test_a_certificate_that_ended_or_soon_will(site: SiteHome, hub: CoordinatorHome) -> None:
@@ -150,7 +150,7 @@ def test_a_clock_that_is_behind(site: SiteHome, hub: CoordinatorHome) -> None:
     assert "signed 25 h later" in clock.what
     assert found(site.path, "certificate").state == "ok", "it is valid from two days before"
     signed(site, hub, now=datetime.now(UTC) + SKEW + timedelta(hours=3))
-    assert "begins on" in found(site.path, "certificate").told
+    assert "is not valid before" in found(site.path, "certificate").sentence
 
 
 @pytest.mark.parametrize(
@@ -165,29 +165,29 @@ def test_a_clock_that_is_behind(site: SiteHome, hub: CoordinatorHome) -> None:
     ids=str,
 )
 def test_proxies_that_grpc_would_obey(environment: dict[str, str], state: str) -> None:
-    assert doctor.proxy("hub.example.org:8002", environment).state == state
+    assert doctor.check_proxy("hub.example.org:8002", environment).state == state
 
 
 def test_a_version_of_the_network_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     version = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "2.1" if name == "nvflare" else version(name))
-    (told,) = [one for one in doctor.versions() if one.name == "network"]
+    (told,) = [one for one in doctor.check_versions() if one.name == "network"]
     assert told.what == "nvflare 2.1, and 2.9.0 is needed"
     pinned = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert f'"nvflare=={doctor.NETWORK}"' in pinned
 
 
 def test_a_disk_that_cannot_be_written(tmp_path: Path) -> None:
-    assert doctor.disk(tmp_path / "nowhere").state == "wrong"
+    assert doctor.check_disk(tmp_path / "nowhere").state == "wrong"
     if os.path.exists("/dev/full"):
-        assert doctor.disk(Path("/proc")).state == "wrong"
+        assert doctor.check_disk(Path("/proc")).state == "wrong"
 
 
 @pytest.mark.parametrize(("free", "state"), [(10**11, "ok"), (10**9, "look"), (10**8, "wrong")])
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=free)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    assert doctor.disk(tmp_path).state == state
+    assert doctor.check_disk(tmp_path).state == state
 
 
 def test_data_that_went_away(site: SiteHome, tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_sites_whose_certificates_end(hub: CoordinatorHome, tmp_path: Path) -> N
 
 
 def test_what_the_running_coordinator_warns_of(hub: CoordinatorHome) -> None:
-    hub.write_status({"warnings": {"bo": "the coordinator runs wardround 2 and this site 1"}})
-    assert found(hub.path, "site bo").what == "the coordinator runs wardround 2 and this site 1"
+    hub.write_status({"warnings": {"bo": "the coordinator runs wardround 2, but this site runs 1"}})
+    assert found(hub.path, "site bo").what == "the coordinator runs wardround 2, but this site runs 1"
 
 
 def test_a_coordinator_that_other_machines_cannot_reach(hub: CoordinatorHome) -> None:
@@ -249,9 +249,9 @@ def served(door: socket.socket, said: bytes) -> None:
 def test_a_port_at_which_nothing_listens(site: SiteHome, door: socket.socket) -> None:
     address = at(door)
     door.close()
-    last = reach(address, files(site))
+    last = diagnose(address, files(site))
     assert (last.name, last.state) == ("line", "wrong")
-    assert "refused" in last.told
+    assert "refused" in last.sentence
 
 
 def test_a_firewall_that_drops(site: SiteHome) -> None:
@@ -262,23 +262,23 @@ def test_a_firewall_that_drops(site: SiteHome) -> None:
         for one in (first, second):
             one.setblocking(False)
             one.connect_ex(busy.getsockname())
-        last = reach(at(busy), files(site), within=1)
-    assert "no answer within 1 s; a firewall drops the connection" in last.told
+        last = diagnose(at(busy), files(site), within=1)
+    assert "no answer within 1 s; a firewall drops the connection" in last.sentence
 
 
 def test_something_that_does_not_speak_tls(site: SiteHome, door: socket.socket) -> None:
     served(door, b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    assert "does not speak TLS" in reach(at(door), files(site)).told
+    assert "does not use TLS" in diagnose(at(door), files(site)).sentence
 
 
 def test_a_line_that_is_cut(site: SiteHome, door: socket.socket) -> None:
     served(door, b"")
-    assert "cut while TLS began" in reach(at(door), files(site)).told
+    assert "closed during the TLS handshake" in diagnose(at(door), files(site)).sentence
 
 
 def test_each_step_is_told_up_to_the_first_that_fails(site: SiteHome, door: socket.socket) -> None:
     served(door, b"")
-    assert [(one.name, one.state) for one in steps(at(door), files(site))] == [
+    assert [(one.name, one.state) for one in diagnose_steps(at(door), files(site))] == [
         ("name", "ok"),
         ("line", "ok"),
         ("tls", "wrong"),
@@ -289,14 +289,14 @@ def test_a_key_that_does_not_belong_to_the_certificate(
     site: SiteHome, hub: CoordinatorHome, door: socket.socket
 ) -> None:
     authority, certificate, _ = files(site)
-    assert "cannot be used together" in reach(at(door), (authority, certificate, hub.key_path)).told
+    assert "do not work together" in diagnose(at(door), (authority, certificate, hub.key_path)).sentence
 
 
 def test_an_address_in_use(hub: CoordinatorHome, door: socket.socket) -> None:
     with pytest.raises(Refusal, match="in use"):
         check_free(at(door))
     write_words(hub, listen=at(door))
-    assert "in use" in found(hub.path, "line").told
+    assert "in use" in found(hub.path, "line").sentence
     with pytest.raises(Refusal, match=r"othing can listen at 192\.0\.2\.1"):  # never this machine's (RFC 5737)
         check_free("192.0.2.1:8002")
 
@@ -316,7 +316,7 @@ def test_the_command_says_what_is_wrong_and_ends_with_2(
     lines = capsys.readouterr().out.splitlines()
     assert ended.value.code == 2
     assert sum(line.startswith("WRONG") for line in lines) == 1
-    assert any(line.startswith("WRONG name: ") and "To mend it: " in line for line in lines)
+    assert any(line.startswith("WRONG name: ") and "Fix: " in line for line in lines)
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "--home", str(site.path), "--json"])
     told = json.loads(capsys.readouterr().out)

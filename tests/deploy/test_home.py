@@ -30,7 +30,7 @@ def test_a_site_and_a_coordinator_are_read(tmp_path):
     assert (words.name, words.coordinator, words.server_name) == ("freetown", "hub.example.org:8002", "hub")
     (tmp_path / "coordinator.toml").write_text('consortium = "West"\nname = "hub"\n')
     hub = CoordinatorHome(tmp_path)
-    assert (hub.words.listen, hub.words.hosts, hub.own_name) == ("127.0.0.1:8002", [], "hub")
+    assert (hub.settings.listen, hub.settings.hosts, hub.own_name) == ("127.0.0.1:8002", [], "hub")
     assert hub.site_certificate("bo") == tmp_path / "sites" / "bo.pem"
     assert hub.revoked() == {}
     hub.write_revoked({"1f": {"site": "bo"}})

@@ -3,7 +3,7 @@
 import pytest
 
 from wardround.core.components.packages import Package
-from wardround.deploy.package_versions import checked_word, is_allowed
+from wardround.deploy.package_versions import check_requirement, is_allowed
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_versions(allowed: list[str], denied: list[str], version: str, expected:
 )
 def test_other_words_are_no_packages(word: str) -> None:
     with pytest.raises(ValueError, match=r"is no package|says more"):
-        checked_word(word)
-    assert checked_word("fed-extras >=1.2, <2") == "fed-extras >=1.2, <2"
+        check_requirement(word)
+    assert check_requirement("fed-extras >=1.2, <2") == "fed-extras >=1.2, <2"

@@ -14,14 +14,20 @@ from wardround.cli.coordinator import status_lines
 from wardround.core.contracts import Message, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.privacy_plan import Accounts
-from wardround.deploy.coordinator.status import spent_so_far
+from wardround.deploy.coordinator.status import epsilon_so_far
 from wardround.deploy.fault_points import CHARGED
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import approve, read_offer
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.policy_file import read_policy, set_policy
-from wardround.deploy.site.release.privacy_budget import budget_of, charged, ledger_path, spending_words, total_words
+from wardround.deploy.site.release.privacy_budget import (
+    budget_of,
+    charged_epsilon,
+    ledger_path,
+    spending_sentence,
+    total_sentences,
+)
 from wardround.deploy.site.study_summary import NOT_COVERED, describe
 from wardround.meters import privacy as meter
 from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
@@ -145,7 +151,7 @@ def test_epsilon_is_the_accountants_kept_and_told_everywhere(consortium: Any, en
     so_far = [one["measures"]["privacy"]["epsilon"] for one in records]
     assert so_far == sorted(so_far)
     assert 0 < so_far[0] < so_far[-1] <= EPSILON
-    assert spent_so_far(records) == so_far[-1]
+    assert epsilon_so_far(records) == so_far[-1]
     assert ended.result["methods"][0]["meters"]["traffic"]["bytes_up"] == sum(one["bytes_up"] for one in records)
 
 
@@ -154,7 +160,7 @@ def test_the_same_request_costs_nothing_and_gives_the_same_bytes(consortium: Any
     before = len(entries(consortium, "bo", ended.study))
     for number in (1, ROUNDS):
         key = ("bo", "round", number)
-        assert consortium.clerks["bo"].answer("round", "server", ended.requests[key]) == ended.replies[key]
+        assert consortium.handlers["bo"].answer("round", "server", ended.requests[key]) == ended.replies[key]
     assert len(entries(consortium, "bo", ended.study)) == before
 
 
@@ -162,7 +168,9 @@ def test_another_question_in_a_round_that_was_charged_gets_no_answer(consortium:
     """Else the coordinator would average the noise away by asking the same in other words."""
     header, message = decode(ended.requests["bo", "round", ROUNDS])
     for change in ({"nonce": "ab"}, {"more": 1}):
-        told, answer = decode(consortium.clerks["bo"].answer("round", "server", encode({**header, **change}, message)))
+        told, answer = decode(
+            consortium.handlers["bo"].answer("round", "server", encode({**header, **change}, message))
+        )
         assert (told["status"], answer.arrays) == ("refused", {})
         assert "charged for another request" in told["why"]
 
@@ -173,11 +181,11 @@ def test_an_answer_that_may_have_left_is_never_made_anew(consortium: Any, ended:
     for path in replies.glob("round-*"):
         path.unlink()
     consortium.restart("freetown")
-    clerk = consortium.clerks["freetown"]
-    told, answer = decode(clerk.answer("round", "server", ended.requests["freetown", "round", 1]))
+    handler = consortium.handlers["freetown"]
+    told, answer = decode(handler.answer("round", "server", ended.requests["freetown", "round", 1]))
     assert (told["status"], answer.arrays) == ("refused", {})
     assert "kept no more" in told["why"]
-    told, answer = decode(clerk.answer("round", "server", ended.requests["freetown", "round", ROUNDS]))
+    told, answer = decode(handler.answer("round", "server", ended.requests["freetown", "round", ROUNDS]))
     assert (told["status"], set(answer.arrays)) == ("ok", {"update", "weight"})
     assert len(entries(consortium, "freetown", ended.study)) == ROUNDS
 
@@ -205,13 +213,13 @@ def settings(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 TAMPERED: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
-    "a longer clip": (settings(clip=10.0), "says clip 1.0 under [privacy], and the coordinator 10.0"),
+    "a longer clip": (settings(clip=10.0), "has clip 1.0 under [privacy], but the coordinator asks for 10.0"),
     "a larger delta": (settings(delta=0.004), "says delta 0.001"),
     "other batches": (settings(batch=8), "says batch None"),
     "noise from the seed": (settings(seeded=True), "follow from the study's seed"),
     "an unknown word": (settings(less=True), "names no private algorithm"),
     "the level of sites": (lambda recipe: {**recipe, "name": "site"}, "names no private algorithm"),
-    "no noise at all": (lambda recipe: recipe["parts"][0], "an algorithm without any was asked for"),
+    "no noise at all": (lambda recipe: recipe["parts"][0], "an algorithm without noise was requested"),
     "another algorithm": (
         lambda recipe: {**recipe, "parts": [{**recipe["parts"][0], "settings": {"learning_rate": 9.0}}]},
         "does not say algorithm fed_avg with these settings",
@@ -227,13 +235,13 @@ def test_less_than_was_approved_is_refused_and_nothing_leaves(consortium: Any, e
         header, message = decode(body)
         if (site, topic, header["round"]) != (ended.dearest, "round", 1):
             return
-        clerk = consortium.clerks[site]
+        handler = consortium.handlers[site]
         weak = settings(noise_multiplier=0.98 * ended.noise)
         for name, (change, _) in {**TAMPERED, "less noise": (weak, "")}.items():
             changed = {**header, "algorithm": change(header["algorithm"])}
             first = Message({"first": message.arrays["params"]})
-            clerk.answer("begin", "server", encode({**changed, "round": 0}, first))
-            told, answer = decode(clerk.answer("round", "server", encode(changed, message)))
+            handler.answer("begin", "server", encode({**changed, "round": 0}, first))
+            told, answer = decode(handler.answer("round", "server", encode(changed, message)))
             refused[name] = (told["status"], told["why"], answer.arrays)
         assert entries(consortium, site, study) == []
 
@@ -252,8 +260,8 @@ def test_less_than_was_approved_is_refused_and_nothing_leaves(consortium: Any, e
 def test_more_rounds_than_approved_are_not_answered(consortium: Any, ended: Ended) -> None:
     """The promise is for three rounds of this noise; a fourth would break it."""
     header, message = decode(ended.requests[ended.dearest, "round", ROUNDS])
-    clerk = consortium.clerks[ended.dearest]
-    told, answer = decode(clerk.answer("round", "server", encode({**header, "round": 4}, message)))
+    handler = consortium.handlers[ended.dearest]
+    told, answer = decode(handler.answer("round", "server", encode({**header, "round": 4}, message)))
     assert (told["status"], answer.arrays) == ("spent", {})
     assert "4 rounds would spend" in told["why"]
 
@@ -284,7 +292,7 @@ def test_a_site_whose_budget_is_spent_is_left_out_and_named(poor: Any, ended: En
         assert one["measures"]["absent"]["kenema"].startswith("spent: The privacy budget does not allow another round")
     assert [one.round for one in entries(poor, "kenema", study)] == [1]
     (note,) = [one for one in result["notes"] if "kenema" in one]
-    assert note.startswith("kenema was left out from round 2 on: The privacy budget does not allow")
+    assert note.startswith("kenema left in round 2: The privacy budget does not allow")
     spent = result["methods"][0]["meters"]["privacy"]["sample_epsilon_by_site"]
     assert spent["kenema"] == pytest.approx(epsilon([ended.steps("kenema")], DELTA), abs=1e-4)
     # It has paid for a part of the model, so it gets the model.
@@ -348,7 +356,7 @@ def test_whole_sites(consortium: Any, secure: bool) -> None:
         header, message = decode(body)
         if (site, topic) == ("bo", "round"):  # as if many more shared the noise, so that each would add less
             changed = {**header, "algorithm": settings(answers=1000)(header["algorithm"])}
-            refused.append(decode(consortium.clerks["bo"].answer("round", "server", encode(changed, message)))[0])
+            refused.append(decode(consortium.handlers["bo"].answer("round", "server", encode(changed, message)))[0])
 
     listening(consortium, hear)
     result = consortium.conduct(study)
@@ -408,7 +416,7 @@ def test_the_policy_forbids_noise_that_hides_nothing(consortium: Any) -> None:
     seeded = study_of("a", {**PROMISE, "delta": 1e-6, "seeded": True}).model_dump(mode="json")
     assert any("follow from the study's seed" in one for one in decide(policy, seeded))
     wide = study_of("b").model_dump(mode="json")
-    assert any("meant at a delta of 0.001, and the policy's at 1e-05" in one for one in decide(policy, wide))
+    assert any("stated at a delta of 0.001, but the policy's at 1e-05" in one for one in decide(policy, wide))
 
 
 def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_covered(
@@ -418,20 +426,20 @@ def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_cove
     policy = read_policy(home.policy_path)
     shown = describe(home, read_offer(home, study_id(ended.study)))
     text = " ".join(dict(shown.parts)["What it costs in privacy"])
-    spent = charged(home, policy, study_id(ended.study))
+    spent = charged_epsilon(home, policy, study_id(ended.study))
     assert spent == pytest.approx(epsilon([ended.steps("bo", ROUNDS)], policy.delta), abs=1e-4)
     assert "Epsilon 0.5; your policy sets no limit" in text
-    assert "It holds for each of your patients" in text
+    assert "This protects each of your patients" in text
     assert f"{spent:.3g} of it by this one" in text
     assert text.endswith(NOT_COVERED)
     assert NOT_COVERED == meter.NOT_COVERED
-    assert shown.facts["epsilon_charged"] == pytest.approx(charged(home, policy))
+    assert shown.facts["epsilon_charged"] == pytest.approx(charged_epsilon(home, policy))
     assert shown.facts["bytes_a_round"] > 0
     other = study_of("told", {"level": "site", "epsilon": 1.0, "delta": DELTA})
-    consortium.clerks["bo"].office.offered(study_id(other), other.model_dump(mode="json"), "researcher")
+    consortium.handlers["bo"].access.offered(study_id(other), other.model_dump(mode="json"), "researcher")
     text = " ".join(dict(describe(home, read_offer(home, study_id(other))).parts)["What it costs in privacy"])
     assert "your site as a whole" in text
-    assert "under your own share of the noise only" in text
+    assert "protected by your own share of the noise only" in text
     set_policy(home.policy_path, "epsilon", "3")
     with pytest.raises(Refusal, match=r"meant at a delta of 0\.001"):
         approve(home, study_id(other), by="ben")
@@ -440,17 +448,17 @@ def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_cove
 def test_site_and_coordinator_tell_promised_spent_and_left() -> None:
     """3 allowed, 1.25 promised: 1.75 is left to promise."""
     policy = Policy(epsilon=3.0)
-    assert total_words(policy, 1.25, 0.3456) == [
+    assert total_sentences(policy, 1.25, 0.3456) == [
         "Of the epsilon of 3 that the policy allows, 1.25 is promised to approved studies, 0.346 is spent, and 1.75 is "
         "left to promise."
     ]
-    assert total_words(Policy(), 0.0, 0.0) == []
-    assert spending_words(1.0, 0.25) == "epsilon 0.25 of 1 spent"
-    assert spending_words(None, 0.0) == ""
+    assert total_sentences(Policy(), 0.0, 0.0) == []
+    assert spending_sentence(1.0, 0.25) == "epsilon 0.25 of 1 spent"
+    assert spending_sentence(None, 0.0) == ""
     study = {"study": "a", "state": "running", "round": 2, "rounds": 3, "why": "", "seconds_a_site": 60.0}
     sums = {"bytes_down": 10, "bytes_up": 10, "epsilon": 1.0, "epsilon_so_far": 0.75}
     facts = {"listen": "x:1", "running": True, "consortium": "c", "sites": [], "studies": [{**study, **sums}]}
-    assert "; epsilon 1; at most an epsilon of 0.75 so far" in "\n".join(status_lines(facts))
+    assert "; epsilon 1; at most 0.75 spent so far" in "\n".join(status_lines(facts))
 
 
 def test_few_patients_are_taken_to_be_as_many_as_cost_most_and_newcomers_are_counted() -> None:
@@ -460,16 +468,16 @@ def test_few_patients_are_taken_to_be_as_many_as_cost_most_and_newcomers_are_cou
     accounts = Accounts(study, task, sites, [])
     record = RoundRecord(1, ("bo", "freetown"), 2, 0, 0.0, 0.0, 0, 0, {})
     rows = {"bo": (0, 0, 0), "freetown": (100, 10, 10)}
-    first = accounts.noted(record, rows)
+    first = accounts.annotate(record, rows)
     told = first.measures["privacy"]["patients"]
     assert first.rows == 100
     assert told == {"bo": [[1.0, 2.0, 1]], "freetown": [[pytest.approx(0.32), 2.0, 4]]}
     assert first.measures["privacy"]["epsilon"] == pytest.approx(renyi_epsilon([Step(1.0, 2.0, 1)], DELTA))
     # The third site joined later, with 64 rows: two steps of half of them.
     later = replace(record, round=2, sites=sites, count=3)
-    told = accounts.noted(later, {**rows, "kenema": (64, 8, 8)}).measures["privacy"]
+    told = accounts.annotate(later, {**rows, "kenema": (64, 8, 8)}).measures["privacy"]
     assert told["patients"]["kenema"] == [[0.5, 2.0, 2]]
     assert told["epsilon"] == pytest.approx(renyi_epsilon([Step(1.0, 2.0, 2)], DELTA))
     # A sum that could not be opened tells nothing and costs nothing.
-    lost = accounts.noted(replace(record, round=3, sites=(), count=0), rows).measures["privacy"]
+    lost = accounts.annotate(replace(record, round=3, sites=(), count=0), rows).measures["privacy"]
     assert (lost["patients"], lost["epsilon"]) == ({"every site, at most": []}, told["epsilon"])

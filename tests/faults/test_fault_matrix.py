@@ -23,7 +23,7 @@ from wardround.deploy.coordinator.service import status_after
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import request_handler as clerk_module
 from wardround.deploy.transport.contract import Unanswered
-from wardround.deploy.trust.certificates import LASTS, check_issued, due, make_authority, make_request, new_key, sign
+from wardround.deploy.trust.certificates import LASTS, check_issued, is_due, make_authority, make_request, new_key, sign
 from wardround.engine.checkpoint import read_header
 
 QUORUM = {"quorum": 2, "deadline": 0.3}
@@ -88,10 +88,10 @@ def test_a_bad_answer_that_nobody_may_leave_out_ends_the_study_and_says_what_to_
 def test_a_truncated_or_foreign_request_is_refused_by_the_site(consortium: Any) -> None:
     body = encode({"protocol": 1, "wardround": __version__, "study": "demo-0", "round": 1, "nonce": "0"})
     for content in (body[:-1], b"", b"GET / HTTP/1.1\r\n\r\n", body[:4] + b"\xff\xff\xff\x7f" + body[8:]):
-        told, _ = decode(consortium.clerks["bo"].answer("round", "server", content))
+        told, _ = decode(consortium.handlers["bo"].answer("round", "server", content))
         assert told["status"] == "refused"
         assert "cannot be read" in told["why"]
-    told, _ = decode(consortium.clerks["bo"].answer("round", "kenema", body))
+    told, _ = decode(consortium.handlers["bo"].answer("round", "kenema", body))
     assert told["status"] == "refused"
     assert "'kenema' is not the coordinator" in told["why"].lower().replace("’", "'")
 
@@ -100,7 +100,9 @@ def test_another_version_is_refused_with_both_versions_and_before_anything_is_as
     consortium: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clerk_module, "__version__", "9.9.9")  # the sites'; requests have the coordinator's
-    with pytest.raises(Refusal, match=rf"coordinator runs wardround {__version__} and this site 9\.9\.9.*same version"):
+    with pytest.raises(
+        Refusal, match=rf"coordinator runs wardround {__version__}, but this site runs 9\.9\.9.*same version"
+    ):
         consortium.conduct(in_process.study_of("versions"))
     assert {topic for _, topic, _ in consortium.asked} == {"offer"}
 
@@ -266,7 +268,7 @@ def test_a_clock_that_is_a_day_off_does_no_harm(tmp_path: Path, hours: int) -> N
     authority = make_authority(tmp_path, "demo", now=wrong)
     certificate = sign(tmp_path, make_request(new_key(tmp_path / "key.pem"), "bo"), now=wrong)
     assert check_issued(certificate, authority, where="bo").name == "bo"
-    assert not due(certificate)
+    assert not is_due(certificate)
     assert certificate.not_valid_before_utc <= datetime.now(UTC) - timedelta(hours=23)
     assert certificate.not_valid_after_utc >= datetime.now(UTC) + LASTS - timedelta(days=2)
 
@@ -281,7 +283,7 @@ def test_rounds_without_progress_are_told_to_whoever_looks(consortium: Any) -> N
     def ask(site: str, topic: str, body: bytes, within: float) -> bytes:
         if site == "bo" and topic == "offer" and len(offers) < 3:
             offers.append(within)
-            return consortium.clerks[site].answer(topic, "server", body)  # nobody approves yet
+            return consortium.handlers[site].answer(topic, "server", body)  # nobody approves yet
         return asked(consortium, site, topic, body, within)
 
     consortium.ask = ask

@@ -139,7 +139,7 @@ def test_a_second_process_of_the_same_site_is_kept_out_and_told(whole: Any) -> N
     )
     try:
         until(
-            lambda: any("connected already" in why for why in whole.status().get("refused", {}).get("bo", {})),
+            lambda: any("already connected" in why for why in whole.status().get("refused", {}).get("bo", {})),
             30,
             "word of a second bo",
         )
@@ -157,7 +157,7 @@ def test_another_version_at_a_site_is_told_with_both_versions(whole: Any) -> Non
     whole.start("bo", version="9.9.9")
     try:
         why = until(lambda: whole.status().get("warnings", {}).get("bo"), 30, "a warning")
-        assert f"{__version__} and this site 9.9.9" in why
+        assert f"{__version__}, but this site runs 9.9.9" in why
         study = whole.queue(study_of("versions"))
         state = whole.ended(study)
         assert state["state"] == "failed"

@@ -20,7 +20,7 @@ import pytest
 
 from tests.support import stage as acting
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.transport.connectivity import PREFACE, reach
+from wardround.deploy.transport.connectivity import PREFACE, diagnose
 
 pytest.importorskip("nvflare", reason="the network needs wardround[deploy]")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stage forks")
@@ -99,22 +99,22 @@ def test_no_certificate(play: Any, folder: str) -> None:
 
 def test_a_foreign_certificate(play: Any, folder: str, foreign: Path) -> None:
     """gRPC would only go on trying; our own try tells why."""
-    found = reach(f"127.0.0.1:{play.port}", (Path(folder) / "authority.pem", foreign / "b.pem", foreign / "b.key"))
-    assert "does not accept this site's certificate" in found.told
-    assert "was signed by this coordinator" in found.told
+    found = diagnose(f"127.0.0.1:{play.port}", (Path(folder) / "authority.pem", foreign / "b.pem", foreign / "b.key"))
+    assert "rejected this site's certificate" in found.told
+    assert "this coordinator signed the certificate" in found.told
 
 
 def test_an_ended_certificate(play: Any, folder: str) -> None:
     place = Path(folder)
-    found = reach(f"127.0.0.1:{play.port}", (place / "authority.pem", place / "ended.pem", place / "ended.key"))
-    assert "does not accept this site's certificate" in found.told
-    assert "has not ended" in found.told
+    found = diagnose(f"127.0.0.1:{play.port}", (place / "authority.pem", place / "ended.pem", place / "ended.key"))
+    assert "rejected this site's certificate" in found.told
+    assert "has not expired" in found.told
 
 
 def test_a_member_reaches_the_coordinator(play: Any, folder: str) -> None:
     """The control for the two before."""
     place = Path(folder)
-    assert reach(f"127.0.0.1:{play.port}", (place / "authority.pem", place / "a.pem", place / "a.key")).state == "ok"
+    assert diagnose(f"127.0.0.1:{play.port}", (place / "authority.pem", place / "a.pem", place / "a.key")).state == "ok"
 
 
 def test_an_ended_or_foreign_certificate_is_not_even_started_with(stage: Any, play: Any, folder: str) -> None:
@@ -155,8 +155,8 @@ def test_a_coordinator_whose_certificate_has_ended(tmp_path: Path) -> None:
 
         threading.Thread(target=serve, daemon=True).start()
         address = f"127.0.0.1:{door.getsockname()[1]}"
-        found = reach(address, (place / "authority.pem", place / "a.pem", place / "a.key"))
-    assert "the coordinator's certificate has ended, going by this machine's clock" in found.told
+        found = diagnose(address, (place / "authority.pem", place / "a.pem", place / "a.key"))
+    assert "the coordinator's certificate has expired by this machine's clock" in found.told
 
 
 def test_a_coordinator_found_under_a_name_that_is_not_its_own(stage: Any, tmp_path: Path) -> None:
@@ -418,9 +418,9 @@ def test_a_site_reaches_no_other_and_speaks_for_no_other(traitor: tuple[Any, Any
     assert "nobody waits" in bad.throw(kind="unasked answer")
     assert bad.throw(kind="another's name", victim="a") != "ok"
     told = hub.told()["refused"]["b"]
-    assert told["it is meant for somebody else"]
-    assert told["it answers no question, or too late"]
-    assert told["it claims to come from somebody else"]
+    assert told["it is addressed to someone else"]
+    assert told["it answers no pending request, or too late"]
+    assert told["it claims to come from someone else"]
     assert good.told()["heard"] == []
 
 
@@ -446,5 +446,5 @@ def test_a_bad_coordinator_makes_no_objects_at_a_site_and_gets_no_memory(stage: 
     before = site.size()["bytes"]
     hub.announce(size=2**31 - 1, target="a")
     hub.announce(size=2**40, target="a")
-    acting.until(lambda: "it is larger than any message of ours" in site.told()["refused"].get("server", {}))
+    acting.until(lambda: "it is larger than any allowed message" in site.told()["refused"].get("server", {}))
     assert site.size()["bytes"] - before < 40 * MB

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from wardround.deploy.demo import free_port, make_coordinator, make_site, patients
+from wardround.deploy.demo import free_port, make_coordinator, make_site, write_patients
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.transport.flare_export import connect
@@ -128,7 +128,7 @@ def provision(folder: Path, names: Sequence[str]) -> None:
     words = [sys.executable, "-m", "nvflare.cli", "provision", "-p", "project.yml", "-w", "ws", "--force"]
     subprocess.run(words, cwd=folder, check=True, capture_output=True, timeout=120)
     coordinator = make_coordinator(folder / "coordinator", port)
-    tables = patients(folder, names)
+    tables = write_patients(folder, names)
     for name in names:
         make_site(folder / name, name, coordinator, tables[name])
 

@@ -18,16 +18,16 @@ from wardround.deploy import fault_points
 from wardround.deploy.coordinator import engine, gather, run_study
 from wardround.deploy.coordinator import secure_round as coordinator_sum
 from wardround.deploy.coordinator.events import Observer, ignore
-from wardround.deploy.demo import demo_study, make_coordinator, make_site, patients
+from wardround.deploy.demo import demo_study, make_coordinator, make_site, write_patients
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode
 from wardround.deploy.site import request_handler, study_worker
 from wardround.deploy.site.approvals import approve
-from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.release import secure_round as site_sum
-from wardround.deploy.site.request_handler import Clerk
+from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.in_process import InProcess
 from wardround.deploy.transport.site_register import SiteRegister
@@ -63,9 +63,9 @@ class Consortium:
     def __init__(self, folder: Path, names: Sequence[str] = NAMES) -> None:
         self.folder, self.names = folder, tuple(names)
         self.home = make_coordinator(folder / "coordinator", 1)
-        self.tables = patients(folder, names)
+        self.tables = write_patients(folder, names)
         self.homes = {name: make_site(folder / name, name, self.home, self.tables[name]) for name in names}
-        self.clerks: dict[str, Clerk] = {}
+        self.handlers: dict[str, RequestHandler] = {}
         self.transport = InProcess({}, SiteRegister(self.home, self.home.log()))
         for name in names:
             self.restart(name)
@@ -78,8 +78,8 @@ class Consortium:
 
     def restart(self, name: str) -> None:
         """A new process of a site, from what is on its disk."""
-        self.clerks[name] = Clerk(SiteOffice(self.homes[name]))
-        self.transport.sites[name] = self.clerks[name].answer
+        self.handlers[name] = RequestHandler(HomeAccess(self.homes[name]))
+        self.transport.sites[name] = self.handlers[name].answer
 
     # ---- the transport's contract ----
 
@@ -99,7 +99,7 @@ class Consortium:
         except Died:
             self.deaths.append(site)
             self.restart(site)
-            raise Unanswered(site, "it went away before it answered", gone=True) from None
+            raise Unanswered(site, "it disconnected before it answered", gone=True) from None
         return self.change(site, topic, header, reply)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:

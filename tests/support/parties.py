@@ -99,12 +99,12 @@ class Consortium:
             raise
 
     def _make(self, folder: Path, host: str) -> None:
-        from wardround.deploy.demo import free_port, make_coordinator, make_site, patients
+        from wardround.deploy.demo import free_port, make_coordinator, make_site, write_patients
 
         self.home = make_coordinator(folder / COORDINATOR, free_port())
         if host != "localhost":
             listen_at(self.home, host)
-        self.tables = patients(folder, self.names)
+        self.tables = write_patients(folder, self.names)
         self.homes = {name: make_site(folder / name, name, self.home, self.tables[name]) for name in self.names}
         self._socket = folder / "parties.socket"
         environment = {
@@ -164,9 +164,9 @@ class Consortium:
         return self.home.status()
 
     def queue(self, study: Any) -> str:
-        from wardround.deploy.coordinator.queue import queued
+        from wardround.deploy.coordinator.queue import enqueue
 
-        return queued(self.home, study, "researcher")
+        return enqueue(self.home, study, "researcher")
 
     def approve(self, study: str, names: Sequence[str] | None = None) -> None:
         """As administrators would; those who were not offered it yet are left alone."""
@@ -293,7 +293,7 @@ def plant(values: Any) -> None:
     from wardround.core.contracts import Message
     from wardround.deploy.site import study_worker
 
-    method = study_worker.AtWork._method
+    method = study_worker.StudyWorker._method
 
     @lru_cache(maxsize=8)
     def planted(algorithm: Any) -> Any:
@@ -311,7 +311,7 @@ def plant(values: Any) -> None:
         algorithm, *rest = method(self, header)
         return planted(algorithm), *rest
 
-    study_worker.AtWork._method = with_canary
+    study_worker.StudyWorker._method = with_canary
 
 
 def become(words: Mapping[str, Any], line: socket.socket) -> None:
@@ -357,10 +357,10 @@ def become(words: Mapping[str, Any], line: socket.socket) -> None:
 
     threading.Thread(target=obey, daemon=True).start()
     if words["party"] == COORDINATOR:
-        from wardround.cli.study_progress import listening
+        from wardround.cli.study_progress import listen
         from wardround.deploy.home import CoordinatorHome
 
-        listening(CoordinatorHome(Path(words["home"])), until_done=False)
+        listen(CoordinatorHome(Path(words["home"])), until_done=False)
     else:
         from wardround.cli.services import start_site
 

@@ -10,7 +10,7 @@ from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site import datasets
 from wardround.deploy.site.approvals import Offer, store_offer
-from wardround.deploy.site.enrolment import begin_site, site_words
+from wardround.deploy.site.enrolment import begin_site, site_settings
 from wardround.deploy.site.policy_file import set_policy
 from wardround.study.file import Study, parse_study
 
@@ -43,7 +43,7 @@ def study(**tables: Any) -> Study:
 
 def make(folder: Path, *, allow: str = "age,pulse,sex,outcome") -> SiteHome:
     """A home in folder/site, with data registered; the smallest cell is what a study can say today."""
-    home = begin_site(folder / "site", site_words("freetown", "hub.example.org:8002", "hub"), ["triage research"])
+    home = begin_site(folder / "site", site_settings("freetown", "hub.example.org:8002", "hub"), ["triage research"])
     patients().to_csv(folder / "patients.csv", index=False)
     datasets.add(home, "patients", "csv", {"path": str(folder / "patients.csv")})
     set_policy(home.policy_path, "columns", allow)

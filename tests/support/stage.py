@@ -177,7 +177,7 @@ class Player:
             options[:] = [(key, more["keepalive"] if key in silence else value) for key, value in options]
         self.party = Party(name, address, files, server_name="" if hub else "hub")
         self.party.watch(lambda who, came: self.events.append([who, came]))
-        self.party.worry(self.worries.append, after=after)
+        self.party.on_trouble(self.worries.append, after=after)
         if not hub:
             self.party.answer("echo", self._echo)
             self.party.answer("slow", self._slow)

@@ -15,7 +15,7 @@ from wardround.core.chain import identity
 from wardround.core.errors import Refusal
 from wardround.data.datasets.heart_disease import heart_disease
 from wardround.data.folder import data_folder
-from wardround.deploy.coordinator.queue import in_queue, queue_without
+from wardround.deploy.coordinator.queue import queue_without, queued_studies
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.engine.participation import pattern
@@ -292,7 +292,7 @@ def test_a_deployed_run_is_queued_anew(tmp_path: Path) -> None:
     at = deployed(tmp_path, asked, ["a", "b", "c"])
     name = queue_without(at, ["b"])
     home = CoordinatorHome(tmp_path / "hub")
-    assert in_queue(home) == [name]
+    assert queued_studies(home) == [name]
     content = json.loads((home.folder(name) / "study.json").read_text())
     assert content["submitter"] == "anna"
     new = parse_study(content["study"], where="test")

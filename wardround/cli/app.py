@@ -1,4 +1,4 @@
-"""`wardround`: every command, with one paragraph and exit code 2 for a mistake that the user can mend."""
+"""`wardround`: every command, with one paragraph and exit code 2 for a mistake that the user can fix."""
 
 import json
 import sys
@@ -22,9 +22,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-audit = typer.Typer(help="What was written down, and whether anybody changed it.", no_args_is_help=True)
+audit = typer.Typer(help="Read audit logs and ledgers, and check that nobody changed them.", no_args_is_help=True)
 app.add_typer(audit, name="audit")
-ledger = typer.Typer(help="The signed diary of who chose, trained, withdrew and was paid.", no_args_is_help=True)
+ledger = typer.Typer(help="The signed record of who chose, trained, withdrew and was paid.", no_args_is_help=True)
 app.add_typer(ledger, name="ledger")
 app.add_typer(site_app, name="site")
 app.add_typer(coordinator_app, name="coordinator")
@@ -32,23 +32,25 @@ app.add_typer(flare_app, name="flare")
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
-Out = Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The run folder (default: runs/NAME).")]
 HostCount = Annotated[int, typer.Option("--hosts", min=1, help="Hosts that share the work (simulation).")]
-HostNumber = Annotated[int, typer.Option("--host", min=0, help="Which of them this is, from 0.")]
+HostNumber = Annotated[int, typer.Option("--host", min=0, help="The number of this host, from 0.")]
 Coordinator = Annotated[str, typer.Option("--coordinator", help="Address and port of host 0, such as 10.0.0.1:7070.")]
-LedgerPath = Annotated[Path, typer.Option("--ledger", help="The ledger (a file of JSON lines); made if need be.")]
+LedgerPath = Annotated[Path, typer.Option("--ledger", help="The ledger (a file of JSON lines); created if missing.")]
 LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger (a file of JSON lines).")]
 SigningKey = Annotated[Path, typer.Option("--key", help="The private key that signs, such as keys/va.key.")]
-Signer = Annotated[str | None, typer.Option("--site", help="Whose key it is; by default as its file is named.")]
+Signer = Annotated[
+    str | None, typer.Option("--site", help="The site that owns the key (default: the name of the key file).")
+]
 AuditFile = Annotated[Path, typer.Argument(metavar="FILE", help="A ledger or an audit log (a file of JSON lines).")]
 AuditKeys = Annotated[
     Path | None, typer.Option("--keys", help="A folder with NAME.pem, the public key or certificate of every party.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in the folder --out.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in the folder --out.")]
 
 
 @contextmanager
-def named(study: Path) -> Iterator[None]:
+def name_study_file(study: Path) -> Iterator[None]:
     """A refusal that tells only a table, such as [algorithm], also tells the study file it is in."""
     try:
         yield
@@ -58,18 +60,18 @@ def named(study: Path) -> Iterator[None]:
         raise Refusal(refusal.what, where=f"{study}, {refusal.where}", remedy=refusal.remedy) from None
 
 
-def meet(hosts: int, host: int, coordinator: str) -> None:
+def join_hosts(hosts: int, host: int, coordinator: str) -> None:
     """Join the other hosts, before anything computes."""
     if hosts == 1 and not coordinator:
         return
     if not coordinator:
-        raise Refusal("several hosts need to know where to meet", where="--coordinator", remedy="name host 0's address")
+        raise Refusal("several hosts need a common address", where="--coordinator", remedy="give the address of host 0")
     from wardround.engine.hosts import Hosts, join
 
     join(Hosts(hosts, host, coordinator))
 
 
-def version(value: bool) -> None:
+def print_version(value: bool) -> None:
     if value:
         from wardround import __version__
 
@@ -79,7 +81,9 @@ def version(value: bool) -> None:
 
 @app.callback()
 def options(
-    show: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Tell the version.")] = False,
+    show: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Hospitals train models together in rounds, and no patient's record ever leaves its hospital."""
 
@@ -90,10 +94,12 @@ def demo(
     as_json: AsJson = False,
     sites: Annotated[
         int,
-        typer.Option("--sites", min=0, help="Real processes over mutual TLS instead of a simulation: so many sites."),
+        typer.Option(
+            "--sites", min=0, help="Start this many sites as real processes over mutual TLS, instead of a simulation."
+        ),
     ] = 0,
 ) -> None:
-    """Four hospitals train a triage model together; each sees its own, the common and a personal model compared."""
+    """Run a demo: four hospitals train a triage model and compare local, common and personal models."""
     if sites:
         from wardround.cli.services import demo_sites
 
@@ -115,12 +121,12 @@ def run(
     host: HostNumber = 0,
     coordinator: Coordinator = "",
 ) -> None:
-    """Train the study's algorithm and report on every site's held-out patients."""
-    meet(hosts, host, coordinator)
+    """Train a study, and evaluate the model on the held-out patients of every site."""
+    join_hosts(hosts, host, coordinator)
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         run_command(read_study(study), kind="run", out=out, resume=resume, as_json=as_json)
 
 
@@ -134,12 +140,12 @@ def compare(
     host: HostNumber = 0,
     coordinator: Coordinator = "",
 ) -> None:
-    """Run the methods of [compare] on the same splits, and say which differences are more than chance."""
-    meet(hosts, host, coordinator)
+    """Compare the methods of [compare] on the same splits, with tests of significance."""
+    join_hosts(hosts, host, coordinator)
     from wardround.cli.studies import run_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         run_command(read_study(study), kind="compare", out=out, resume=resume, as_json=as_json)
 
 
@@ -147,7 +153,7 @@ def compare(
 def partners(
     study: StudyPath,
     asking: Annotated[
-        str | None, typer.Option("--for", metavar="SITE", help="The asking site, if not [study] user.")
+        str | None, typer.Option("--for", metavar="SITE", help="The asking site (default: [study] user).")
     ] = None,
     withdrawn: Annotated[
         list[str] | None, typer.Option("--without", metavar="SITE", help="A site that withdrew.")
@@ -155,11 +161,11 @@ def partners(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Whose data help MY patients: with whom to train, with whom not, why, and whether joining helps at all."""
+    """Recommend partners for a site: whose data help its patients, whose do not, and why."""
     from wardround.cli.studies import partners_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         partners_command(read_study(study), asking, withdrawn or [], out=out, as_json=as_json)
 
 
@@ -167,13 +173,11 @@ def partners(
 def retrain(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
     without: Annotated[list[str], typer.Option("--without", metavar="SITE", help="The site that withdrew.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The new run folder; by default beside the old one.")
-    ] = None,
-    by: Annotated[str | None, typer.Option("--by", help="Who submits it, of a deployed run.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The new run folder (default: beside the old one).")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Who submits the study (deployed runs).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The exact model without a site that withdrew: trained again as if it had never taken part."""
+    """Train a finished run again without a site that withdrew, as if it had never taken part."""
     from wardround.cli.retrain import retrain_command
 
     retrain_command(folder, without, out=out, by=by, as_json=as_json)
@@ -181,36 +185,36 @@ def retrain(
 
 @app.command()
 def tune(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJson = False) -> None:
-    """Search the hyper-parameters of [tune] by cross-validation; the test patients are never looked at."""
+    """Search the hyperparameters of [tune] by cross-validation; test patients are never used."""
     from wardround.cli.studies import tune_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         tune_command(read_study(study), out=out, resume=resume, as_json=as_json)
 
 
 @app.command()
 def check(study: StudyPath, as_json: AsJson = False) -> None:
-    """Read the study and its data, say what would happen, and train nothing."""
+    """Check a study and its data, and show what would be trained; trains nothing."""
     from wardround.cli.studies import check_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         check_command(read_study(study), as_json=as_json)
 
 
 @app.command()
 def attack(
     study: StudyPath,
-    shadows: Annotated[int, typer.Option("--shadows", help="Models trained to tell who was learned from.")] = 16,
+    shadows: Annotated[int, typer.Option("--shadows", help="Shadow models to train for the membership attack.")] = 16,
     out: Annotated[Path | None, typer.Option("--out", help="A folder for attack.json.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a curious coordinator could learn from the study, with its protections and without them."""
+    """Measure what a curious coordinator could learn from a study, with and without its protections."""
     from wardround.cli.attack import attack_command
     from wardround.study.file import read_study
 
-    with named(study):
+    with name_study_file(study):
         attack_command(read_study(study), shadows=shadows, out=out, as_json=as_json)
 
 
@@ -219,7 +223,7 @@ def list_components(
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="algorithm, aggregator, model, ...")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a study file can name: every component, what it does, and its settings with their defaults."""
+    """List the components that a study can use, with their settings and defaults."""
     from wardround.cli.components import list_command
 
     list_command(kind, as_json=as_json)
@@ -229,12 +233,12 @@ def list_components(
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")], as_json: AsJson = False
 ) -> None:
-    """Write report.html for a finished (or interrupted) run."""
+    """Write report.html for a finished or interrupted run."""
     from wardround.report.run.page import write_report
     from wardround.runs.read import has_manifest
 
     if not has_manifest(folder):
-        raise Refusal("this is not a run folder", where=str(folder), remedy="name a folder that `run` wrote")
+        raise Refusal("this is not a run folder", where=str(folder), remedy="name a folder that `wardround run` wrote")
     path = write_report(folder)
     typer.echo(json.dumps({"report": str(path)}) if as_json else f"Report: {path}")
 
@@ -244,7 +248,7 @@ def bench(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="tabular, hospitals, images, scale")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a round here and in other frameworks, side by side in one run (from a checkout, after `make bench`)."""
+    """Time a round against other frameworks (needs a checkout and `make bench`)."""
     from wardround.cli.benchmarks import bench_command
 
     bench_command(name, as_json=as_json)
@@ -253,11 +257,11 @@ def bench(
 @app.command()
 def doctor(
     home: Annotated[
-        Path | None, typer.Option("--home", help="The folder of a site or a coordinator; by default $WARDROUND_HOME.")
+        Path | None, typer.Option("--home", help="The folder of a site or coordinator (default: $WARDROUND_HOME).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find what usually goes wrong between hospitals: names, firewall, proxy, clock, certificate, disk, data."""
+    """Diagnose a site or coordinator: name, firewall, proxy, clock, certificate, disk, data."""
     from wardround.cli.doctor import doctor_command
 
     doctor_command(home, as_json=as_json)
@@ -267,11 +271,13 @@ def doctor(
 def rewards(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished `run` or `partners`.")],
     rule: Annotated[str, typer.Option("--rule", help="rounds, weights, rank, inclusion, influence or shapley.")],
-    budget: Annotated[str, typer.Option("--budget", help="What there is to divide, such as 1000.00.")],
-    out: Annotated[Path | None, typer.Option("--out", help="A file for the statement, to record in a ledger.")] = None,
+    budget: Annotated[str, typer.Option("--budget", help="The amount to divide, such as 1000.00.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the statement to this file, to record it in a ledger.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Divide a budget among the partners of a finished run, exact to the cent; the asking site pays."""
+    """Divide a budget among the partners of a finished run, to the cent; the asking site pays."""
     from wardround.cli.incentives import rewards_command
 
     rewards_command(folder, rule, budget, out=out, as_json=as_json)
@@ -283,7 +289,7 @@ def key(
     keys: Annotated[Path, typer.Option("--keys", help="The folder for SITE.key (private) and SITE.pem (public).")],
     as_json: AsJson = False,
 ) -> None:
-    """Make the key with which a site signs what it did."""
+    """Create the key with which a site signs its ledger entries."""
     from wardround.cli.incentives import key_command
 
     key_command(site, keys, as_json=as_json)
@@ -295,10 +301,12 @@ def record(
     path: LedgerPath,
     key: SigningKey,
     site: Signer = None,
-    paid: Annotated[Path | None, typer.Option("--rewards", help="What `rewards --out` wrote of this run.")] = None,
+    paid: Annotated[
+        Path | None, typer.Option("--rewards", help="The statement that `rewards --out` wrote for this run.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Append what a site did in a run, signed by it: its choice or consent, its rounds and weights, what it paid."""
+    """Record what a site did in a run, signed by the site: choice or consent, rounds, weights, payments."""
     from wardround.cli.incentives import record_command
 
     record_command(folder, path, key, site=site, rewards=paid, as_json=as_json)
@@ -308,11 +316,11 @@ def record(
 def show(
     path: LedgerFile,
     keys: Annotated[
-        Path | None, typer.Option("--keys", help="A folder with SITE.pem, to check signatures too.")
+        Path | None, typer.Option("--keys", help="A folder with SITE.pem of every site, to check signatures.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read a ledger like a diary; exit code 2 when it was changed."""
+    """Show a ledger entry by entry; exit code 2 if it was changed."""
     from wardround.cli.incentives import show_command
 
     show_command(path, keys, as_json=as_json)
@@ -320,7 +328,7 @@ def show(
 
 @ledger.command()
 def mend(path: LedgerFile, key: SigningKey, site: Signer = None, as_json: AsJson = False) -> None:
-    """Put right what an interrupted `record` left, and only that."""
+    """Repair what an interrupted `record` left behind, and nothing else."""
     from wardround.cli.incentives import mend_command
 
     mend_command(path, key, site=site, as_json=as_json)
@@ -331,11 +339,11 @@ def verify(
     path: AuditFile,
     keys: AuditKeys = None,
     heads: Annotated[
-        list[Path] | None, typer.Option("--head", help="A head of the log that the other side countersigned and kept.")
+        list[Path] | None, typer.Option("--head", help="A countersigned head of the log that the other side kept.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find any edit, deletion or reordering in a ledger or audit log; exit code 2 when there is one."""
+    """Check a ledger or audit log for edits, deletions and reordering; exit code 2 if there are any."""
     from wardround.cli.audit import verify_command
 
     verify_command(path, keys, witnesses=heads or (), as_json=as_json)
@@ -343,7 +351,7 @@ def verify(
 
 @audit.command(name="show")
 def show_log(path: AuditFile, keys: AuditKeys = None, as_json: AsJson = False) -> None:
-    """Read a ledger or audit log like a diary; exit code 2 when it was changed."""
+    """Show a ledger or audit log entry by entry; exit code 2 if it was changed."""
     from wardround.cli.audit import show_command
 
     show_command(path, keys, as_json=as_json)

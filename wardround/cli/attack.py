@@ -31,7 +31,7 @@ def attack_command(study: Study, *, shadows: int, out: Path | None, as_json: boo
     ((plan,),) = check_methods(study, assemble.load_setting(study, study.study.seed), [own_method(study)])
     if out is not None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise Refusal("the folder is not empty", where=str(out), remedy="name another with --out")
+            raise Refusal("the folder is not empty", where=str(out), remedy="choose another with --out")
         out.mkdir(parents=True, exist_ok=True)
     with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=ERRORS, transient=True) as bars:
         bar = bars.add_task("attacking", total=None)
@@ -56,12 +56,12 @@ def table_of(found: dict[str, Any]) -> Table:
             ": ".join([variant["name"], *([", ".join(variant["protections"])] * bool(variant["protections"]))])
         )
     lines: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
-        ("patients rebuilt from an update", lambda one: rows_words(one["updates"])),
+        ("patients reconstructed from an update", lambda one: rows_words(one["updates"])),
         ("outcomes of a site from its update", lambda one: labels_words(one["updates"])),
-        ("the same, if a site had one patient only", lambda one: rows_words(one["one_patient"])),
-        ("its outcome", lambda one: labels_words(one["one_patient"])),
-        ("who was learned from, by the loss", lambda one: member_words(one["membership"], "yeom")),
-        ("who was learned from, by shadow models", lambda one: member_words(one["membership"], "lira")),
+        ("patients reconstructed, if a site had one patient", lambda one: rows_words(one["one_patient"])),
+        ("outcome of that patient", lambda one: labels_words(one["one_patient"])),
+        ("membership in the training data, by loss", lambda one: member_words(one["membership"], "yeom")),
+        ("membership in the training data, by shadow models", lambda one: member_words(one["membership"], "lira")),
     ]
     if any("weights" in one for one in found["variants"]):
         lines.append(("prevalence at the partners, from their weights", lambda one: weight_words(one["weights"])))
@@ -74,7 +74,7 @@ def rows_words(told: dict[str, Any]) -> str:
     rows = told if "not_tried" in told else told["rows"]
     if "not_tried" in rows:
         return f"not tried: {rows['not_tried']}"
-    return f"{rows['rebuilt']} of {rows['rows']} (typically missed by {rows['typical']:.0%} of a blind guess)"
+    return f"{rows['rebuilt']} of {rows['rows']} (typical error: {rows['typical']:.0%} of a blind guess)"
 
 
 def labels_words(told: dict[str, Any]) -> str:
@@ -82,8 +82,8 @@ def labels_words(told: dict[str, Any]) -> str:
     if "not_tried" in labels:
         return f"not tried: {labels['not_tried']}"
     if "right" in labels:
-        return f"{labels['right']:.0%} right (a guess: {labels['guess_right']:.0%})"
-    return f"off by {labels['error']:.1%} (a guess: {labels['guess_error']:.1%})"
+        return f"{labels['right']:.0%} correct (guessing: {labels['guess_right']:.0%})"
+    return f"error {labels['error']:.1%} (guessing: {labels['guess_error']:.1%})"
 
 
 def member_words(told: dict[str, Any], which: str) -> str:

@@ -25,7 +25,7 @@ def verify_command(path: Path, keys: Path | None, *, witnesses: Sequence[Path] =
         findings, name, whole = ledger_findings(path, keys), "ledger", "every entry is as its site signed it"
         whole = f"{whole}, and none is missing."
     else:
-        examined, whole = examined_log(path, keys, witnesses)
+        examined, whole = examine_log(path, keys, witnesses)
         findings, name = examined.findings, "log"
     if as_json:
         typer.echo(json.dumps({name: str(path), "findings": [finding._asdict() for finding in findings]}))
@@ -67,7 +67,7 @@ def ledger_findings(path: Path, keys: Path | None) -> list[Violation]:
     return Ledger(path).verify(public)
 
 
-def examined_log(path: Path, keys: Path | None, witnesses: Sequence[Path]) -> tuple[Examination, str]:
+def examine_log(path: Path, keys: Path | None, witnesses: Sequence[Path]) -> tuple[Examination, str]:
     """What a look at an audit log finds, and how far it can be trusted where nothing is wrong."""
     known = keys_of(path, keys)
     examined = examine(path, known, witnesses=[read_witness(one) for one in witnesses])
@@ -75,7 +75,7 @@ def examined_log(path: Path, keys: Path | None, witnesses: Sequence[Path]) -> tu
     whole += "; signed by its owner." if known is not None else "; the signatures were not checked (--keys)."
     if examined.unchecked:
         names = ", ".join(plain(name) for name in examined.unchecked)
-        whole += f" Countersigned by {names}, which was not checked: give the certificate in the folder --keys."
+        whole += f" The countersignatures of {names} were not checked: put the certificates into the folder --keys."
     return examined, whole
 
 
@@ -104,8 +104,8 @@ def show_command(path: Path, keys: Path | None, *, study: str | None = None, as_
 
         show_ledger(path, keys, as_json=as_json)
         return
-    examined, whole = examined_log(path, keys, ())
-    entries = [entry for entry in examined.entries if study is None or about(entry, study)]
+    examined, whole = examine_log(path, keys, ())
+    entries = [entry for entry in examined.entries if study is None or is_about(entry, study)]
     if as_json:
         wrong = [finding._asdict() for finding in examined.findings]
         typer.echo(json.dumps({"log": str(path), "entries": entries, "findings": wrong}))
@@ -116,7 +116,7 @@ def show_command(path: Path, keys: Path | None, *, study: str | None = None, as_
         raise typer.Exit(2)
 
 
-def about(entry: Mapping[str, Any], study: str) -> bool:
+def is_about(entry: Mapping[str, Any], study: str) -> bool:
     """Whether an entry is about a study, named by its identifier or its name."""
     named = str(entry.get("study", ""))
     return study in (named, named.rpartition("-")[0])
@@ -132,10 +132,10 @@ def diary(entries: Sequence[Entry], findings: Sequence[Violation], whole: str) -
             before = day
         lines.append(f"  {hour}  {sentence(entry)}")
     left = [int(entry.get("bytes", 0)) for entry in entries if entry.get("kind") == "sent"]
-    told = f"{len(left)} {'message' if len(left) == 1 else 'messages'} left, {format_bytes(sum(left))} in all."
-    lines += ["", told if left else "Nothing has left."]
-    lines += [f"WRONG: {finding}" for finding in findings]
-    return [*lines, "This log is not as it was written: do not rely on it." if findings else f"The log: {whole}"]
+    told = f"Sent {len(left)} {'message' if len(left) == 1 else 'messages'}, {format_bytes(sum(left))} in all."
+    lines += ["", told if left else "Nothing was sent."]
+    lines += [f"Error: {finding}" for finding in findings]
+    return [*lines, "This log was changed: do not rely on it." if findings else f"Log: {whole}"]
 
 
 def clock(time: object) -> tuple[str, str]:
@@ -155,16 +155,16 @@ def sentence(entry: Mapping[str, Any]) -> str:
     if kind == "sent":
         return sent_sentence(entry, words)
     told = {
-        "began": f"{words.get('site')} began, for the coordinator at {words.get('coordinator')}.",
-        "joined": f"{words.get('site')} took in its certificate, which ends on {words.get('until')}.",
-        "offered": f"{words.get('submitter', 'somebody')} offered {study}.",
-        "approved": f"{by} approved {study} on the data {words.get('data')}, until {words.get('until')}.",
+        "began": f"{words.get('site')} was set up, for the coordinator at {words.get('coordinator')}.",
+        "joined": f"{words.get('site')} joined with a certificate valid until {words.get('until')}.",
+        "offered": f"{words.get('submitter', 'someone')} offered {study}.",
+        "approved": f"{by} approved {study} on the dataset {words.get('data')}, until {words.get('until')}.",
         "denied": f"{by} denied {study}{why}.",
         "withdrawn": f"{by} withdrew from {study}{why}.",
-        "started": f"The process was started (wardround {words.get('version')}).",
+        "started": f"Started (wardround {words.get('version')}).",
         "renewed": f"The certificate of {words.get('site')} was renewed.",
-        "revoked": f"{by} shut {words.get('site')} out{why}.",
-        "mended": f"Put right: {words.get('what')}.",
+        "revoked": f"{by} revoked {words.get('site')}{why}.",
+        "mended": f"Repaired: {words.get('what')}.",
     }
     if kind == "countersigned":
         head = entry.get("head")
@@ -186,4 +186,4 @@ def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
     number = f" of round {said}" if isinstance(said, int) and said != BETWEEN else ""
     left = format_bytes(int(entry.get("bytes", 0)))
     about_what = f"{words.get('topic', '?')}{number} of {words.get('study', '?')}"
-    return f"{left} left for {words.get('to', '?')}: the answer to {about_what}{arrays_told}."
+    return f"Sent {left} to {words.get('to', '?')}: {about_what}{arrays_told}."

@@ -9,66 +9,64 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wardround.cli.site import person, say
-from wardround.cli.study_progress import conducted, leave, listening
+from wardround.cli.output import person_name, say
+from wardround.cli.study_progress import conduct_study, leave, listen
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
     from wardround.deploy.home import CoordinatorHome
     from wardround.study.file import Study
 
-coordinator_app = typer.Typer(
-    help="A consortium's coordinator: who belongs to it, and the studies it conducts.", no_args_is_help=True
-)
+coordinator_app = typer.Typer(help="Run a consortium's coordinator: admit sites, run studies.", no_args_is_help=True)
 
 HomeFolder = Annotated[
     Path | None,
-    typer.Option("--home", help="The coordinator's folder; by default $WARDROUND_HOME, or ./wardround-coordinator."),
+    typer.Option("--home", help="The coordinator's folder (default: $WARDROUND_HOME or ./wardround-coordinator)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
-By = Annotated[str | None, typer.Option("--by", help="Who asks; by default the name of whoever is logged in.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until the study has ended.")]
+By = Annotated[str | None, typer.Option("--by", help="Your name (default: the logged-in user).")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the study ends.")]
 PLACES = ("path", "url", "query")
 """What a study says of places: of no use to a site, which knows where its own rows are, and none of its business."""
 
 
-def opened(home: Path | None) -> "CoordinatorHome":
+def open_home(home: Path | None) -> "CoordinatorHome":
     """The home, if there is a coordinator in it."""
     from wardround.deploy.home import CoordinatorHome, home_path
 
     found = CoordinatorHome(home_path(home, "wardround-coordinator"))
-    _ = found.words  # refuses here, with the folder's name, where there is none
+    _ = found.settings  # refuses here, with the folder's name, where there is none
     return found
 
 
 @coordinator_app.command()
 def init(
-    consortium: Annotated[str, typer.Argument(metavar="CONSORTIUM", help="What the consortium is called.")],
-    name: Annotated[str, typer.Option("--name", help="The coordinator's name, which sites check.")] = "coordinator",
+    consortium: Annotated[str, typer.Argument(metavar="CONSORTIUM", help="The consortium's name.")],
+    name: Annotated[str, typer.Option("--name", help="The coordinator's name; sites check it.")] = "coordinator",
     listen: Annotated[
-        str, typer.Option("--listen", help="Where to listen, HOST:PORT; others reach it only if you say so.")
+        str, typer.Option("--listen", help="Where to listen, HOST:PORT; by default reachable from this machine only.")
     ] = "127.0.0.1:8002",
     hosts: Annotated[
-        list[str] | None, typer.Option("--host", help="A name or address under which sites reach it; also several.")
+        list[str] | None, typer.Option("--host", help="A name or address that sites connect to; may be repeated.")
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the consortium's authority and the coordinator's key and certificate."""
-    from wardround.deploy.coordinator.consortium import begin_consortium, coordinator_words
+    """Create the consortium's certificate authority, and the coordinator's key and certificate."""
+    from wardround.deploy.coordinator.consortium import begin_consortium, coordinator_settings
     from wardround.deploy.home import home_path
 
-    words = coordinator_words(consortium, name, listen, list(hosts or ()))
+    words = coordinator_settings(consortium, name, listen, list(hosts or ()))
     made = begin_consortium(home_path(home, "wardround-coordinator"), words)
     port = words.listen.rpartition(":")[2]
     reached = f"{words.hosts[0]}:{port}"
     lines = [
-        f"{consortium} has its coordinator: {made.path}",
-        f"1. Each site begins with: wardround site init NAME --coordinator {reached} --server-name {name}",
-        "2. It sends you request.csr; sign it with: wardround coordinator sign REQUEST",
-        f"3. Send back what that says, with {made.authority_path} (neither holds a secret).",
-        "4. wardround coordinator start, then wardround coordinator run STUDY",
-        f"Keep {made.path / 'authority.key'} safe: whoever has it can admit anybody.",
+        f"Created the coordinator of {consortium}: {made.path}",
+        f"1. Each site runs: wardround site init NAME --coordinator {reached} --server-name {name}",
+        "2. It sends you request.csr. Sign it: wardround coordinator sign REQUEST",
+        f"3. Send the signed certificate and {made.authority_path} back (neither is secret).",
+        "4. Run: wardround coordinator start, then wardround coordinator run STUDY",
+        f"Keep {made.path / 'authority.key'} safe: whoever has it can admit any site.",
     ]
     facts = {
         "consortium": consortium,
@@ -83,20 +81,20 @@ def init(
 
 @coordinator_app.command()
 def sign(
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="What the site sent (request.csr).")],
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The site's request (request.csr).")],
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a site: sign its request. Compare the fingerprint by phone before you send the certificate."""
+    """Admit a site by signing its request. Compare the fingerprint by phone before you send the certificate."""
     from wardround.deploy.coordinator.consortium import admit
 
-    there = opened(home)
+    there = open_home(home)
     made = admit(there, request)
     until = f"{made.until:%Y-%m-%d}"
     lines = [
-        f"{made.name} {'is renewed' if made.renewed else 'is admitted'} until {until}.",
+        f"{made.name} {'renewed' if made.renewed else 'admitted'} until {until}.",
         f"Fingerprint of its key: {made.fingerprint}",
-        "Compare it with the site by phone, on a number you know; if it differs, revoke the site.",
+        "Compare it with the site by phone, using a number you know. If it differs, revoke the site.",
         f"Then send {made.path} and {there.authority_path} to the site: wardround site join CERTIFICATE AUTHORITY",
     ]
     facts = {
@@ -118,21 +116,29 @@ def revoke(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Shut a site out for good, at once, also from a study that is running."""
+    """Exclude a site for good; takes effect at once, also in running studies."""
+    from wardround.deploy.coordinator.consortium import is_running
     from wardround.deploy.coordinator.consortium import revoke as shut_out
-    from wardround.deploy.coordinator.consortium import running
 
-    there = opened(home)
-    shut_out(there, site, by=person(by), why=why)
-    now = "The running coordinator asks it nothing more." if running(there) else "The coordinator will not let it in."
-    say({"revoked": site}, [f"{site} is revoked. {now} What it sent before counts; see `wardround retrain`."], as_json)
+    there = open_home(home)
+    shut_out(there, site, by=person_name(by), why=why)
+    now = (
+        "The running coordinator no longer sends it requests."
+        if is_running(there)
+        else "The coordinator will not accept it."
+    )
+    say(
+        {"revoked": site},
+        [f"{site} is revoked. {now} What it sent before still counts; see `wardround retrain`."],
+        as_json,
+    )
 
 
 @coordinator_app.command()
 def start(home: HomeFolder = None) -> None:
-    """Listen for sites and conduct the studies in the queue, until Ctrl-C; goes on where it was interrupted."""
-    there = opened(home)
-    leave(listening(there, until_done=False))
+    """Listen for sites and run the queued studies until Ctrl-C; continues where it was interrupted."""
+    there = open_home(home)
+    leave(listen(there, until_done=False))
 
 
 @coordinator_app.command()
@@ -143,52 +149,54 @@ def run(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Queue a study for the sites; with no coordinator running, be it until the study has ended."""
-    from wardround.deploy.coordinator.queue import queued
+    """Queue a study for the sites; if no coordinator is running, run one until the study ends."""
+    from wardround.deploy.coordinator.queue import enqueue
     from wardround.study.file import read_study
 
-    there, who = opened(home), person(by)
+    there, who = open_home(home), person_name(by)
     words = for_sites(read_study(study))
     refuse_early(there, words, study)
-    name = queued(there, words, who)
+    name = enqueue(there, words, who)
     (there.folder(name) / "state.json").unlink(missing_ok=True)
-    conducted(there, name, wait=wait, as_json=as_json)
+    conduct_study(there, name, wait=wait, as_json=as_json)
 
 
 @coordinator_app.command()
 def resume(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Which, if several did not end well.")] = None,
+    study: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="The study, if several are unfinished.")
+    ] = None,
     wait: Wait = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a study that failed or was interrupted, in the round it was in."""
-    from wardround.deploy.coordinator.queue import queued
+    """Continue a study that failed or was interrupted, in the round it had reached."""
+    from wardround.deploy.coordinator.queue import enqueue
     from wardround.deploy.coordinator.status import studies
     from wardround.runs.json_files import read_json
     from wardround.study.file import parse_study
 
-    there = opened(home)
+    there = open_home(home)
     every = {one["study"]: one["state"] for one in studies(there, there.status())}
     open_ = [one for one, state in every.items() if state != "finished"]
     meant = [one for one in open_ if study in (None, one, one.rpartition("-")[0])]
     if len(meant) != 1:
-        what = "several studies did not end yet" if len(meant) > 1 else "there is no such study to go on with"
+        what = "several studies have not finished" if len(meant) > 1 else "there is no such unfinished study"
         known = ", ".join(f"{one} ({state})" for one, state in every.items()) or "none"
         raise Refusal(what, where=str(there.path), remedy=f"name one; studies here: {known}")
     name = meant[0]
     content = read_json(there.folder(name) / "study.json", "")
-    queued(there, parse_study(content["study"], where=name), content["submitter"])
+    enqueue(there, parse_study(content["study"], where=name), content["submitter"])
     (there.folder(name) / "state.json").unlink(missing_ok=True)
-    conducted(there, name, wait=wait, as_json=as_json)
+    conduct_study(there, name, wait=wait, as_json=as_json)
 
 
 @coordinator_app.command()
 def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Who is there, who is late and why, and how far every study is."""
-    from wardround.deploy.coordinator.status import standing
+    """Show which sites are connected or late and why, and the progress of every study."""
+    from wardround.deploy.coordinator.status import coordinator_status
 
-    facts = standing(opened(home))
+    facts = coordinator_status(open_home(home))
     say(facts, status_lines(facts), as_json)
 
 
@@ -214,18 +222,18 @@ def for_sites(study: "Study") -> "Study":
 
 def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     """What can be known to be wrong before any site hears of the study."""
-    from wardround.deploy.coordinator.schema_agreement import words_of
+    from wardround.deploy.coordinator.schema_agreement import table_without_rows
     from wardround.deploy.protocol.study_id import study_id
     from wardround.engine.registry import nearest
     from wardround.runs.json_files import read_json
 
     try:
-        words_of(study)
+        table_without_rows(study)
     except Refusal as refusal:
         raise Refusal(refusal.what, where=f"{path}, {refusal.where}", remedy=refusal.remedy) from None
     known = tuple(sorted(one.stem for one in (home.path / "sites").glob("*.pem") if one.stem not in home.revoked()))
     if not known:
-        raise Refusal("no site belongs to the consortium", remedy="sign requests with `wardround coordinator sign`")
+        raise Refusal("the consortium has no sites", remedy="sign requests with `wardround coordinator sign`")
     for site in study.deploy.sites:
         if site not in known:
             raise Refusal(
@@ -234,9 +242,9 @@ def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     ended = home.folder(study_id(study)) / "state.json"
     if ended.exists() and read_json(ended, "").get("state") == "finished":
         raise Refusal(
-            "this very study is finished",
+            "this study has already finished",
             where=str(ended.parent / "run"),
-            remedy="look at its report, or change the study (another seed is enough)",
+            remedy="read its report, or change the study (another seed is enough)",
         )
 
 
@@ -256,17 +264,17 @@ def status_lines(facts: Mapping[str, Any]) -> list[str]:
         if one["epsilon"] is not None:
             words += f"; epsilon {one['epsilon']:g}"
         if one.get("epsilon_so_far") is not None:
-            words += f"; at most an epsilon of {one['epsilon_so_far']:.3g} so far"
+            words += f"; at most {one['epsilon_so_far']:.3g} spent so far"
         lines.append(words + (f"; {one['why']}" if one["why"] else ""))
         if one["state"] == "running":
-            lines.append(f"    each site is given {one['seconds_a_site']:.0f} s to answer")
+            lines.append(f"    deadline per site: {one['seconds_a_site']:.0f} s")
     return lines if facts["studies"] else [*lines, "  none yet"]
 
 
 def site_words(site: Mapping[str, Any], alive: bool) -> str:
     if site["revoked"]:
         return f"revoked on {site['revoked'][:10]}"
-    words = ("here" if site["present"] else "away") if alive else "not known"
+    words = ("connected" if site["present"] else "not connected") if alive else "not known"
     late = f", {site['late']}" if site["late"] else ""
     warning = f"; {site['warning']}" if site["warning"] else ""
     return f"{words}{late}{warning} (certificate until {site['until']})"

@@ -63,18 +63,18 @@ def reward_table(told: Mapping[str, Any]) -> Table:
 
 def payer_words(payer: str | None) -> str:
     if payer is None:
-        return "No site asks in this study: whoever gives the budget pays, and every site can earn."
-    return f"{payer} asks, so it pays and is not paid."
+        return "No site asks in this study: whoever provides the budget pays, and every site can earn."
+    return f"{payer} asked for the model, so it pays and is not paid."
 
 
 def key_command(site: str, keys: Path, *, as_json: bool) -> None:
     """`ledger key`: a new key pair, SITE.key to keep and SITE.pem to give away."""
     if not re.fullmatch(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,99}", site):
-        remedy = "use a name of at most 100 characters without slashes and line breaks, that begins with no dot"
-        raise Refusal(f"the site {site!r} cannot name a file", remedy=remedy)
+        remedy = "use at most 100 characters, no slashes or line breaks, and no dot at the start"
+        raise Refusal(f"the site name {site!r} cannot be used as a file name", remedy=remedy)
     private, public = keys / f"{site}.key", keys / f"{site}.pem"
     if public.exists():
-        raise Refusal("this site has a key already", where=str(public), remedy="go on with it, or name another --keys")
+        raise Refusal("this site already has a key", where=str(public), remedy="use it, or choose another --keys")
     try:
         keys.mkdir(parents=True, exist_ok=True)
         # A private key without its public half is what an interruption leaves: the half is written anew.
@@ -82,7 +82,7 @@ def key_command(site: str, keys: Path, *, as_json: bool) -> None:
         write_whole(public, pem.encode())
     except OSError as problem:
         raise Refusal(
-            f"no key can be written: {problem.strerror}", where=str(keys), remedy="name another --keys"
+            f"the key cannot be written: {problem.strerror}", where=str(keys), remedy="choose another --keys"
         ) from None
     if as_json:
         print(json.dumps({"site": site, "private": str(private), "public": str(public)}))
@@ -99,7 +99,7 @@ def record_command(
     public = key_path.with_name(f"{who}.pem")
     if public.is_file() and public.read_bytes().strip() != public_key(key).encode().strip():
         raise Refusal(
-            f"this key is not {who}'s: it does not belong to {public.name} beside it",
+            f"this key is not {who}'s: it does not match {public.name} in the same folder",
             where=str(key_path),
             remedy="sign with the site's own key, or name the site with --site",
         )
@@ -109,17 +109,17 @@ def record_command(
         if content is None:
             remedy = "write one with `wardround rewards --out`"
             raise Refusal("there is no such statement", where=str(rewards), remedy=remedy)
-        paid = checked_statement(facts, content, str(rewards))
+        paid = check_statement(facts, content, str(rewards))
     wanted = entries_of(facts, who, timestamp(), paid)
     ledger = Ledger(path)
     there, findings = ledger.examine(None) if path.exists() else ((), [])
     if findings:
         raise Refusal(
-            f"nothing was recorded, for the ledger is not whole: {findings[0]}",
+            f"nothing was recorded, because the ledger is damaged: {findings[0]}",
             where=str(path),
-            remedy="look closer with `wardround audit verify`; `wardround ledger mend` helps after an interruption",
+            remedy="check it with `wardround audit verify`; after an interruption, run `wardround ledger mend`",
         )
-    new, head = unrecorded(wanted, there, str(path)), ledger.head()
+    new, head = new_entries(wanted, there, str(path)), ledger.head()
     for entry in new:
         head = ledger.append(entry, key)
     if as_json:
@@ -129,15 +129,15 @@ def record_command(
     for entry in new:
         typer.echo(f"Recorded: {sentence(entry)}")
     if not new:
-        typer.echo("Nothing new: the ledger holds all of this run that this site can sign.")
+        typer.echo("Nothing new: the ledger already holds everything that this site can sign about this run.")
     if head is not None:
         typer.echo(receipt(head))
 
 
 def receipt(head: Head) -> str:
     return (
-        f"The ledger now ends with entry {head.entries}, hash {head.hash}. Keep this line: should the ledger ever end "
-        "earlier, or hold another hash there, it was rolled back."
+        f"The ledger now ends with entry {head.entries}, hash {head.hash}. Keep this line: if the ledger ever ends "
+        "earlier, or has another hash there, it was rolled back."
     )
 
 
@@ -147,7 +147,7 @@ def mend_command(path: Path, key_path: Path, *, site: str | None, as_json: bool)
     if as_json:
         print(json.dumps({"ledger": str(path), "done": done}))
         return
-    for line in done or ["nothing was interrupted here, and nothing was changed"]:
+    for line in done or ["there was nothing to repair, and nothing was changed"]:
         typer.echo(f"{path}: {line}.")
 
 
@@ -182,17 +182,17 @@ def diary(entries: Sequence[LedgerEntry], findings: Sequence[Violation], *, chec
             before = entry.study
         when = datetime.fromisoformat(entry.time).astimezone(UTC)
         lines.append(f"{place:>4}  {when:%Y-%m-%d %H:%M} UTC  {sentence(entry)}")
-    lines += [f"WRONG: {finding}" for finding in findings]
+    lines += [f"Error: {finding}" for finding in findings]
     if findings:
-        return [*lines, "This ledger is not as it was written: do not rely on it."]
+        return [*lines, "This ledger was changed: do not rely on it."]
     sites = len({entry.who for entry in entries})
     total = (
         f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'} by {sites} {'site' if sites == 1 else 'sites'}."
     )
     if checked:
         return [*lines, "", f"{total} Every entry is as its site signed it, and none is missing."]
-    how = "wardround ledger show or wardround audit verify with --keys"
-    return [*lines, "", f"{total} The chain is whole; the signatures were not checked ({how})."]
+    how = "to check them, use --keys"
+    return [*lines, "", f"{total} The chain of hashes is intact; the signatures were not checked ({how})."]
 
 
 def sentence(entry: LedgerEntry) -> str:
@@ -203,7 +203,7 @@ def sentence(entry: LedgerEntry) -> str:
         taken = [plain(site) for site in order if entry.numbers[site]]
         others = [plain(site) for site in entry.numbers if not entry.numbers[site]]
         told = f"chose as partners, best first: {', '.join(taken)}" if taken else "chose no partner"
-        return f"{who} {told}{f'; not {listed(others)}' if others else ''}."
+        return f"{who} {told}{f'; not {join_names(others)}' if others else ''}."
     if entry.kind == "rewarded":
         paid = ", ".join(f"{plain(site)} {money(int(value))}" for site, value in entry.numbers.items())
         by = RULES[phase].by if isinstance(phase, str) and phase in RULES else plain(phase)
@@ -236,38 +236,48 @@ def amount(name: str, value: float) -> str:
     return AMOUNTS[name].format(value) if name in AMOUNTS else f"{plain(name)} {value:,}"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def write_new(path: Path, content: str) -> None:
     """Write a file that was not there: what somebody may have signed is never written over."""
     if path.exists():
-        raise Refusal("this file is there already", where=str(path), remedy="name another with --out")
+        raise Refusal("this file already exists", where=str(path), remedy="choose another with --out")
     try:
         write_whole(path, content.encode())
     except OSError as problem:
         raise Refusal(
-            f"it cannot be written: {problem.strerror}", where=str(path), remedy="name another --out"
+            f"the file cannot be written: {problem.strerror}", where=str(path), remedy="choose another --out"
         ) from None
 
 
-def checked_statement(facts: Facts, content: Mapping[str, Any], where: str) -> dict[str, Any]:
+def check_statement(facts: Facts, content: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A statement of rewards as it was written, if this run and its rule give the same cents."""
     rule, budget = content.get("rule"), content.get("budget_cents")
     if not isinstance(rule, str) or not isinstance(budget, int) or "payments" not in content:
-        raise Refusal("this is no statement of rewards", where=where, remedy="write one with `wardround rewards --out`")
+        raise Refusal(
+            "this is not a statement of rewards", where=where, remedy="write one with `wardround rewards --out`"
+        )
     if content.get("run_hash") != facts.run_hash:
-        raise Refusal("these rewards are of another run", where=where, remedy=f"make them anew from {facts.folder}")
+        raise Refusal(
+            "these rewards belong to another run", where=where, remedy=f"compute them again from {facts.folder}"
+        )
     fresh = statement(facts, rule, budget)
     given = {str(one.get("site")): one.get("cents") for one in map(mapping, items(content["payments"]))}
     for one in fresh["payments"]:
         if given.pop(one["site"], None) != one["cents"]:
             due = f"the run gives {one['site']} {money(one['cents'])}"
-            raise Refusal(f"these rewards were changed: {due}", where=where, remedy="make them anew")
+            raise Refusal(
+                f"these rewards were changed: {due}",
+                where=where,
+                remedy="compute them again with `wardround rewards --out`",
+            )
     if given:
         raise Refusal(
-            f"these rewards were changed: {next(iter(given))} earns nothing here", where=where, remedy="make them anew"
+            f"these rewards were changed: {next(iter(given))} earns nothing here",
+            where=where,
+            remedy="compute them again with `wardround rewards --out`",
         )
     return fresh
 
@@ -303,13 +313,13 @@ def entries_of(facts: Facts, site: str, time: str, paid: Mapping[str, Any] | Non
             raise Refusal(f"{payer}, so {site} cannot sign what was paid", where=str(facts.folder), remedy=remedy)
         add(paid["rule"], "rewarded", {one["site"]: one["cents"] for one in paid["payments"]})
     if not entries:
-        what = "neither chose, answered nor took part" if site in facts.rows else "is no site of this study"
-        remedy = f"sign with the key of a site that did: {', '.join(list(facts.rows)[:20])}"
+        what = "did not choose, answer or take part" if site in facts.rows else "is not a site of this study"
+        remedy = f"use the key of one of these sites: {', '.join(list(facts.rows)[:20])}"
         raise Refusal(f"{site} {what}, so there is nothing to record", where=str(facts.folder), remedy=remedy)
     return entries
 
 
-def unrecorded(wanted: Sequence[LedgerEntry], there: Sequence[LedgerEntry], where: str) -> list[LedgerEntry]:
+def new_entries(wanted: Sequence[LedgerEntry], there: Sequence[LedgerEntry], where: str) -> list[LedgerEntry]:
     """Those that the ledger does not hold yet, so that recording a run again counts nothing twice."""
     new = []
     for entry in wanted:
@@ -321,9 +331,9 @@ def unrecorded(wanted: Sequence[LedgerEntry], there: Sequence[LedgerEntry], wher
         ]
         if any((one.phase, one.numbers) != (entry.phase, entry.numbers) for one in alike):
             raise Refusal(
-                f"{entry.who} has recorded of this run that it {entry.kind}, with other numbers",
+                f"{entry.who} has already recorded '{entry.kind}' for this run with different numbers",
                 where=where,
-                remedy="nothing in a ledger is changed: read it with `wardround ledger show` and settle it together",
+                remedy="entries cannot be changed: read them with `wardround ledger show` and agree on a correction",
             )
         if not alike:
             new.append(entry)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import typer
 
-from wardround.cli.studies import round_bar, tell
-from wardround.cli.study_progress import conducted
+from wardround.cli.studies import print_result, round_bar
+from wardround.cli.study_progress import conduct_study
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.queue import home_of, queue_without
 from wardround.report.model_card.facts import write_card
@@ -21,10 +21,10 @@ def retrain_command(folder: Path, without: list[str], *, out: Path | None, by: s
     if manifest["kind"] == "deployed":
         if out is not None:
             raise Refusal(
-                "a deployed study is trained in the coordinator's home", where="--out", remedy="leave --out out"
+                "a deployed study is trained in the coordinator's folder", where="--out", remedy="remove --out"
             )
         name = queue_without(folder, without, by)
-        conducted(home_of(folder), name, wait=False, as_json=as_json)
+        conduct_study(home_of(folder), name, wait=False, as_json=as_json)
         return
     name = f"{folder.resolve().name}-without-{'-'.join(without)}"
     place = out or RunFolder.free_name(folder.resolve().parent, name.replace("/", "-"))
@@ -34,7 +34,7 @@ def retrain_command(folder: Path, without: list[str], *, out: Path | None, by: s
         with round_bar(manifest["study"]["study"]["rounds"], methods) as advance:
             result = retrain(folder, without, place, on_round=advance)
     except KeyboardInterrupt:
-        typer.echo(f"wardround: interrupted. Begin again; {place} can be deleted.", err=True)
+        typer.echo(f"wardround: interrupted. Start again; {place} can be deleted.", err=True)
         raise typer.Exit(130) from None
     write_card(place)
-    tell(result, RunFolder(place), write_report(place), summary_table, as_json=as_json)
+    print_result(result, RunFolder(place), write_report(place), summary_table, as_json=as_json)

@@ -22,9 +22,11 @@ def start_site(home: Path) -> None:
     from wardround.deploy.home import SiteHome
     from wardround.deploy.site.service import SiteService
 
-    service = SiteService(SiteHome(home), site_words)
+    service = SiteService(SiteHome(home), print_site_event)
     service.start()
-    ERRORS.print(f"{service.state['name']} connects to {service.state['coordinator']}. Ctrl-C stops it.", markup=False)
+    ERRORS.print(
+        f"{service.state['name']} is connecting to {service.state['coordinator']}. Press Ctrl-C to stop.", markup=False
+    )
     stop_on_signal(service.stopped)
     service.work()
     service.stop()
@@ -42,13 +44,13 @@ def leave() -> None:
     os._exit(0)
 
 
-def site_words(word: str, facts: Mapping[str, Any]) -> None:
+def print_site_event(word: str, facts: Mapping[str, Any]) -> None:
     told = {
         "connected": "connected to the coordinator at {coordinator}",
-        "lost": "lost the coordinator at {coordinator}; waiting for it to come back",
+        "lost": "connection to the coordinator at {coordinator} lost; reconnecting",
         "worried": "not connected to the coordinator: {why}",
         "refused": "refused {topic}: {why}",
-        "answered": "answered {topic}: {bytes} bytes left (see wardround site log)",
+        "answered": "answered {topic}: sent {bytes} bytes (see wardround site log)",
     }
     if word in told and (word == "refused" or facts.get("topic") not in QUIET):
         ERRORS.print(f"{time.strftime('%H:%M:%S')} {told[word].format(**facts)}", markup=False, highlight=False)
@@ -66,7 +68,7 @@ def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
     folder = out or RunFolder.free_name(Path("runs"), "demo-sites")
     if folder.exists() and any(folder.iterdir()):
         raise Refusal("the output folder is not empty", where=str(folder), remedy="choose another with --out")
-    done = demonstrate(folder, sites, demo_words())
+    done = demonstrate(folder, sites, demo_printer())
     report = write_report(done["folder"])
     if as_json:
         print(to_json({"folder": str(done["folder"]), "report": str(report), **values_of(done["result"])}))
@@ -75,7 +77,7 @@ def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
     Console().print(f"Report: {report}", markup=False, soft_wrap=True)
 
 
-def demo_words() -> Callable[[str, Mapping[str, Any]], None]:
+def demo_printer() -> Callable[[str, Mapping[str, Any]], None]:
     """Says what happens, and nothing twice in a row."""
     last = ""
 
@@ -92,7 +94,7 @@ def demo_words() -> Callable[[str, Mapping[str, Any]], None]:
 
 def demo_sentence(word: str, facts: Mapping[str, Any]) -> str:
     if word == "made":
-        return f"a coordinator at {facts['listen']} and {', '.join(facts['sites'])}: keys made, certificates signed"
+        return f"created a coordinator at {facts['listen']} and the sites {', '.join(facts['sites'])}"
     if word == "approved":
         return f"{facts['site']} approved the study"
     if facts.get("missing"):
@@ -102,4 +104,4 @@ def demo_sentence(word: str, facts: Mapping[str, Any]) -> str:
         return "waiting for " + "; ".join(f"{', '.join(sites)} ({why})" for why, sites in reasons.items())
     if facts.get("round"):
         return f"round {facts['round']} of {facts['rounds']}"
-    return f"connected: {', '.join(facts.get('present') or ()) or 'nobody yet'}"
+    return f"connected: {', '.join(facts.get('present') or ()) or 'no site yet'}"

@@ -3,66 +3,29 @@
 Imports are inside the commands, so that help loads nothing heavy.
 """
 
-import json
 import sys
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wardround.cli.output import AsJson, person_name, say
+from wardround.cli.site_data import HomeFolder, add, data_app, open_home, policy_app
 from wardround.core.errors import Refusal
-from wardround.deploy.trust.audit_log import event_entry
 
 if TYPE_CHECKING:
     from wardround.deploy.home import SiteHome
     from wardround.deploy.site.approvals import Offer
-    from wardround.deploy.site.study_summary import Described
+    from wardround.deploy.site.study_summary import StudySummary
 
-site_app = typer.Typer(help="A hospital's side: its data, its policy, its decisions, its log.", no_args_is_help=True)
-data_app = typer.Typer(help="Data that studies may read; the rows stay where they are.", no_args_is_help=True)
-policy_app = typer.Typer(help="What studies may do here; shown when nothing else is asked.")
+site_app = typer.Typer(help="Run a hospital's site: data, policy, approvals, log.", no_args_is_help=True)
 site_app.add_typer(data_app, name="data")
 site_app.add_typer(policy_app, name="policy")
 
-HomeFolder = Annotated[
-    Path | None, typer.Option("--home", help="The site's folder; by default $WARDROUND_HOME, or ./wardround-site.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as `wardround site studies` names it.")]
-By = Annotated[str | None, typer.Option("--by", help="Who decides; by default the name of whoever is logged in.")]
-Why = Annotated[str, typer.Option("--why", help="The reason, which the coordinator is told.")]
-DataName = Annotated[str, typer.Argument(metavar="NAME", help="The name under which the data are known here.")]
-
-
-def opened(home: Path | None) -> "SiteHome":
-    """The home, if there is a site in it."""
-    from wardround.deploy.home import SiteHome, home_path
-
-    found = SiteHome(home_path(home))
-    _ = found.words  # refuses here, with the folder's name, where there is none
-    return found
-
-
-def say(words: dict[str, Any], lines: Sequence[str], as_json: bool) -> None:
-    from wardround.report.html.markup import plain
-
-    if as_json:
-        typer.echo(json.dumps(words, default=str))
-    else:
-        for line in lines:
-            indent = line[: len(line) - len(line.lstrip())]
-            typer.echo(f"{indent}{plain(line)}" if line.strip() else "")
-
-
-def person(by: str | None) -> str:
-    import getpass
-
-    try:
-        return by if by is not None else getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        raise Refusal("nobody is logged in by name", remedy="say who decides with --by NAME") from None
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as listed by `wardround site studies`.")]
+By = Annotated[str | None, typer.Option("--by", help="Your name (default: the logged-in user).")]
+Why = Annotated[str, typer.Option("--why", help="The reason, which is sent to the coordinator.")]
 
 
 @site_app.command()
@@ -71,30 +34,31 @@ def init(
     coordinator: Annotated[str, typer.Option("--coordinator", help="Where the coordinator listens, HOST:PORT.")],
     server_name: Annotated[str, typer.Option("--server-name", help="The name in the coordinator's certificate.")],
     purposes: Annotated[
-        list[str] | None, typer.Option("--purpose", help="A purpose that studies may have; more than once if need be.")
+        list[str] | None, typer.Option("--purpose", help="A purpose that studies may have; may be repeated.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="A table (.csv, .parquet) to register at once, as with site data add.")
+        Path | None, typer.Option("--data", help="A table (.csv, .parquet) to register now, as with site data add.")
     ] = None,
     allow: Annotated[
-        list[str] | None, typer.Option("--allow", help="A column of it that the policy shall allow, or all.")
+        list[str] | None,
+        typer.Option("--allow", help="A column of the table that the policy allows, or all; may be repeated."),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make this site's folder, its key (which never leaves) and the request that the coordinator signs."""
+    """Create this site's folder, its private key and a certificate request for the coordinator."""
     from wardround.deploy.coordinator.consortium import fingerprint
     from wardround.deploy.home import home_path
-    from wardround.deploy.site.enrolment import begin_site, site_words
+    from wardround.deploy.site.enrolment import begin_site, site_settings
 
-    made = begin_site(home_path(home), site_words(name, coordinator, server_name), purposes or [])
+    made = begin_site(home_path(home), site_settings(name, coordinator, server_name), purposes or [])
     print_of = fingerprint(made.key.public_key())
     lines = [
-        f"{name} has its folder: {made.path}",
-        f"1. Send {made.request_path} to the coordinator. It holds no secret; key.pem stays here.",
-        f"   On the phone, compare the key's fingerprint: {print_of}",
-        "2. With what comes back: wardround site join CERTIFICATE AUTHORITY",
-        "3. Register data (wardround site data add) and look through policy.toml, which allows no column yet.",
+        f"Created the site {name}: {made.path}",
+        f"1. Send {made.request_path} to the coordinator. It is not secret; key.pem stays here.",
+        f"   Compare the key's fingerprint by phone: {print_of}",
+        "2. With the files you get back: wardround site join CERTIFICATE AUTHORITY",
+        "3. Register data (wardround site data add) and review policy.toml, which allows no column yet.",
     ]
     facts = {"site": name, "home": made.path, "request": made.request_path, "policy": made.policy_path}
     facts["fingerprint"] = print_of
@@ -102,180 +66,55 @@ def init(
         source = "parquet" if data.suffix == ".parquet" else "csv"
         label = "".join(letter if letter.isalnum() else "-" for letter in data.stem)
         add(label, source, path=str(data.resolve()), allow=allow, home=made.path, as_json=False, quiet=True)
-        lines[-1] = f"3. {data} is registered as {label}; look through policy.toml, then: wardround site start"
+        lines[-1] = f"3. {data} is registered as {label}. Review policy.toml, then: wardround site start"
     say(facts, lines, as_json)
 
 
 @site_app.command()
 def join(
-    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="What the coordinator signed (.pem).")],
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The signed certificate (.pem).")],
     authority: Annotated[Path, typer.Argument(metavar="AUTHORITY", help="The consortium's authority.pem.")],
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take in the signed certificate, after checking that it belongs to this key and this name."""
+    """Join the consortium with the signed certificate, after checking its key and name."""
     from wardround.deploy.site.enrolment import join as joined
 
-    issued = joined(opened(home), certificate, authority)
+    issued = joined(open_home(home), certificate, authority)
     until = f"{issued.until:%Y-%m-%d}"
     lines = [f"{issued.name} belongs to the consortium until {until}. Next: wardround site start"]
     say({"site": issued.name, "serial": issued.serial, "until": until}, lines, as_json)
 
 
-@data_app.command()
-def add(
-    name: DataName,
-    source: Annotated[str, typer.Option("--source", help="csv, parquet, sql (see wardround list source).")],
-    path: Annotated[str | None, typer.Option("--path", help="The file, for csv and parquet.")] = None,
-    url: Annotated[str | None, typer.Option("--url", help="The database's address, for sql.")] = None,
-    query: Annotated[str | None, typer.Option("--query", help="The question to the database, for sql.")] = None,
-    target: Annotated[str, typer.Option("--target", help="An outcome that should be among the columns.")] = "",
-    setting: Annotated[
-        list[str] | None, typer.Option("--setting", help='Another setting of the source, such as separator=";".')
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", help="A column that the policy shall allow; all: all that identify nobody."),
-    ] = None,
-    home: HomeFolder = None,
-    as_json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing when all is well.")] = False,
-) -> None:
-    """Register data: they are read once to see that they can be, and never copied."""
-    from wardround.deploy.site import datasets
-    from wardround.deploy.site.policy import column_allowed
-    from wardround.deploy.site.policy_file import read_policy, set_policy
-
-    there = opened(home)
-    given = {"path": path, "url": url, "query": query}
-    settings = {key: value for key, value in given.items() if value is not None}
-    seen = datasets.add(there, name, source, {**settings, **spoken(setting or [])}, target=target)
-    harmless = [column for column in seen.kinds if column not in seen.identifying]
-    wanted = harmless if allow == ["all"] else allow or []
-    unknown = [column for column in wanted if column not in seen.kinds]
-    if unknown:
-        datasets.remove(there, name)
-        raise Refusal(f"--allow names '{unknown[0]}', which is no column", remedy=f"there are {', '.join(seen.kinds)}")
-    if wanted:
-        merged = dict.fromkeys([*read_policy(there.policy_path).columns, *wanted])
-        set_policy(there.policy_path, "columns", ",".join(merged))
-    policy = read_policy(there.policy_path)
-    closed = [column for column in harmless if not column_allowed(column, policy)]
-    lines = [f"{name}: {seen.rows:,} rows, {len(seen.kinds)} columns. Nothing was copied."]
-    lines += [f"  {column}: {kind}" for column, kind in seen.kinds.items()]
-    lines += [f"LOOK: {column} seems to identify patients ({why})." for column, why in seen.identifying.items()]
-    if closed:
-        more = ",".join([*policy.columns, *closed])
-        lines.append(
-            f"The policy withholds {', '.join(closed)}. To allow them: wardround site policy set columns {more!r}"
-        )
-    if seen.rows < policy.smallest_cell:
-        lines.append(
-            f"LOOK: fewer rows than the smallest cell of {policy.smallest_cell}: nothing will be told about them."
-        )
-    facts = {
-        "data": name,
-        "rows": seen.rows,
-        "columns": seen.kinds,
-        "identifying": seen.identifying,
-        "withheld": closed,
-    }
-    if not quiet:
-        say(facts, lines, as_json)
-
-
-def spoken(settings: Sequence[str]) -> dict[str, Any]:
-    """KEY=VALUE as a setting; what TOML understands is taken as such, anything else as text."""
-    import tomllib
-
-    found: dict[str, Any] = {}
-    for one in settings:
-        key, equals, value = one.partition("=")
-        if not equals or not key.strip():
-            raise Refusal(f"'{one}' is no setting", where="--setting", remedy="write KEY=VALUE")
-        try:
-            found[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            found[key.strip()] = value
-    return found
-
-
-@data_app.command(name="list")
-def list_data(home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """What is registered, and where it lies (passwords are not shown)."""
-    from wardround.deploy.site.datasets import registered
-
-    known = {name: entry.shown for name, entry in registered(opened(home)).items()}
-    say({"data": known}, [f"{name}: {shown}" for name, shown in known.items()] or ["No data yet."], as_json)
-
-
-@data_app.command()
-def remove(name: DataName, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Take data off the list; the rows are not touched."""
-    from wardround.deploy.site.datasets import remove as taken_off
-
-    taken_off(opened(home), name)
-    say({"removed": name}, [f"{name} is no longer registered; the rows lie where they lay."], as_json)
-
-
-@policy_app.callback(invoke_without_command=True)
-def show_policy(context: typer.Context, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """What studies may do here; shown when nothing else is asked."""
-    if context.invoked_subcommand is not None:
-        return
-    from wardround.deploy.site.policy_file import read_policy
-
-    there = opened(home)
-    policy = read_policy(there.policy_path)
-    if as_json:
-        typer.echo(policy.model_dump_json())
-    else:
-        typer.echo(there.policy_path.read_text(encoding="utf-8"), nl=False)
-
-
-@policy_app.command(name="set")
-def change_policy(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="purposes, components, columns, smallest_cell, ...")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value; lists with commas.")],
-    home: HomeFolder = None,
-    as_json: AsJson = False,
-) -> None:
-    """Change one key of the policy; it counts at once, also for studies that are running."""
-    from wardround.deploy.site.policy_file import set_policy
-
-    there = opened(home)
-    new = set_policy(there.policy_path, key, value).model_dump(mode="json")[key]
-    there.log().append(event_entry("policy", key=key, value=json.dumps(new)))
-    say({key: new}, [f"{key} = {json.dumps(new)}"], as_json)
-
-
 @site_app.command()
 def studies(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="One of them, told in full.")] = None,
-    data: Annotated[str | None, typer.Option("--data", help="On which registered data, if there are several.")] = None,
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show this study in full.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="The dataset to use, if several are registered.")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Studies that were offered to this site, and what became of them; or one of them in plain words."""
-    from wardround.deploy.site.approvals import offers, resolve, standing
-    from wardround.deploy.site.approvals import spent as promised_in
-    from wardround.deploy.site.own_figures import figure_words, own_figures
+    """List the studies offered to this site and their state, or describe one in plain words."""
+    from wardround.deploy.site.approvals import approval_status, offers, resolve
+    from wardround.deploy.site.approvals import promised_epsilon as promised_in
+    from wardround.deploy.site.own_figures import figure_lines, own_figures
     from wardround.deploy.site.policy import epsilon_of
     from wardround.deploy.site.policy_file import read_policy
-    from wardround.deploy.site.release.privacy_budget import charged, spending_words, total_words
+    from wardround.deploy.site.release.privacy_budget import charged_epsilon, spending_sentence, total_sentences
 
-    there = opened(home)
+    there = open_home(home)
     if study is not None:
         offer = resolve(there, study)
-        shown, own = described(there, offer, data), own_figures(there.folder(offer.id))
+        shown, own = describe_offer(there, offer, data), own_figures(there.folder(offer.id))
         lines = (
-            [*told(shown), "", "How the model does", *(f"  {one}" for one in figure_words(own))] if own else told(shown)
+            [*summary_lines(shown), "", "Quality of the model", *(f"  {one}" for one in figure_lines(own))]
+            if own
+            else summary_lines(shown)
         )
         say({**shown.facts, "figures": own}, lines, as_json)
         return
     policy = read_policy(there.policy_path)
-    rows = [(offer, *standing(there, offer.id)) for offer in offers(there)]
-    spent = {offer.id: charged(there, policy, offer.id) for offer, _, _ in rows}
+    rows = [(offer, *approval_status(there, offer.id)) for offer in offers(there)]
+    spent = {offer.id: charged_epsilon(there, policy, offer.id) for offer, _, _ in rows}
     facts = [
         {
             "study": offer.id,
@@ -288,31 +127,31 @@ def studies(
         }
         for offer, state, why in rows
     ]
-    words = {"ok": "approved", "waiting": "waits for you"}
+    words = {"ok": "approved", "waiting": "waiting for your decision"}
     lines = [
-        f"{offer.id}: {words.get(state, state)} (from {offer.submitter or 'nobody by name'}, {offer.came[:10]})"
+        f"{offer.id}: {words.get(state, state)} (from {offer.submitter or 'an unnamed submitter'}, {offer.came[:10]})"
         + (f"; {why}" if state not in words else "")
-        + (f"; {cost}" if (cost := spending_words(epsilon_of(offer.study), spent[offer.id])) else "")
+        + (f"; {cost}" if (cost := spending_sentence(epsilon_of(offer.study), spent[offer.id])) else "")
         for offer, state, why in rows
     ]
-    used, promised = charged(there, policy), promised_in(there)
+    used, promised = charged_epsilon(there, policy), promised_in(there)
     totals = {"epsilon_allowed": policy.epsilon, "epsilon_promised": promised, "epsilon_charged": used}
-    lines = [*lines, *total_words(policy, promised, used)] if lines else ["No study was offered yet."]
+    lines = [*lines, *total_sentences(policy, promised, used)] if lines else ["No study has been offered yet."]
     say({"studies": facts, **totals}, lines, as_json)
 
 
-def described(home: "SiteHome", offer: "Offer", data: str | None) -> "Described":
+def describe_offer(home: "SiteHome", offer: "Offer", data: str | None) -> "StudySummary":
     from wardround.deploy.site.study_summary import describe
 
     return describe(home, offer, data)
 
 
-def told(shown: "Described") -> list[str]:
+def summary_lines(shown: "StudySummary") -> list[str]:
     lines = [str(shown.facts["study"])]
     for heading, sentences in shown.parts:
         lines += ["", heading, *(f"  {sentence}" for sentence in sentences)]
     if shown.against:
-        lines += ["", "Your policy forbids it", *(f"  {reason}" for reason in shown.against)]
+        lines += ["", "Your policy does not allow it", *(f"  {reason}" for reason in shown.against)]
     return lines
 
 
@@ -320,78 +159,82 @@ def told(shown: "Described") -> list[str]:
 def approve(
     study: StudyName,
     by: By = None,
-    data: Annotated[str | None, typer.Option("--data", help="On which registered data, if there are several.")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="The last day, such as 2031-12-31.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Approve without being asked.")] = False,
+    data: Annotated[str | None, typer.Option("--data", help="The dataset to use, if several are registered.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="The last day of the approval, such as 2031-12-31.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Approve without confirmation.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show in plain words what a study reads, sends and costs, and let it run here if you agree."""
+    """Describe what a study reads, sends and costs, and approve it if you agree."""
     from wardround.deploy.site import approvals
 
-    there = opened(home)
-    offer, who = approvals.resolve(there, study), person(by)
-    last = day(until) if until else None
-    shown = described(there, offer, data)
+    there = open_home(home)
+    offer, who = approvals.resolve(there, study), person_name(by)
+    last = parse_day(until) if until else None
+    shown = describe_offer(there, offer, data)
     if not as_json:
-        say({}, told(shown), as_json=False)
+        say({}, summary_lines(shown), as_json=False)
     if not yes and not shown.against:
         if as_json or not sys.stdin.isatty():
-            raise Refusal("nobody can be asked here", where=offer.id, remedy="approve in a terminal, or add --yes")
+            raise Refusal(
+                "this is not an interactive terminal", where=offer.id, remedy="approve in a terminal, or add --yes"
+            )
         if not typer.confirm(f"\nApprove this study as {who}?", default=False):
-            typer.echo("Nothing was decided.")
+            typer.echo("No decision was made.")
             raise typer.Exit(1)
     decision = approvals.approve(there, offer.id, by=who, data=data, until=last)
     lines = [
         "",
-        f"{who} approved {offer.id} until {decision.until}. To take it back: wardround site withdraw {offer.id}",
+        f"{who} approved {offer.id} until {decision.until}. To withdraw: wardround site withdraw {offer.id}",
     ]
     say({"study": offer.id, "state": decision.state, "by": who, "until": decision.until, **shown.facts}, lines, as_json)
 
 
-def day(word: str) -> date:
+def parse_day(word: str) -> date:
     try:
         return date.fromisoformat(word)
     except ValueError:
-        raise Refusal(f"'{word}' is no date", where="--until", remedy="write it like 2031-12-31") from None
+        raise Refusal(f"'{word}' is not a date", where="--until", remedy="write it like 2031-12-31") from None
 
 
 @site_app.command()
 def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Refuse a study; the coordinator is told so, with the reason."""
+    """Deny a study; the coordinator receives the reason."""
     from wardround.deploy.site import approvals
 
-    there = opened(home)
-    decision = approvals.deny(there, approvals.resolve(there, study).id, by=person(by), why=why)
+    there = open_home(home)
+    decision = approvals.deny(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
     say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
 
 
 @site_app.command()
 def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Take an approval back, at once and for good, also while the study runs."""
+    """Withdraw an approval for good; takes effect at once, also while the study runs."""
     from wardround.deploy.site import approvals
 
-    there = opened(home)
-    decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person(by), why=why)
-    lines = [f"{decision.by} withdrew from {decision.id}: from now on it gets no answer. What left before has left."]
+    there = open_home(home)
+    decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
+    lines = [f"{decision.by} withdrew from {decision.id}: it gets no more answers. What was sent before stays sent."]
     say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)
 
 
 @site_app.command()
 def log(
-    study: Annotated[str | None, typer.Option("--study", help="Only what is about this study.")] = None,
+    study: Annotated[str | None, typer.Option("--study", help="Only entries about this study.")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Everything that ever left this site, and every decision, like a diary; exit code 2 when it was changed."""
+    """Show everything this site ever sent and every decision; exit code 2 if the log was changed."""
     from wardround.cli.audit import show_command
 
-    show_command(opened(home).audit_path, None, study=study, as_json=as_json)
+    show_command(open_home(home).audit_path, None, study=study, as_json=as_json)
 
 
 @site_app.command()
 def start(home: HomeFolder = None) -> None:
-    """Connect to the coordinator and answer what approved studies ask, until stopped (Ctrl-C)."""
+    """Connect to the coordinator and answer approved studies, until Ctrl-C."""
     from wardround.cli.services import start_site
 
-    start_site(opened(home).path)
+    start_site(open_home(home).path)

@@ -39,8 +39,8 @@ def interruptible(folder: RunFolder, kind: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        again = "" if kind == "demo" else f" Go on with: wardround {kind} STUDY --resume --out {folder.path}"
-        typer.echo(f"wardround: interrupted. What was done until now is kept in {folder.path}.{again}", err=True)
+        again = "" if kind == "demo" else f" Continue with: wardround {kind} STUDY --resume --out {folder.path}"
+        typer.echo(f"wardround: interrupted. All work so far is saved in {folder.path}.{again}", err=True)
         raise typer.Exit(130) from None
 
 
@@ -71,7 +71,7 @@ def round_bar(rounds: int, runs: int) -> Iterator[OnRound]:
 
 def open_folder(study: Study, out: Path | None, resume: bool) -> RunFolder:
     if resume and out is None:
-        raise Refusal("--resume needs to know which run", remedy="name its folder with --out")
+        raise Refusal("--resume needs the folder of a run", remedy="name its folder with --out")
     return RunFolder.create(out or RunFolder.free_name(Path("runs"), study.study.name), resume=resume)
 
 
@@ -84,7 +84,9 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
     if kind != "run":
         if study.compare is None:
             raise Refusal(
-                "the study names no methods to compare", where="[compare]", remedy='add methods = ["local", "global"]'
+                "the study does not name methods to compare",
+                where="[compare]",
+                remedy='add methods = ["local", "global"]',
             )
         methods, repeats = compared_methods(study), study.compare.repeats
         if study.compare.against is not None and study.compare.against not in study.compare.methods:
@@ -100,7 +102,7 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
     with interruptible(folder, kind), round_bar(study.study.rounds, len(methods) * repeats) as advance:
         result = run(study, folder, methods, kind=kind, repeats=repeats, plans=plans, resume=resume, on_round=advance)
     write_card(folder.path)
-    tell(result, folder, write_report(folder.path), summary_table, as_json=as_json)
+    print_result(result, folder, write_report(folder.path), summary_table, as_json=as_json)
 
 
 def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
@@ -112,7 +114,7 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
 
     assert study.compare is not None
     if jax.process_count() > 1:
-        raise Refusal("rates and cases are for one host", where="[compare]", remedy="leave --hosts out")
+        raise Refusal("rates and cases run on one host only", where="[compare]", remedy="remove --hosts")
     with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=ERRORS, transient=True) as bars:
         bar, place = bars.add_task("reading"), [""]
 
@@ -139,12 +141,12 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
             with interruptible(folder, "compare"):
                 result = compare_cases(study, cases, folder, resume=resume, watch=watch, on_finished=write_report)
     if study.compare.cases:
-        tell(result, folder, write_cases_report(folder.path), cases_table, as_json=as_json)
+        print_result(result, folder, write_cases_report(folder.path), cases_table, as_json=as_json)
     else:
-        tell(result, folder, write_report(folder.path), summary_table, as_json=as_json)
+        print_result(result, folder, write_report(folder.path), summary_table, as_json=as_json)
 
 
-def tell(
+def print_result(
     result: RunResult | CasesResult, folder: RunFolder, report: Path, table: Callable[[Any], Table], *, as_json: bool
 ) -> None:
     """The result on standard output: as a table with notes, or as one JSON object."""
@@ -201,7 +203,7 @@ def check_command(study: Study, *, as_json: bool) -> None:
         OUTPUT.print(privacy_words(study, label, noise), markup=False)
     for note in setting.notes:
         OUTPUT.print(f"Note: {note}", style="dim", markup=False)
-    OUTPUT.print("Nothing is wrong with this study.")
+    OUTPUT.print("The study is valid.")
 
 
 def privacy_words(study: Study, label: str, noise: float) -> str:
@@ -210,7 +212,7 @@ def privacy_words(study: Study, label: str, noise: float) -> str:
     assert said is not None
     whom = "each patient" if said.level == "sample" else "each site"
     promise = f"epsilon {said.epsilon:g} at delta {said.delta:g} for {whom}: " if said.epsilon is not None else ""
-    return f"Privacy, {label}: {promise}noise of {noise:.3g} times the bound of {said.clip:g}."
+    return f"Privacy, {label}: {promise}noise of {noise:.3g} times the clipping bound of {said.clip:g}."
 
 
 def describe_study(study: Study, plans: Plans) -> dict[str, Any]:
@@ -258,9 +260,7 @@ def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool)
     from wardround.workflows.tune import space_of, tune
 
     if study.tune is None:
-        raise Refusal(
-            "the study does not say what to tune", where="[tune]", remedy="add a table [tune] with parameters"
-        )
+        raise Refusal("the study has no [tune] table", where="[tune]", remedy="add a table [tune] with parameters")
     setting = assemble.load_setting(study, study.study.seed)
     space = space_of(study, setting)
     folder = open_folder(study, out, resume)
@@ -273,8 +273,8 @@ def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool)
         print(to_json({"folder": str(folder.path), **values_of(found)}))
         return
     loss, spread = found.loss, found.spread
-    OUTPUT.print(f"Best of {found.trials} trials: validation loss {loss:.4f} (between folds: {spread:.4f}).")
-    OUTPUT.print("Write into the study file:")
+    OUTPUT.print(f"Best of {found.trials} trials: validation loss {loss:.4f} (spread between folds: {spread:.4f}).")
+    OUTPUT.print("Put this into the study file:")
     for table, values in found.settings.items():
         OUTPUT.print(f"[{table}]", markup=False)
         for key, value in values.items():

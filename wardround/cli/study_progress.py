@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from wardround.cli.site import say
+from wardround.cli.output import say
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
@@ -21,31 +21,31 @@ INTERRUPTED = 130
 WRITTEN = {"Report": "report.html", "Model card": "model_card.md"}
 
 
-def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) -> None:
+def conduct_study(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) -> None:
     """Leave a queued study to the running coordinator, or be the coordinator until it has ended."""
-    from wardround.deploy.coordinator.consortium import running
-    from wardround.deploy.coordinator.queue import in_queue
+    from wardround.deploy.coordinator.consortium import is_running
+    from wardround.deploy.coordinator.queue import queued_studies
 
-    if running(home):
+    if is_running(home):
         if wait:
-            while name in in_queue(home):
+            while name in queued_studies(home):
                 time.sleep(0.5)
-            ended(home, name, as_json=as_json)
+            report_end(home, name, as_json=as_json)
             return
-        before = [one for one in in_queue(home) if one != name]
+        before = [one for one in queued_studies(home) if one != name]
         lines = [
             f"{name} is queued" + (f" behind {', '.join(before)}." if before else "."),
-            f"Each site is offered it and decides: wardround site approve {name}",
-            "To see how it stands: wardround coordinator status",
+            f"Each site must approve it: wardround site approve {name}",
+            "To see its progress: wardround coordinator status",
         ]
         say({"study": name, "state": "queued", "behind": before}, lines, as_json)
         return
-    note(f"No coordinator is running, so this process is it until {name} has ended.")
-    note(f"Each site is offered it and decides: wardround site approve {name}")
+    note(f"No coordinator is running, so this process acts as one until {name} ends.")
+    note(f"Each site must approve it: wardround site approve {name}")
     try:
-        code = listening(home, until_done=True)
+        code = listen(home, until_done=True)
         if code == 0:
-            ended(home, name, as_json=as_json)
+            report_end(home, name, as_json=as_json)
     except Refusal as refusal:  # told here, since the process cannot end in the ordinary way any more
         if as_json:
             typer.echo(json.dumps({"error": str(refusal)}))
@@ -54,19 +54,19 @@ def conducted(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bool) 
     leave(code)
 
 
-def ended(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
+def report_end(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
     """Say how a study ended; one that failed is a refusal."""
     from wardround.runs.json_files import read_json
 
-    state = read_json(home.folder(name) / "state.json", "go on with `wardround coordinator resume`")
+    state = read_json(home.folder(name) / "state.json", "continue it with `wardround coordinator resume`")
     if state["state"] != "finished":
         raise Refusal(
             f"the study {state['state']}: {state['why']}".rstrip("."),
             where=name,
-            remedy="see to it, then `wardround coordinator resume`",
+            remedy="fix the cause, then run `wardround coordinator resume`",
         )
     run = home.folder(name) / "run"
-    lines = [f"{name} is finished: {run}"]
+    lines = [f"{name} finished: {run}"]
     lines += [f"{what}: {run / file}" for what, file in WRITTEN.items() if (run / file).exists()]
     say({"study": name, "state": "finished", "folder": run}, lines, as_json)
 
@@ -74,23 +74,23 @@ def ended(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
 # ---- the long-lived process ----
 
 
-def listening(home: "CoordinatorHome", *, until_done: bool) -> int:
+def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
     """Be the coordinator; gives the exit code."""
     from wardround.cli.services import stop_on_signal
-    from wardround.deploy.coordinator.consortium import only_one
+    from wardround.deploy.coordinator.consortium import lock_home
     from wardround.deploy.coordinator.service import Coordinator
 
-    with only_one(home):
+    with lock_home(home):
         coordinator = Coordinator(home, announcer())
         coordinator.start()
         stop_on_signal(coordinator.stopped)
-        words = home.words
-        note(f"{words.name} of {words.consortium} listens at {words.listen}. Ctrl-C stops it.")
+        words = home.settings
+        note(f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop.")
         coordinator.work(until_done=until_done)
         interrupted = coordinator.stopped.is_set()
         coordinator.stop()
     if interrupted and until_done:
-        note("Stopped. What was done until now is kept; go on with: wardround coordinator start")
+        note("Stopped. All work so far is saved; continue with: wardround coordinator start")
         return INTERRUPTED
     return 0
 
@@ -115,55 +115,55 @@ def announcer() -> "Observer":
     said = [""]
 
     def announce(event: "Event") -> None:
-        words = told(event)
+        words = event_sentence(event)
         if words and words != said[0]:
             said[0] = words
             note(words)
         if isinstance(event, StudyEnded) and event.state == "finished":
-            written(Path(event.folder))
+            write_pages(Path(event.folder))
 
     return announce
 
 
-def told(event: "Event") -> str:
+def event_sentence(event: "Event") -> str:
     """One thing that happened, in words; nothing for what nobody needs to hear."""
     from wardround.deploy.coordinator import events
 
     words = ""
     match event:
         case events.ConnectionChanged(site, connected):
-            words = f"{site} is here" if connected else f"{site} went away"
+            words = f"{site} connected" if connected else f"{site} disconnected"
         case events.SiteWarning(site, why):
             words = f"{site}: {why}"
         case events.ApprovalPending(sites):
-            words = f"waiting until {', '.join(sites)} approved"
+            words = f"waiting for approval by {', '.join(sites)}"
         case events.SitesAwaited(sites):
-            words = f"waiting for {', '.join(sites)} to come back"
+            words = f"waiting for {', '.join(sites)} to connect"
         case events.AnswersGathered("round", number, _, missing) if missing:
-            words = f"round {number}: no answer from {late(missing)}"
+            words = f"round {number}: no answer from {reasons_text(missing)}"
         case events.RoundDone(number, of, sites):
-            without = f" (without {late(event.absent)})" if event.absent else ""
-            words = f"round {number} of {of}: {counted(sites)}{without}"
+            without = f" (without {reasons_text(event.absent)})" if event.absent else ""
+            words = f"round {number} of {of}: {site_count(sites)}{without}"
         case events.SiteJoined(site, rows):
-            words = f"{site} joined the study with {rows} patients for training"
+            words = f"{site} joined the study with {rows} training patients"
         case events.DiskFailed(why):
             words = why
         case events.StudyEnded(study, "failed", why):
             words = f"{study} failed: {why}"
         case events.StudyEnded(study, _, _, folder):
-            words = f"{study} is finished: {folder}"
+            words = f"{study} finished: {folder}"
     return words
 
 
-def late(reasons: Mapping[str, str]) -> str:
+def reasons_text(reasons: Mapping[str, str]) -> str:
     return "; ".join(f"{site}: {why}" for site, why in sorted(reasons.items()))
 
 
-def counted(sites: Sequence[str]) -> str:
+def site_count(sites: Sequence[str]) -> str:
     return f"{len(sites)} site{'' if len(sites) == 1 else 's'}"
 
 
-def written(run: Path) -> None:
+def write_pages(run: Path) -> None:
     """Report and model card of a finished study; the study is finished even if one of them cannot be written."""
     from wardround.report.model_card.facts import write_card
     from wardround.report.run.page import write_report

@@ -1,11 +1,11 @@
-"""Mistakes a user can mend, told in one paragraph: what is wrong, where, and what to do."""
+"""Mistakes a user can fix, in one paragraph: what is wrong, where, and what to do."""
 
 
 class Refusal(Exception):
     """Input or a combination that cannot be right; the command line prints it and exits with code 2.
 
     >>> str(Refusal("the target 'outcome' is missing", where="site va", remedy="add the column or drop the site"))
-    "The target 'outcome' is missing (site va). To mend it: add the column or drop the site."
+    "The target 'outcome' is missing (site va). Fix: add the column or drop the site."
     """
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
@@ -17,7 +17,7 @@ class Refusal(Exception):
             sentence += f" ({where})"
         sentence += "."
         if remedy:
-            sentence += f" To mend it: {remedy}" + ("" if remedy.endswith("?") else ".")
+            sentence += f" Fix: {remedy}" + ("" if remedy.endswith("?") else ".")
         super().__init__(sentence)
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from wardround.core.errors import Refusal
 from wardround.data.datasets.triage import triage
-from wardround.deploy.coordinator.queue import queued
+from wardround.deploy.coordinator.queue import enqueue
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.settings_files import toml_lines
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import add
-from wardround.deploy.site.enrolment import begin_site, join, site_words
+from wardround.deploy.site.enrolment import begin_site, join, site_settings
 from wardround.deploy.site.policy import Policy
 from wardround.deploy.site.policy_file import policy_text, read_policy
 from wardround.deploy.trust.certificates import make_authority, make_request, new_key, pem, read_request, sign
@@ -82,8 +82,8 @@ def make_coordinator(path: Path, port: int) -> CoordinatorHome:
 
 def make_site(path: Path, name: str, coordinator: CoordinatorHome, table: Path) -> SiteHome:
     """A site that joined the consortium, registered its table, and allows studies of the demonstration's purpose."""
-    words = coordinator.words
-    home = begin_site(path, site_words(name, words.listen, words.name), [PURPOSE])
+    words = coordinator.settings
+    home = begin_site(path, site_settings(name, words.listen, words.name), [PURPOSE])
     certificate = sign(coordinator.path, read_request(home.request_path.read_bytes(), str(home.request_path)))
     issued = coordinator.site_certificate(name)
     write_file(issued, pem(certificate))
@@ -94,7 +94,7 @@ def make_site(path: Path, name: str, coordinator: CoordinatorHome, table: Path) 
     return home
 
 
-def patients(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+def write_patients(folder: Path, names: Sequence[str]) -> dict[str, Path]:
     """One file of made-up patients for each site."""
     made = triage(hospitals=len(names), clusters=min(2, len(names)))
     paths = {}
@@ -110,7 +110,7 @@ def processes(commands: Mapping[str, Sequence[str]], logs: Path) -> Iterator[dic
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, words in commands.items():
-            running[name] = spawned(words, logs / f"{name}.log")
+            running[name] = spawn(words, logs / f"{name}.log")
         yield running
     finally:
         for process in running.values():
@@ -124,7 +124,7 @@ def processes(commands: Mapping[str, Sequence[str]], logs: Path) -> Iterator[dic
                 process.wait()
 
 
-def spawned(words: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+def spawn(words: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
     """One of our commands in a process of its own; one device each, so that the parties do not crowd the machine."""
     code = "from wardround.cli.app import main; main()"
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
@@ -140,21 +140,19 @@ def demonstrate(folder: Path, sites: int, tell: Tell, *, rounds: int = 10) -> di
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "logs").mkdir(exist_ok=True)
     coordinator = make_coordinator(folder / "coordinator", free_port())
-    tables = patients(folder, names)
+    tables = write_patients(folder, names)
     homes = {name: make_site(folder / name, name, coordinator, tables[name]) for name in names}
-    tell("made", {"sites": list(names), "listen": coordinator.words.listen})
-    study = queued(coordinator, demo_study(rounds), "researcher")
+    tell("made", {"sites": list(names), "listen": coordinator.settings.listen})
+    study = enqueue(coordinator, demo_study(rounds), "researcher")
     commands = {"coordinator": ["coordinator", "start", "--home", str(coordinator.path)]}
     commands |= {name: ["site", "start", "--home", str(home.path)] for name, home in homes.items()}
     with processes(commands, folder / "logs") as running:
         watch(coordinator, homes, study, running, tell)
     run = coordinator.folder(study) / "run"
-    state = read_json(coordinator.folder(study) / "state.json", "look into the logs")
+    state = read_json(coordinator.folder(study) / "state.json", "see the logs")
     if state["state"] != "finished":
-        raise Refusal(
-            f"the demonstration's study ended: {state['why']}", where=str(folder / "logs"), remedy="see the logs"
-        )
-    return {"folder": run, "result": require_result(run, "look into the logs")}
+        raise Refusal(f"the demonstration failed: {state['why']}", where=str(folder / "logs"), remedy="see the logs")
+    return {"folder": run, "result": require_result(run, "see the logs")}
 
 
 def watch(
@@ -179,6 +177,6 @@ def watch(
             tell("status", {**now, "rounds": status.get("rounds")})
         dead = [name for name, process in running.items() if process.poll() is not None]
         if dead or time.monotonic() - since > PATIENCE:
-            what = f"{dead[0]} ended unexpectedly" if dead else f"nothing happened for {PATIENCE:.0f} s"
+            what = f"{dead[0]} exited unexpectedly" if dead else f"nothing happened for {PATIENCE:.0f} s"
             raise Refusal(what, where=str(coordinator.path.parent / "logs"), remedy="see the logs there")
         time.sleep(0.2)

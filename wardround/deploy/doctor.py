@@ -22,8 +22,22 @@ from wardround import __version__
 from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome
-from wardround.deploy.transport.connectivity import Diagnosis, Files, check_free, host_and_port, own_host, steps
-from wardround.deploy.trust.certificates import SKEW, check_issued, due, read_certificate, read_key, told
+from wardround.deploy.transport.connectivity import (
+    Diagnosis,
+    Files,
+    check_free,
+    diagnose_steps,
+    host_and_port,
+    own_host,
+)
+from wardround.deploy.trust.certificates import (
+    SKEW,
+    certificate_summary,
+    check_issued,
+    is_due,
+    read_certificate,
+    read_key,
+)
 
 NETWORK = "2.9.0"
 """The version of nvflare that pyproject.toml pins: other versions have other gaps."""
@@ -36,57 +50,57 @@ PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 LOOPBACK = ("127.", "localhost")
 
 
-def examined(path: Path) -> list[Diagnosis]:
+def examine_home(path: Path) -> list[Diagnosis]:
     """Everything that there is to say about a home, whichever kind it is."""
     if (path / "site.toml").exists():
-        return list(site(SiteHome(path)))
+        return list(check_site(SiteHome(path)))
     if (path / "coordinator.toml").exists():
-        return list(coordinator(CoordinatorHome(path)))
+        return list(check_coordinator(CoordinatorHome(path)))
     raise Refusal(
-        "there is neither a site nor a coordinator in this folder",
+        "this folder holds neither a site nor a coordinator",
         where=str(path),
-        remedy="name its folder with --home, or begin with `wardround site init`",
+        remedy="name its folder with --home, or create one with `wardround site init`",
     )
 
 
-def site(home: SiteHome) -> Iterator[Diagnosis]:
-    yield from versions()
-    yield disk(home.path)
+def check_site(home: SiteHome) -> Iterator[Diagnosis]:
+    yield from check_versions()
+    yield check_disk(home.path)
     try:
-        words = home.words
+        words = home.settings
     except Refusal as refusal:
-        yield wrong("settings", refusal)
+        yield failure("settings", refusal)
         return
-    yield Diagnosis("settings", "ok", f"{words.name}, whose coordinator is {words.server_name} at {words.coordinator}")
-    yield key(home.key_path)
-    found = certificate(home, words.name, "site")
+    yield Diagnosis("settings", "ok", f"site {words.name}; coordinator {words.server_name} at {words.coordinator}")
+    yield check_key(home.key_path)
+    found = check_certificate(home, words.name, "site")
     yield found
     yield check_clock(home.certificate_path)
-    yield proxy(words.coordinator, os.environ)
-    yield from steps(words.coordinator, files(home)) if found.state != "wrong" else ()
-    yield from data(home)
+    yield check_proxy(words.coordinator, os.environ)
+    yield from diagnose_steps(words.coordinator, files(home)) if found.state != "wrong" else ()
+    yield from check_data(home)
 
 
-def coordinator(home: CoordinatorHome) -> Iterator[Diagnosis]:
-    yield from versions()
-    yield disk(home.path)
+def check_coordinator(home: CoordinatorHome) -> Iterator[Diagnosis]:
+    yield from check_versions()
+    yield check_disk(home.path)
     try:
-        words = home.words
+        words = home.settings
     except Refusal as refusal:
-        yield wrong("settings", refusal)
+        yield failure("settings", refusal)
         return
     yield Diagnosis("settings", "ok", f"{words.name}, coordinator of {words.consortium}")
-    yield key(home.key_path)
-    yield key(home.path / "authority.key", "authority's key")
-    yield certificate(home, words.name, "coordinator")
+    yield check_key(home.key_path)
+    yield check_key(home.path / "authority.key", "authority's key")
+    yield check_certificate(home, words.name, "coordinator")
     yield check_clock(home.certificate_path)
-    yield listening(home)
-    yield from certificates(home)
-    for name, why in dict(last_word(home).get("warnings", {})).items():
+    yield check_listening(home)
+    yield from check_site_certificates(home)
+    for name, why in dict(last_status(home).get("warnings", {})).items():
         yield Diagnosis(f"site {name}", "look", str(why))
 
 
-def last_word(home: Home) -> Mapping[str, Any]:
+def last_status(home: Home) -> Mapping[str, Any]:
     """What the running process last said of itself; nothing where that cannot be read."""
     try:
         return home.status()
@@ -98,12 +112,12 @@ def files(home: Home) -> Files:
     return home.authority_path, home.certificate_path, home.key_path
 
 
-def wrong(name: str, refusal: Refusal) -> Diagnosis:
+def failure(name: str, refusal: Refusal) -> Diagnosis:
     where = f" ({refusal.where})" if refusal.where else ""
     return Diagnosis(name, "wrong", f"{refusal.what}{where}", refusal.remedy)
 
 
-def versions() -> Iterator[Diagnosis]:
+def check_versions() -> Iterator[Diagnosis]:
     """Ours, and whether the network's library is the one that we were tested with."""
     yield Diagnosis("version", "ok", f"wardround {__version__} on Python {sys.version.split()[0]}")
     try:
@@ -117,59 +131,63 @@ def versions() -> Iterator[Diagnosis]:
         yield Diagnosis("network", "wrong", what, "install it with pip install 'wardround[deploy]'")
 
 
-def disk(path: Path) -> Diagnosis:
+def check_disk(path: Path) -> Diagnosis:
     try:
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(b"wardround")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        remedy = "make room, or give this user the right to write there"
+        remedy = "free some disk space, or give this user write permission"
         return Diagnosis("disk", "wrong", f"nothing can be written to {path}: {error.strerror}", remedy)
     free = shutil.disk_usage(path).free
     what = f"{free / 1e9:.1f} GB free"
     if free < SCARCE:
-        return Diagnosis("disk", "wrong", what, "make room: a study keeps its model and its answers here")
-    return Diagnosis("disk", "look" if free < LITTLE else "ok", what, "make room soon" if free < LITTLE else "")
+        return Diagnosis("disk", "wrong", what, "free some disk space: studies store their model and answers here")
+    return Diagnosis(
+        "disk", "look" if free < LITTLE else "ok", what, "free some disk space soon" if free < LITTLE else ""
+    )
 
 
-def key(path: Path, name: str = "key") -> Diagnosis:
+def check_key(path: Path, name: str = "key") -> Diagnosis:
     try:
         read_key(path)
         rights = path.stat()
     except PermissionError:
-        return Diagnosis(name, "wrong", f"{path} may not be read by this user", "run as the user who made it")
+        return Diagnosis(name, "wrong", f"this user may not read {path}", "run as the user who owns it")
     except Refusal as refusal:
-        return wrong(name, refusal)
+        return failure(name, refusal)
     if stat.S_IMODE(rights.st_mode) & 0o077:
         shown = f"{stat.S_IMODE(rights.st_mode):o}"
         return Diagnosis(name, "wrong", f"{path} can be read by others (mode {shown})", f"chmod 600 {path}")
     return Diagnosis(name, "ok", "only its owner can read it")
 
 
-def certificate(home: Home, name: str, role: str) -> Diagnosis:
+def check_certificate(home: Home, name: str, role: str) -> Diagnosis:
     """Whether it is this party's, this key's and this consortium's, and for how long."""
     try:
         own, authority = read_certificate(home.certificate_path), read_certificate(home.authority_path)
         issued = check_issued(own, authority, where=str(home.certificate_path))
         if own.public_key() != read_key(home.key_path).public_key():
-            raise Refusal("the certificate belongs to another key", remedy="let the coordinator sign request.csr again")
+            raise Refusal(
+                "the certificate belongs to another key", remedy="ask the coordinator to sign request.csr again"
+            )
     except Refusal as refusal:
-        return wrong("certificate", refusal)
+        return failure("certificate", refusal)
     except OSError as error:
-        return Diagnosis("certificate", "wrong", f"it cannot be read: {error}", "run as the user who made this folder")
+        return Diagnosis("certificate", "wrong", f"it cannot be read: {error}", "run as the user who owns this folder")
     if (issued.name, issued.role) != (name, role):
-        what = f"the certificate is for the {issued.role} '{issued.name}', and this is the {role} '{name}'"
-        return Diagnosis("certificate", "wrong", what, "let the coordinator sign this party's own request")
-    return ends("certificate", own)
+        what = f"the certificate is for the {issued.role} '{issued.name}', but this is the {role} '{name}'"
+        return Diagnosis("certificate", "wrong", what, "ask the coordinator to sign this party's own request")
+    return check_expiry("certificate", own)
 
 
-def ends(name: str, own: x509.Certificate) -> Diagnosis:
+def check_expiry(name: str, own: x509.Certificate) -> Diagnosis:
     until = own.not_valid_after_utc
     days = (until - clock.now()).days
-    if due(own):
-        remedy = "let the site connect: it is renewed by itself; the coordinator renews its own when it starts anew"
-        return Diagnosis(name, "look", f"it ends in {days} days, on {until:%Y-%m-%d}", remedy)
+    if is_due(own):
+        remedy = "it is renewed automatically: a site's when it connects, the coordinator's when it restarts"
+        return Diagnosis(name, "look", f"expires in {days} days, on {until:%Y-%m-%d}", remedy)
     return Diagnosis(name, "ok", f"valid until {until:%Y-%m-%d}")
 
 
@@ -180,17 +198,17 @@ def check_clock(path: Path) -> Diagnosis:
     try:
         signed = read_certificate(path).not_valid_before_utc + SKEW
     except Refusal:
-        return Diagnosis("clock", "look", f"it says {shown}; there is no certificate to compare with")
+        return Diagnosis("clock", "look", f"{shown}; there is no certificate to compare with")
     if now < signed - timedelta(minutes=5):
         behind = signed - now
-        what = f"it says {shown}, and the certificate was signed {behind.days * 24 + behind.seconds // 3600} h later"
+        what = f"{shown}, but the certificate was signed {behind.days * 24 + behind.seconds // 3600} h later"
         return Diagnosis(
-            "clock", "wrong", what, "set the clock of this machine (timedatectl set-ntp true), or the signer's"
+            "clock", "wrong", what, "correct this machine's clock (timedatectl set-ntp true), or the signer's"
         )
-    return Diagnosis("clock", "ok", f"it says {shown}, after the certificate was signed")
+    return Diagnosis("clock", "ok", f"{shown}, after the certificate was signed")
 
 
-def proxy(address: str, environment: Mapping[str, str]) -> Diagnosis:
+def check_proxy(address: str, environment: Mapping[str, str]) -> Diagnosis:
     host = host_and_port(address)[0]
     found = next((name for name in PROXIES if environment.get(name)), None)
     if found is None:
@@ -198,17 +216,17 @@ def proxy(address: str, environment: Mapping[str, str]) -> Diagnosis:
     excepted = environment.get("no_grpc_proxy") or environment.get("no_proxy") or ""
     names = [name.strip().lstrip(".") for name in excepted.split(",") if name.strip()]
     if any(host == name or host.endswith(f".{name}") for name in names):
-        return Diagnosis("proxy", "ok", f"{found} is set, and '{host}' is excepted from it")
-    what = f"{found} is set: the connection to {address} would go through that proxy"
-    return Diagnosis("proxy", "look", what, f"if the coordinator is reached without it: export no_proxy={host}")
+        return Diagnosis("proxy", "ok", f"{found} is set, but not used for '{host}'")
+    what = f"{found} is set, so the connection to {address} would use that proxy"
+    return Diagnosis("proxy", "look", what, f"if the coordinator can be reached directly: export no_proxy={host}")
 
 
-def listening(home: CoordinatorHome) -> Diagnosis:
+def check_listening(home: CoordinatorHome) -> Diagnosis:
     """Whether sites could connect: to the running process, or to one that would be started."""
-    address = home.words.listen
+    address = home.settings.listen
     host, port = host_and_port(address)
-    if time.time() - float(last_word(home).get("at", 0)) < ALIVE:
-        *_, last = steps(f"{own_host(host)}:{port}", files(home))
+    if time.time() - float(last_status(home).get("at", 0)) < ALIVE:
+        *_, last = diagnose_steps(f"{own_host(host)}:{port}", files(home))
         # Its own certificate need not name the address under which it finds itself.
         if last.state == "wrong" and "not for the name" not in last.what:
             return last
@@ -216,44 +234,44 @@ def listening(home: CoordinatorHome) -> Diagnosis:
         try:
             check_free(address)
         except Refusal as refusal:
-            return wrong("line", refusal)
-    others = [name for name in home.words.hosts if not name.startswith(LOOPBACK)]
+            return failure("line", refusal)
+    others = [name for name in home.settings.hosts if not name.startswith(LOOPBACK)]
     if host.startswith(LOOPBACK) and others:
-        what = f"it listens at {address}, which no other machine reaches, though sites know it as {others[0]}"
-        return Diagnosis("line", "look", what, f'write listen = "0.0.0.0:{port}" in coordinator.toml')
-    return Diagnosis("line", "ok", f"sites can connect at {address}")
+        what = f"it listens at {address}, which other machines cannot reach, but sites connect to {others[0]}"
+        return Diagnosis("connection", "look", what, f'set listen = "0.0.0.0:{port}" in coordinator.toml')
+    return Diagnosis("connection", "ok", f"sites can connect at {address}")
 
 
-def certificates(home: CoordinatorHome) -> Iterator[Diagnosis]:
+def check_site_certificates(home: CoordinatorHome) -> Iterator[Diagnosis]:
     """Sites whose certificates have ended or soon will."""
     for path in sorted((home.path / "sites").glob("*.pem")):
         try:
             own = read_certificate(path)
         except Refusal as refusal:
-            yield wrong(f"site {path.stem}", refusal)
+            yield failure(f"site {path.stem}", refusal)
             continue
         if own.not_valid_after_utc < clock.now():
-            remedy = "let the site send a new request, and sign it"
-            yield Diagnosis(f"site {told(own).name}", "wrong", "its certificate has ended", remedy)
-        elif due(own):
-            yield ends(f"site {told(own).name}", own)
+            remedy = "ask the site for a new request, and sign it"
+            yield Diagnosis(f"site {certificate_summary(own).name}", "wrong", "its certificate has expired", remedy)
+        elif is_due(own):
+            yield check_expiry(f"site {certificate_summary(own).name}", own)
 
 
-def data(home: SiteHome) -> Iterator[Diagnosis]:
+def check_data(home: SiteHome) -> Iterator[Diagnosis]:
     """Whether registered data can be read now."""
-    from wardround.deploy.site.datasets import frame_of, registered
+    from wardround.deploy.site.datasets import frame_of, read_datasets
 
     try:
-        known = registered(home)
+        known = read_datasets(home)
     except Refusal as refusal:
-        yield wrong("data", refusal)
+        yield failure("data", refusal)
         return
     if not known:
-        yield Diagnosis("data", "look", "none is registered", "register some with `wardround site data add`")
+        yield Diagnosis("data", "look", "no data registered", "register data with `wardround site data add`")
     for name, entry in known.items():
         try:
             frame = frame_of(name, entry)
         except Refusal as refusal:
-            yield wrong(f"data {name}", refusal)
+            yield failure(f"data {name}", refusal)
         else:
             yield Diagnosis(f"data {name}", "ok", f"{len(frame):,} rows, {len(frame.columns)} columns")

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import AfterValidator, Field
 
 from wardround.core.errors import Refusal
-from wardround.deploy.settings_files import Words, read_toml
-from wardround.deploy.trust.audit_log import Log
-from wardround.deploy.trust.certificates import Key, check_name, read_certificate, read_key, told
+from wardround.deploy.settings_files import SettingsFile, read_toml
+from wardround.deploy.trust.audit_log import AuditLog
+from wardround.deploy.trust.certificates import Key, certificate_summary, check_name, read_certificate, read_key
 from wardround.runs.json_files import read_json, write_json
 
 HOME = "WARDROUND_HOME"
@@ -28,26 +28,26 @@ HOME = "WARDROUND_HOME"
 ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(?P<port>[0-9]{1,5})")
 
 
-def address(value: str) -> str:
+def check_address(value: str) -> str:
     """HOST:PORT, as given, or a refusal."""
     found = ADDRESS.fullmatch(value)
     if not found or not 0 < int(found["port"]) < 65536:
-        raise ValueError(f"'{value}' is no address: write HOST:PORT, such as hub.example.org:8002")
+        raise ValueError(f"'{value}' is not an address: write HOST:PORT, such as hub.example.org:8002")
     return value
 
 
-def party(value: str) -> str:
+def check_party(value: str) -> str:
     try:
         return check_name(value, "party")
     except Refusal as refusal:
         raise ValueError(refusal.what) from None
 
 
-Address = Annotated[str, AfterValidator(address)]
-Name = Annotated[str, AfterValidator(party)]
+Address = Annotated[str, AfterValidator(check_address)]
+Name = Annotated[str, AfterValidator(check_party)]
 
 
-class SiteWords(Words):
+class SiteSettings(SettingsFile):
     """site.toml"""
 
     name: Name
@@ -57,7 +57,7 @@ class SiteWords(Words):
     """The name in the coordinator's certificate: nobody else is talked to."""
 
 
-class CoordinatorWords(Words):
+class CoordinatorSettings(SettingsFile):
     """coordinator.toml"""
 
     consortium: str
@@ -96,21 +96,21 @@ class Home(ABC):
     def public_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
         """The own key under the own name, and that of every certificate that is kept here."""
         keys: dict[str, list[ec.EllipticCurvePublicKey]] = {self.own_name: [self.key.public_key()]}
-        for name, found in self.others().items():
+        for name, found in self.other_keys().items():
             keys.setdefault(name, []).extend(found)
         return keys
 
     @abstractmethod
-    def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+    def other_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
         """The keys of those whom this party deals with."""
 
     @property
     @abstractmethod
     def own_name(self) -> str: ...
 
-    def log(self) -> Log:
+    def log(self) -> AuditLog:
         """The audit log, signed with the own key."""
-        return Log(self.audit_path, self.own_name, self.key)
+        return AuditLog(self.audit_path, self.own_name, self.key)
 
     def folder(self, study: str) -> Path:
         return self.path / "studies" / study
@@ -129,16 +129,16 @@ class SiteHome(Home):
     """A site's home."""
 
     @cached_property
-    def words(self) -> SiteWords:
+    def settings(self) -> SiteSettings:
         return read_toml(
             self.path / "site.toml",
-            SiteWords,
-            f"begin with `wardround site init`, or name another home with --home or {HOME}",
+            SiteSettings,
+            f"create one with `wardround site init`, or name another folder with --home or {HOME}",
         )
 
     @property
     def own_name(self) -> str:
-        return self.words.name
+        return self.settings.name
 
     @property
     def request_path(self) -> Path:
@@ -162,11 +162,11 @@ class SiteHome(Home):
         """The last head of the coordinator's audit log that was countersigned here."""
         return self.path / "coordinator.head.json"
 
-    def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+    def other_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
         return keys_of([self.coordinator_path] if self.coordinator_path.exists() else [])
 
     @property
-    def joined(self) -> bool:
+    def has_joined(self) -> bool:
         """Whether the coordinator has signed."""
         return self.certificate_path.exists() and self.authority_path.exists()
 
@@ -176,18 +176,18 @@ class CoordinatorHome(Home):
     """A coordinator's home; the consortium's authority (authority.key) lies in it too."""
 
     @cached_property
-    def words(self) -> CoordinatorWords:
+    def settings(self) -> CoordinatorSettings:
         return read_toml(
             self.path / "coordinator.toml",
-            CoordinatorWords,
-            f"begin with `wardround coordinator init`, or name another home with --home or {HOME}",
+            CoordinatorSettings,
+            f"create one with `wardround coordinator init`, or name another folder with --home or {HOME}",
         )
 
     @property
     def own_name(self) -> str:
-        return self.words.name
+        return self.settings.name
 
-    def others(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
+    def other_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
         return keys_in(self.path / "sites")
 
     def site_certificate(self, site: str) -> Path:
@@ -223,12 +223,12 @@ def keys_of(paths: Sequence[Path]) -> dict[str, list[ec.EllipticCurvePublicKey]]
         content = path.read_bytes()
         if b"BEGIN CERTIFICATE" in content:
             certificate = read_certificate(path)
-            name, key = told(certificate).name, certificate.public_key()
+            name, key = certificate_summary(certificate).name, certificate.public_key()
         elif b"BEGIN PUBLIC KEY" in content:
             try:
                 name, key = path.stem, serialization.load_pem_public_key(content)  # type: ignore[assignment]
             except ValueError:
-                raise Refusal("this is no public key", where=str(path), remedy="ask for it again") from None
+                raise Refusal("this is not a public key", where=str(path), remedy="ask for it again") from None
         else:
             continue
         if isinstance(key, ec.EllipticCurvePublicKey):

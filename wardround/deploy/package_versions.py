@@ -12,28 +12,28 @@ from wardround.core.components.packages import Package
 ANY = "*"
 
 
-def checked_word(word: str) -> str:
+def check_requirement(word: str) -> str:
     """A name and versions and nothing more; PEP 508 would also know addresses, extras and markers."""
     try:
         meant = None if word == ANY else Requirement(word)
     except InvalidRequirement:
-        raise ValueError(f"{word!r} is no package: write it like fed-extras>=1.2,<2") from None
+        raise ValueError(f"{word!r} is not a package: write it like fed-extras>=1.2,<2") from None
     if meant is not None and (meant.url or meant.extras or meant.marker):
-        raise ValueError(f"{word!r} says more than a package and its versions")
+        raise ValueError(f"{word!r} holds more than a package and its versions")
     return word
 
 
-Versions = Annotated[str, AfterValidator(checked_word)]
+Versions = Annotated[str, AfterValidator(check_requirement)]
 
 
 def is_allowed(package: Package, allowed: Sequence[str], denied: Sequence[str]) -> bool:
     """What is denied stays denied; test versions (1.3rc1) are allowed only where a list names one, or no version."""
-    return not any(holds(one, package, denies=True) for one in denied) and any(
-        holds(one, package, denies=False) for one in allowed
+    return not any(is_covered(one, package, denies=True) for one in denied) and any(
+        is_covered(one, package, denies=False) for one in allowed
     )
 
 
-def holds(word: str, package: Package, *, denies: bool) -> bool:
+def is_covered(word: str, package: Package, *, denies: bool) -> bool:
     """Whether a word means this package in the version that is installed."""
     if word == ANY:
         return True

@@ -15,7 +15,7 @@ BARE = re.compile(r"[A-Za-z0-9_-]+")
 """Keys that TOML wants no quotes around."""
 
 
-class Words(BaseModel):
+class SettingsFile(BaseModel):
     """A TOML file of a home; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -26,17 +26,17 @@ Sort = TypeVar("Sort", bound=BaseModel)
 
 def read_toml(path: Path, sort: type[Sort], remedy: str) -> Sort:
     """A TOML file as what it should be; a mistake is told with the file, the key and the nearest known key."""
-    return checked(toml_in(path, remedy), sort, str(path))
+    return validate(load_toml(path, remedy), sort, str(path))
 
 
-def toml_in(path: Path, remedy: str) -> dict[str, Any]:
+def load_toml(path: Path, remedy: str) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise Refusal(f"there is no {path.name}", where=str(path.parent), remedy=remedy) from None
     except OSError as error:
         raise Refusal(
-            f"{path.name} cannot be read: {error.strerror}", where=str(path), remedy="check its rights"
+            f"{path.name} cannot be read: {error.strerror}", where=str(path), remedy="check its permissions"
         ) from None
     except UnicodeDecodeError:
         raise Refusal(f"{path.name} is not UTF-8 text", where=str(path), remedy="save it as UTF-8") from None
@@ -44,7 +44,7 @@ def toml_in(path: Path, remedy: str) -> dict[str, Any]:
         raise Refusal(f"{path.name} is not valid TOML: {error}", where=str(path), remedy="correct that line") from None
 
 
-def checked(content: Mapping[str, Any], sort: type[Sort], where: str) -> Sort:
+def validate(content: Mapping[str, Any], sort: type[Sort], where: str) -> Sort:
     try:
         return sort.model_validate(content)
     except ValidationError as error:

@@ -15,20 +15,27 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.consortium import (
     admit,
     begin_consortium,
-    coordinator_words,
+    coordinator_settings,
     fingerprint,
-    only_one,
+    is_running,
+    lock_home,
     revoke,
-    running,
 )
-from wardround.deploy.coordinator.status import standing
+from wardround.deploy.coordinator.status import coordinator_status
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.trust.audit_log import verify
-from wardround.deploy.trust.certificates import check_issued, make_request, new_key, pem, read_certificate, told
+from wardround.deploy.trust.certificates import (
+    certificate_summary,
+    check_issued,
+    make_request,
+    new_key,
+    pem,
+    read_certificate,
+)
 
 
 def begun(folder: Path, hosts: tuple[str, ...] = ("hub.example.org",)) -> CoordinatorHome:
-    return begin_consortium(folder / "hub", coordinator_words("West Africa", "hub", "0.0.0.0:8002", list(hosts)))
+    return begin_consortium(folder / "hub", coordinator_settings("West Africa", "hub", "0.0.0.0:8002", list(hosts)))
 
 
 def request(folder: Path, name: str, role: str = "site", key: ec.EllipticCurvePrivateKey | None = None) -> Path:
@@ -44,7 +51,7 @@ def test_a_home_has_all_it_needs_and_its_keys_are_private(tmp_path: Path) -> Non
     issued = check_issued(own, authority, where="here")
     assert (issued.name, issued.role) == ("hub", "coordinator")
     assert timedelta(days=89) < issued.until - datetime.now(UTC) <= timedelta(days=90)
-    assert home.words.hosts == ["hub.example.org"]
+    assert home.settings.hosts == ["hub.example.org"]
     for name in ("authority.key", "key.pem"):
         assert stat.S_IMODE(os.stat(home.path / name).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(home.path).st_mode) == 0o700
@@ -58,7 +65,7 @@ def test_an_interrupted_beginning_goes_on(tmp_path: Path) -> None:
     home = begun(tmp_path)
     assert read_certificate(home.certificate_path).public_key() == key.public_key()
     check_issued(read_certificate(home.certificate_path), read_certificate(home.authority_path), where="here")
-    with pytest.raises(Refusal, match="here is a coordinator already"):
+    with pytest.raises(Refusal, match="already holds a coordinator"):
         begun(tmp_path)
 
 
@@ -73,23 +80,23 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("", "hub", "127.0.0.1:1", []), "needs a name"),
-        (("x" * 65, "hub", "127.0.0.1:1", []), "needs a name"),
+        (("", "hub", "127.0.0.1:1", []), "does not fit into a certificate"),
+        (("x" * 65, "hub", "127.0.0.1:1", []), "does not fit into a certificate"),
         (("c", "server", "127.0.0.1:1", []), "'server' cannot be the name"),
-        (("c", "hub", "127.0.0.1", []), "no address"),
-        (("c", "hub", "0.0.0.0:8002", []), "under which name"),
-        (("c", "hub", "0.0.0.0:8002", ["høst.example"]), "no name of a host"),
-        (("c", "hub", "0.0.0.0:8002", ["a b"]), "no name of a host"),
+        (("c", "hub", "127.0.0.1", []), "not an address"),
+        (("c", "hub", "0.0.0.0:8002", []), "sites need a host name"),
+        (("c", "hub", "0.0.0.0:8002", ["høst.example"]), "not a host name"),
+        (("c", "hub", "0.0.0.0:8002", ["a b"]), "not a host name"),
     ],
 )
 def test_words_that_cannot_be(words: tuple[str, str, str, list[str]], said: str) -> None:
     with pytest.raises(Refusal, match=said):
-        coordinator_words(*words)
+        coordinator_settings(*words)
 
 
 def test_where_it_listens_is_a_name_too() -> None:
-    assert coordinator_words("c", "hub", "127.0.0.1:8002", []).hosts == ["127.0.0.1"]
-    assert coordinator_words("c", "hub", "hub.org:1", ["other.org", "hub.org"]).hosts == ["other.org", "hub.org"]
+    assert coordinator_settings("c", "hub", "127.0.0.1:8002", []).hosts == ["127.0.0.1"]
+    assert coordinator_settings("c", "hub", "hub.org:1", ["other.org", "hub.org"]).hosts == ["other.org", "hub.org"]
 
 
 def test_a_signed_site_belongs_to_the_consortium(tmp_path: Path) -> None:
@@ -102,7 +109,7 @@ def test_a_signed_site_belongs_to_the_consortium(tmp_path: Path) -> None:
     again = admit(home, request(tmp_path, "bo", key=key))
     assert again.renewed
     assert again.fingerprint == made.fingerprint
-    assert told(read_certificate(again.path)).serial != issued.serial
+    assert certificate_summary(read_certificate(again.path)).serial != issued.serial
 
 
 def test_the_fingerprint_is_half_of_the_keys_sha256() -> None:
@@ -146,13 +153,13 @@ def test_a_revoked_name_is_gone_for_good(tmp_path: Path) -> None:
     revoke(home, "bo", by="anna", why="key stolen")
     entry = home.revoked()["bo"]
     assert (entry["by"], entry["why"]) == ("anna", "key stolen")
-    assert entry["serial"] == told(read_certificate(home.site_certificate("bo"))).serial
-    with pytest.raises(Refusal, match="revoked already"):
+    assert entry["serial"] == certificate_summary(read_certificate(home.site_certificate("bo"))).serial
+    with pytest.raises(Refusal, match="already revoked"):
         revoke(home, "bo", by="anna")
     for own in (key, None):  # neither the stolen key nor a new one
         with pytest.raises(Refusal, match="old key could still use the name"):
             admit(home, request(tmp_path, "bo", key=own))
-    assert standing(home)["sites"][0]["revoked"].startswith(str(datetime.now(UTC).year))
+    assert coordinator_status(home)["sites"][0]["revoked"].startswith(str(datetime.now(UTC).year))
     assert verify(home.audit_path, home.public_keys()) == []
 
 
@@ -169,16 +176,16 @@ with only_one(CoordinatorHome(Path(sys.argv[1]))):
 
 def test_only_one_process_is_the_coordinator_and_a_killed_one_lets_go(tmp_path: Path) -> None:
     home = begun(tmp_path)
-    assert not running(home)
+    assert not is_running(home)
     with subprocess.Popen([sys.executable, "-c", HOLD, str(home.path)], stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout is not None
             assert other.stdout.readline() == "ready\n"
-            assert running(home)
-            with pytest.raises(Refusal, match="running already"), only_one(home):
+            assert is_running(home)
+            with pytest.raises(Refusal, match="already running"), lock_home(home):
                 pass
         finally:
             other.kill()
-    assert not running(home)
-    with only_one(home):
-        assert running(home)
+    assert not is_running(home)
+    with lock_home(home):
+        assert is_running(home)

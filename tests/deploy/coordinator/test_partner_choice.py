@@ -20,7 +20,7 @@ from wardround.deploy.coordinator.events import RoundDone
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import read_offer, reasons_against, store_offer, withdraw
-from wardround.deploy.site.authorization import SiteOffice, departures
+from wardround.deploy.site.authorization import HomeAccess, departures
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.release.partner_questions import debit, numbers_in_probe
 from wardround.deploy.site.study_summary import describe
@@ -230,7 +230,7 @@ def test_what_cannot_be_is_refused_before_anything_is_offered(consortium):
             ({"partners": {"by_hand": ["bo"], "withdrawn": ["bo"]}}, "not among the possible partners"),
             ({"partners": {"withdrawn": ["monrovia"]}}, "said to have withdrawn"),
             ({"partners": {"top": 1, "threshold": 0.0}}, "two ways"),
-            ({"transforms": [{"name": "secure_sum"}]}, "opens only sums"),
+            ({"transforms": [{"name": "secure_sum"}]}, "reveals only sums"),
             ({"privacy": {"epsilon": 3.0}}, "without noise"),
         )
     ):
@@ -254,21 +254,21 @@ def test_a_probe_that_the_study_does_not_name_is_refused(consortium):
     study = study_of("asked", {"name": "gradient_distance", "errors": False, "top": 1})  # approved and done above
     if not consortium.run(study).exists():
         consortium.conduct(study)
-    clerk = consortium.clerks["bo"]
+    handler = consortium.handlers["bo"]
 
     def answered(recipe, topic="round", **more):
         words = {"protocol": 1, "wardround": __version__, "study": study_id(study), "round": 1, "nonce": "ab"}
         header = {**words, "algorithm": to_json(recipe), "transforms": [], "seed": 278, "course": 1, **more}
-        return decode(clerk.answer(topic, "server", encode(header, Message({}))))[0]
+        return decode(handler.answer(topic, "server", encode(header, Message({}))))[0]
 
     for recipe in (probe_of(study, own_models), probe_of(study, losses), probe_of(study, slopes, part="test")):
         said = answered(recipe)
         assert said["status"] == "refused"
-        assert f"does not ask for the probe {recipe.name} with these settings" in said["why"]
+        assert f"does not use the probe {recipe.name} with these settings" in said["why"]
     for more in ({"course": True}, {"course": "../x"}, {"course": -1}, {}):
-        # This choice trains nothing beside the study's own training, so no course of its algorithm is begun.
+        # This choice trains nothing extra training training, so no course of its algorithm is begun.
         own = recipe_of(assemble.build(study, own_method(study), TASK, NAMES))
-        assert "beside the study's own" in answered(own, "begin", **more)["why"]
+        assert "extra training" in answered(own, "begin", **more)["why"]
 
 
 def test_departures():
@@ -277,13 +277,15 @@ def test_departures():
     assert departures(study, probe_of(study, losses)) == []
     assert "probe own_models" in departures(study, probe_of(study, own_models))[0]
     other = study_of("s", {"name": "gradient_distance"}, model={"name": "logistic", "l2": 0.0})
-    assert departures(study, probe_of(other, slopes)) == ["the study does not say model logistic with these settings"]
+    assert departures(study, probe_of(other, slopes)) == [
+        "the study does not include the model logistic with these settings"
+    ]
     # A study that chooses nobody answers no probe; one that does trains nothing but what it says.
     plain = in_process.study_of("plain")
     assert "chooses no partners" in departures(plain, probe_of(plain, slopes))[0]
     faster = study.model_copy(update={"algorithm": study.algorithm.model_copy(update={"learning_rate": 50.0})})
     assert departures(study, recipe_of(assemble.build(faster, own_method(faster), TASK, NAMES))) == [
-        "the study does not say algorithm scaffold with these settings"
+        "the study does not include the algorithm scaffold with these settings"
     ]
     assert departures(study, recipe_of(assemble.build(study, own_method(study), TASK, NAMES))) == []
     assert departures(study, Recipe("choice", "ndoye")) != []
@@ -357,10 +359,10 @@ def test_the_approver_reads_what_a_choice_lets_leave(consortium):
     """A gradient has as many numbers as an update; of four sites, both ways, 8 models are judged."""
     study = study_of("read", {"name": "gradient_distance", "rounds": 2}, deploy={"sites": list(NAMES)})
     home = consortium.homes["bo"]
-    SiteOffice(home).offered(study_id(study), study.model_dump(mode="json"), "researcher")
+    HomeAccess(home).offered(study_id(study), study.model_dump(mode="json"), "researcher")
     shown = describe(home, read_offer(home, study_id(study)))
     text = "\n".join(dict(shown.parts)["What leaves for the choice of partners"])
-    assert "leave whether you are chosen or not" in text
+    assert "sent whether you are chosen or not" in text
     assert "train for 2 rounds with all sites" in text
     assert f"{2 * 8 + 8 * 8 + 1} numbers" in text
     assert f"{shown.facts['arrays']['update'] + 1} numbers" in text
@@ -372,7 +374,7 @@ def test_the_policy_decides_about_a_choice_before_it_is_approved(consortium):
     home = consortium.homes["bo"]
     offer = store_offer(home, study_id(study), study.model_dump(mode="json"), "researcher")
     (why,) = reasons_against(home, offer, None)
-    assert why.startswith("the choice of partners tells of groups of 5 or more")
+    assert why.startswith("the choice of partners reports groups of 5 patients or more")
     assert "[partners] smallest_cell" in why
     policy = Policy(components=["choice/*", "algorithm/*", "aggregator/*", "model/*"])
     reasons = decide(policy, study.model_dump(mode="json"))

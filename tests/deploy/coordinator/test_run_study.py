@@ -18,7 +18,7 @@ from wardround.deploy.demo import demo_study
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import deny, read_offer, withdraw
-from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.own_figures import own_figures
 from wardround.runs.folder import RunFolder
 from wardround.study.file import parse_study
@@ -120,7 +120,7 @@ def test_a_site_that_withdraws_is_left_out_from_then_on(consortium):
 def test_a_site_that_denies_ends_the_study_and_is_named(consortium):
     study = words()
     content = study.model_dump(mode="json")
-    SiteOffice(consortium.homes["bo"]).offered(study_id(study), content, "researcher")
+    HomeAccess(consortium.homes["bo"]).offered(study_id(study), content, "researcher")
     deny(consortium.homes["bo"], study_id(study), by="admin-bo", why="not now")
     with pytest.raises(Refusal, match="bo"):
         consortium.conduct(study)

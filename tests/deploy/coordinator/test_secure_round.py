@@ -68,7 +68,7 @@ def test_one_site_that_is_lost_at_any_step_is_bridged(consortium: Any, plain: An
 
     def lose(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
         if (site, topic, header["round"]) == ("kenema", "secure", 2) and header["step"] == step:
-            raise Unanswered("", "it went away before it answered")
+            raise Unanswered("", "it disconnected before it answered")
         return reply
 
     consortium.change = lose
@@ -88,7 +88,7 @@ def test_the_sum_without_a_lost_site_is_the_plain_sum_without_it(consortium: Any
     def lose(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
         hit = topic == "round" or (topic == "secure" and header["step"] == "mask")
         if site == "kenema" and hit and header["round"] == 2:
-            raise Unanswered("", "it went away before it answered")
+            raise Unanswered("", "it disconnected before it answered")
         return reply
 
     consortium.change = lose
@@ -146,7 +146,7 @@ def test_a_site_gives_no_single_answer_away_when_it_is_asked_for_one(consortium:
     finally:
         consortium.ask = ask
     header, message = next(decode(body) for topic, body in requests if topic == "secure" and b'"mask"' in body[:4000])
-    told, answer = decode(consortium.clerks["bo"].answer("round", "server", encode(header, message)))
+    told, answer = decode(consortium.handlers["bo"].answer("round", "server", encode(header, message)))
     assert told["status"] == "refused"
     assert "only the sum" in told["why"]
     assert not answer.arrays
@@ -162,7 +162,7 @@ def test_no_site_reveals_a_round_twice(consortium: Any) -> None:
     consortium.conduct(study)
     (record,) = consortium.rounds(study)
     assert record["sites"] == []
-    assert "opened before" in json.dumps(record["measures"])
+    assert "already opened" in json.dumps(record["measures"])
 
 
 @pytest.mark.parametrize("point", SUMMED)

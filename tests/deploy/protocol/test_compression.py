@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.core.contracts import Message
-from wardround.deploy.protocol.compression import PACKED, SMALLEST, packed, unpacked
+from wardround.deploy.protocol.compression import PACKED, SMALLEST, pack, unpack
 from wardround.deploy.protocol.wire import Malformed, decode, encode
 
 
@@ -22,38 +22,38 @@ def half_zeros(size: int) -> bytes:
 @pytest.mark.parametrize("size", [SMALLEST, 1 << 17, 5_000_000])
 def test_zeros_shrink_and_come_back(size):
     content = half_zeros(size)
-    travels = packed(content)
+    travels = pack(content)
     # Half of it is noise, which does not shrink.
     assert 0.5 * len(content) < len(travels) < 0.6 * len(content)
-    assert bytes(unpacked(travels)) == content
-    assert bytes(unpacked(memoryview(travels))) == content
+    assert bytes(unpack(travels)) == content
+    assert bytes(unpack(memoryview(travels))) == content
 
 
 def test_a_model_travels_as_it_is():
     weights = np.random.default_rng(1).normal(size=100_000).astype(np.float32)
     content = encode({"study": "s"}, Message({"update": {"w": weights}}))
-    assert packed(content) is content
-    assert unpacked(content) is content
+    assert pack(content) is content
+    assert unpack(content) is content
 
 
 def test_an_answer_with_few_numbers_arrives():
     sparse = np.zeros(100_000, np.float32)
     sparse[::7] = np.random.default_rng(1).normal(size=len(sparse[::7]))
     content = encode({"study": "s"}, Message({"update": {"w": sparse}}))
-    travels = packed(content)
+    travels = pack(content)
     assert len(travels) < 0.3 * len(content)
-    np.testing.assert_array_equal(decode(unpacked(travels))[1].arrays["update"]["w"], sparse)
+    np.testing.assert_array_equal(decode(unpack(travels))[1].arrays["update"]["w"], sparse)
 
 
 @given(st.binary(max_size=200))
 def test_small_messages_are_left_alone(content):
-    assert packed(content) is content
+    assert pack(content) is content
     if not content.startswith(PACKED):
-        assert unpacked(content) is content
+        assert unpack(content) is content
 
 
 def test_what_shrinks_beyond_belief_travels_as_it_is():
-    assert packed(bytes(1 << 20)) == bytes(1 << 20)
+    assert pack(bytes(1 << 20)) == bytes(1 << 20)
 
 
 def said(size: int, content: bytes) -> bytes:
@@ -76,7 +76,7 @@ def said(size: int, content: bytes) -> bytes:
 )
 def test_lies_are_refused(lie):
     with pytest.raises(Malformed):
-        unpacked(lie)
+        unpack(lie)
 
 
 def test_a_bomb_takes_no_memory():
@@ -85,7 +85,7 @@ def test_a_bomb_takes_no_memory():
     for size in (1 << 28, 50 * len(bomb)):
         tracemalloc.start()
         with pytest.raises(Malformed):
-            unpacked(said(size, bomb))
+            unpack(said(size, bomb))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 110 * len(bomb)

@@ -7,12 +7,12 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Diverged, Refusal
 from wardround.deploy.protocol.replies import (
     Absence,
+    answer_problem,
     is_reply_to,
-    misfit,
     read_reply,
     refusal_to,
     reply_to,
-    spoilt,
+    too_few_usable,
 )
 from wardround.deploy.protocol.requests import SettleSchema, request_of
 from wardround.deploy.protocol.status import Status
@@ -42,7 +42,7 @@ def test_a_refusal_of_what_could_not_be_read_is_believed():
 
 @pytest.mark.parametrize("status", ["fine", None, 3])
 def test_a_status_that_nobody_knows_is_malformed(status):
-    with pytest.raises(Malformed, match="no status"):
+    with pytest.raises(Malformed, match="not a reply status"):
         read_reply(encode({"status": status}))
 
 
@@ -69,11 +69,11 @@ def test_the_words_of_a_status_are_those_on_the_wire():
 def test_answers_that_cannot_be_used_end_a_round_in_the_words_of_the_first_kind_of_trouble():
     shapes = Message({"weight": np.float32(0)})
     diverged = read_reply(replied(status=Status.DIVERGED))
-    diverged = diverged._replace(wrong=misfit(diverged, shapes))
+    diverged = diverged._replace(wrong=answer_problem(diverged, shapes))
     empty = read_reply(replied())
-    empty = empty._replace(wrong=misfit(empty, shapes))
-    assert isinstance(spoilt({"bo": diverged}, 2), Diverged)
-    mixed = spoilt({"bo": diverged, "kenema": empty}, 2)
+    empty = empty._replace(wrong=answer_problem(empty, shapes))
+    assert isinstance(too_few_usable({"bo": diverged}, 2), Diverged)
+    mixed = too_few_usable({"bo": diverged, "kenema": empty}, 2)
     assert not isinstance(mixed, Diverged)
     assert isinstance(mixed, Refusal)
     assert "other arrays" in str(mixed)

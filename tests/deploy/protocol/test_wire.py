@@ -113,7 +113,7 @@ def test_decoded_arrays_are_our_own() -> None:
     ids=["text", "object", "texts", "complex", "long"],
 )
 def test_what_is_no_number_cannot_travel(thing: Any) -> None:
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot be sent"):
         encode({}, Message({"x": thing}))
 
 

@@ -33,11 +33,11 @@ def test_both_sides_call_a_study_the_same():
 
 def test_an_offer_waits_and_the_same_again_changes_nothing(home):
     offer = small.offered(home)
-    assert approvals.standing(home, offer.id) == ("waiting", "freetown has not decided yet")
+    assert approvals.approval_status(home, offer.id) == ("waiting", "freetown has not decided yet")
     assert small.offered(home, submitter="mallory") == offer
     assert approvals.offers(home) == [offer]
     assert kinds(home).count("offered") == 1
-    assert approvals.standing(home, "other-0123456789ab")[0] == "waiting"
+    assert approvals.approval_status(home, "other-0123456789ab")[0] == "waiting"
 
 
 def test_an_approval_lets_it_run_until_its_day(home):
@@ -46,8 +46,8 @@ def test_an_approval_lets_it_run_until_its_day(home):
     assert (decision.state, decision.by, decision.hash) == ("approved", "ben", offer.hash)
     assert (decision.data, decision.until) == ("patients", "2026-12-31")
     assert approvals.read_decision(home, offer.id) == decision
-    assert approvals.standing(home, offer.id, today=date(2026, 12, 31)) == ("ok", "")
-    state, why = approvals.standing(home, offer.id, today=date(2027, 1, 1))
+    assert approvals.approval_status(home, offer.id, today=date(2026, 12, 31)) == ("ok", "")
+    state, why = approvals.approval_status(home, offer.id, today=date(2027, 1, 1))
     assert (state, "ended on 2026-12-31" in why) == ("denied", True)
     assert kinds(home)[-2:] == ["offered", "approved"]
 
@@ -55,18 +55,18 @@ def test_an_approval_lets_it_run_until_its_day(home):
 @pytest.mark.parametrize("by", ["anna", "Anna", " a n n a ", "ANNA\t"])
 def test_who_submits_does_not_approve(home, by):
     offer = small.offered(home)
-    with pytest.raises(Refusal, match="who submits does not approve"):
+    with pytest.raises(Refusal, match="submitted this study and cannot approve it"):
         approvals.approve(home, offer.id, by=by)
     assert approvals.read_decision(home, offer.id) is None
 
 
 def test_without_a_name_nobody_approves_anything(home):
     nameless = small.offered(home, submitter=" ")
-    with pytest.raises(Refusal, match="does not tell who submits"):
+    with pytest.raises(Refusal, match="does not say who submitted"):
         approvals.approve(home, nameless.id, by="ben")
     named = small.offered(home, small.study(study={"rounds": 6}))
     for by in ("", "  ", "b\x1b[2Jen", "x" * 201):
-        with pytest.raises(Refusal, match=r"(?i)who decides is not told"):
+        with pytest.raises(Refusal, match=r"(?i)the name of the person who decides is missing"):
             approvals.approve(home, named.id, by=by)
 
 
@@ -76,10 +76,10 @@ def test_without_a_name_nobody_approves_anything(home):
         ("purposes", "sepsis", "the purpose 'triage research' is not among"),
         ("components", "algorithm/*,aggregator/*", "the component model/logistic is not allowed"),
         ("columns", "age,pulse", "column 'outcome' is not allowed"),
-        ("columns_denied", "age,pulse,sex", "no column of the data patients is allowed to be learned from"),
+        ("columns_denied", "age,pulse,sex", "the policy allows no input column of the dataset patients"),
         ("smallest_cell", "10", "the policy's smallest cell is 10"),
         ("epsilon", "3", "no such guarantee"),
-        ("expires", "2020-01-01", "the policy ended on 2020-01-01"),
+        ("expires", "2020-01-01", "the policy expired on 2020-01-01"),
     ],
 )
 def test_the_policy_is_asked_at_approval_and_again_for_every_request(home, key, value, reason):
@@ -92,11 +92,11 @@ def test_the_policy_is_asked_at_approval_and_again_for_every_request(home, key, 
     assert approvals.read_decision(home, offer.id) is None
     home.policy_path.write_bytes(before)
     approvals.approve(home, offer.id, by="ben")
-    assert approvals.standing(home, offer.id)[0] == "ok"
+    assert approvals.approval_status(home, offer.id)[0] == "ok"
     if key == "columns_denied":
         return  # columns withheld later are missing in the table itself: see test_registered
     set_policy(home.policy_path, key, value)
-    state, why = approvals.standing(home, offer.id)
+    state, why = approvals.approval_status(home, offer.id)
     assert state == "denied"
     assert reason in why
 
@@ -110,7 +110,7 @@ def test_a_study_needs_columns_that_are_there(home):
 def test_an_approval_cannot_outlive_the_policy(home):
     set_policy(home.policy_path, "expires", "2040-01-01")
     offer = small.offered(home)
-    with pytest.raises(Refusal, match="the policy ends on 2040-01-01, before 2040-01-02"):
+    with pytest.raises(Refusal, match="the policy expires on 2040-01-01, before 2040-01-02"):
         approvals.approve(home, offer.id, by="ben", until=date(2040, 1, 2))
     assert approvals.approve(home, offer.id, by="ben").until == "2040-01-01"
 
@@ -118,10 +118,10 @@ def test_an_approval_cannot_outlive_the_policy(home):
 def test_a_denial_tells_why_and_may_be_thought_over(home):
     offer = small.offered(home)
     approvals.deny(home, offer.id, by="ben", why="too many rounds")
-    state, why = approvals.standing(home, offer.id)
+    state, why = approvals.approval_status(home, offer.id)
     assert (state, why.endswith(": too many rounds")) == ("denied", True)
     approvals.approve(home, offer.id, by="ben")
-    assert approvals.standing(home, offer.id)[0] == "ok"
+    assert approvals.approval_status(home, offer.id)[0] == "ok"
     with pytest.raises(Refusal, match="withdraw from it"):
         approvals.deny(home, offer.id, by="ben")
 
@@ -132,7 +132,7 @@ def test_a_withdrawal_counts_at_once_and_is_final(home):
         approvals.withdraw(home, offer.id, by="ben")
     approvals.approve(home, offer.id, by="ben")
     approvals.withdraw(home, offer.id, by="clara", why="moved")
-    assert approvals.standing(home, offer.id)[0] == "withdrawn"
+    assert approvals.approval_status(home, offer.id)[0] == "withdrawn"
     with pytest.raises(Refusal, match="a withdrawal is final"):
         approvals.approve(home, offer.id, by="ben")
     assert kinds(home)[-2:] == ["approved", "withdrawn"]
@@ -141,9 +141,9 @@ def test_a_withdrawal_counts_at_once_and_is_final(home):
 def test_epsilon_is_never_given_back(home):
     for number, state in enumerate(("approved", "withdrawn")):
         one = approvals.Decision(f"s{number}-0123456789ab", "", state, "ben", "2031-05-01", epsilon=1.25)
-        approvals.record(home, one)
-    assert approvals.spent(home) == 2.5
-    assert approvals.spent(home, beside="s0-0123456789ab") == 1.25
+        approvals.record_decision(home, one)
+    assert approvals.promised_epsilon(home) == 2.5
+    assert approvals.promised_epsilon(home, beside="s0-0123456789ab") == 1.25
 
 
 def test_changed_words_are_not_what_was_approved(home):
@@ -155,11 +155,11 @@ def test_changed_words_are_not_what_was_approved(home):
     content["study"]["study"]["rounds"] = 5000
     path.write_text(json.dumps(content))
     with pytest.raises(Refusal, match=r"(?i)the stored offer was changed"):
-        approvals.standing(home, offer.id)
+        approvals.approval_status(home, offer.id)
     content["hash"] = digest(content["study"])
     path.write_text(json.dumps(content))
     with pytest.raises(Refusal, match=r"(?i)the stored offer was changed"):
-        approvals.standing(home, offer.id)
+        approvals.approval_status(home, offer.id)
 
 
 def test_a_decision_about_other_words_does_not_count(home):
@@ -167,17 +167,20 @@ def test_a_decision_about_other_words_does_not_count(home):
     approvals.approve(home, offer.id, by="ben")
     path = approvals.decision_path(home, offer.id)
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "hash": "00" * 32}))
-    assert approvals.standing(home, offer.id) == ("denied", "freetown approved other words than these")
+    assert approvals.approval_status(home, offer.id) == (
+        "denied",
+        "freetown approved a different version of this study",
+    )
     path.write_text("{}")
     with pytest.raises(Refusal, match=r"(?i)the decision is damaged"):
-        approvals.standing(home, offer.id)
+        approvals.approval_status(home, offer.id)
 
 
 @pytest.mark.parametrize(
     "name", ["../../etc/passwd", "a/b-0123456789ab", "", "triage", "triage-XYZ", "t-0123456789ab\n", "x" * 400]
 )
 def test_a_name_that_is_no_study_reaches_no_file(home, name):
-    for act in (approvals.read_decision, approvals.read_offer, approvals.standing):
+    for act in (approvals.read_decision, approvals.read_offer, approvals.approval_status):
         with pytest.raises(Refusal, match="names no study"):
             act(home, name)
 

@@ -1,4 +1,4 @@
-"""The clerk over a real home: nothing before approval, nothing that was not approved, everything in the log first."""
+"""The handler over a real home: nothing before approval, nothing that was not approved, everything in the log first."""
 
 import hashlib
 import os
@@ -14,9 +14,9 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import approvals
-from wardround.deploy.site.authorization import SiteOffice, departures
+from wardround.deploy.site.authorization import HomeAccess, departures
 from wardround.deploy.site.policy_file import set_policy
-from wardround.deploy.site.request_handler import Clerk
+from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.trust.audit_log import examine
 from wardround.queries.cards import cards, cards_of
 from wardround.study import assemble
@@ -44,11 +44,11 @@ def leavings(home) -> list[dict]:
 
 
 def test_from_offer_to_withdrawal(home):
-    clerk, asked = Clerk(SiteOffice(home)), small.study()
+    handler, asked = RequestHandler(HomeAccess(home)), small.study()
     study = approvals.study_id(asked)
 
     def state(topic: str, content: bytes) -> str:
-        return decode(clerk.answer(topic, "server", content))[0]["status"]
+        return decode(handler.answer(topic, "server", content))[0]["status"]
 
     assert state("query", card(study)) == "waiting"
     words = {"content": asked.model_dump(mode="json"), "submitter": "anna"}
@@ -57,11 +57,11 @@ def test_from_offer_to_withdrawal(home):
     assert leavings(home) == []
     approvals.approve(home, study, by="ben")
     assert state("offer", request(study, **words)) == "ok"
-    reply = clerk.answer("query", "server", card(study))
+    reply = handler.answer("query", "server", card(study))
     (told,) = cards_of({"cards": [small_card(reply)]})
     assert (told.site, told.rows, set(told.kinds)) == ("freetown", 100, {"age", "pulse", "sex", "outcome"})
     # The log has what left, before and only once, also when the same is asked again.
-    assert clerk.answer("query", "server", card(study)) == reply
+    assert handler.answer("query", "server", card(study)) == reply
     (entry,) = leavings(home)
     assert (entry["bytes"], entry["sha256"]) == (len(reply), hashlib.sha256(reply).hexdigest())
     assert (entry["study"], entry["topic"], entry["to"]) == (study, "query", "server")
@@ -80,7 +80,7 @@ def test_nothing_leaves_when_the_log_cannot_be_written(home):
     study = small.offered(home).id
     approvals.approve(home, study, by="ben")
     home.audit_path.with_name("audit.jsonl.head").unlink()
-    answer = decode(Clerk(SiteOffice(home)).answer("query", "server", card(study)))
+    answer = decode(RequestHandler(HomeAccess(home)).answer("query", "server", card(study)))
     assert answer[0]["status"] == "refused"
     assert "nothing may leave" in answer[0]["why"]
     assert answer[1].arrays == {}
@@ -96,7 +96,7 @@ def test_what_is_asked_must_be_what_was_approved(home):
     asked = small.study(algorithm={"name": "fed_avg", "learning_rate": 0.5}, transforms=[{"name": "clip", "norm": 1.0}])
     offer = small.offered(home, asked)
     approvals.approve(home, offer.id, by="ben")
-    office = SiteOffice(home)
+    office = HomeAccess(home)
     office.allow(offer.id, recipe_for(asked))
     office.allow(offer.id, recipe_of(assemble.transform_of(asked.transforms)))
     for changed, what in (
@@ -120,7 +120,7 @@ def test_what_is_asked_must_be_what_was_approved(home):
 
 def test_an_unapproved_study_gets_neither_words_nor_rows(home):
     offer = small.offered(home)
-    office = SiteOffice(home)
+    office = HomeAccess(home)
     for act in (
         lambda: office.approved(offer.id),
         lambda: office.table(small.study()),
@@ -135,7 +135,7 @@ def test_an_unapproved_study_gets_neither_words_nor_rows(home):
 def test_another_policy_counts_at_once(home):
     study = small.offered(home).id
     approvals.approve(home, study, by="ben")
-    office = SiteOffice(home)
+    office = HomeAccess(home)
     assert office.state(study) == ("ok", "")
     assert (office.name, office.smallest_cell(study)) == ("freetown", 1)
     set_policy(home.policy_path, "components", "algorithm/local")
@@ -146,8 +146,8 @@ def test_what_was_concluded_holds_until_a_file_changes(home, monkeypatch):
     """Looked at twice, read once; then a policy is edited in place, keeping its length and its time."""
     offer = small.offered(home)
     approvals.approve(home, offer.id, by="berta")
-    office, reads = SiteOffice(home), []
-    standing = approvals.standing
+    office, reads = HomeAccess(home), []
+    standing = approvals.approval_status
 
     def read(*words: Any) -> Any:
         reads.append(words)

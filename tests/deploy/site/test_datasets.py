@@ -20,7 +20,7 @@ def home(tmp_path):
 
 
 def test_a_look_tells_rows_kinds_and_what_seems_to_identify():
-    seen = datasets.look(small.patients())
+    seen = datasets.summarize_table(small.patients())
     assert seen.rows == 100
     assert seen.kinds == {
         "age": "number",
@@ -29,7 +29,7 @@ def test_a_look_tells_rows_kinds_and_what_seems_to_identify():
         "patient_id": "number",
         "outcome": "number",
     }
-    assert seen.identifying == {"patient_id": "its name says 'id'"}
+    assert seen.identifying == {"patient_id": "its name contains 'id'"}
 
 
 def test_identifiers_are_known_by_name_by_value_and_by_variety():
@@ -47,22 +47,22 @@ def test_identifiers_are_known_by_name_by_value_and_by_variety():
             "identity_matrix": 0,
         }
     )
-    found = datasets.identifying(frame, {column: str(kind_of(frame[column])) for column in frame})
+    found = datasets.identifying_columns(frame, {column: str(kind_of(frame[column])) for column in frame})
     assert found == {
-        "MRN": "its name says 'mrn'",
-        "lastName": "its name says 'name'",
-        "zipCode": "its name says 'zip'",
-        "date_of_birth": "its name says 'birth'",
-        "fluid": "every row has another value",  # "id" inside a word is no identifier, a new number in each row is
-        "note": "250 different texts",
+        "MRN": "its name contains 'mrn'",
+        "lastName": "its name contains 'name'",
+        "zipCode": "its name contains 'zip'",
+        "date_of_birth": "its name contains 'birth'",
+        "fluid": "every row has a different value",  # "id" inside a word is no identifier, a new number in each row is
+        "note": "250 different text values",
     }
 
 
 def test_what_is_registered_is_found_again_and_nothing_was_copied(home, tmp_path):
     small.patients().to_parquet(tmp_path / "more.parquet")
     datasets.add(home, "more", "parquet", {"path": str(tmp_path / "more.parquet")})
-    assert list(datasets.registered(home)) == ["patients", "more"]
-    pd.testing.assert_frame_equal(datasets.frame_of("more", datasets.registered(home)["more"]), small.patients())
+    assert list(datasets.read_datasets(home)) == ["patients", "more"]
+    pd.testing.assert_frame_equal(datasets.frame_of("more", datasets.read_datasets(home)["more"]), small.patients())
     assert stat.S_IMODE(home.data_path.stat().st_mode) == 0o600
     assert not [path for path in home.path.rglob("*") if path.suffix in (".csv", ".parquet")]
     with pytest.raises(Refusal, match="say which: there are: patients, more"):
@@ -80,7 +80,7 @@ def test_what_is_registered_is_found_again_and_nothing_was_copied(home, tmp_path
     ("name", "source", "settings", "what"),
     [
         ("patients", "csv", {"path": "patients.csv"}, "already"),
-        ("../x", "csv", {"path": "patients.csv"}, "cannot name data"),
+        ("../x", "csv", {"path": "patients.csv"}, "cannot be the name of a dataset"),
         ("x", "cvs", {"path": "patients.csv"}, "did you mean 'csv'"),
         ("x", "frame", {}, "no source called 'frame'"),
         ("x", "csv", {}, "'path' is missing"),
@@ -104,12 +104,12 @@ def test_a_target_that_is_not_there_is_told(home, tmp_path):
 
 
 def test_a_password_is_never_shown():
-    entry = datasets.Registered(source="sql", url="postgresql://ward:se:cret/@db.local:5432/x", query="select 1")
+    entry = datasets.DatasetEntry(source="sql", url="postgresql://ward:se:cret/@db.local:5432/x", query="select 1")
     assert "cret" not in entry.shown
     assert entry.shown == "sql, url postgresql://ward:***@db.local:5432/x, query select 1"
-    asked = datasets.Registered(source="sql", url="postgresql://db.local/x?user=ward&Password=secret&a=b")
+    asked = datasets.DatasetEntry(source="sql", url="postgresql://db.local/x?user=ward&Password=secret&a=b")
     assert asked.shown == "sql, url postgresql://db.local/x?user=ward&Password=***&a=b"
-    plain = datasets.Registered(source="sql", url="postgresql://db.local:5432/x")
+    plain = datasets.DatasetEntry(source="sql", url="postgresql://db.local:5432/x")
     assert plain.shown == "sql, url postgresql://db.local:5432/x"
 
 
@@ -141,7 +141,7 @@ def test_what_the_policy_does_not_allow_is_not_even_read(home):
     for policy in (Policy(columns=["age", "outcome"]), Policy(columns=["*"], columns_denied=["p*", "sex"])):
         asked = small.study(data={"drop": []})
         assert list(datasets.table_for(home, "patients", asked, policy).sites["freetown"]) == ["age", "outcome"]
-        read, withheld = datasets.read_columns(asked, policy, datasets.look(small.patients()).kinds)
+        read, withheld = datasets.columns_for(asked, policy, datasets.summarize_table(small.patients()).kinds)
         assert (read, withheld) == (["age", "outcome"], ["pulse", "sex", "patient_id"])
 
 

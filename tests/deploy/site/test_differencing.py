@@ -13,8 +13,8 @@ from wardround.core.contracts import Message, Query, Scores, Task
 from wardround.core.errors import Refusal
 from wardround.core.json_arrays import unpack
 from wardround.data.table import Table
-from wardround.deploy.site.release.disclosure import in_own_cells, told_figures, told_losses
-from wardround.deploy.site.study_worker import AtWork
+from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
+from wardround.deploy.site.study_worker import StudyWorker
 from wardround.evaluate.block import result_block
 from wardround.queries.cards import cards
 from wardround.queries.category_counts import category_counts
@@ -50,15 +50,15 @@ def patients() -> pd.DataFrame:
     )
 
 
-def at_work(folder: Path, frame: pd.DataFrame, cell: int = CELL) -> AtWork:
+def at_work(folder: Path, frame: pd.DataFrame, cell: int = CELL) -> StudyWorker:
     table = Table({"bo": frame.reset_index(drop=True)}, "outcome", "test")
-    site = AtWork("bo", STUDY, table, folder, allow=lambda recipe: None, smallest_cell=cell)
+    site = StudyWorker("bo", STUDY, table, folder, allow=lambda recipe: None, smallest_cell=cell)
     schema = {"kinds": KINDS, "task": "classification", "classes": ["no", "yes"]}
     site.settle({"schema": schema, "seed": 3}, Message({}))
     return site
 
 
-def asked(site: AtWork, query: Query, on: str = "training") -> dict[str, Any]:
+def asked(site: StudyWorker, query: Query, on: str = "training") -> dict[str, Any]:
     return site.query({"query": to_json(recipe_of(query)), "on": on}, Message({}))[1].arrays
 
 
@@ -149,17 +149,17 @@ def scores(sick: int, well: int, wrong: int) -> Scores:
 
 
 def figures(of: Scores, cell: int) -> dict[str, Any]:
-    return told_figures(result_block(of, TASK, ["bo"], resamples=0), of, TASK, cell)["sites"]["bo"]
+    return coarse_figures(result_block(of, TASK, ["bo"], resamples=0), of, TASK, cell)["sites"]["bo"]
 
 
 def test_losses_are_told_in_cells():
     # 47 of 57 right: 0.8246, on a grid of 1/16 (2 / 57 = 0.035) 0.8125, of the 50 patients told 40.6.
-    told = told_losses(scores(30, 27, 10), TASK, CELL)
+    told = coarse_losses(scores(30, 27, 10), TASK, CELL)
     assert (int(told["rows"]), int(told["right"])) == (50, 41)
-    exact = told_losses(scores(30, 27, 10), TASK, 1)
+    exact = coarse_losses(scores(30, 27, 10), TASK, 1)
     assert (int(exact["rows"]), int(exact["right"])) == (57, 47)
     assert told["loss"] / 50 == pytest.approx(exact["loss"] / 57)
-    assert int(told_losses(scores(5, 4, 0), TASK, CELL)["rows"]) == 0
+    assert int(coarse_losses(scores(5, 4, 0), TASK, CELL)["rows"]) == 0
 
 
 def test_figures_of_a_rare_outcome_are_withheld():

@@ -9,11 +9,11 @@ from cryptography import x509
 
 from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
-from wardround.deploy.site.enrolment import begin_site, join, site_words
+from wardround.deploy.site.enrolment import begin_site, join, site_settings
 from wardround.deploy.trust.audit_log import examine
 from wardround.deploy.trust.certificates import make_authority, make_request, new_key, pem, read_request, sign
 
-WORDS = site_words("freetown", "hub.example.org:8002", "hub")
+WORDS = site_settings("freetown", "hub.example.org:8002", "hub")
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_every_wrong_certificate_is_refused(home, tmp_path):
         "for the coordinator 'freetown'": issued(tmp_path, server, "c.pem", hosts=("localhost",)),
         "not signed by this consortium": tmp_path / "foreign.pem",
         "ended on": issued(tmp_path, own, "d.pem", now=past),
-        "begins on": issued(tmp_path, own, "e.pem", now=datetime.now(UTC) + timedelta(days=30)),
+        "is not valid before": issued(tmp_path, own, "e.pem", now=datetime.now(UTC) + timedelta(days=30)),
         "no certificate": tmp_path / "broken.pem",
         "there is no certificate": tmp_path / "absent.pem",
     }
@@ -82,18 +82,18 @@ def test_every_wrong_certificate_is_refused(home, tmp_path):
 
 def test_a_site_cannot_be_its_own_authority_nor_change_consortium(home, tmp_path):
     certificate = issued(tmp_path, request_of(home))
-    with pytest.raises(Refusal, match="no authority"):
+    with pytest.raises(Refusal, match="not an authority"):
         join(home, certificate, certificate)
     join(home, certificate, tmp_path / "ca" / "authority.pem")
     make_authority(tmp_path / "other", "East")
     (tmp_path / "east.pem").write_bytes(pem(sign(tmp_path / "other", request_of(home))))
-    with pytest.raises(Refusal, match="another consortium already"):
+    with pytest.raises(Refusal, match="already belongs to another consortium"):
         join(home, tmp_path / "east.pem", tmp_path / "other" / "authority.pem")
     assert home.certificate_path.read_bytes() == certificate.read_bytes()
 
 
 def test_a_home_is_begun_once_and_an_interrupted_beginning_goes_on(home, tmp_path):
-    with pytest.raises(Refusal, match="a site already"):
+    with pytest.raises(Refusal, match="already holds a site"):
         begin_site(home.path, WORDS)
     key = home.key_path.read_bytes()
     for name in ("site.toml", "audit.jsonl", "audit.jsonl.head"):
@@ -108,4 +108,4 @@ def test_a_home_is_begun_once_and_an_interrupted_beginning_goes_on(home, tmp_pat
 @pytest.mark.parametrize("words", [("../x", "a:1", "hub"), ("a", "hub", "hub"), ("a", "hub:1", "se rver")])
 def test_names_and_addresses_that_cannot_be(words):
     with pytest.raises(Refusal, match="wardround site init"):
-        site_words(*words)
+        site_settings(*words)

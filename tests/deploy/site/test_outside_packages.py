@@ -16,11 +16,11 @@ from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import approvals
-from wardround.deploy.site.authorization import SiteOffice
+from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.own_figures import own_figures
 from wardround.deploy.site.policy import Policy, component_reasons
 from wardround.deploy.site.policy_file import read_policy, set_policy
-from wardround.deploy.site.request_handler import Clerk
+from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.site.study_summary import describe
 from wardround.study import assemble
 from wardround.study.file import Study
@@ -91,10 +91,10 @@ def test_with_package_and_version_allowed_it_is_approved_described_and_runs(tmp_
         shown = describe(home, offer)
         assert shown.against == ()
         text = dict(shown.parts)["What runs here"]
-        assert text[1] == "Not part of wardround, as installed here: aggregator/calm from the package fed-extras 1.2."
+        assert text[1] == "From other packages installed here: aggregator/calm from the package fed-extras 1.2."
         assert shown.facts["arrays"] == {"update": 10, "weight": 1}
         approvals.approve(home, offer.id, by="ben")
-        office = SiteOffice(home)
+        office = HomeAccess(home)
         recipe = recipe_of(assemble.build(asked(), own_method(asked()), Task((4,), ("0", "1"), "outcome")))
         assert Recipe("aggregator", "calm") in recipe.parts
         office.allow(offer.id, recipe)
@@ -114,9 +114,9 @@ def test_the_version_installed_at_the_site_counts(tmp_path: Path) -> None:
         allow(home, "fed-extras==1.2")
         offer = small.offered(home, asked())
         approvals.approve(home, offer.id, by="ben")
-        assert SiteOffice(home).state(offer.id) == ("ok", "")
+        assert HomeAccess(home).state(offer.id) == ("ok", "")
     with visible(lay_mean(tmp_path / "new", "calm", "1.3")):
-        assert SiteOffice(home).state(offer.id)[0] == "denied"
+        assert HomeAccess(home).state(offer.id)[0] == "denied"
         assert "calm" not in sys.modules
 
 
@@ -129,7 +129,7 @@ def test_a_request_cannot_bring_what_is_not_allowed(tmp_path: Path) -> None:
         query = to_json(Recipe("query", "cards", (), (Recipe("aggregator", "calm"),)))
         header = {"protocol": 1, "wardround": __version__, "study": offer.id, "nonce": "ab", "round": None}
         asks = encode({**header, "query": query, "on": "raw"}, Message({}))
-        reply, _ = decode(Clerk(SiteOffice(home)).answer("query", "server", asks))
+        reply, _ = decode(RequestHandler(HomeAccess(home)).answer("query", "server", asks))
         assert reply["status"] == "refused"
         assert "aggregator/calm is not allowed" in reply["why"]
         assert "calm" not in sys.modules
@@ -172,7 +172,7 @@ def test_ours_can_be_denied_by_name_but_not_by_package(tmp_path: Path) -> None:
 
 def test_a_word_that_is_no_package_is_refused(tmp_path: Path) -> None:
     home = small.make(tmp_path)
-    with pytest.raises(Refusal, match=r"is no package: write it like fed-extras>=1\.2,<2"):
+    with pytest.raises(Refusal, match=r"is not a package: write it like fed-extras>=1\.2,<2"):
         set_policy(home.policy_path, "packages", "fed extras")
     set_policy(home.policy_path, "packages", "one>=1, <2, two, three!=1.5,<=2")
     assert read_policy(home.policy_path).packages == ["one>=1, <2", "two", "three!=1.5,<=2"]

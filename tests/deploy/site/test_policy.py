@@ -8,7 +8,7 @@ import pytest
 from wardround.core.components.recipes import Recipe, recipe_of
 from wardround.core.errors import Refusal
 from wardround.deploy.site.policy import Policy, components_of, decide, epsilon_of, recipe_reasons
-from wardround.deploy.site.policy_file import first_policy, installed, policy_text, read_policy, set_policy
+from wardround.deploy.site.policy_file import first_policy, installed_components, policy_text, read_policy, set_policy
 from wardround.engine import registry
 from wardround.queries.cards import cards
 from wardround.queries.moments import moments
@@ -52,10 +52,10 @@ def test_what_is_said_is_allowed():
         ("components", ["algorithm/*", "aggregator/*", "model/logistic"], "the component transform/clip is"),
         ("columns", ["lab_*"], "column 'age' is not allowed"),
         ("columns_denied", ["lab_*"], "column 'lab_lactate' is not allowed"),
-        ("smallest_cell", 11, "tells of groups of 10 or more, and the policy's smallest cell is 11"),
-        ("epsilon", 0.9, "it would spend an epsilon of 1; 0 of 0.9 is spent already"),
-        ("expires", date(2031, 4, 30), "the policy ended on 2031-04-30"),
-        ("expires", None, "does not say until when"),
+        ("smallest_cell", 11, "reports groups of 10 patients or more, but the policy's smallest cell is 11"),
+        ("epsilon", 0.9, "it would spend an epsilon of 1; 0 of 0.9 is already promised"),
+        ("expires", date(2031, 4, 30), "the policy expired on 2031-04-30"),
+        ("expires", None, "has no expiry date"),
     ],
 )
 def test_each_rule_forbids_alone(key, value, reason):
@@ -68,7 +68,7 @@ def test_a_policy_that_says_nothing_allows_nothing():
     for part in ("until when", "purpose", "algorithm/fed_avg", "aggregator/", "model/", "transform/", "column 'age'"):
         assert part in told
     # An empty study cannot be smuggled past it either.
-    assert any("tells no purpose" in reason for reason in decide(Policy(), {}, today=TODAY))
+    assert any("a study without a purpose" in reason for reason in decide(Policy(), {}, today=TODAY))
 
 
 def test_a_star_has_to_be_said():
@@ -80,7 +80,7 @@ def test_a_star_has_to_be_said():
 def test_epsilon_adds_up_and_a_study_without_any_is_told():
     """2.0 + 1.0 is the whole 3.0; a hair more is too much."""
     assert against(spent=2.0) == []
-    assert "2.01 of 3 is spent already" in against(spent=2.01)[0]
+    assert "2.01 of 3 is already promised" in against(spent=2.01)[0]
     plain = {key: value for key, value in STUDY.items() if key != "privacy"}
     assert "no such guarantee" in against(study=plain)[0]
     assert against({"epsilon": None}, study=plain) == []
@@ -117,7 +117,7 @@ def test_recipes_are_judged_by_names_columns_and_cells():
     policy = Policy(**ALLOWS)
     assert recipe_reasons(policy, [recipe_of(moments(columns=("age",), smallest_cell=10))]) == []
     # The default of the query is a cell of one patient.
-    assert "the query moments tells of groups of 1" in recipe_reasons(policy, [recipe_of(moments(columns=("age",)))])[0]
+    assert "the query moments reports groups of 1" in recipe_reasons(policy, [recipe_of(moments(columns=("age",)))])[0]
     assert recipe_reasons(policy, [recipe_of(moments(columns=("age", "name"), smallest_cell=10))]) == [
         "column 'name' is not allowed"
     ]
@@ -129,7 +129,7 @@ def test_recipes_are_judged_by_names_columns_and_cells():
 
 
 def test_the_first_policy_names_what_is_installed_and_nothing_dangerous():
-    names = installed()
+    names = installed_components()
     assert {"algorithm/fed_avg", "model/logistic", "query/moments", "transform/clip"} <= set(names)
     assert not {"algorithm/centralized", "model/from_torch", "model/from_flax"} & set(names)
     assert {name.partition("/")[0] for name in names}.isdisjoint({"source", "dataset", "partition"})

@@ -9,24 +9,24 @@ import pytest
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.site.reply_store import REPLIES, Replies, StoredReply, described, told_in
+from wardround.deploy.site.reply_store import REPLIES, ReplyStore, StoredReply, sent_facts, store_reply
 
 
 def told(value: float) -> StoredReply:
     words, answer = {"status": "ok", "extra": 1}, Message({"update": {"w": np.full((2, 3), value)}})
     reply = encode(words, answer)
-    return told_in(reply, hashlib.sha256(reply).hexdigest(), words, answer)
+    return store_reply(reply, hashlib.sha256(reply).hexdigest(), words, answer)
 
 
 def test_what_cannot_be_made_again_is_on_the_disk(tmp_path: Path) -> None:
-    Replies().keep(tmp_path / "replies", "query", "ab" * 32, told(1.0), again=False)
-    assert Replies().find(tmp_path / "replies", "query", "ab" * 32, again=False) == told(1.0)
-    assert Replies().find(tmp_path / "replies", "query", "cd" * 32, again=False) is None
-    assert Replies().find(tmp_path / "nowhere", "query", "ab" * 32, again=False) is None
+    ReplyStore().keep(tmp_path / "replies", "query", "ab" * 32, told(1.0), again=False)
+    assert ReplyStore().find(tmp_path / "replies", "query", "ab" * 32, again=False) == told(1.0)
+    assert ReplyStore().find(tmp_path / "replies", "query", "cd" * 32, again=False) is None
+    assert ReplyStore().find(tmp_path / "nowhere", "query", "ab" * 32, again=False) is None
 
 
 def test_what_can_be_made_again_is_remembered_until_the_next(tmp_path: Path) -> None:
-    replies = Replies()
+    replies = ReplyStore()
     replies.keep(tmp_path, "round", "first", told(1.0), again=True)
     replies.keep(tmp_path, "judge", "other", told(3.0), again=True)
     assert replies.find(tmp_path, "round", "first", again=True) == told(1.0)
@@ -40,7 +40,7 @@ def test_what_can_be_made_again_is_remembered_until_the_next(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: bytes(len(raw)), lambda raw: b""])
 def test_a_damaged_reply_is_taken_away(tmp_path: Path, damage) -> None:
-    replies = Replies()
+    replies = ReplyStore()
     replies.keep(tmp_path, "query", "ab" * 32, told(1.0), again=False)
     (path,) = tmp_path.iterdir()
     path.write_bytes(damage(path.read_bytes()))
@@ -50,18 +50,18 @@ def test_a_damaged_reply_is_taken_away(tmp_path: Path, damage) -> None:
 
 def test_a_damaged_reply_that_has_left_is_not_followed_by_another(tmp_path: Path) -> None:
     """Under noise from the operating system another answer would tell more than was charged."""
-    replies = Replies()
+    replies = ReplyStore()
     replies.keep(tmp_path, "round", "ab" * 32, told(1.0), again=False)
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"torn")
-    with pytest.raises(Refusal, match="another must not be made"):
+    with pytest.raises(Refusal, match="there must not be a second one"):
         replies.find(tmp_path, "round", "ab" * 32, again=False, once=lambda sha256: sha256 == told(1.0).sha256)
     assert list(tmp_path.iterdir()) == [path], "there is still something to restore"
     assert replies.find(tmp_path, "round", "ab" * 32, again=False, once=lambda sha256: False) is None
 
 
 def test_only_the_last_are_kept_of_what_is_asked_every_round(tmp_path: Path) -> None:
-    replies = Replies()
+    replies = ReplyStore()
     for number in range(REPLIES + 3):
         replies.keep(tmp_path, "secure", f"{number:064x}", told(number), again=False)
         replies.keep(tmp_path, "query", f"{number:064x}", told(number), again=False)
@@ -71,7 +71,7 @@ def test_only_the_last_are_kept_of_what_is_asked_every_round(tmp_path: Path) -> 
 
 
 def test_the_record_tells_shapes_and_names_and_no_value() -> None:
-    entry = described("s", "round", 3, "server", told(1.5))
+    entry = sent_facts("s", "round", 3, "server", told(1.5))
     assert entry["arrays"] == {"['update']['w']": [2, 3]}
     assert entry["words"] == ["extra"]
     assert entry["sha256"] == hashlib.sha256(told(1.5).reply).hexdigest()

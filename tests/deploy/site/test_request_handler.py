@@ -14,7 +14,7 @@ from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.requests import request_of_site
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.study_worker import AtWork
+from wardround.deploy.site.study_worker import StudyWorker
 
 MOST_MODULES = 20
 PACKAGE = str(Path(wardround.__file__).parent)
@@ -32,9 +32,9 @@ def test_a_site_looks_its_method_up_once_a_request(
 ) -> None:
     looked: Counter[str] = Counter()
     found: dict[str, set[int]] = {}
-    look, ask = AtWork._method, consortium.ask
+    look, ask = StudyWorker._method, consortium.ask
 
-    def counted(self: AtWork, header: Any) -> Any:
+    def counted(self: StudyWorker, header: Any) -> Any:
         looked[self.site] += 1
         return look(self, header)
 
@@ -44,7 +44,7 @@ def test_a_site_looks_its_method_up_once_a_request(
         found.setdefault(topic, set()).add(looked[site] - before)
         return reply
 
-    monkeypatch.setattr(AtWork, "_method", counted)
+    monkeypatch.setattr(StudyWorker, "_method", counted)
     monkeypatch.setattr(consortium, "ask", asked)
     consortium.conduct(in_process.study_of("once-" + "-".join(tables), 2, **tables))
     rounds = "secure" if tables else "round"
@@ -66,7 +66,7 @@ def test_an_answer_passes_few_modules(consortium: Any) -> None:
             return bytes(ask(site, topic, body, within))
         sys.setprofile(hear)
         try:
-            return bytes(consortium.clerks[site].answer(topic, "server", body))
+            return bytes(consortium.handlers[site].answer(topic, "server", body))
         finally:
             sys.setprofile(None)
 
@@ -94,7 +94,7 @@ def test_an_answer_passes_few_modules(consortium: Any) -> None:
 def test_what_a_site_says_to_those_it_does_not_answer(
     consortium: Any, topic: str, origin: str, body: bytes, status: Status, why: str
 ) -> None:
-    reply = read_reply(consortium.clerks["bo"].answer(topic, origin, body))
+    reply = read_reply(consortium.handlers["bo"].answer(topic, origin, body))
     assert reply.status is status
     assert why in reply.why
     assert reply.header["site"] == "bo"

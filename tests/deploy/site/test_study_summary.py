@@ -12,7 +12,7 @@ from wardround.deploy.protocol.wire import encode
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.policy_file import read_policy, set_policy
-from wardround.deploy.site.study_summary import HEADER, describe, privacy
+from wardround.deploy.site.study_summary import HEADER, describe, epsilon_sentence
 from wardround.engine.split_round import OwnRows, initial_progress, message_of_round, site_round
 from wardround.study import assemble
 from wardround.study.methods import own_method
@@ -72,7 +72,7 @@ def test_what_is_withheld_and_what_seems_to_identify_is_pointed_out(home):
     assert "LOOK" not in said(shown)
     set_policy(home.policy_path, "columns", "*")
     shown = describe(home, small.offered(home, small.study(data={"drop": []})))
-    assert "LOOK: these seem to identify patients: patient_id (its name says 'id')." in said(shown)
+    assert "Warning: these columns may identify patients: patient_id (its name contains 'id')." in said(shown)
 
 
 def test_extremes_are_not_told_of_where_none_are_asked_for(home):
@@ -85,7 +85,7 @@ def test_the_share_is_told_where_the_offer_tells_the_others(home):
     shown = describe(home, small.offered(home, others=240))
     assert "About 20.0% of the training rows would be yours: 60 beside 240 of the other sites together" in said(shown)
     other = describe(home, small.offered(home, small.study(study={"rounds": 9})))
-    assert "your share is not known" in said(other)
+    assert "how many patients the other sites have becomes known" in said(other)
 
 
 def test_reasons_against_are_told_and_are_those_that_refuse(home):
@@ -107,5 +107,8 @@ def test_an_unknown_size_is_said_to_be_unknown(home):
 
 def test_epsilon_spent_and_left():
     """3 allowed, 1 spent, 0.5 asked: 1.5 left."""
-    assert privacy(0.5, 1.0, 3.0) == "Epsilon 0.5; 1 of 3 is promised to studies approved before; 1.5 would be left."
-    assert "your policy sets no limit" in privacy(None, 0.0, None)
+    assert (
+        epsilon_sentence(0.5, 1.0, 3.0)
+        == "Epsilon 0.5; 1 of 3 is promised to studies approved earlier; 1.5 would be left."
+    )
+    assert "your policy sets no limit" in epsilon_sentence(None, 0.0, None)

@@ -59,7 +59,7 @@ def test_a_failing_handler_tells_nothing_but_that(three: Any) -> None:
 
 def test_a_question_that_nobody_answers_is_refused_at_once(three: Any) -> None:
     told = three.hub.ask(target="a", topic="rumour", within=20)
-    assert "no such question" in told["why"]
+    assert "no such request" in told["why"]
     assert told["seconds"] < 10
 
 
@@ -72,7 +72,7 @@ def test_who_is_not_there_is_not_waited_for(three: Any) -> None:
 def test_a_late_answer_is_refused_and_the_next_question_answered(three: Any) -> None:
     told = three.hub.ask(target="c", topic="slow", text="1.0", within=0.3)
     assert told["why"] == "it did not answer within 0 s"
-    late = "it answers no question, or too late"
+    late = "it answers no pending request, or too late"
     acting.until(lambda: three.hub.told()["refused"].get("c", {}).get(late))
     assert three.hub.ask(target="c", size=100)["same"]
 
@@ -104,7 +104,7 @@ def test_a_killed_site_ends_the_wait_at_once_and_comes_back(stage: Any, folder: 
     threading.Timer(0.5, play.sites["a"].kill).start()
     told = play.hub.receive()
     assert told["gone"]
-    assert told["why"] == "it went away before it answered"
+    assert told["why"] == "it disconnected before it answered"
     assert told["seconds"] < 20
     play.wait_for()
     play.join("a")
@@ -155,7 +155,7 @@ def test_a_second_process_of_a_site_is_kept_out_while_the_first_lives(stage: Any
     second = play.join("a", after=0.5)
     acting.until(lambda: second.told()["worries"])
     assert "another process or machine" in second.told()["worries"][-1]
-    assert "it is connected already" in next(iter(play.hub.told()["refused"]["a"]))
+    assert "it is already connected" in next(iter(play.hub.told()["refused"]["a"]))
     assert play.hub.ask(target="a", size=10)["same"]
     assert play.sites["a"].told()["heard"] == ["server"]
     play.sites["a"].kill()
@@ -165,7 +165,7 @@ def test_a_second_process_of_a_site_is_kept_out_while_the_first_lives(stage: Any
 
 def test_an_address_in_use_is_refused_with_words(stage: Any, folder: str) -> None:
     play = acting.Play(stage, folder, "")
-    with pytest.raises(AssertionError, match=r"Refusal: Nothing can listen at 127\.0\.0\.1:.*in use.*To mend it"):
+    with pytest.raises(AssertionError, match=r"Refusal: Nothing can listen at 127\.0\.0\.1:.*in use.*Fix"):
         stage.actor().start(name="hub", port=play.port, folder=folder, hub=True)
 
 
@@ -185,7 +185,7 @@ def test_a_party_can_be_stopped_and_made_anew(stage: Any, folder: str) -> None:
 
 
 def test_addresses_that_the_network_cannot_take_are_refused(stage: Any, folder: str) -> None:
-    with pytest.raises(AssertionError, match="write the host's name"):
+    with pytest.raises(AssertionError, match="use a host name"):
         stage.actor().start(name="a", port=1, host="[::1]", folder=folder)
 
 

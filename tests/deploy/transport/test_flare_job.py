@@ -202,11 +202,11 @@ def test_an_executor_answers_no_other_task_no_certificate_and_nothing_but_bytes(
 
 
 def test_a_second_job_at_the_same_study_is_refused(tmp_path: Path) -> None:
-    from wardround.deploy.transport.flare_job import only_job
+    from wardround.deploy.transport.flare_job import lock_job
 
-    with only_job(tmp_path / "s"), pytest.raises(Refusal, match="Another job"), only_job(tmp_path / "s"):
+    with lock_job(tmp_path / "s"), pytest.raises(Refusal, match="Another job"), lock_job(tmp_path / "s"):
         pass
-    with only_job(tmp_path / "s"):
+    with lock_job(tmp_path / "s"):
         pass
 
 
@@ -300,4 +300,4 @@ def test_the_command_line_exports_and_refuses_in_one_paragraph(
     with pytest.raises(SystemExit) as left:
         main(["flare", "connect", str(tmp_path), "--home", str(tmp_path)])
     assert left.value.code == 2
-    assert "no kit of a FLARE server or site" in capsys.readouterr().err
+    assert "not the startup kit of a FLARE server or site" in capsys.readouterr().err

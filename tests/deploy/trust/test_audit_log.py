@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import head_path
-from wardround.deploy.trust.audit_log import Log, SentHashes, event_entry, examine, sent_entry, verify
+from wardround.deploy.trust.audit_log import AuditLog, SentHashes, event_entry, examine, sent_entry, verify
 from wardround.deploy.trust.log_heads import HEAD_SEAL, countersign, sign_head
 
 KEY, OTHER = (ec.derive_private_key(number, ec.SECP256R1()) for number in (1234567, 7654321))
@@ -37,19 +37,19 @@ def leaving(number: int) -> dict:
     }
 
 
-def filled(path: Path, entries: int = 4) -> Log:
-    log = Log(path, "freetown", KEY)
+def filled(path: Path, entries: int = 4) -> AuditLog:
+    log = AuditLog(path, "freetown", KEY)
     for number in range(entries):
         log.append(sent_entry(leaving(number)))
     return log
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Log:
+def log(tmp_path: Path) -> AuditLog:
     return filled(tmp_path / "audit.jsonl")
 
 
-def lines(log: Log) -> list[bytes]:
+def lines(log: AuditLog) -> list[bytes]:
     return log.path.read_bytes().splitlines(keepends=True)
 
 
@@ -81,7 +81,7 @@ def test_the_chain_and_the_signature_recomputed_apart(log):
 @pytest.mark.parametrize("flip", [0x01, 0x20])
 def test_any_one_byte_edit_is_found(tmp_path, flip):
     """Every byte of both files; 0x20 turns small letters into capitals, which hexadecimal would not mind."""
-    log = Log(tmp_path / "audit.jsonl", "freetown", KEY)
+    log = AuditLog(tmp_path / "audit.jsonl", "freetown", KEY)
     log.append(sent_entry({"study": "triage", "bytes": 400}))
     log.keep(countersign(log.head(), "hub", OTHER))
     for path in (log.path, head_path(log.path)):
@@ -97,7 +97,7 @@ def test_any_one_byte_edit_is_found(tmp_path, flip):
 
 
 def test_any_one_byte_taken_out_or_put_in_is_found_without_keys(tmp_path):
-    log = Log(tmp_path / "audit.jsonl", "freetown", KEY)
+    log = AuditLog(tmp_path / "audit.jsonl", "freetown", KEY)
     log.append(sent_entry({"study": "triage", "bytes": 400}))
     for path in (log.path, head_path(log.path)):
         whole = path.read_bytes()
@@ -137,11 +137,11 @@ def test_another_order_and_a_doubled_line_are_found(log):
 def test_a_log_written_anew_without_the_key_is_found(tmp_path):
     """Every hash is right: only the signature, and the name under it, tell."""
     for who, key in (("freetown", OTHER), ("mallory", OTHER)):
-        log = Log(tmp_path / f"{who}.jsonl", who, key)
+        log = AuditLog(tmp_path / f"{who}.jsonl", who, key)
         log.append(sent_entry(leaving(1)))
         assert verify(log.path) == []
         found = told(verify(log.path, {"freetown": [KEY.public_key()]}))
-        assert ("the signature is not that of 'freetown'" if who == "freetown" else "a stranger here") in found
+        assert ("the signature is not by 'freetown'" if who == "freetown" else "whose key is not known here") in found
 
 
 def test_a_rollback_of_both_files_is_found_by_a_witness_only(log, tmp_path):
@@ -161,7 +161,7 @@ def test_a_rollback_of_both_files_is_found_by_a_witness_only(log, tmp_path):
 
 def test_a_forged_countersignature_is_found_and_a_stranger_is_named(log):
     log.keep(countersign(log.head(), "hub", KEY))
-    assert "the signature is not that of 'hub'" in told(verify(log.path, KEYS))
+    assert "the signature is not by 'hub'" in told(verify(log.path, KEYS))
     examined = examine(log.path, {"freetown": [KEY.public_key()]})
     assert (examined.findings, examined.unchecked) == ([], ("hub",))
 
@@ -236,7 +236,7 @@ def test_a_disk_that_really_fills_up(tmp_path):
     ):
         pytest.skip("no file system can be mounted here")
     try:
-        log, written = Log(place / "audit.jsonl", "freetown", KEY), 0
+        log, written = AuditLog(place / "audit.jsonl", "freetown", KEY), 0
         while os.statvfs(place).f_bavail or log.path.stat().st_size % 4096 < 3400:
             log.append(sent_entry(leaving(written)))
             written += 1
@@ -284,7 +284,7 @@ def test_killed_while_writing_it_goes_on(tmp_path):
             time.sleep(0.001)
         os.kill(writer.pid, signal.SIGKILL)
         writer.wait()
-    Log(path, "freetown", KEY).append(event_entry("note", writer="end", number=0))
+    AuditLog(path, "freetown", KEY).append(event_entry("note", writer="end", number=0))
     assert verify(path, KEYS) == []
     entries = [entry for entry in examine(path, KEYS).entries if entry["kind"] == "note"]
     for turn in range(3):
@@ -337,15 +337,15 @@ def test_together_cut_short_in_the_second_it_goes_on_after_the_first(log):
 
 def test_what_others_did_to_the_files_in_between_is_seen(log):
     """An append trusts its own last look only as long as nobody touched the files."""
-    Log(log.path, "freetown", KEY).append(event_entry("decided"))
+    AuditLog(log.path, "freetown", KEY).append(event_entry("decided"))
     content = log.path.read_bytes()
     log.path.write_bytes(content[: content[:-1].rindex(b"\n") + 1])
-    with pytest.raises(Refusal, match="does not end as its signed head says"):
+    with pytest.raises(Refusal, match="does not match its signed head"):
         log.append(event_entry("decided"))
 
 
 def test_what_was_sent_is_known_as_soon_as_it_is_in_the_log(tmp_path):
-    log, known = Log(tmp_path / "audit.jsonl", "freetown", KEY), SentHashes()
+    log, known = AuditLog(tmp_path / "audit.jsonl", "freetown", KEY), SentHashes()
     assert not known.has_hash(log.path, "01" * 32)
     log.append(sent_entry({**leaving(1), "sha256": "01" * 32}))
     assert known.has_hash(log.path, "01" * 32)

@@ -16,10 +16,11 @@ from wardround.deploy.trust.certificates import (
     AUTHORITY_LASTS,
     LASTS,
     SKEW,
+    certificate_summary,
     check_issued,
     check_name,
-    distinguished,
-    due,
+    distinguished_name,
+    is_due,
     make_authority,
     make_request,
     new_key,
@@ -28,7 +29,6 @@ from wardround.deploy.trust.certificates import (
     read_key,
     read_request,
     sign,
-    told,
 )
 
 NOW = datetime(2030, 5, 1, 12, tzinfo=UTC)
@@ -54,7 +54,7 @@ def test_a_key_is_for_its_owner_only_and_is_never_replaced(tmp_path: Path) -> No
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert read_key(path).private_numbers() == key.private_numbers()
     before = path.read_bytes()
-    with pytest.raises(Refusal, match="private key already"):
+    with pytest.raises(Refusal, match="already a private key"):
         new_key(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
@@ -79,7 +79,7 @@ def test_a_site_is_a_client_and_never_a_server(folder: Path) -> None:
     assert usage(certificate) == {ExtendedKeyUsageOID.CLIENT_AUTH}
     with pytest.raises(x509.ExtensionNotFound):  # so not even a site called localhost is found under a name
         certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    assert told(certificate)[:2] == ("localhost", "site")
+    assert certificate_summary(certificate)[:2] == ("localhost", "site")
 
 
 def test_dates_by_hand(folder: Path) -> None:
@@ -87,8 +87,8 @@ def test_dates_by_hand(folder: Path) -> None:
     certificate = sign(folder, request_for(folder, "a"), now=NOW)
     assert certificate.not_valid_before_utc == datetime(2030, 4, 29, 12, tzinfo=UTC)
     assert certificate.not_valid_after_utc == datetime(2030, 7, 30, 12, tzinfo=UTC)
-    assert not due(certificate, datetime(2030, 6, 30, 11, tzinfo=UTC))
-    assert due(certificate, datetime(2030, 6, 30, 13, tzinfo=UTC))
+    assert not is_due(certificate, datetime(2030, 6, 30, 11, tzinfo=UTC))
+    assert is_due(certificate, datetime(2030, 6, 30, 13, tzinfo=UTC))
 
 
 def test_no_certificate_outlives_the_authority(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_site_that_asks_to_be_a_coordinator_is_refused(folder: Path) -> None:
 
 def test_a_site_that_asks_for_another_name_is_refused(folder: Path) -> None:
     request = request_for(folder, "b")
-    assert told(sign(folder, request, name="b")).name == "b"
+    assert certificate_summary(sign(folder, request, name="b")).name == "b"
     with pytest.raises(Refusal, match="request is for 'b'"):
         sign(folder, request, name="a")
 
@@ -141,14 +141,14 @@ def test_names_that_could_be_something_else_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("key", [ec.generate_private_key(ec.SECP521R1()), rsa.generate_private_key(65537, 2048)])
 def test_keys_of_another_kind_are_refused(folder: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> None:
-    builder = x509.CertificateSigningRequestBuilder().subject_name(distinguished("a", "site"))
-    with pytest.raises(Refusal, match="of another kind"):
+    builder = x509.CertificateSigningRequestBuilder().subject_name(distinguished_name("a", "site"))
+    with pytest.raises(Refusal, match="of an unsupported type"):
         sign(folder, builder.sign(key, hashes.SHA256()))
 
 
 def test_extensions_that_a_request_asks_for_are_not_granted(folder: Path) -> None:
     """Only what we put in stands in a certificate: here a request to be an authority itself."""
-    builder = x509.CertificateSigningRequestBuilder().subject_name(distinguished("a", "site"))
+    builder = x509.CertificateSigningRequestBuilder().subject_name(distinguished_name("a", "site"))
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     certificate = sign(folder, builder.sign(new_key(folder / "a.key"), hashes.SHA256()))
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
@@ -161,7 +161,7 @@ def test_a_request_that_was_changed_on_its_way_is_refused(folder: Path) -> None:
     assert read_request(content, "here")
     der = x509.load_pem_x509_csr(content).public_bytes(serialization.Encoding.DER)
     changed = x509.load_der_x509_csr(der.replace(b"aaaaaaaa", b"baaaaaaa"))
-    with pytest.raises(Refusal, match="changed on its way"):
+    with pytest.raises(Refusal, match="signature is invalid"):
         read_request(pem(changed), "here")
     with pytest.raises(Refusal, match="no request"):
         read_request(b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", "here")
@@ -177,7 +177,7 @@ def test_certificates_are_checked_against_consortium_and_clock(
     with pytest.raises(Refusal, match="ended on"):
         check_issued(ended, authority, where="here")
     early = sign(folder, request, now=today + SKEW + timedelta(hours=1))
-    with pytest.raises(Refusal, match="clock of this machine"):
+    with pytest.raises(Refusal, match="this machine's clock"):
         check_issued(early, authority, where="here")
     other = tmp_path_factory.mktemp("other")
     foreign = make_authority(other, "test")

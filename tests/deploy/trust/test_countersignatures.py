@@ -1,4 +1,4 @@
-"""Coordinator and site countersign each other's logs over the clerk; either notices a log that was taken back."""
+"""Coordinator and site countersign each other's logs over the handler; either notices a log that was taken back."""
 
 import json
 import shutil
@@ -9,10 +9,10 @@ import pytest
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.maintenance import renew_own
-from wardround.deploy.demo import make_coordinator, make_site, patients
+from wardround.deploy.demo import make_coordinator, make_site, write_patients
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.authorization import SiteOffice
-from wardround.deploy.site.request_handler import Clerk
+from wardround.deploy.site.authorization import HomeAccess
+from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.trust.audit_log import event_entry, examine, verify
 from wardround.deploy.trust.certificates import read_certificate
 from wardround.deploy.trust.countersignatures import exchange
@@ -25,7 +25,7 @@ NAMES = ("bo", "kenema")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("consortium")
     coordinator = make_coordinator(folder / "coordinator", 1)
-    tables = patients(folder, NAMES)
+    tables = write_patients(folder, NAMES)
     for name in NAMES:
         make_site(folder / name, name, coordinator, tables[name])
     return folder
@@ -40,12 +40,12 @@ def homes(made, tmp_path):
 
 
 def asking(site, spoil=lambda topic, words: words):
-    """Hands words to the site's clerk, as the network would."""
-    clerk = Clerk(SiteOffice(site))
+    """Hands words to the site's handler, as the network would."""
+    handler = RequestHandler(HomeAccess(site))
 
     def ask(topic, words):
         content = encode({"protocol": 1, "wardround": __version__, **spoil(topic, dict(words))})
-        told = decode(clerk.answer(topic, "server", content))[0]
+        told = decode(handler.answer(topic, "server", content))[0]
         if told["status"] != "ok":
             raise Refusal(str(told["why"]))
         return told
@@ -128,13 +128,13 @@ def other_certificate(hub, sites):
             lambda words, hub, sites: {**words, "certificate": other_certificate(hub, sites)},
             "that of the site kenema",
         ),
-        ("heads", lambda words, hub, sites: {**words, "head": {"entries": 1}}, "no head"),
+        ("heads", lambda words, hub, sites: {**words, "head": {"entries": 1}}, "not the head"),
         (
             "heads",
             lambda words, hub, sites: {**words, "head": {**words["head"], "entries": 10**6}},
-            "signature is not that of",
+            "signature is not by",
         ),
-        ("countersigned", lambda words, hub, sites: {"countersigned": None}, "no countersignature"),
+        ("countersigned", lambda words, hub, sites: {"countersigned": None}, "not a countersignature"),
         (
             "countersigned",
             lambda words, hub, sites: {"countersigned": {**words["countersigned"], "by": "kenema"}},

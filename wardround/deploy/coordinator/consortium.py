@@ -20,21 +20,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.deploy.home import CoordinatorHome, CoordinatorWords
-from wardround.deploy.settings_files import checked, toml_lines
+from wardround.deploy.home import CoordinatorHome, CoordinatorSettings
+from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.certificates import (
+    certificate_summary,
     check_name,
     make_authority,
     make_request,
+    name_attribute,
     new_key,
     pem,
     public_key_of,
     read_certificate,
     read_request,
     sign,
-    told,
-    word,
 )
 from wardround.queries.columns import nearest
 from wardround.runs.json_files import write_file
@@ -46,7 +46,7 @@ BEGINNING = {"authority.key", "authority.pem", "key.pem", "certificate.pem"}
 """What an interrupted beginning leaves."""
 
 
-class Admitted(NamedTuple):
+class AdmittedSite(NamedTuple):
     """A signed request: whom it is for, how to tell the key by phone, until when, and where the certificate lies."""
 
     name: str
@@ -56,45 +56,51 @@ class Admitted(NamedTuple):
     renewed: bool
 
 
-def coordinator_words(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorWords:
+def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorSettings:
     """coordinator.toml; sites find the coordinator under the names in `hosts`, or under where it listens."""
     if not consortium.strip() or len(consortium) > LONGEST_NAME or not consortium.isprintable():
         raise Refusal(
-            "the consortium needs a name that a certificate can hold",
+            "the consortium's name does not fit into a certificate",
             where="wardround coordinator init",
-            remedy=f"write 1 to {LONGEST_NAME} characters",
+            remedy=f"use 1 to {LONGEST_NAME} printable characters",
         )
     words = {"consortium": consortium, "name": name, "listen": listen, "hosts": hosts}
-    said = checked(words, CoordinatorWords, "wardround coordinator init")
+    said = validate(words, CoordinatorSettings, "wardround coordinator init")
     host = said.listen.rpartition(":")[0]
     found = list(dict.fromkeys([*hosts, *([] if host in EVERYWHERE else [host])]))
     if not found:
         raise Refusal(
-            f"nobody can tell under which name the coordinator is found, since it listens at {listen}",
+            f"sites need a host name to connect to, and the listening address {listen} is none",
             where="wardround coordinator init",
-            remedy="name the host that sites will connect to, with --host hub.example.org",
+            remedy="name the host that sites connect to, such as --host hub.example.org",
         )
     for one in found:
         if not one.isascii() or not all(mark.isalnum() or mark in ".-_:" for mark in one):
-            raise Refusal(f"'{one}' is no name of a host", where="--host", remedy="write it as sites will reach it")
+            raise Refusal(
+                f"'{one}' is not a host name", where="--host", remedy="write the name or address that sites connect to"
+            )
     return said.model_copy(update={"hosts": found})
 
 
-def begin_consortium(path: Path, words: CoordinatorWords) -> CoordinatorHome:
+def begin_consortium(path: Path, words: CoordinatorSettings) -> CoordinatorHome:
     """Make a coordinator's home: authority, key, certificate; goes on where it was interrupted."""
     home = CoordinatorHome(path)
     if (path / "coordinator.toml").exists():
-        raise Refusal("there is a coordinator already", where=str(path), remedy="go on with it, or name another --home")
+        raise Refusal(
+            "this folder already holds a coordinator", where=str(path), remedy="use it, or choose another --home"
+        )
     strange = sorted(set(os.listdir(path)) - BEGINNING) if path.is_dir() else []
     if strange:
         raise Refusal(
-            f"the folder holds other things, such as {strange[0]}", where=str(path), remedy="name a new folder (--home)"
+            f"the folder is not empty: it holds {strange[0]}", where=str(path), remedy="choose a new folder with --home"
         )
     try:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
     except OSError as error:
-        raise Refusal(f"no home can be made: {error.strerror}", where=str(path), remedy="name another --home") from None
+        raise Refusal(
+            f"the folder cannot be created: {error.strerror}", where=str(path), remedy="choose another --home"
+        ) from None
     if not home.authority_path.exists():
         (path / "authority.key").unlink(missing_ok=True)  # without its certificate it has never signed anything
         make_authority(path, words.consortium)
@@ -114,7 +120,7 @@ def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
     return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
-def admit(home: CoordinatorHome, request: Path) -> Admitted:
+def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
     """Sign a site's request; the same key again gets a new certificate, another key never gets a name that is taken."""
     try:
         content = request.read_bytes()
@@ -123,37 +129,37 @@ def admit(home: CoordinatorHome, request: Path) -> Admitted:
             f"the request cannot be read: {error.strerror}", where=str(request), remedy="check the path"
         ) from None
     asked = read_request(content, str(request))
-    name = asked_name(asked, str(request))
+    name = requested_name(asked, str(request))
     key = public_key_of(asked, name)
     gone = home.revoked().get(name)
     if gone is not None:
         raise Refusal(
             f"'{name}' was revoked on {str(gone.get('when', ''))[:10]}, and its old key could still use the name",
             where=str(request),
-            remedy="let the site begin anew under another name",
+            remedy="ask the site to start over under another name",
         )
     path = home.site_certificate(name)
     alike = [other.stem for other in path.parent.glob("*.pem") if other.stem.casefold() == name.casefold()]
     if any(other != name for other in alike):
-        raise Refusal(f"there is a site called '{alike[0]}'", where=str(request), remedy="choose another name")
+        raise Refusal(f"there is already a site called '{alike[0]}'", where=str(request), remedy="choose another name")
     renewed = path.exists()
     if renewed and read_certificate(path).public_key() != key:
         raise Refusal(
             f"the name '{name}' belongs to a site with another key",
             where=str(request),
-            remedy="let the site use the key it has; if that is lost, let it begin anew under another name",
+            remedy="ask the site to use its existing key; if that is lost, it must start over under another name",
         )
     certificate = sign(home.path, asked, name=name)
-    issued = told(certificate)
+    issued = certificate_summary(certificate)
     home.log().append(event_entry("signed", site=name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
     write_file(path, pem(certificate))
-    return Admitted(name, fingerprint(key), issued.until, path, renewed)
+    return AdmittedSite(name, fingerprint(key), issued.until, path, renewed)
 
 
-def asked_name(request: Any, where: str) -> str:
+def requested_name(request: Any, where: str) -> str:
     from cryptography.x509.oid import NameOID
 
-    name = word(request.subject, NameOID.COMMON_NAME)
+    name = name_attribute(request.subject, NameOID.COMMON_NAME)
     try:
         return check_name(name)
     except Refusal as refusal:
@@ -168,11 +174,11 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
     revoked = home.revoked()
     if site in revoked:
         raise Refusal(
-            f"'{site}' was revoked already, on {str(revoked[site].get('when', ''))[:10]}",
+            f"'{site}' was already revoked on {str(revoked[site].get('when', ''))[:10]}",
             where=str(home.path),
-            remedy="nothing more is needed",
+            remedy="nothing more to do",
         )
-    serial = told(read_certificate(home.site_certificate(site))).serial
+    serial = certificate_summary(read_certificate(home.site_certificate(site))).serial
     entry = {"serial": serial, "when": timestamp(), "by": by, "why": why}
     home.log().append(event_entry("revoked", site=site, **{key: entry[key] for key in ("serial", "by", "why")}))
     home.write_revoked({**revoked, site: entry})
@@ -182,30 +188,30 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
 
 
 @contextmanager
-def only_one(home: CoordinatorHome) -> Iterator[None]:
+def lock_home(home: CoordinatorHome) -> Iterator[None]:
     """Be the coordinator of a home; refused while another process is. A killed process lets go by itself."""
-    with lock_file(home) as file:
-        # Whoever only looks (see `running`) holds the lock for an instant: try again before giving up.
+    with open_lock_file(home) as file:
+        # Whoever only looks (see `is_running`) holds the lock for an instant: try again before giving up.
         for _ in range(10):
-            if locked(file):
+            if try_lock(file):
                 break
             time.sleep(0.1)
         else:
             raise Refusal(
-                "the coordinator of this home is running already",
+                "a coordinator is already running in this folder",
                 where=str(home.path),
-                remedy="use it: `wardround coordinator status` tells how it stands",
+                remedy="see `wardround coordinator status`",
             )
         yield
 
 
-def running(home: CoordinatorHome) -> bool:
-    with lock_file(home) as file:
-        return not locked(file)
+def is_running(home: CoordinatorHome) -> bool:
+    with open_lock_file(home) as file:
+        return not try_lock(file)
 
 
 @contextmanager
-def lock_file(home: CoordinatorHome) -> Iterator[int]:
+def open_lock_file(home: CoordinatorHome) -> Iterator[int]:
     file = os.open(home.path / "coordinator.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield file
@@ -213,7 +219,7 @@ def lock_file(home: CoordinatorHome) -> Iterator[int]:
         os.close(file)
 
 
-def locked(file: int) -> bool:
+def try_lock(file: int) -> bool:
     """Whether the lock is ours now; it is let go when the file is closed, or with the process."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,9 +19,9 @@ from wardround.core.errors import Refusal
 from wardround.core.quality import Quality, quality_of
 from wardround.deploy.coordinator.events import SiteJoined
 from wardround.deploy.coordinator.gather import Absences, Gatherer
-from wardround.deploy.coordinator.secure_round import summed
+from wardround.deploy.coordinator.secure_round import sum_answers
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Reply, misfit
+from wardround.deploy.protocol.replies import Reply, answer_problem
 from wardround.deploy.protocol.requests import (
     AboutModel,
     AskQuery,
@@ -103,7 +103,7 @@ class Deployment:
 
     def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
         """Sums of losses, from every site that is there: predictions and labels stay where they are."""
-        answers = self.about_model("judge", algorithm, progress, part=part)
+        answers = self.ask_about_model("judge", algorithm, progress, part=part)
         arrays = {site: answers[site].message.arrays for site in self.sites if site in answers}
         told = {site: (float(one["loss"]), int(one["rows"]), int(one["right"])) for site, one in arrays.items()}
         return quality_of(told, regression=self.task.regression)
@@ -115,15 +115,15 @@ class Deployment:
 
     def query(self, query: Query, message: Message, *, on: str) -> Report:
         """Put a question to every site; all of them must answer, since preparation is the same for all."""
-        answers = self.everyone(AskQuery(to_json(recipe_of(query)), on), message)
+        answers = self.ask_members(AskQuery(to_json(recipe_of(query)), on), message)
         return query.combine([answers[site].message for site in self.sites if site in answers])
 
-    def everyone(self, question: RequestBody, message: Message | None = None) -> dict[str, Reply]:
+    def ask_members(self, question: RequestBody, message: Message | None = None) -> dict[str, Reply]:
         """The answers of all members, however long it takes."""
         members = self.sites if self.members is None else sorted(self.members)
         return self.gatherer.ask_everyone(members, question, message or Message({}))
 
-    def about_model(
+    def ask_about_model(
         self, topic: str, algorithm: Algorithm, progress: Progress, *, part: str = "test", number: int | None = None
     ) -> dict[str, Reply]:
         """Ask every site something about the model as it is now; the quorum must answer, as in a round."""
@@ -168,7 +168,7 @@ class Deployment:
             new = [site for site in new if site in told]
             if isinstance(question, PrepareRows):
                 for site in new:
-                    self.joined[site] = rows_in(told[site])
+                    self.joined[site] = row_counts(told[site])
                     self.gatherer.observer(SiteJoined(site, self.joined[site][0]))
         if self.members is not None:
             self.members |= set(new)
@@ -185,10 +185,10 @@ class Deployment:
         point("coordinator.round.before_asking")
         places = {site: index for index, site in enumerate(self.sites)}
         if self.transform.sum_only:
-            found = summed(self, algorithm, cohort, number, sent, shapes)
+            found = sum_answers(self, algorithm, cohort, number, sent, shapes)
             after, sizes, absent = progress, found.bytes_up, found.absent
             if found.total is not None:
-                after = summed_up(algorithm, self.transform, progress, from_ring(found.total, shapes))
+                after = apply_sum(algorithm, self.transform, progress, from_ring(found.total, shapes))
         else:
             answers, absent = self.gatherer.ask_quorum(
                 cohort,
@@ -196,7 +196,7 @@ class Deployment:
                 sent,
                 number,
                 get_ready=lambda sites: self.begin_at(algorithm, sites),
-                check=lambda reply: misfit(reply, shapes),
+                check=lambda reply: answer_problem(reply, shapes),
             )
             point("coordinator.round.all_answered")
             sizes = {site: one.size for site, one in answers.items()}
@@ -230,10 +230,10 @@ class Deployment:
 
 def refuse_pooled(algorithm: Algorithm) -> None:
     if algorithm.pools:
-        raise Refusal("this algorithm puts all rows in one place", remedy="use it in simulation only, for comparison")
+        raise Refusal("this algorithm pools all rows in one place", remedy="use it in simulation only, for comparison")
 
 
-def rows_in(reply: Reply) -> Rows:
+def row_counts(reply: Reply) -> Rows:
     """What a site that has prepared its rows tells of their number."""
     train, validation, test = (int(rows) for rows in np.asarray(reply.message.arrays["rows"]))
     return train, validation, test
@@ -246,7 +246,7 @@ def measures_of(absent: Absences) -> dict[str, Any]:
     return {key: reasons for key, reasons in found.items() if reasons}
 
 
-def summed_up(algorithm: Algorithm, transform: Transform, progress: Progress, total: Message) -> Progress:
+def apply_sum(algorithm: Algorithm, transform: Transform, progress: Progress, total: Message) -> Progress:
     """The server's step from a sum of which nobody knows the parts."""
     after: Progress = concluding_program(algorithm, transform)(replace(progress, clients=()), total)
     return replace(after, clients=progress.clients)

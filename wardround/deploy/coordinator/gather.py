@@ -14,7 +14,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import AnswersGathered, AnswersMissing, Observer, SitesAwaited, ignore
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, spoilt
+from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, too_few_usable
 from wardround.deploy.protocol.requests import NOTHING, Request, RequestBody, Topic, request_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
@@ -34,12 +34,12 @@ RequestBodies = RequestBody | Callable[[str], RequestBody]
 Absences = dict[str, Absence]
 
 
-def usable(reply: Reply) -> str | None:
+def accept_any(reply: Reply) -> str | None:
     """Takes any answer."""
     return None
 
 
-class Gathered(NamedTuple):
+class GatheredAnswers(NamedTuple):
     """The answers that came, and for every other site why there is none."""
 
     answers: dict[str, Reply]
@@ -68,7 +68,7 @@ class WaitPolicy:
         """An answer took so long."""
         self._slowest = max(0.8 * self._slowest, seconds)
 
-    def staying(self, cohort: Sequence[str], left: Mapping[str, Absence], number: int) -> list[str]:
+    def require_remaining(self, cohort: Sequence[str], left: Mapping[str, Absence], number: int) -> list[str]:
         """Those of a round's sites who have not left for good; refused where they are too few to go on."""
         here = [site for site in cohort if site not in left]
         fewest = max(1, min(self.fewest, len(cohort)))
@@ -77,14 +77,14 @@ class WaitPolicy:
         why = "; ".join(f"{site}: {left[site]}" for site in cohort if site in left)
         if fewest > 1:
             raise Refusal(
-                f"{len(here)} of the {fewest} sites that a round needs at least are left ({why})",
+                f"only {len(here)} of the {fewest} sites that a round needs are left ({why})",
                 where=f"round {number}",
-                remedy="offer the study anew, to other sites or with a smaller [deploy] quorum",
+                remedy="offer the study again to other sites, or with a smaller [deploy] quorum",
             )
         raise Refusal(
             f"no site is left in this study ({why})",
             where=f"round {number}",
-            remedy='let each train alone with [algorithm] name = "local", or offer the study anew',
+            remedy='let each site train alone with [algorithm] name = "local", or offer the study again',
         )
 
 
@@ -110,12 +110,12 @@ class Gatherer:
         questions: RequestBodies,
         message: Message = NOTHING,
         number: int = 0,
-        check: Check = usable,
-    ) -> Gathered:
+        check: Check = accept_any,
+    ) -> GatheredAnswers:
         """Ask these sites at the same time; returns when each has answered or has used up its time."""
         if self.transport.stopped.is_set():
             raise KeyboardInterrupt
-        gathered = Gathered({}, {})
+        gathered = GatheredAnswers({}, {})
         if not sites:
             return gathered
         if isinstance(questions, RequestBody):
@@ -127,7 +127,7 @@ class Gatherer:
         try:
             self.transport.announce(topic, {site: one.body for site, one in requests.items()})
         except Exception as error:  # what cannot be written down is not sent
-            return Gathered({}, dict.fromkeys(sites, Absence(str(error))))
+            return GatheredAnswers({}, dict.fromkeys(sites, Absence(str(error))))
 
         def ask(site: str) -> None:
             started = time.monotonic()
@@ -141,7 +141,7 @@ class Gatherer:
                 return
             self.policy.record(time.monotonic() - started)
             if not is_reply_to(reply, requests[site], site):
-                gathered.absent[site] = Absence("its answer belongs to another request (a replay, or a copy)")
+                gathered.absent[site] = Absence("its answer belongs to another request (a replay or a copy)")
             elif reply.status.is_answer:
                 gathered.answers[site] = reply._replace(wrong=check(reply))  # while others are still on their way
                 point("coordinator.round.one_answered")
@@ -166,9 +166,11 @@ class Gatherer:
         missing, answers = set(sites), {}
         pause = 0.0
         while missing:
-            for site, why in self.departed().items():
+            for site, why in self.departed_sites().items():
                 if site in missing:
-                    raise Refusal(f"the site has left the study: {why}", where=f"site {site}", remedy="offer it anew")
+                    raise Refusal(
+                        f"the site has left the study: {why}", where=f"site {site}", remedy="offer the study again"
+                    )
             pause = self.pause_before_asking_again(pause)
             self.wait_for(sorted(missing), 1)
             got, absent = self.ask_once(sorted(missing), question, message)
@@ -176,7 +178,7 @@ class Gatherer:
                 if absence.status is Status.REFUSED:
                     raise Refusal(absence.why, where=f"site {site}")
             if absent:
-                self.observer(AnswersMissing(in_words(absent)))
+                self.observer(AnswersMissing(reasons_of(absent)))
             answers.update(got)
             missing -= set(got)
         return answers
@@ -189,21 +191,21 @@ class Gatherer:
         number: int,
         *,
         get_ready: Callable[[Sequence[str]], Absences],
-        check: Check = usable,
-    ) -> Gathered:
+        check: Check = accept_any,
+    ) -> GatheredAnswers:
         """Ask until the quorum has answered; `get_ready` begins with newcomers, and gives who could not."""
         answers: dict[str, Reply] = {}
         reasons: Absences = {}
         bad: dict[str, Reply] = {}
         pause = 0.0
         while True:
-            left = {**self.departed(), **(self.spent if question.topic is Topic.ROUND else {})}
-            staying = self.policy.staying(cohort, left, number)
+            left = {**self.departed_sites(), **(self.spent if question.topic is Topic.ROUND else {})}
+            staying = self.policy.require_remaining(cohort, left, number)
             quorum = min(self.policy.quorum, len(staying))
             # The same question gets the same answer, so nobody who gave nonsense is asked again.
             missing = [site for site in staying if site not in answers and site not in bad]
             if len(answers) + len(missing) < quorum:
-                raise spoilt(bad, number)
+                raise too_few_usable(bad, number)
             if not missing or (pause and len(answers) >= quorum):
                 break
             pause = self.pause_before_asking_again(pause)
@@ -217,14 +219,14 @@ class Gatherer:
             away = {site: NOT_CONNECTED for site in missing if site not in here}
             nonsense = {site: Absence(str(one.wrong)) for site, one in bad.items()}
             reasons = {**reasons, **away, **unready, **absent, **nonsense, **left, **self.gone}
-            late = in_words({site: why for site, why in reasons.items() if site not in answers})
+            late = reasons_of({site: why for site, why in reasons.items() if site not in answers})
             answered = tuple(sorted(answers))
             self.observer(AnswersGathered(question.topic, number, answered, late, self.policy.deadline))
-        return Gathered(answers, reasons)
+        return GatheredAnswers(answers, reasons)
 
     # ---- waiting ----
 
-    def departed(self) -> Absences:
+    def departed_sites(self) -> Absences:
         """Sites that left the study for good, up to this moment."""
         self.gone.update({site: Absence(why) for site, why in self.transport.revoked().items()})
         return self.gone
@@ -253,5 +255,5 @@ class Gatherer:
             raise KeyboardInterrupt
 
 
-def in_words(absent: Mapping[str, Absence]) -> dict[str, str]:
+def reasons_of(absent: Mapping[str, Absence]) -> dict[str, str]:
     return {site: str(absence) for site, absence in absent.items()}

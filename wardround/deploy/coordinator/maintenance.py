@@ -18,7 +18,7 @@ from wardround.deploy.protocol.wire import Malformed
 from wardround.deploy.transport.contract import Transport, Unanswered
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import event_entry
-from wardround.deploy.trust.certificates import due, make_request, pem, read_certificate, read_request, sign
+from wardround.deploy.trust.certificates import is_due, make_request, pem, read_certificate, read_request, sign
 from wardround.runs.json_files import write_file
 
 PATIENCE = 20.0
@@ -27,7 +27,7 @@ HOURLY = 3600.0
 
 
 @dataclass
-class Tending:
+class Maintenance:
     """The care of one coordinator's sites; `warn` hears (site, why), and (site, "") when all is well again."""
 
     home: CoordinatorHome
@@ -36,28 +36,28 @@ class Tending:
     _one: threading.Lock = field(default_factory=threading.Lock)
     """One site at a time, lest an older head of a log be shown after a newer one."""
 
-    def soon(self, *sites: str) -> None:
+    def maintain_soon(self, *sites: str) -> None:
         """Look after these without making anybody wait."""
 
-        def looking() -> None:
+        def work() -> None:
             for site in sites:
-                self.tend(site)
+                self.maintain(site)
 
-        threading.Thread(target=looking, daemon=True).start()
+        threading.Thread(target=work, daemon=True).start()
 
-    def hourly(self, present: Callable[[], frozenset[str]], stopped: threading.Event) -> None:
+    def maintain_hourly(self, present: Callable[[], frozenset[str]], stopped: threading.Event) -> None:
         """Until stopped."""
 
-        def looking() -> None:
+        def work() -> None:
             while not stopped.wait(HOURLY):
                 if renew_own(self.home):
                     self.warn(self.home.own_name, "its certificate was renewed: restart it within 30 days")
                 for site in sorted(present()):
-                    self.tend(site)
+                    self.maintain(site)
 
-        threading.Thread(target=looking, daemon=True).start()
+        threading.Thread(target=work, daemon=True).start()
 
-    def tend(self, site: str) -> None:
+    def maintain(self, site: str) -> None:
         try:
             with self._one:
                 self.ask(site, "hello", {})
@@ -71,7 +71,7 @@ class Tending:
     def renew(self, site: str) -> None:
         """A new certificate for the key that the site has, if the old one ends soon."""
         path = self.home.site_certificate(site)
-        if not path.exists() or not due(read_certificate(path)):
+        if not path.exists() or not is_due(read_certificate(path)):
             return
         request = read_request(str(self.ask(site, "renewal", {})["request"]).encode(), where=f"site {site}")
         certificate = pem(sign(self.home.path, request, name=site))
@@ -88,9 +88,9 @@ class Tending:
 
 def renew_own(home: CoordinatorHome) -> bool:
     """Renew the coordinator's own certificate if it ends soon; it counts from the next start on."""
-    if not due(read_certificate(home.certificate_path)):
+    if not is_due(read_certificate(home.certificate_path)):
         return False
     request = make_request(home.key, home.own_name, "coordinator")
-    write_file(home.certificate_path, pem(sign(home.path, request, hosts=tuple(home.words.hosts))))
+    write_file(home.certificate_path, pem(sign(home.path, request, hosts=tuple(home.settings.hosts))))
     home.log().append(event_entry("renewed", site=home.own_name))
     return True

@@ -49,13 +49,13 @@ def refuse_partners(study: Study, sites: Sequence[str], *, sum_only: bool) -> No
     selected(Evidence(nothing, nothing, 0.0), method.rule, sites, others)
     if sum_only and asks_of(study).probes:
         raise Refusal(
-            f"the choice of partners by '{method.choice}' looks at every site's answer, and this study opens only sums",
+            f"the choice of partners by '{method.choice}' needs each site's answer, and this study reveals only sums",
             where="[partners]",
-            remedy="choose by distribution_distance, or take the secure sum out",
+            remedy="choose by distribution_distance, or remove the secure sum",
         )
 
 
-def with_partners(
+def choose_partners(
     study: Study,
     engine: Deployment,
     folder: Path,
@@ -68,14 +68,14 @@ def with_partners(
     method = own_method(study)
     if not method.choice:
         return participation, None
-    chosen = read_chosen(folder)
+    chosen = read_choice(folder)
     if chosen is None:
-        chosen = newly_chosen(study, method, engine, folder, agreement, algorithm, params, participation)
+        chosen = make_choice(study, method, engine, folder, agreement, algorithm, params, participation)
     refuse_few(engine.transform, 1 + len(chosen.partners), "[partners]")
     return restrict(participation, [chosen.user, *chosen.partners]), chosen.record
 
 
-def newly_chosen(
+def make_choice(
     study: Study,
     method: Method,
     engine: Deployment,
@@ -90,24 +90,24 @@ def newly_chosen(
     known = KnownSites(engine.sites, rows, agreement.task)
     if not rows[user_of(study, known)]:
         raise Refusal(
-            "the asking site has not approved the study yet, or has too few training patients to tell of",
+            "the asking site has not approved the study yet, or has too few training patients",
             where=f"[study] user = {study.study.user!r}",
-            remedy="let it take part from the beginning, or ask for another site",
+            remedy="let it approve before training begins, or choose another [study] user",
         )
     engine.gatherer.observer(PartnersSought(method.choice, study.study.user))
-    remembering = Remembering(engine, folder / "choosing")
+    remembering = RecordingEngine(engine, folder / "choosing")
     try:
         question = question_about(study, known, remembering, algorithm, params, participation)
         chosen = choose(question, method)
     finally:
         engine.gatherer.course = None
-    write_whole(folder / NAME, (as_json(as_words(chosen, engine.sites)) + "\n").encode())
+    write_whole(folder / NAME, (as_json(choice_to_json(chosen, engine.sites)) + "\n").encode())
     shutil.rmtree(remembering.folder, ignore_errors=True)
     return chosen
 
 
 @dataclass
-class Remembering:
+class RecordingEngine:
     """The deployed engine while partners are chosen: every round and every question is done once, whoever dies.
 
     Each training is a course of its own, numbered in the order in which they are begun: sites keep nothing from one to
@@ -149,35 +149,35 @@ class Remembering:
         self.questions += 1
         path = self.folder / f"question-{self.questions}.json"
         if not path.exists():
-            write_whole(path, json.dumps(self._asked(query, message)).encode())
+            write_whole(path, json.dumps(self._ask_remaining(query, message)).encode())
         report: Report = json.loads(path.read_bytes())
         return report
 
-    def _asked(self, query: Query, message: Message) -> Report:
+    def _ask_remaining(self, query: Query, message: Message) -> Report:
         """The answers of all who are still in the study; one that leaves meanwhile is no partner, and that is all."""
         engine = self.engine
         while True:
-            gone = set(engine.gatherer.departed())
+            gone = set(engine.gatherer.departed_sites())
             engine.members = set(engine.sites if engine.members is None else engine.members) - gone
             try:
                 return engine.ask(query, message)
             except Refusal:
-                if set(engine.gatherer.departed()) == gone:
+                if set(engine.gatherer.departed_sites()) == gone:
                     raise
 
     def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:  # noqa: ARG002 - the contract's
         """No choice announces it, so the sites would not answer: a choice compares models by the probe `losses`."""
         raise Refusal(
-            "a choice of partners asked how well a model does, which it had not announced to the sites",
+            "the choice of partners asked for a model's quality without announcing it to the sites",
             where="[partners]",
-            remedy="let the choice announce the probe losses, and ask that",
+            remedy="announce the probe losses in the choice, and use its answers",
         )
 
 
 # ---- on the disk ----
 
 
-def as_words(chosen: Chosen, sites: Sequence[str]) -> dict[str, Any]:
+def choice_to_json(chosen: Chosen, sites: Sequence[str]) -> dict[str, Any]:
     """The choice as JSON: who, how they were judged, and what it cost. A score that is not known is null."""
     evidence = chosen.evidence
     return {
@@ -192,7 +192,7 @@ def as_words(chosen: Chosen, sites: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def read_chosen(folder: Path) -> Chosen | None:
+def read_choice(folder: Path) -> Chosen | None:
     """The choice that was made, if it was."""
     path = folder / NAME
     if not path.exists():
@@ -213,17 +213,17 @@ def record_of(words: dict[str, Any]) -> RoundRecord:
 # ---- what the result tells ----
 
 
-def told_partners(study: Study, folder: Path) -> dict[str, Any]:
+def partner_fields(study: Study, folder: Path) -> dict[str, Any]:
     """The asking site and its partners, as the result of a simulation tells them; none where none were chosen."""
-    chosen = read_chosen(folder)
+    chosen = read_choice(folder)
     user = study.study.user if own_method(study).for_one_site else None
     names = None if chosen is None else json.loads((folder / NAME).read_bytes())["partners"]
     return {"user": user, "partners": names}
 
 
-def those_who_trained(engine: Deployment, folder: Path) -> Deployment:
+def restrict_to_partners(engine: Deployment, folder: Path) -> Deployment:
     """The same engine for the asking site and its partners only: the finished model is theirs to keep."""
-    chosen = read_chosen(folder)
+    chosen = read_choice(folder)
     if chosen is None:
         return engine
     return replace(engine, sites=tuple(engine.sites[site] for site in sorted({chosen.user, *chosen.partners})))

@@ -33,9 +33,9 @@ def refuse_early(study: Study) -> None:
     privately.refuse_choice(own_method(study).choice)
     if study.privacy.seeded:
         raise Refusal(
-            "the noise would follow from the study's seed, which the coordinator knows",
+            "the noise would come from the study's seed, which the coordinator knows",
             where="[privacy] seeded",
-            remedy="take seeded out: real sites draw their noise themselves",
+            remedy="remove seeded: real sites draw their own noise",
         )
 
 
@@ -54,7 +54,7 @@ def fewest_of(study: Study, sites: int) -> int:
     return quorum_of(study, sites) if study.privacy.level == "site" else study.deploy.quorum or 1
 
 
-def settled(study: Study, task: Task, sites: Sequence[str], rows: Counts) -> tuple[Study, Protection | None]:
+def plan_noise(study: Study, task: Task, sites: Sequence[str], rows: Counts) -> tuple[Study, Protection | None]:
     """The study with the noise that its promise needs at these sites, and what a round costs each of them."""
     if study.privacy is None:
         return study, None
@@ -62,7 +62,7 @@ def settled(study: Study, task: Task, sites: Sequence[str], rows: Counts) -> tup
     refuse_answers(study, quorum)
     told = {site: counts[0] for site, counts in rows.items()}
     if study.privacy.level == "sample":
-        few = fewest_told(study, task, len(sites)) if 0 in told.values() else 0
+        few = costliest_row_count(study, task, len(sites)) if 0 in told.values() else 0
         told = {site: count or few for site, count in told.items()}
     counts = np.array([told.get(site, 0) for site in sites], np.int64)
     participation = assemble.participation_of(study, sites, study.study.seed)
@@ -70,7 +70,7 @@ def settled(study: Study, task: Task, sites: Sequence[str], rows: Counts) -> tup
     return assemble.noised(study, own_method(study), task, patients, participation, quorum)
 
 
-def fewest_told(study: Study, task: Task, sites: int) -> int:
+def costliest_row_count(study: Study, task: Task, sites: int) -> int:
     """A site tells no rows where it has fewer than the smallest cell: taken to be the number that costs it most."""
     most = study.data.preparation.smallest_cell
     if most <= 1:
@@ -87,20 +87,20 @@ def refuse_answers(study: Study, quorum: int) -> None:
     said = study.privacy.answers if study.privacy else None
     if said is not None and said > quorum:
         raise Refusal(
-            f"the noise would be shared by {said} sites, and a round may be concluded with {quorum}",
+            f"the noise would be shared by {said} sites, but a round may end with {quorum}",
             where="[privacy] answers",
-            remedy="say fewer answers, or a larger [deploy] quorum",
+            remedy="lower answers, or raise [deploy] quorum",
         )
 
 
-def as_words(study: Study) -> dict[str, Any] | None:
+def noise_to_json(study: Study) -> dict[str, Any] | None:
     """What was settled, for the coordinator's disk: a restart must not find other noise."""
     privacy = study.privacy
     keys = {"noise_multiplier", "answers", "whole_numbers"}
     return None if privacy is None else privacy.model_dump(include=keys)
 
 
-def with_words(study: Study, words: Mapping[str, Any] | None) -> Study:
+def restore_noise(study: Study, words: Mapping[str, Any] | None) -> Study:
     if study.privacy is None or words is None:
         return study
     return study.model_copy(update={"privacy": study.privacy.model_copy(update=dict(words))})
@@ -121,7 +121,7 @@ class Accounts:
         for record in self.records:
             self._add(record.get("measures", {}))
 
-    def noted(self, record: RoundRecord, rows: Counts) -> RoundRecord:
+    def annotate(self, record: RoundRecord, rows: Counts) -> RoundRecord:
         """The record with the training rows of those who answered, what it cost them, and epsilon up to now."""
         if record.round < 1:
             return record
@@ -133,10 +133,10 @@ class Accounts:
             protection = replace(protection, silent=True)
         record = noted(record, protection)
         self._add(record.measures)
-        told = {**record.measures["privacy"], "epsilon": self.so_far()}
+        told = {**record.measures["privacy"], "epsilon": self.epsilon_so_far()}
         return replace(record, measures={**record.measures, "privacy": told})
 
-    def so_far(self) -> float | None:
+    def epsilon_so_far(self) -> float | None:
         """The epsilon of the rounds up to now, at most: quickly found, and never above what the study promises."""
         privacy = self.study.privacy
         assert privacy is not None
@@ -147,7 +147,7 @@ class Accounts:
     def _protection(self, rows: Counts) -> Protection | None:
         key = tuple(sorted(rows))
         if key not in self._protections:  # a site that joined later has its own rows, and its own cost
-            self._protections[key] = settled(self.study, self.task, self.sites, rows)[1]
+            self._protections[key] = plan_noise(self.study, self.task, self.sites, rows)[1]
         return self._protections[key]
 
     def _add(self, measures: Mapping[str, Any]) -> None:
@@ -163,4 +163,4 @@ def spent_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     for record in records:
         for site, why in record.get("measures", {}).get("spent", {}).items():
             left.setdefault(site, (record["round"], why))
-    return [f"{site} was left out from round {number} on: {why}" for site, (number, why) in sorted(left.items())]
+    return [f"{site} left in round {number}: {why}" for site, (number, why) in sorted(left.items())]

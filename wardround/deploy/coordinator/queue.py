@@ -13,13 +13,13 @@ from typing import Any
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.trust.audit_log import Log, event_entry
+from wardround.deploy.trust.audit_log import AuditLog, event_entry
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
 from wardround.workflows.retrain import forgotten, manifest_of, refuse_unknown
 
 
-def queued(home: CoordinatorHome, study: Study, submitter: str) -> str:
+def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
     """Put a study into the queue; gives its identity. One that is there already is left as it is."""
     name = study_id(study)
     folder = home.folder(name)
@@ -30,7 +30,7 @@ def queued(home: CoordinatorHome, study: Study, submitter: str) -> str:
     return name
 
 
-def in_queue(home: CoordinatorHome) -> list[str]:
+def queued_studies(home: CoordinatorHome) -> list[str]:
     """Studies waiting or under way, the oldest first."""
     paths = sorted((home.path / "queue").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     return [path.stem for path in paths]
@@ -51,14 +51,14 @@ def read_submission(folder: Path) -> tuple[Study, str]:
     study = parse_study(content["study"], where=str(path))
     if study_id(study) != folder.name:
         raise Refusal(
-            f"these words are the study {study_id(study)} to this version of wardround",
+            f"this version of wardround reads the stored study as {study_id(study)}",
             where=str(path),
-            remedy="go on with the version that the study was begun with, or offer it anew",
+            remedy="continue with the version that started the study, or submit it again",
         )
     return study, str(content["submitter"])
 
 
-def record_end(folder: Path, log: Log, study: str, state: str, why: str) -> None:
+def record_end(folder: Path, log: AuditLog, study: str, state: str, why: str) -> None:
     """Write down how a study ended, in its folder and in the audit log."""
     write_json(folder / "state.json", {"state": state, "why": why, "at": time.time()})
     log.append(event_entry(state, study=study, why=why))
@@ -103,9 +103,9 @@ def queue_without(folder: Path, without: Sequence[str], submitter: str | None = 
             update={"withdrawn": [one for one in new.partners.withdrawn if one not in without]}
         )
         new = new.model_copy(update={"partners": partners})
-    asked = read_json(folder.parent / "study.json", "name the folder studies/STUDY/run of a coordinator's home")
+    asked = read_json(folder.parent / "study.json", "name the folder studies/STUDY/run inside the coordinator's folder")
     # Checked as a whole: sites will read exactly these words.
-    return queued(home, parse_study(new.model_dump(mode="json"), where="retrain"), submitter or asked["submitter"])
+    return enqueue(home, parse_study(new.model_dump(mode="json"), where="retrain"), submitter or asked["submitter"])
 
 
 def home_of(folder: Path) -> CoordinatorHome:
@@ -113,9 +113,9 @@ def home_of(folder: Path) -> CoordinatorHome:
     home = CoordinatorHome(folder.absolute().parent.parent.parent)
     if not (home.path / "coordinator.toml").exists():
         raise Refusal(
-            "this deployed run does not lie in a coordinator's home",
+            "this deployed run is not inside a coordinator's folder",
             where=str(folder),
-            remedy="name it where it was trained: HOME/studies/STUDY/run",
+            remedy="name the run where it was trained: HOME/studies/STUDY/run",
         )
     return home
 

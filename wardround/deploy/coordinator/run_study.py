@@ -20,9 +20,20 @@ from wardround.core.files import write_whole
 from wardround.deploy.coordinator import privacy_plan
 from wardround.deploy.coordinator.engine import Deployment, refuse_pooled
 from wardround.deploy.coordinator.events import ApprovalPending, Observer, RoundDone, ignore
-from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy, in_words
-from wardround.deploy.coordinator.partner_choice import refuse_partners, those_who_trained, told_partners, with_partners
-from wardround.deploy.coordinator.schema_agreement import SchemaAgreement, agreed, as_words, from_words, words_of
+from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy, reasons_of
+from wardround.deploy.coordinator.partner_choice import (
+    choose_partners,
+    partner_fields,
+    refuse_partners,
+    restrict_to_partners,
+)
+from wardround.deploy.coordinator.schema_agreement import (
+    SchemaAgreement,
+    agree_on_schema,
+    agreement_from_json,
+    agreement_to_json,
+    table_without_rows,
+)
 from wardround.deploy.coordinator.secure_round import refuse_strangers
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema
@@ -86,12 +97,12 @@ def conduct(submission: Submission, folder: RunFolder, transport: Transport, obs
     resume = has_manifest(folder.path)
     manifest = folder.begin(study.model_dump(mode="json"), submission.id, kind="deployed", resume=resume)
     began = (folder.path / "agreement.json").exists()
-    approved = offered(engine, submission, wait=not began)
+    approved = offer_study(engine, submission, wait=not began)
     point("coordinator.offer.approved")
-    agreement, noisy = settled(engine, study, folder.path, approved)
+    agreement, noisy = settle_agreement(engine, study, folder.path, approved)
     engine.introductions = introductions(engine, submission, agreement)
-    algorithm, fitted = trained(engine, noisy, folder, agreement)
-    return finished(engine, study, folder, agreement, algorithm, fitted, manifest)
+    algorithm, fitted = train(engine, noisy, folder, agreement)
+    return finish(engine, study, folder, agreement, algorithm, fitted, manifest)
 
 
 def policy_of(submission: Submission) -> WaitPolicy:
@@ -99,16 +110,16 @@ def policy_of(submission: Submission) -> WaitPolicy:
     quorum = privacy_plan.quorum_of(study, sites)
     if quorum > sites:
         raise Refusal(
-            f"{quorum} sites must answer each round, and {sites} take part",
+            f"{quorum} sites must answer each round, but only {sites} take part",
             where="[deploy] quorum",
-            remedy="ask for fewer",
+            remedy="lower the quorum",
         )
     return WaitPolicy(quorum, floor=study.deploy.deadline, fewest=privacy_plan.fewest_of(study, sites))
 
 
 def refuse_early(study: Study, engine: Deployment) -> None:
     """What cannot be done over real sites, told before anything is offered or compiled."""
-    words_of(study)
+    table_without_rows(study)
     privacy_plan.refuse_early(study)
     refuse_partners(study, engine.sites, sum_only=engine.transform.sum_only)
     algorithm = sketch_of(study, engine.sites)
@@ -130,7 +141,7 @@ def sketch_of(study: Study, sites: Sequence[str]) -> Algorithm:
             raise refusal from None
 
 
-def offered(engine: Deployment, submission: Submission, *, wait: bool = True) -> set[str]:
+def offer_study(engine: Deployment, submission: Submission, *, wait: bool = True) -> set[str]:
     """Put the study before every site and wait until all have approved it; one that denies it ends the study.
 
     With a quorum, those who have not approved it some time after the others are not waited for: they may join later.
@@ -157,24 +168,28 @@ def offered(engine: Deployment, submission: Submission, *, wait: bool = True) ->
         elif time.monotonic() - since > deadline:
             break
         if waiting:
-            gatherer.observer(ApprovalPending(tuple(sorted(waiting)), in_words(absent)))
+            gatherer.observer(ApprovalPending(tuple(sorted(waiting)), reasons_of(absent)))
             gatherer.rest(PAUSE)
     return set(engine.sites) - waiting - transport.revoked().keys()
 
 
-def settled(engine: Deployment, study: Study, folder: Path, approved: set[str]) -> tuple[SchemaAgreement, Study]:
+def settle_agreement(
+    engine: Deployment, study: Study, folder: Path, approved: set[str]
+) -> tuple[SchemaAgreement, Study]:
     """The agreement of those who approved at first, and the study with its noise: made once, then read from disk."""
     path = folder / "agreement.json"
     if path.exists():
         words = json.loads(path.read_bytes())
-        agreement, study = from_words(words), privacy_plan.with_words(study, words.get("privacy"))
+        agreement, study = agreement_from_json(words), privacy_plan.restore_noise(study, words.get("privacy"))
     else:
         engine.members = approved
-        agreement = agreed(study, engine)
-        study, _ = privacy_plan.settled(study, agreement.task, engine.sites, agreement.rows)
+        agreement = agree_on_schema(study, engine)
+        study, _ = privacy_plan.plan_noise(study, agreement.task, engine.sites, agreement.rows)
         assemble.build(study, own_method(study), agreement.task, engine.sites)  # what noise cannot cover is refused
         point("coordinator.agreement.before_save")
-        write_whole(path, json.dumps({**as_words(agreement), "privacy": privacy_plan.as_words(study)}).encode())
+        write_whole(
+            path, json.dumps({**agreement_to_json(agreement), "privacy": privacy_plan.noise_to_json(study)}).encode()
+        )
         point("coordinator.agreement.saved")
     engine.members = set(agreement.rows)
     engine.task = agreement.task
@@ -183,7 +198,7 @@ def settled(engine: Deployment, study: Study, folder: Path, approved: set[str]) 
 
 def introductions(engine: Deployment, submission: Submission, agreement: SchemaAgreement) -> list[RequestBody]:
     """What a site is asked that joins after the others have agreed: the same as they, in the same order."""
-    words = as_words(agreement)
+    words = agreement_to_json(agreement)
     return [
         submission.offer(),
         SettleSchema(words["schema"], submission.study.study.seed),
@@ -191,13 +206,13 @@ def introductions(engine: Deployment, submission: Submission, agreement: SchemaA
     ]
 
 
-def only_finished_rounds(folder: RunFolder, checkpoint: Path) -> RunFolder:
+def drop_unfinished_rounds(folder: RunFolder, checkpoint: Path) -> RunFolder:
     """Take records of rounds away whose state was never saved: they will be done again, perhaps by other sites."""
     folder.drop_rounds_after(int(read_header(checkpoint)["round"]) if checkpoint.exists() else 0)
     return RunFolder.create(folder.path, resume=True)
 
 
-def trained(
+def train(
     engine: Deployment, study: Study, folder: RunFolder, agreement: SchemaAgreement
 ) -> tuple[Algorithm, FitResult]:
     method = own_method(study)
@@ -205,18 +220,18 @@ def trained(
     model = assemble.model_of(study, agreement.task)
     participation = assemble.participation_of(study, engine.sites, study.study.seed)
     checkpoint = folder.checkpoint(method.name, 0)
-    folder = only_finished_rounds(folder, checkpoint)
+    folder = drop_unfinished_rounds(folder, checkpoint)
     accounts = privacy_plan.Accounts(study, agreement.task, engine.sites, folder.records())
 
     def record(one: RoundRecord) -> None:
-        one = accounts.noted(one, {**agreement.rows, **engine.joined})
+        one = accounts.annotate(one, {**agreement.rows, **engine.joined})
         folder.record(method.name, 0, one)
         folder.sync_rounds()  # on the disk before the checkpoint that follows it
         point("coordinator.round.recorded")
         engine.gatherer.observer(RoundDone(one.round, study.study.rounds, one.sites, one.measures))
 
     params = model.init(jax.random.key(study.study.seed))
-    participation, choice = with_partners(study, engine, folder.path, agreement, algorithm, params, participation)
+    participation, choice = choose_partners(study, engine, folder.path, agreement, algorithm, params, participation)
     if choice is not None:
         record(choice)
     fitted = fit(
@@ -236,7 +251,7 @@ def trained(
     return algorithm, fitted
 
 
-def finished(
+def finish(
     engine: Deployment,
     study: Study,
     folder: RunFolder,
@@ -246,8 +261,10 @@ def finished(
     manifest: Mapping[str, Any],
 ) -> RunResult:
     """Every site judges the model on its own test patients and keeps it; the figures become the result."""
-    told = engine.about_model("figures", algorithm, fitted.progress, number=fitted.rounds)
-    those_who_trained(engine, folder.path).about_model("finish", algorithm, fitted.progress, number=fitted.rounds)
+    told = engine.ask_about_model("figures", algorithm, fitted.progress, number=fitted.rounds)
+    restrict_to_partners(engine, folder.path).ask_about_model(
+        "finish", algorithm, fitted.progress, number=fitted.rounds
+    )
     method, task = own_method(study), agreement.task
     blocks = {site: one.header["figures"] for site, one in sorted(told.items()) if one.header.get("figures")}
     default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
@@ -268,7 +285,7 @@ def finished(
                 algorithm=method.algorithm,
                 settings=dict(method.settings),
                 rounds=fitted.rounds,
-                **told_partners(study, folder.path),
+                **partner_fields(study, folder.path),
                 best_round=fitted.best_round,
                 stopped_early=fitted.stopped_early,
                 seconds=sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
@@ -281,7 +298,7 @@ def finished(
         notes=(
             *agreement.notes,
             *privacy_plan.spent_notes(folder.records()),
-            *left_out(engine.sites, blocks),
+            *missing_figures_note(engine.sites, blocks),
         ),
     )
     point("coordinator.result.before_save")
@@ -293,8 +310,8 @@ def finished(
     return result
 
 
-def left_out(sites: Sequence[str], blocks: Mapping[str, Any]) -> list[str]:
+def missing_figures_note(sites: Sequence[str], blocks: Mapping[str, Any]) -> list[str]:
     missing = [site for site in sites if site not in blocks]
     if not missing:
         return []
-    return [f"No figures from {', '.join(missing)}: too few test patients to tell, or not there at the end."]
+    return [f"No figures from {', '.join(missing)}: too few test patients to report, or not connected at the end."]

@@ -14,7 +14,7 @@ from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import fit_preparation
 from wardround.data.schema import Schema, agree
 from wardround.data.table import Table
-from wardround.deploy.coordinator.engine import Deployment, rows_in
+from wardround.deploy.coordinator.engine import Deployment, row_counts
 from wardround.deploy.protocol.requests import PrepareRows, SettleSchema
 from wardround.queries.cards import cards, cards_of
 from wardround.study.file import Study
@@ -32,18 +32,16 @@ class SchemaAgreement:
     notes: tuple[str, ...]
 
 
-def words_of(study: Study) -> Table:
+def table_without_rows(study: Study) -> Table:
     """What the study says about the sites' tables, without any rows."""
     said = study.data.settings
     if not isinstance(said.get("target"), str):
-        raise Refusal(
-            "real sites must be told which column is the outcome", where="[data]", remedy='add target = "..."'
-        )
+        raise Refusal("the study does not name the outcome column", where="[data]", remedy='add target = "..."')
     if study.data.partition is not None:
         raise Refusal(
-            "real sites have their own rows: nothing can be dealt out",
+            "real sites bring their own rows, so there is nothing to partition",
             where="[data.partition]",
-            remedy="take the table out; it is for simulation",
+            remedy="remove this table; it is for simulation only",
         )
     groups = tuple(said.get("groups", ()))
     drop = tuple(said.get("drop", ()))
@@ -59,9 +57,9 @@ def words_of(study: Study) -> Table:
     )
 
 
-def agreed(study: Study, engine: Deployment) -> SchemaAgreement:
+def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
     """Ask the sites until they agree; refuses, naming column and site, when they cannot."""
-    table, data = words_of(study), study.data
+    table, data = table_without_rows(study), study.data
     query = cards(target=table.target, task=table.task, smallest_cell=data.preparation.smallest_cell)
     told = cards_of(engine.query(query, Message({}), on="raw"))
     schema = agree(
@@ -72,7 +70,7 @@ def agreed(study: Study, engine: Deployment) -> SchemaAgreement:
         empty_sites=data.empty_sites,
     )
     shown = {"kinds": schema.kinds, "task": schema.task, "classes": list(schema.classes)}
-    engine.everyone(SettleSchema(shown, study.study.seed))
+    engine.ask_members(SettleSchema(shown, study.study.seed))
 
     def ask(query: Query, message: Message) -> Report:
         return engine.query(query, message, on="training")
@@ -88,18 +86,18 @@ def agreed(study: Study, engine: Deployment) -> SchemaAgreement:
     positive = classes.index(label) if label in classes else max(0, len(classes) - 1)
     task = Task((len(preparation.features),), classes, table.target)
     return SchemaAgreement(
-        schema, preparation, task, positive, prepared(engine, preparation, positive), (*schema.notes, *remarks)
+        schema, preparation, task, positive, prepare_rows(engine, preparation, positive), (*schema.notes, *remarks)
     )
 
 
-def prepared(engine: Deployment, preparation: Preparation, positive: int) -> dict[str, tuple[int, int, int]]:
+def prepare_rows(engine: Deployment, preparation: Preparation, positive: int) -> dict[str, tuple[int, int, int]]:
     """Let every site prepare its rows; each is told its own number."""
     question = PrepareRows(preparation.to_json(), positive, list(engine.sites))
-    replies = engine.everyone(question)
-    return {site: rows_in(replies[site]) for site in engine.sites if site in replies}  # whoever was first
+    replies = engine.ask_members(question)
+    return {site: row_counts(replies[site]) for site in engine.sites if site in replies}  # whoever was first
 
 
-def as_words(agreement: SchemaAgreement) -> dict[str, Any]:
+def agreement_to_json(agreement: SchemaAgreement) -> dict[str, Any]:
     """The agreement as JSON, for the coordinator's disk."""
     return {
         "schema": {
@@ -115,7 +113,7 @@ def as_words(agreement: SchemaAgreement) -> dict[str, Any]:
     }
 
 
-def from_words(words: Mapping[str, Any]) -> SchemaAgreement:
+def agreement_from_json(words: Mapping[str, Any]) -> SchemaAgreement:
     said = words["schema"]
     preparation = Preparation.from_json(words["preparation"])
     classes = tuple(said["classes"])

@@ -22,7 +22,7 @@ from wardround.core.contracts import Algorithm, Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.coordinator.events import AnswersGathered
-from wardround.deploy.coordinator.gather import NOT_CONNECTED, Absences, Gathered, in_words
+from wardround.deploy.coordinator.gather import NOT_CONNECTED, Absences, GatheredAnswers, reasons_of
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Absence
 from wardround.deploy.protocol.requests import SecureStep, Topic, TrainRound
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from wardround.deploy.coordinator.engine import Deployment
 
 Steps = Callable[[str], SecureStep]
-Gather = Callable[[Sequence[str], Steps, Message], Gathered]
+Gather = Callable[[Sequence[str], Steps, Message], GatheredAnswers]
 """(sites, a question for each, message) to the answers and, for the other sites, the reasons."""
 
 
-class Opened(NamedTuple):
+class OpenedSum(NamedTuple):
     """The sum of those who took part (none: the round is lost), how many bytes each sent, and why others did not."""
 
     total: Ring | None
@@ -60,7 +60,7 @@ class Opened(NamedTuple):
     absent: Absences
 
 
-class TooFew(Exception):
+class TooFewSites(Exception):
     """An attempt that cannot be finished; nothing was opened."""
 
 
@@ -92,7 +92,7 @@ class SecureRound:
     def path(self) -> Path:
         return self.folder / f"{self.number:08d}.sum"
 
-    def attempt(self, roster: Sequence[str], quorum: int) -> Opened:
+    def attempt(self, roster: Sequence[str], quorum: int) -> OpenedSum:
         """One attempt among these sites; raises TooFew where it failed before anything was revealed."""
         bits, bound = self.precision
         nonce = secrets.token_hex(16)
@@ -101,28 +101,30 @@ class SecureRound:
         server = start_sum(session, {name: self.keys[name] for name in names})
         letters: Mapping[str, SumMessage | None] = dict.fromkeys(names)
         while True:
-            server = self._heard(server, letters)
+            server = self._collect(server, letters)
             fewest = max(session.threshold, quorum if server.step == "mask" else 0)
             if len(server.senders) < fewest:
-                raise TooFew
+                raise TooFewSites
             server, asked = advance(server)
             if server.step == STEPS[-1]:
                 break
             letters = asked
-        self._keep(server, asked)
+        self._save(server, asked)
         point("coordinator.sum.saved")
         return self._open(server, asked)
 
-    def resumed(self) -> Opened | None:
+    def resume(self) -> OpenedSum | None:
         """Open what was about to be opened when this process died; none where nothing was."""
-        kept = self._kept()
+        kept = self._load()
         return None if kept is None else self._open(*kept)
 
-    def _open(self, server: Server, letters: Mapping[str, SumMessage]) -> Opened:
+    def _open(self, server: Server, letters: Mapping[str, SumMessage]) -> OpenedSum:
         """Ask for the shares until there are enough; the same question, so whoever said them says the same."""
         end = time.monotonic() + self.patience
         while True:
-            server = self._heard(server, {one: letter for one, letter in letters.items() if one not in server.revealed})
+            server = self._collect(
+                server, {one: letter for one, letter in letters.items() if one not in server.revealed}
+            )
             if len(server.revealed) >= server.session.threshold or time.monotonic() > end:
                 break
             self.rest()
@@ -130,13 +132,13 @@ class SecureRound:
         try:
             total = unmask_sum(server)
         except Refusal as refusal:
-            lost = dict.fromkeys(server.session.roster, f"the round could not be opened: {refusal}")
+            lost = dict.fromkeys(server.session.roster, f"the sum could not be opened: {refusal}")
             own = {site: Absence(f"{why} {self.reasons.get(site, '')}".strip()) for site, why in lost.items()}
-            return Opened(None, {}, {**self.reasons, **own})
+            return OpenedSum(None, {}, {**self.reasons, **own})
         point("coordinator.sum.opened")
-        return Opened(total, took, self.reasons)
+        return OpenedSum(total, took, self.reasons)
 
-    def _heard(self, server: Server, letters: Mapping[str, SumMessage | None]) -> Server:
+    def _collect(self, server: Server, letters: Mapping[str, SumMessage | None]) -> Server:
         """Ask for a step and take what comes; whoever says nothing or nonsense is lost, with the reason."""
         session, step = server.session, server.step
         shown = session_to_json(session)
@@ -156,12 +158,12 @@ class SecureRound:
                 if one.status is Status.DIVERGED:
                     self.bad.add(site)
                     raise BadMessage(
-                        site, f"its training diverged: the answer is not finite or goes past {self.limit}", step=step
+                        site, f"its training diverged: the answer is not finite or exceeds {self.limit}", step=step
                     )
                 vector = one.message.arrays.get("vector")
                 letter = from_json(one.header.get("letter"), None if vector is None else np.asarray(vector))
                 if letter.sender != site:
-                    raise BadMessage(site, f"it sent a message of {letter.sender}", step=step)
+                    raise BadMessage(site, f"it sent a message from {letter.sender}", step=step)
                 server = receive(server, letter)
                 self.sizes[site] = self.sizes.get(site, 0) + one.size
             except Refusal as refusal:
@@ -171,7 +173,7 @@ class SecureRound:
 
     # ---- what the coordinator must not lose ----
 
-    def _keep(self, server: Server, letters: Mapping[str, SumMessage]) -> None:
+    def _save(self, server: Server, letters: Mapping[str, SumMessage]) -> None:
         assert server.total is not None
         self.folder.mkdir(parents=True, exist_ok=True)
         for old in self.folder.glob("*.sum"):
@@ -190,7 +192,7 @@ class SecureRound:
         }
         write_whole(self.path, encode(words, Message({"total": server.total})))
 
-    def _kept(self) -> tuple[Server, dict[str, SumMessage]] | None:
+    def _load(self) -> tuple[Server, dict[str, SumMessage]] | None:
         if not self.path.exists():
             return None
         try:
@@ -224,15 +226,15 @@ class SecureRound:
         return server, {site: from_json(letter) for site, letter in words["letters"].items()}
 
 
-def summed(
+def sum_answers(
     engine: "Deployment", algorithm: Algorithm, cohort: Sequence[str], number: int, sent: Message, shapes: Message
-) -> Opened:
+) -> OpenedSum:
     """The sum of a round's answers: goes on where a crash came, and repeats what failed before a reveal."""
     assert engine.sums is not None, "a secure sum needs a folder"
     gatherer = engine.gatherer
     certificates = dict(gatherer.transport.certificates())
 
-    def gather(sites: Sequence[str], steps: Steps, message: Message) -> Gathered:
+    def gather(sites: Sequence[str], steps: Steps, message: Message) -> GatheredAnswers:
         return gatherer.ask_once(sites, steps, message, number)
 
     one = SecureRound(
@@ -250,16 +252,16 @@ def summed(
         rest=gatherer.rest,
         limit=engine.transform.limit,
     )
-    resumed = one.resumed()
+    resumed = one.resume()
     pause = 0.0
     while resumed is None:
-        left = {**gatherer.departed(), **gatherer.spent}
-        staying = gatherer.policy.staying(cohort, left, number)
+        left = {**gatherer.departed_sites(), **gatherer.spent}
+        staying = gatherer.policy.require_remaining(cohort, left, number)
         if len(staying) < FEWEST:
             raise Refusal(
-                f"{len(staying)} sites are left, and a secure sum of fewer than {FEWEST} would tell single answers",
+                f"{len(staying)} sites are left, and a secure sum of fewer than {FEWEST} would reveal single answers",
                 where=f"round {number}",
-                remedy="offer the study anew, to more sites or without the transform secure_sum",
+                remedy="offer the study again, to more sites or without the transform secure_sum",
             )
         quorum = max(FEWEST, min(gatherer.policy.quorum, len(staying)))
         if len(set(staying) - one.bad) < quorum:
@@ -272,16 +274,16 @@ def summed(
         one.reasons = {
             **{site: NOT_CONNECTED for site in staying if site not in here},
             **unready,
-            **dict.fromkeys(one.bad, Absence(f"its answer is not finite or goes past {one.limit}")),
+            **dict.fromkeys(one.bad, Absence(f"its answer is not finite or exceeds {one.limit}")),
             **left,
         }
         roster = [site for site in here if site not in unready]
         if len(roster) >= quorum:
             try:
                 return one.attempt(roster, quorum)
-            except TooFew:
+            except TooFewSites:
                 pass
-        gatherer.observer(AnswersGathered(Topic.ROUND, number, (), in_words(one.reasons)))
+        gatherer.observer(AnswersGathered(Topic.ROUND, number, (), reasons_of(one.reasons)))
     return resumed
 
 
@@ -290,9 +292,9 @@ def refuse_strangers(sites: Sequence[str], certificates: Mapping[str, str]) -> N
     strange = [site for site in sites if site not in certificates]
     if strange:
         raise Refusal(
-            f"a secure sum needs every site's certificate, and there is none of {', '.join(strange)}",
+            f"a secure sum needs every site's certificate, and these are missing: {', '.join(strange)}",
             where="[[transforms]] secure_sum",
-            remedy="sign the site's request with `wardround coordinator sign`, and let it join",
+            remedy="sign the site's request with `wardround coordinator sign`, and have the site join",
         )
 
 

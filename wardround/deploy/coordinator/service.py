@@ -26,8 +26,8 @@ from wardround.deploy.coordinator.events import (
     StudyEnded,
     ignore,
 )
-from wardround.deploy.coordinator.maintenance import Tending, renew_own
-from wardround.deploy.coordinator.queue import in_queue, is_finished, known_rows, read_submission, record_end
+from wardround.deploy.coordinator.maintenance import Maintenance, renew_own
+from wardround.deploy.coordinator.queue import is_finished, known_rows, queued_studies, read_submission, record_end
 from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.fault_points import arm, point
 from wardround.deploy.home import CoordinatorHome
@@ -52,15 +52,15 @@ class Coordinator:
 
     def __init__(self, home: CoordinatorHome, observer: Observer = ignore) -> None:
         arm()
-        self.home, self.observer = home, unfailing(observer)
-        words = home.words
+        self.home, self.observer = home, suppress_failures(observer)
+        words = home.settings
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = Party(words.name, words.listen, files)
         self.log = home.log()
         self.transport = CellNetTransport(self.party, SiteRegister(home, self.log))
         self.stopped = self.transport.stopped
-        self.tending = Tending(home, self.transport, self._warned)
-        self.party.watch(self._seen)
+        self.maintenance = Maintenance(home, self.transport, self._on_warning)
+        self.party.watch(self._on_connection)
         self._writing = threading.Lock()
         self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
 
@@ -68,12 +68,12 @@ class Coordinator:
         self.log.append(event_entry("started", version=__version__))
         renew_own(self.home)
         self.party.start()
-        self.tending.hourly(self.transport.present, self.stopped)
+        self.maintenance.maintain_hourly(self.transport.present, self.stopped)
 
     def work(self, *, until_done: bool = False) -> None:
         """Take one study after the other; with `until_done`, stop when the queue is empty."""
         while not self.stopped.is_set():
-            waiting = in_queue(self.home)
+            waiting = queued_studies(self.home)
             if waiting:
                 self.run(waiting[0])
             elif until_done:
@@ -92,12 +92,12 @@ class Coordinator:
         except KeyboardInterrupt:
             return None
         except OSError as error:
-            self._disk(str(error.strerror or error))
+            self._wait_for_disk(str(error.strerror or error))
             return None
         try:
-            self._ended(name, state, why)
+            self._record_end(name, state, why)
         except Refusal as refusal:
-            self._disk(str(refusal))
+            self._wait_for_disk(str(refusal))
             return None
         self.observer(StudyEnded(name, state, why, str(folder / "run")))
         return result
@@ -106,32 +106,32 @@ class Coordinator:
         study, submitter = read_submission(folder)
         self.state |= {"study": name, "state": "running", "round": 0, "rounds": study.study.rounds, "missing": {}}
         self.write_status()
-        submission = Submission(study, self._taking_part(study, folder), submitter, known_rows(self.home))
-        return conduct(submission, RunFolder.taken_up(folder / "run"), self.transport, self._observe)
+        submission = Submission(study, self._participants(study, folder), submitter, known_rows(self.home))
+        return conduct(submission, RunFolder.taken_up(folder / "run"), self.transport, self._on_event)
 
-    def _taking_part(self, study: Study, folder: Path) -> tuple[str, ...]:
+    def _participants(self, study: Study, folder: Path) -> tuple[str, ...]:
         """The sites of a study, fixed when it begins: one admitted later must not change a study under way."""
         path = folder / "sites.json"
         if not path.exists():
             write_json(path, {"sites": self.sites_for(study)})
         return tuple(str(site) for site in read_json(path, "queue the study again")["sites"])
 
-    def _disk(self, why: str) -> None:
+    def _wait_for_disk(self, why: str) -> None:
         """Nothing is lost when a file cannot be written: the study goes on from its last checkpoint, a little later."""
-        words = f"the coordinator cannot write its files: {why}. To mend it: make room; the study goes on by itself"
+        words = f"the coordinator cannot write its files: {why}. Fix: free some disk space; the study then resumes"
         if self.state.get("why") != words:
             self.observer(DiskFailed(words))
         self.state |= {"state": "waiting", "why": words}
         self.write_status()
         self.stopped.wait(DISK_PAUSE)
 
-    def _ended(self, name: str, state: str, why: str) -> None:
+    def _record_end(self, name: str, state: str, why: str) -> None:
         record_end(self.home.folder(name), self.log, name, state, why)
         point("coordinator.study.ended")
         (self.home.path / "queue" / f"{name}.json").unlink(missing_ok=True)
         self.state |= {"study": None, "state": state, "why": why, "last": name}
         self.write_status()
-        self.tending.soon(*sorted(self.transport.present()))
+        self.maintenance.maintain_soon(*sorted(self.transport.present()))
 
     def sites_for(self, study: Study) -> list[str]:
         """Those the study names, or everybody with a certificate that was not revoked."""
@@ -148,13 +148,13 @@ class Coordinator:
             raise Refusal("no site has a certificate", remedy="sign requests with `wardround coordinator sign`")
         return named
 
-    def _seen(self, site: str, came: bool) -> None:
+    def _on_connection(self, site: str, came: bool) -> None:
         self.observer(ConnectionChanged(site, came))
         self.write_status()
         if came and not self.transport.register.is_revoked(site):
-            self.tending.soon(site)
+            self.maintenance.maintain_soon(site)
 
-    def _warned(self, site: str, why: str) -> None:
+    def _on_warning(self, site: str, why: str) -> None:
         warnings = self.state.setdefault("warnings", {})
         if why and warnings.get(site) != why:
             self.observer(SiteWarning(site, why))
@@ -163,7 +163,7 @@ class Coordinator:
         else:
             warnings.pop(site, None)
 
-    def _observe(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Keep the status true, and pass on what happened."""
         self.state |= status_after(event)
         # A round that everybody answered is written when it is done, at once after this.
@@ -181,7 +181,7 @@ class Coordinator:
                     "present": sorted(present - revoked),
                     "revoked": sorted(revoked),
                     "refused": self.party.refused,
-                    "queue": in_queue(self.home),
+                    "queue": queued_studies(self.home),
                     "at": time.time(),
                 }
             )
@@ -213,7 +213,7 @@ def status_after(event: Event) -> dict[str, Any]:
             return {}
 
 
-def unfailing(observer: Observer) -> Observer:
+def suppress_failures(observer: Observer) -> Observer:
     """Nobody's screen or log file, full or closed, may stop the work."""
 
     def observe(event: Event) -> None:

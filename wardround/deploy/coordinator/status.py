@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wardround.deploy.coordinator.consortium import running
-from wardround.deploy.coordinator.queue import in_queue
+from wardround.deploy.coordinator.consortium import is_running
+from wardround.deploy.coordinator.queue import queued_studies
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.trust.certificates import read_certificate, told
+from wardround.deploy.trust.certificates import certificate_summary, read_certificate
 from wardround.runs.json_files import read_json
 from wardround.runs.read import read_rounds
 
 
-def standing(home: CoordinatorHome) -> dict[str, Any]:
+def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
     """Who is there, who is late and why, and every study: for people and for programs."""
-    alive, said = running(home), home.status()
+    alive, said = is_running(home), home.status()
     here = set(said.get("present", ())) if alive else set()
     missing = dict(said.get("missing") or {}) if alive else {}
     revoked = home.revoked()
@@ -27,12 +27,12 @@ def standing(home: CoordinatorHome) -> dict[str, Any]:
                 "late": missing.get(name, ""),
                 "warning": (said.get("warnings") or {}).get(name, "") if alive else "",
                 "revoked": str(revoked[name].get("when", "")) if name in revoked else "",
-                "until": f"{told(read_certificate(path)).until:%Y-%m-%d}",
+                "until": f"{certificate_summary(read_certificate(path)).until:%Y-%m-%d}",
             }
         )
     return {
-        "consortium": home.words.consortium,
-        "listen": home.words.listen,
+        "consortium": home.settings.consortium,
+        "listen": home.settings.listen,
         "running": alive,
         "sites": sites,
         "studies": studies(home, said if alive else {}),
@@ -41,7 +41,7 @@ def standing(home: CoordinatorHome) -> dict[str, Any]:
 
 def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every study of the home: its state, its round, what travelled, what it spends and how long a site is given."""
-    queue = in_queue(home)
+    queue = queued_studies(home)
     found = []
     for path in sorted((home.path / "studies").glob("*/study.json")):
         name = path.parent.name
@@ -65,14 +65,14 @@ def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, An
                 "bytes_down": sum(int(one["bytes_down"]) for one in rounds),
                 "bytes_up": sum(int(one["bytes_up"]) for one in rounds),
                 "epsilon": (words.get("privacy") or {}).get("epsilon"),
-                "epsilon_so_far": spent_so_far(rounds),
+                "epsilon_so_far": epsilon_so_far(rounds),
                 "folder": str(path.parent / "run"),
             }
         )
     return found
 
 
-def spent_so_far(rounds: Sequence[Mapping[str, Any]]) -> float | None:
+def epsilon_so_far(rounds: Sequence[Mapping[str, Any]]) -> float | None:
     """The epsilon of the rounds up to now, at most; none where nothing is promised."""
     told = [one["measures"]["privacy"].get("epsilon") for one in rounds if "privacy" in one.get("measures", {})]
     return told[-1] if told else None

@@ -25,7 +25,7 @@ QUICKLY = 1
 Content = bytes | bytearray | memoryview
 
 
-def packed(content: Content) -> Content:
+def pack(content: Content) -> Content:
     """The message as it travels: packed, or as it is."""
     view = memoryview(content)
     if view.nbytes < SMALLEST:
@@ -40,7 +40,7 @@ def packed(content: Content) -> Content:
     return PACKED + struct.pack("<Q", view.nbytes) + shrunk
 
 
-def unpacked(content: Content, *, most: int = LARGEST_MESSAGE) -> Content:
+def unpack(content: Content, *, most: int = LARGEST_MESSAGE) -> Content:
     """The message that was packed; Malformed where it is not what it says."""
     view = memoryview(content)
     if bytes(view[: len(PACKED)]) != PACKED:
@@ -49,12 +49,12 @@ def unpacked(content: Content, *, most: int = LARGEST_MESSAGE) -> Content:
         raise Malformed("a packed message ends before it begins")
     (size,) = struct.unpack("<Q", view[len(PACKED) : START])
     if size > min(most, MOST_TIMES * view.nbytes):
-        raise Malformed("a packed message says that it is larger than it may be")
+        raise Malformed("a packed message claims to be larger than allowed")
     unpacking = zlib.decompressobj()
     try:
         found = unpacking.decompress(view[START:], size + 1)
     except zlib.error:
         raise Malformed("a packed message cannot be unpacked") from None
     if len(found) != size or not unpacking.eof or unpacking.unused_data:
-        raise Malformed("a packed message is not as long as it says")
+        raise Malformed("a packed message is not as long as it claims")
     return found

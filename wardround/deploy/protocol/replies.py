@@ -63,7 +63,7 @@ def read_reply(content: bytes) -> Reply:
     try:
         status = Status(str(header.get("status")))
     except ValueError:
-        raise Malformed(f"{header.get('status')!r} is no status of a reply") from None
+        raise Malformed(f"{header.get('status')!r} is not a reply status") from None
     return Reply(status, header, message, len(content))
 
 
@@ -74,7 +74,7 @@ def is_reply_to(reply: Reply, request: Request, site: str) -> bool:
     return reply.status is Status.REFUSED or bound == (request.study, request.round, request.nonce, site)
 
 
-def spoilt(bad: Mapping[str, Reply], number: int) -> Refusal:
+def too_few_usable(bad: Mapping[str, Reply], number: int) -> Refusal:
     """What to tell when so many answers cannot be used that the quorum is out of reach."""
     if all(one.status is Status.DIVERGED for one in bad.values()):
         names = ", ".join(sorted(bad))
@@ -82,19 +82,19 @@ def spoilt(bad: Mapping[str, Reply], number: int) -> Refusal:
     return Refusal(
         "; ".join(f"{site}: {one.wrong}" for site, one in sorted(bad.items())),
         where=f"round {number}",
-        remedy="let this site look at its rows and its version of wardround, allow fewer sites a round with [deploy] "
-        "quorum, or leave the site out with [deploy] sites",
+        remedy="check the rows and the version of wardround at this site, lower [deploy] quorum, or leave the "
+        "site out with [deploy] sites",
     )
 
 
-def misfit(reply: Reply, shapes: Message) -> str | None:
+def answer_problem(reply: Reply, shapes: Message) -> str | None:
     """Why an answer cannot be used: other arrays than expected, or numbers that are not finite."""
     if reply.status is Status.DIVERGED:
         return "its training diverged: the answer is not a finite number"
     expected, structure = jax.tree.flatten(shapes.arrays)
     given, found = jax.tree.flatten(reply.message.arrays)
     if str(structure) != str(found):
-        return "its answer holds other arrays than the algorithm's"
+        return "its answer does not have the algorithm's arrays"
     for want, got in zip(expected, given, strict=True):
         if np.shape(got) != want.shape or np.asarray(got).dtype != want.dtype:
             return f"its answer has an array of shape {np.shape(got)} where {want.shape} was expected"
@@ -105,5 +105,5 @@ def misfit(reply: Reply, shapes: Message) -> str | None:
         return "its answer is not finite"
     largest = max(ends, default=0.0)
     if largest > HUGE:
-        return f"its answer holds numbers as large as {largest:.0e}"
+        return f"its answer has numbers as large as {largest:.0e}"
     return None

@@ -76,7 +76,7 @@ def size(header: Mapping[str, Any], message: Message | None = None) -> int:
 def pieces(header: Mapping[str, Any], message: Message | None = None) -> list[bytes | memoryview]:
     """The message as bytes, in pieces: the large ones are views of its arrays."""
     leaves: list[Leaf] = []
-    structure = _described(message.arrays, leaves) if message is not None else None
+    structure = _describe(message.arrays, leaves) if message is not None else None
     words = {**header, "arrays": structure, "meta": [list(pair) for pair in message.meta] if message else []}
     text = json.dumps(words, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     if len(text) > LARGEST_HEADER:
@@ -104,36 +104,36 @@ def decode(
     """
     view = memoryview(content)
     if view.nbytes > most:
-        raise Malformed(f"a message of {view.nbytes} bytes, and {most} are allowed")
+        raise Malformed(f"the message has {view.nbytes} bytes, and {most} are allowed")
     if view.nbytes < 8 or bytes(view[:4]) != MAGIC:
-        raise Malformed("this is no message of wardround, or of another version")
+        raise Malformed("this is not a message of this version of wardround")
     (length,) = struct.unpack("<I", view[4:8])
     if length > LARGEST_HEADER or 8 + length > view.nbytes:
         raise Malformed("the header is longer than the message")
-    header = _words(view[8 : 8 + length])
+    header = _parse_header(view[8 : 8 + length])
     structure, meta = header.pop("arrays", None), header.pop("meta", [])
-    leaves = _arrays(view[8 + length :].toreadonly(), copies=copies)
+    leaves = _parse_arrays(view[8 + length :].toreadonly(), copies=copies)
     used: set[int] = set()
-    arrays = {} if structure is None else _rebuilt(structure, leaves, used, 0)
+    arrays = {} if structure is None else _rebuild(structure, leaves, used, 0)
     if not isinstance(arrays, dict) or len(used) != len(leaves):
-        raise Malformed("the arrays do not fit the header")
+        raise Malformed("the arrays do not match the header")
     if not isinstance(meta, list) or not all(
         isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair) for pair in meta
     ):
-        raise Malformed("the routing words are no pairs of words")
+        raise Malformed("the routing metadata are not pairs of strings")
     return header, Message(arrays, tuple((str(a), str(b)) for a, b in meta))
 
 
-def _described(tree: Any, leaves: list[Leaf]) -> Any:
+def _describe(tree: Any, leaves: list[Leaf]) -> Any:
     """The structure of a tree in JSON; its arrays are put into `leaves`."""
     if isinstance(tree, Mapping):
-        return {"d": {str(key): _described(value, leaves) for key, value in tree.items()}}
+        return {"d": {str(key): _describe(value, leaves) for key, value in tree.items()}}
     if isinstance(tree, list | tuple):
-        return {"t": [_described(value, leaves) for value in tree]}
+        return {"t": [_describe(value, leaves) for value in tree]}
     array = tree if isinstance(tree, np.ndarray) else np.asarray(jax.device_get(tree))
     dtype = array.dtype.newbyteorder("<")
     if dtype not in WORDS:
-        raise TypeError(f"an array of {array.dtype} cannot travel")
+        raise TypeError(f"an array of {array.dtype} cannot be sent")
     # ascontiguousarray would make a single number an array of one.
     leaves.append(np.asarray(array, dtype, order="C"))
     return len(leaves) - 1
@@ -150,7 +150,7 @@ def _index(leaves: list[Leaf]) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
-def _words(content: memoryview) -> dict[str, Any]:
+def _parse_header(content: memoryview) -> dict[str, Any]:
     """A JSON object; only finite numbers and whole characters, since nothing else could be written again."""
     try:
         text = str(content, "utf-8")
@@ -158,9 +158,9 @@ def _words(content: memoryview) -> dict[str, Any]:
         if HALF_A_CHARACTER.search(text):
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise Malformed("the header is no JSON") from None
+        raise Malformed("the header is not JSON") from None
     if not isinstance(found, dict):
-        raise Malformed("the header is no JSON object")
+        raise Malformed("the header is not a JSON object")
     return found
 
 
@@ -175,26 +175,26 @@ def _finite(word: str) -> float:
     return number
 
 
-def _rebuilt(structure: Any, leaves: Mapping[int, Any], used: set[int], depth: int) -> Any:
+def _rebuild(structure: Any, leaves: Mapping[int, Any], used: set[int], depth: int) -> Any:
     if depth > DEEPEST:
         raise Malformed("the arrays are nested too deeply")
     if isinstance(structure, bool):
-        raise Malformed("the arrays do not fit the header")
+        raise Malformed("the arrays do not match the header")
     if isinstance(structure, int):
         if structure not in leaves or structure in used:
-            raise Malformed("the arrays do not fit the header")
+            raise Malformed("the arrays do not match the header")
         used.add(structure)
         return leaves[structure]
     if isinstance(structure, dict) and len(structure) == 1:
         ((kind, parts),) = structure.items()
         if kind == "d" and isinstance(parts, dict):
-            return {key: _rebuilt(part, leaves, used, depth + 1) for key, part in parts.items()}
+            return {key: _rebuild(part, leaves, used, depth + 1) for key, part in parts.items()}
         if kind == "t" and isinstance(parts, list):
-            return tuple(_rebuilt(part, leaves, used, depth + 1) for part in parts)
-    raise Malformed("the arrays do not fit the header")
+            return tuple(_rebuild(part, leaves, used, depth + 1) for part in parts)
+    raise Malformed("the arrays do not match the header")
 
 
-def _arrays(content: memoryview, *, copies: bool) -> dict[int, Leaf]:
+def _parse_arrays(content: memoryview, *, copies: bool) -> dict[int, Leaf]:
     """The arrays by number: each begins where the one before ends, and the last ends with the message."""
     if not content:
         return {}
@@ -203,13 +203,13 @@ def _arrays(content: memoryview, *, copies: bool) -> dict[int, Leaf]:
     (length,) = struct.unpack("<Q", content[:8])
     if length > LARGEST_HEADER or 8 + length > content.nbytes:
         raise Malformed("the arrays cannot be read")
-    entries, body = _words(content[8 : 8 + length]), content[8 + length :]
+    entries, body = _parse_header(content[8 : 8 + length]), content[8 + length :]
     arrays: dict[int, Leaf] = {}
     end = 0
     for number, (name, entry) in enumerate(entries.items()):
         if name != str(number):
-            raise Malformed("the arrays do not fit the header")
-        dtype, shape, count = _announced(entry)
+            raise Malformed("the arrays do not match the header")
+        dtype, shape, count = _parse_entry(entry)
         begin, end = end, end + count * dtype.itemsize
         if entry["data_offsets"] != [begin, end] or end > body.nbytes:
             raise Malformed("the arrays are not where they should be")
@@ -217,22 +217,22 @@ def _arrays(content: memoryview, *, copies: bool) -> dict[int, Leaf]:
         # A copy of its own: writable, aligned, and the message's memory is given back.
         arrays[number] = view.copy() if copies or not view.flags.aligned else view
         if dtype.kind == "b" and np.any(arrays[number].view(np.uint8) > 1):
-            raise Malformed("a truth value is neither true nor false")
+            raise Malformed("a boolean is neither true nor false")
     if not arrays or end != body.nbytes:
         raise Malformed("the arrays do not fill the message")
     return arrays
 
 
-def _announced(entry: Any) -> tuple[np.dtype[Any], list[int], int]:
+def _parse_entry(entry: Any) -> tuple[np.dtype[Any], list[int], int]:
     """Type, shape and number of entries of an array as its header tells them; nothing is allocated for it yet."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise Malformed("the arrays do not fit the header")
+        raise Malformed("the arrays do not match the header")
     word, shape = entry["dtype"], entry["shape"]
     if not isinstance(word, str) or word not in TYPES or not isinstance(shape, list) or len(shape) > MOST_AXES:
-        raise Malformed("an array is of a kind that does not travel")
+        raise Malformed("an array has a type that is not supported")
     # `type` and not isinstance: true is no length.
     if not all(type(axis) is int and 0 <= axis <= LARGEST_MESSAGE for axis in shape):
-        raise Malformed("the shape of an array is none")
+        raise Malformed("an array has an invalid shape")
     if 0 in shape and math.prod(axis for axis in shape if axis) > LARGEST_MESSAGE:
-        raise Malformed("the shape of an array is none")  # nothing there, but NumPy counts its strides
+        raise Malformed("an array has an invalid shape")  # nothing there, but NumPy counts its strides
     return TYPES[word], shape, math.prod(shape)

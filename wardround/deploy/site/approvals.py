@@ -18,7 +18,7 @@ from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.site.datasets import find, frame_of, names_in, needed, read_columns, registered
+from wardround.deploy.site.datasets import columns_for, find, frame_of, names_in, read_datasets, required_columns
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.trust.audit_log import event_entry
@@ -31,6 +31,7 @@ STUDY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,150}-[0-9a-f]{12}")
 LONGEST = 1 << 20
 """Bytes of a study; real ones have a few thousand."""
 MOST_OFFERS = 1000
+ANSWERS = {"denied": "denied it", "withdrawn": "withdrew from it"}
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,17 @@ class Decision:
 
 
 def offer_path(home: SiteHome, study: str) -> Path:
-    return home.path / "offers" / f"{checked_id(study)}.json"
+    return home.path / "offers" / f"{check_id(study)}.json"
 
 
 def decision_path(home: SiteHome, study: str) -> Path:
-    return home.path / "decisions" / f"{checked_id(study)}.json"
+    return home.path / "decisions" / f"{check_id(study)}.json"
 
 
-def checked_id(study: str) -> str:
+def check_id(study: str) -> str:
     """An identifier names files, so it must look like one."""
     if not STUDY_ID.fullmatch(study):
-        raise Refusal(f"'{study[:80]}' names no study", remedy="see `wardround site studies`")
+        raise Refusal(f"'{study[:80]}' is not a study", remedy="see `wardround site studies`")
     return study
 
 
@@ -92,14 +93,14 @@ def store_offer(
     words = parsed.model_dump(mode="json")
     if study_id(parsed) != study:
         raise Refusal(
-            f"the offered study is {study_id(parsed)} and calls itself {study}",
-            remedy="compare the versions of wardround on both sides",
+            f"the offered study is {study_id(parsed)}, but calls itself {study}",
+            remedy="install the same version of wardround on both sides",
         )
     if path.parent.is_dir() and sum(1 for _ in path.parent.iterdir()) >= MOST_OFFERS:
         raise Refusal(
-            f"{MOST_OFFERS} studies were offered to this site",
-            where=home.words.name,
-            remedy="let its administrator clear the folder offers",
+            f"{MOST_OFFERS} studies have already been offered to this site",
+            where=home.settings.name,
+            remedy="ask its administrator to clear the folder offers",
         )
     told = others if isinstance(others, int) and others > 0 else None
     offer = Offer(study, digest(words), words, submitter, clock.timestamp(), told)
@@ -118,7 +119,9 @@ def read_offer(home: SiteHome, study: str) -> Offer:
         whole = False
     if not whole:
         raise Refusal(
-            "the stored offer was changed", where=str(offer_path(home, study)), remedy="delete it; it will come again"
+            "the stored offer was changed",
+            where=str(offer_path(home, study)),
+            remedy="delete it; the coordinator will offer it again",
         )
     return offer
 
@@ -134,9 +137,9 @@ def resolve(home: SiteHome, word: str) -> Offer:
     known = {path.stem for path in (home.path / "offers").glob("*.json")}
     meant = sorted(one for one in known if word in (one, one.rpartition("-")[0]))
     if len(meant) != 1:
-        what = f"{len(meant)} studies are called '{word}'" if meant else f"no study '{word}' was offered"
-        remedy = f"say which: {', '.join(meant)}" if meant else "see `wardround site studies`"
-        raise Refusal(what, where=home.words.name, remedy=remedy)
+        what = f"{len(meant)} studies are called '{word}'" if meant else f"no study called '{word}' was offered"
+        remedy = f"name one of {', '.join(meant)}" if meant else "see `wardround site studies`"
+        raise Refusal(what, where=home.settings.name, remedy=remedy)
     return read_offer(home, meant[0])
 
 
@@ -150,7 +153,7 @@ def read_decision(home: SiteHome, study: str) -> Decision | None:
     try:
         return Decision(**read_json(path, ""))
     except TypeError:
-        raise Refusal("the decision is damaged", where=str(path), remedy="restore it from a copy") from None
+        raise Refusal("the decision is damaged", where=str(path), remedy="restore it from a backup") from None
 
 
 def decisions(home: SiteHome) -> dict[str, Decision]:
@@ -158,7 +161,7 @@ def decisions(home: SiteHome) -> dict[str, Decision]:
     return {study: decision for study, decision in found.items() if decision is not None}
 
 
-def spent(home: SiteHome, *, beside: str = "") -> float:
+def promised_epsilon(home: SiteHome, *, beside: str = "") -> float:
     """Epsilon of every study that was ever approved; nothing is given back after a withdrawal."""
     return sum(decision.epsilon for study, decision in decisions(home).items() if study != beside)
 
@@ -167,14 +170,14 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     """What the policy has against a study on these data; none: it may be approved."""
     policy, study = read_policy(home.policy_path), study_of(offer)
     name = find(home, data)
-    columns = dict.fromkeys(frame_of(name, registered(home)[name]).columns)
-    read, _ = read_columns(study, policy, columns)
-    names = dict.fromkeys([*read, *needed(study)])
-    reasons = decide(policy, offer.study, names, spent=spent(home, beside=offer.id), today=today)
-    missing = [column for column in needed(study) if column not in columns]
-    reasons += [f"the data {name} have no column '{column}', which the study needs" for column in missing]
+    columns = dict.fromkeys(frame_of(name, read_datasets(home)[name]).columns)
+    read, _ = columns_for(study, policy, columns)
+    names = dict.fromkeys([*read, *required_columns(study)])
+    reasons = decide(policy, offer.study, names, spent=promised_epsilon(home, beside=offer.id), today=today)
+    missing = [column for column in required_columns(study) if column not in columns]
+    reasons += [f"the dataset {name} has no column '{column}', which the study needs" for column in missing]
     if not set(read) - set(names_in(study.data.settings.get("target"))):
-        reasons.append(f"no column of the data {name} is allowed to be learned from")
+        reasons.append(f"the policy allows no input column of the dataset {name}")
     return reasons
 
 
@@ -196,31 +199,31 @@ def approve(
     refuse_after(before, study, ("withdrawn",))
     if not offer.submitter.strip():
         raise Refusal(
-            "the offer does not tell who submits this study, so nobody could be sure not to approve their own",
+            "the offer does not say who submitted this study, so someone might approve their own",
             where=study,
-            remedy="let the coordinator offer it anew with a name",
+            remedy="ask the coordinator to submit it again with --by NAME",
         )
-    if same_person(by, offer.submitter):
+    if is_same_person(by, offer.submitter):
         raise Refusal(
-            f"{by} submits this study, and who submits does not approve",
+            f"{by} submitted this study and cannot approve it",
             where=study,
-            remedy="let somebody else at this site approve it, with --by NAME",
+            remedy="have someone else at this site approve it, with --by NAME",
         )
     reasons = reasons_against(home, offer, data, today=today)
     policy = read_policy(home.policy_path)
     if until is not None and policy.expires is not None and until > policy.expires:
-        reasons.append(f"the policy ends on {policy.expires}, before {until}")
+        reasons.append(f"the policy expires on {policy.expires}, before {until}")
     if reasons:
         raise Refusal(
-            f"the policy of this site forbids it: {'; '.join(reasons)}",
+            f"the policy of this site does not allow it: {'; '.join(reasons)}",
             where=f"{study}, {home.policy_path}",
-            remedy="deny the study, let it be changed, or change the policy with `wardround site policy set`",
+            remedy="deny the study, ask for a changed one, or change the policy with `wardround site policy set`",
         )
     last = until or policy.expires
-    return record(
+    return record_decision(
         home,
         Decision(
-            *(study, offer.hash, "approved", checked_person(by), clock.timestamp()),
+            *(study, offer.hash, "approved", check_person(by), clock.timestamp()),
             data=find(home, data),
             until=str(last) if last else "",
             epsilon=epsilon_of(offer.study) or 0.0,
@@ -231,7 +234,7 @@ def approve(
 def deny(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
     offer, before = read_offer(home, study), read_decision(home, study)
     refuse_after(before, study, ("approved", "withdrawn"))
-    return record(home, Decision(study, offer.hash, "denied", checked_person(by), clock.timestamp(), why))
+    return record_decision(home, Decision(study, offer.hash, "denied", check_person(by), clock.timestamp(), why))
 
 
 def withdraw(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
@@ -240,23 +243,23 @@ def withdraw(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
     if before is None or before.state != "approved":
         state = before.state if before else "not decided yet"
         raise Refusal(
-            f"only an approved study can be withdrawn from, and this one is {state}", where=study, remedy="deny it"
+            f"only an approved study can be withdrawn, and this one is {state}", where=study, remedy="deny it"
         )
-    words = {**asdict(before), "state": "withdrawn", "by": checked_person(by), "when": clock.timestamp(), "why": why}
-    return record(home, Decision(**words))
+    words = {**asdict(before), "state": "withdrawn", "by": check_person(by), "when": clock.timestamp(), "why": why}
+    return record_decision(home, Decision(**words))
 
 
 def refuse_after(before: Decision | None, study: str, states: tuple[str, ...]) -> None:
     if before is not None and before.state in states:
         remedy = (
-            "withdraw from it"
+            "withdraw it with `wardround site withdraw`"
             if before.state == "approved"
-            else "a withdrawal is final: let it be offered anew, changed"
+            else "a withdrawal is final: ask for a changed study"
         )
         raise Refusal(f"this study is {before.state} (by {before.by}, {before.when})", where=study, remedy=remedy)
 
 
-def record(home: SiteHome, decision: Decision) -> Decision:
+def record_decision(home: SiteHome, decision: Decision) -> Decision:
     """In the audit log first, then on file."""
     words = {key: value for key, value in asdict(decision).items() if key not in ("id", "state", "when") and value}
     home.log().append(event_entry(decision.state, study=decision.id, **words))
@@ -264,14 +267,14 @@ def record(home: SiteHome, decision: Decision) -> Decision:
     return decision
 
 
-def checked_person(by: str) -> str:
+def check_person(by: str) -> str:
     name = " ".join(by.split())
     if not name or len(name) > 200 or not name.isprintable():
-        raise Refusal("who decides is not told", remedy="add --by NAME")
+        raise Refusal("the name of the person who decides is missing or not printable", remedy="add --by NAME")
     return name
 
 
-def same_person(one: str, other: str) -> bool:
+def is_same_person(one: str, other: str) -> bool:
     """Whether two names are the same but for case and spaces."""
     folded = ["".join(name.casefold().split()) for name in (one, other)]
     return bool(folded[0]) and folded[0] == folded[1]
@@ -280,26 +283,28 @@ def same_person(one: str, other: str) -> bool:
 # ---- what counts now ----
 
 
-def standing(home: SiteHome, study: str, *, today: date | None = None) -> tuple[Status, str]:
+def approval_status(home: SiteHome, study: str, *, today: date | None = None) -> tuple[Status, str]:
     """Whether this study may ask anything now, and if not why."""
     if not offer_path(home, study).exists():
-        return Status.WAITING, f"{home.words.name} does not know this study: offer it first"
+        return Status.WAITING, f"{home.settings.name} does not know this study yet"
     decision = read_decision(home, study)
     if decision is None:
-        return Status.WAITING, f"{home.words.name} has not decided yet"
+        return Status.WAITING, f"{home.settings.name} has not decided yet"
     if decision.state != "approved":
         why = f": {decision.why}" if decision.why else ""
-        return Status(decision.state), f"{home.words.name} has {decision.state} it on {decision.when[:10]}{why}"
+        return Status(decision.state), f"{home.settings.name} {ANSWERS[decision.state]} on {decision.when[:10]}{why}"
     offer = read_offer(home, study)
     if decision.id != study or offer.hash != decision.hash:
-        return Status.DENIED, f"{home.words.name} approved other words than these"
+        return Status.DENIED, f"{home.settings.name} approved a different version of this study"
     now = today or clock.today()
     if not decision.until or now > date.fromisoformat(decision.until):
-        return Status.DENIED, f"the approval of {home.words.name} ended on {decision.until or 'an unknown day'}"
+        return Status.DENIED, f"the approval of {home.settings.name} expired on {decision.until or 'an unknown day'}"
     policy: Policy = read_policy(home.policy_path)
-    reasons = decide(policy, offer.study, needed(study_of(offer)), spent=spent(home, beside=study), today=now)
+    reasons = decide(
+        policy, offer.study, required_columns(study_of(offer)), spent=promised_epsilon(home, beside=study), today=now
+    )
     return (
-        (Status.DENIED, f"the policy of {home.words.name} no longer allows it: {'; '.join(reasons)}")
+        (Status.DENIED, f"the policy of {home.settings.name} no longer allows it: {'; '.join(reasons)}")
         if reasons
         else (Status.OK, "")
     )

@@ -1,4 +1,4 @@
-"""A site's home as its clerk needs it: what is approved, what the policy allows, where the rows are, what left.
+"""A site's home for its request handler: what is approved, what the policy allows, where the rows are, what left.
 
 A withdrawal or another policy counts at once: what was concluded from the home's files holds only as long as none of
 them changes, which is looked at for every request.
@@ -22,10 +22,10 @@ from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import (
-    checked_id,
+    approval_status,
+    check_id,
     read_decision,
     read_offer,
-    standing,
     store_offer,
     study_of,
 )
@@ -48,8 +48,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class SiteOffice:
-    """Fulfils `clerk.Office` over a home."""
+class HomeAccess:
+    """Fulfils `request_handler.SiteAccess` over a home."""
 
     home: SiteHome
     _known: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, compare=False)
@@ -57,45 +57,45 @@ class SiteOffice:
 
     @property
     def name(self) -> str:
-        return self.home.words.name
+        return self.home.settings.name
 
-    def offered(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
+    def store_offer(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
         store_offer(self.home, study, content, submitter, others)
 
     def state(self, study: str) -> tuple[Status, str]:
-        return self._while_unchanged(study, "state", lambda: standing(self.home, study))
+        return self._while_unchanged(study, "state", lambda: approval_status(self.home, study))
 
-    def approved(self, study: str) -> Study:
-        self._must_stand(study)
+    def approved_study(self, study: str) -> Study:
+        self._require_approval(study)
         return study_of(read_offer(self.home, study))
 
     def table(self, study: Study) -> Table:
-        self._must_stand(study_id(study))
+        self._require_approval(study_id(study))
         decision = read_decision(self.home, study_id(study))
         assert decision is not None  # else it would not stand
         return table_for(self.home, decision.data, study, read_policy(self.home.policy_path))
 
     def folder(self, study: str) -> Path:
-        return self.home.folder(checked_id(study))
+        return self.home.folder(check_id(study))
 
     def allow(self, study: str, recipe: Recipe) -> None:
         """Raise a refusal for what the policy forbids, and for what the approved study does not say."""
         self._while_unchanged(study, recipe, lambda: self._allow(study, recipe))
 
     def _allow(self, study: str, recipe: Recipe) -> None:
-        policy, words = read_policy(self.home.policy_path), self.approved(study)
+        policy, words = read_policy(self.home.policy_path), self.approved_study(study)
         reasons = recipe_reasons(policy, [recipe]) + departures(words, recipe)
         if reasons:
             raise Refusal(
                 f"{self.name} does not allow this: {'; '.join(reasons)}",
                 where=study,
-                remedy="ask for what was approved, or let the site change its policy",
+                remedy="ask for what was approved, or ask the site to change its policy",
             )
 
     def smallest_cell(self, study: str) -> int:
         return self._while_unchanged(study, "smallest cell", lambda: read_policy(self.home.policy_path).smallest_cell)
 
-    def renewal(self) -> str:
+    def renewal_request(self) -> str:
         return pem(make_request(self.home.key, self.name)).decode()
 
     def renew(self, certificate: str) -> None:
@@ -105,19 +105,19 @@ class SiteOffice:
         join(self.home, path, self.home.authority_path)
         path.unlink()
 
-    def signing(self) -> tuple[Key, Certificate]:
+    def signing_keys(self) -> tuple[Key, Certificate]:
         return self.home.key, read_certificate(self.home.authority_path)
 
     def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
-        return countersignatures.answered(self.home, topic, words)
+        return countersignatures.answer(self.home, topic, words)
 
     def budget(self) -> Budget:
         return budget_of(self.home)
 
-    def leaves(self, entry: Mapping[str, Any]) -> None:
+    def record_sent(self, entry: Mapping[str, Any]) -> None:
         self.home.log().append(sent_entry(entry))
 
-    def has_left(self, sha256: str) -> bool:
+    def has_sent(self, sha256: str) -> bool:
         return self._left.has_hash(self.home.audit_path, sha256)
 
     def _while_unchanged(self, study: str, what: Hashable, look: Callable[[], T]) -> T:
@@ -139,7 +139,7 @@ class SiteOffice:
         """The stamps of the offer, the policy and all decisions (they count together), and the newest change."""
         found, home = [], str(self.home.path)
         for path in (
-            f"{home}/offers/{checked_id(study)}.json",
+            f"{home}/offers/{check_id(study)}.json",
             str(self.home.policy_path),
             *files_in(f"{home}/decisions"),
         ):
@@ -149,8 +149,8 @@ class SiteOffice:
                 found.append((path, 0, 0, 0, 0))
         return (today(), *found), max(max(one[1], one[2]) for one in found)
 
-    def _must_stand(self, study: str) -> None:
-        state, why = standing(self.home, study)
+    def _require_approval(self, study: str) -> None:
+        state, why = approval_status(self.home, study)
         if state is not Status.OK:
             raise Refusal(f"this study is not approved: {why}", where=study, remedy="ask the site's administrator")
 
@@ -166,8 +166,8 @@ def files_in(folder: str) -> list[str]:
 def departures(study: Study, recipe: Recipe) -> list[str]:
     """Where a recipe is not what the approved study says; what a choice of partners asks follows from its name."""
     if recipe.kind == "transform":
-        said = [one for one in study.transforms if same(one, recipe)]
-        return [] if said else [f"the study does not say transform {recipe.name} with these settings"]
+        said = [one for one in study.transforms if is_same(one, recipe)]
+        return [] if said else [f"the study does not include the transform {recipe.name} with these settings"]
     if recipe.kind == "query":
         return query_departures(study, recipe)
     if recipe.kind == "private":  # its noise is looked at where it is made
@@ -175,13 +175,13 @@ def departures(study: Study, recipe: Recipe) -> list[str]:
     own = probe_departures(study, recipe) if recipe.kind == "probe" else []
     expected = {"algorithm": study.algorithm, "model": study.model, "aggregator": study.aggregator}
     return own + [
-        f"the study does not say {one.kind} {one.name} with these settings"
+        f"the study does not include the {one.kind} {one.name} with these settings"
         for one in (recipe, *recipe.parts)
-        if one.kind not in ("probe", "task") and not (one.kind in expected and same(expected[one.kind], one))
+        if one.kind not in ("probe", "task") and not (one.kind in expected and is_same(expected[one.kind], one))
     ]
 
 
-def same(said: Named, recipe: Recipe) -> bool:
+def is_same(said: Named, recipe: Recipe) -> bool:
     """Whether a recipe is what a table of the study says; the asking site's number is added by the coordinator."""
     words = {key: value for key, value in recipe.settings if key != "user"}
     meant = {key: hashable(value) for key, value in said.settings.items() if key != "user"}

@@ -19,8 +19,8 @@ from wardround.core.errors import Refusal
 from wardround.data.assembly import POOL, assemble_table
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
-from wardround.deploy.settings_files import checked, toml_in, toml_lines, toml_text
-from wardround.deploy.site.policy import Policy, column_allowed
+from wardround.deploy.settings_files import load_toml, toml_lines, toml_text, validate
+from wardround.deploy.site.policy import Policy, is_column_allowed
 from wardround.deploy.trust.certificates import NAME
 from wardround.engine import registry
 from wardround.queries.columns import as_numbers, kind_of, nearest
@@ -46,7 +46,7 @@ FEW = 20
 """Rows up to which different values in every row mean nothing."""
 
 
-class Registered(BaseModel):
+class DatasetEntry(BaseModel):
     """An entry of data.toml; the keys beside `source` are that source's settings."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
@@ -57,19 +57,19 @@ class Registered(BaseModel):
         return dict(self.model_extra or {})
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         """Source and settings for a person to read, without passwords."""
-        words = [f"{key} {PASSWORD.sub(hidden, str(value))}" for key, value in self.settings.items()]
+        words = [f"{key} {PASSWORD.sub(mask_password, str(value))}" for key, value in self.settings.items()]
         return ", ".join([self.source, *words])
 
 
-def hidden(found: "re.Match[str]") -> str:
+def mask_password(found: "re.Match[str]") -> str:
     before, after = (found[1], found[2]) if found[1] else (found[3], found[4])
     return f"{before}***{after}"
 
 
 @dataclass(frozen=True)
-class Look:
+class TableSummary:
     """What one look at registered data shows: rows, kinds of columns, and those that seem to identify patients."""
 
     rows: int
@@ -77,12 +77,12 @@ class Look:
     identifying: dict[str, str]
 
 
-def registered(home: SiteHome) -> dict[str, Registered]:
+def read_datasets(home: SiteHome) -> dict[str, DatasetEntry]:
     """All entries by name."""
     if not home.data_path.exists():
         return {}
-    content = toml_in(home.data_path, "")
-    return {name: checked(as_table(one), Registered, f"{home.data_path}, [{name}]") for name, one in content.items()}
+    content = load_toml(home.data_path, "")
+    return {name: validate(as_table(one), DatasetEntry, f"{home.data_path}, [{name}]") for name, one in content.items()}
 
 
 def as_table(value: Any) -> Mapping[str, Any]:
@@ -91,50 +91,54 @@ def as_table(value: Any) -> Mapping[str, Any]:
 
 def find(home: SiteHome, name: str | None) -> str:
     """The name of registered data: the given one, or the only one there is."""
-    known = registered(home)
+    known = read_datasets(home)
     if name is None and len(known) == 1:
         return next(iter(known))
     if name is None or name not in known:
-        what = f"there are no data called '{name}'" if name else f"there are {len(known) or 'no'} registered data"
-        remedy = nearest(name or "", known) if known else "register some with `wardround site data add`"
-        raise Refusal(what, where=str(home.data_path), remedy=remedy if name or not known else f"say which: {remedy}")
+        what = f"there is no dataset called '{name}'" if name else f"there are {len(known) or 'no'} registered datasets"
+        remedy = nearest(name or "", known) if known else "register data with `wardround site data add`"
+        raise Refusal(what, where=str(home.data_path), remedy=remedy if name or not known else f"choose one: {remedy}")
     return name
 
 
-def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, target: str = "") -> Look:
+def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, target: str = "") -> TableSummary:
     """Read data once to see that they can be read, and write down where they are."""
-    known = registered(home)
+    known = read_datasets(home)
     if not NAME.fullmatch(name):
-        raise Refusal(f"'{name}' cannot name data", remedy="use letters, digits, - and _ only")
+        raise Refusal(f"'{name}' cannot be the name of a dataset", remedy="use letters, digits, - and _ only")
     if name in known:
         raise Refusal(
-            f"there are data called '{name}' already", where=str(home.data_path), remedy="remove them first, or rename"
+            f"there is already a dataset called '{name}'",
+            where=str(home.data_path),
+            remedy="remove it first, or choose another name",
         )
     words = dict(settings)
     if isinstance(words.get("path"), str):
         words["path"] = str(Path(words["path"]).expanduser().absolute())
-    entry = Registered(source=source, **words)
-    seen = look(frame_of(name, entry))
+    entry = DatasetEntry(source=source, **words)
+    seen = summarize_table(frame_of(name, entry))
     if target and target not in seen.kinds:
         raise Refusal(
-            f"the target '{target}' is missing; {nearest(target, seen.kinds)}", where=entry.shown, remedy="correct it"
+            f"the target '{target}' is missing; {nearest(target, seen.kinds)}",
+            where=entry.description,
+            remedy="correct it",
         )
-    write(home, {**known, name: entry})
+    write_datasets(home, {**known, name: entry})
     return seen
 
 
 def remove(home: SiteHome, name: str) -> None:
-    known = registered(home)
-    write(home, {other: entry for other, entry in known.items() if other != find(home, name)})
+    known = read_datasets(home)
+    write_datasets(home, {other: entry for other, entry in known.items() if other != find(home, name)})
 
 
-def write(home: SiteHome, entries: Mapping[str, Registered]) -> None:
+def write_datasets(home: SiteHome, entries: Mapping[str, DatasetEntry]) -> None:
     tables = [f"\n[{toml_text(name)}]\n{toml_lines(entry.model_dump())}" for name, entry in entries.items()]
     write_file(home.data_path, "".join([HEADING, *tables]).encode())
     home.data_path.chmod(0o600)  # an address may hold a password
 
 
-def frame_of(name: str, entry: Registered) -> pd.DataFrame:
+def frame_of(name: str, entry: DatasetEntry) -> pd.DataFrame:
     """The rows as they are now; only a source that is installed here reads them."""
     where = f"data {name}"
     known = tuple(name for name in registry.names("source") if name != "frame")
@@ -146,17 +150,17 @@ def frame_of(name: str, entry: Registered) -> pd.DataFrame:
     table: Table = component.build(where=where, **{**entry.settings, "target": NO_TARGET})
     if set(table.sites) != {POOL}:
         raise Refusal(
-            f"this holds {len(table.sites)} tables, and a site has one", where=where, remedy="name a single file"
+            f"this holds {len(table.sites)} tables, but a site has one", where=where, remedy="name a single file"
         )
     return table.sites[POOL]
 
 
-def look(frame: pd.DataFrame) -> Look:
+def summarize_table(frame: pd.DataFrame) -> TableSummary:
     kinds = {str(column): str(kind_of(frame[column])) for column in frame.columns}
-    return Look(len(frame), kinds, identifying(frame, kinds))
+    return TableSummary(len(frame), kinds, identifying_columns(frame, kinds))
 
 
-def identifying(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[str, str]:
+def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[str, str]:
     """Columns that seem to identify patients, each with the reason; a warning, for the site to judge."""
     found = {}
     for column, kind in kinds.items():
@@ -166,15 +170,15 @@ def identifying(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[str, str]
         distinct = int(known.nunique())
         whole = kind == "number" and bool(np.all(as_numbers(known) % 1 == 0))
         if telling:
-            found[column] = f"its name says '{telling[0]}'"
+            found[column] = f"its name contains '{telling[0]}'"
         elif len(known) > FEW and distinct == len(known) and (whole or kind == "text"):
-            found[column] = "every row has another value"
+            found[column] = "every row has a different value"
         elif kind == "text" and distinct > MOST_CATEGORIES:
-            found[column] = f"{distinct} different texts"
+            found[column] = f"{distinct} different text values"
     return found
 
 
-def needed(study: Study) -> tuple[str, ...]:
+def required_columns(study: Study) -> tuple[str, ...]:
     """The columns that a study names and cannot do without."""
     said = study.data.settings
     split_by = (study.data.split_by,) if study.data.split_by else ()
@@ -186,28 +190,28 @@ def names_in(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else [str(one) for one in value or ()]
 
 
-def read_columns(study: Study, policy: Policy, columns: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def columns_for(study: Study, policy: Policy, columns: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """The columns that the study would read here, and those withheld from it by the policy."""
     said = study.data.settings
     # A column that names the site tells sites apart in a simulation; here there is only one.
-    dropped = {*names_in(said.get("drop")), *names_in(said.get("site"))} - set(needed(study))
+    dropped = {*names_in(said.get("drop")), *names_in(said.get("site"))} - set(required_columns(study))
     wanted = [column for column in columns if column not in dropped]
-    withheld = [column for column in wanted if not column_allowed(column, policy)]
+    withheld = [column for column in wanted if not is_column_allowed(column, policy)]
     return [column for column in wanted if column not in withheld], withheld
 
 
 def table_for(home: SiteHome, name: str, study: Study, policy: Policy) -> Table:
     """The site's own table for a study, under the site's name, with allowed columns only."""
-    frame = frame_of(name, registered(home)[find(home, name)])
-    read, _ = read_columns(study, policy, dict.fromkeys(frame.columns))
+    frame = frame_of(name, read_datasets(home)[find(home, name)])
+    read, _ = columns_for(study, policy, dict.fromkeys(frame.columns))
     said = study.data.settings
     target = said.get("target")
     if not isinstance(target, str):
         raise Refusal("the study does not say which column is the outcome", where="[data]", remedy="add target = ...")
     patient = (study.data.split_by,) if study.data.split_by else ()
     table = assemble_table(
-        {home.words.name: frame[read]},
-        origin=f"data {name} at {home.words.name}",
+        {home.settings.name: frame[read]},
+        origin=f"data {name} at {home.settings.name}",
         target=target,
         # What is dropped but kept for fairness is still there, and must be named as such.
         drop=[column for column in names_in(said.get("drop")) if column in read],

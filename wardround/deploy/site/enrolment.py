@@ -7,30 +7,39 @@ from pathlib import Path
 from cryptography import x509
 
 from wardround.core.errors import Refusal
-from wardround.deploy.home import SiteHome, SiteWords
-from wardround.deploy.settings_files import checked, toml_lines
+from wardround.deploy.home import SiteHome, SiteSettings
+from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.site.policy_file import first_policy, policy_text
 from wardround.deploy.trust.audit_log import event_entry
-from wardround.deploy.trust.certificates import Issued, check_issued, make_request, new_key, pem, read_certificate
+from wardround.deploy.trust.certificates import (
+    CertificateSummary,
+    check_issued,
+    make_request,
+    new_key,
+    pem,
+    read_certificate,
+)
 from wardround.runs.json_files import write_file
 
 
-def begin_site(path: Path, words: SiteWords, purposes: Sequence[str] = ()) -> SiteHome:
+def begin_site(path: Path, words: SiteSettings, purposes: Sequence[str] = ()) -> SiteHome:
     """Make a site's home with a key of its own and a request to be signed; goes on where it was interrupted."""
     home = SiteHome(path)
     if (path / "site.toml").exists():
-        raise Refusal("there is a site already", where=str(path), remedy="go on with it, or name another --home")
+        raise Refusal("this folder already holds a site", where=str(path), remedy="use it, or choose another --home")
     # Only what an interrupted beginning leaves may be there.
     strange = sorted(set(os.listdir(path)) - {"key.pem", "request.csr", "policy.toml"}) if path.is_dir() else []
     if strange:
         raise Refusal(
-            f"the folder holds other things, such as {strange[0]}", where=str(path), remedy="name a new folder (--home)"
+            f"the folder is not empty: it holds {strange[0]}", where=str(path), remedy="choose a new folder with --home"
         )
     try:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
     except OSError as error:
-        raise Refusal(f"no home can be made: {error.strerror}", where=str(path), remedy="name another --home") from None
+        raise Refusal(
+            f"the folder cannot be created: {error.strerror}", where=str(path), remedy="choose another --home"
+        ) from None
     key = home.key if home.key_path.exists() else new_key(home.key_path)
     write_file(home.request_path, pem(make_request(key, words.name)))
     write_file(home.policy_path, policy_text(first_policy(purposes)).encode())
@@ -39,34 +48,34 @@ def begin_site(path: Path, words: SiteWords, purposes: Sequence[str] = ()) -> Si
     return home
 
 
-def site_words(name: str, coordinator: str, server_name: str) -> SiteWords:
+def site_settings(name: str, coordinator: str, server_name: str) -> SiteSettings:
     words = {"name": name, "coordinator": coordinator, "server_name": server_name}
-    return checked(words, SiteWords, "wardround site init")
+    return validate(words, SiteSettings, "wardround site init")
 
 
-def join(home: SiteHome, certificate: Path, authority: Path) -> Issued:
+def join(home: SiteHome, certificate: Path, authority: Path) -> CertificateSummary:
     """Take in what the coordinator signed, after checking that it is this site's and that consortium's."""
     own, root = read_certificate(certificate), read_certificate(authority)
     if not is_authority(root):
-        raise Refusal("this is no authority's certificate", where=str(authority), remedy="ask for authority.pem")
+        raise Refusal("this is not an authority's certificate", where=str(authority), remedy="ask for authority.pem")
     issued = check_issued(own, root, where=str(certificate))
     if own.public_key() != home.key.public_key():
         raise Refusal(
-            "the certificate belongs to another key than this site's",
+            "the certificate does not belong to this site's key",
             where=str(certificate),
-            remedy=f"let the coordinator sign {home.request_path}",
+            remedy=f"ask the coordinator to sign {home.request_path}",
         )
-    if (issued.name, issued.role) != (home.words.name, "site"):
+    if (issued.name, issued.role) != (home.settings.name, "site"):
         raise Refusal(
-            f"the certificate is for the {issued.role} '{issued.name}', and this is the site '{home.words.name}'",
+            f"the certificate is for the {issued.role} '{issued.name}', but this is the site '{home.settings.name}'",
             where=str(certificate),
-            remedy=f"let the coordinator sign {home.request_path}",
+            remedy=f"ask the coordinator to sign {home.request_path}",
         )
     if home.authority_path.exists() and read_certificate(home.authority_path) != root:
         raise Refusal(
-            "this site belongs to another consortium already",
+            "this site already belongs to another consortium",
             where=str(home.authority_path),
-            remedy="make another home for this one with `wardround site init --home`",
+            remedy="create a separate folder for this consortium with `wardround site init --home`",
         )
     home.log().append(event_entry("joined", site=issued.name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
     write_file(home.authority_path, pem(root))

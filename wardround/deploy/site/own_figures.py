@@ -24,12 +24,12 @@ def keep_figures(folder: Path, site: str, block: Report) -> None:
 def own_figures(folder: Path) -> dict[str, Any] | None:
     """What was kept; none before the study has ended."""
     path = folder / FILE
-    return read_json(path, "they come again with the study's end") if path.exists() else None
+    return read_json(path, "they are written again when the study ends") if path.exists() else None
 
 
-def figure_words(own: dict[str, Any]) -> list[str]:
+def figure_lines(own: dict[str, Any]) -> list[str]:
     """A sentence, and a line for every figure."""
-    lines = [f"On {own['rows']:,} of your patients that nobody learned from; these figures stay here:"]
+    lines = [f"On {own['rows']:,} of your patients who were not used for training; these figures stay at your site:"]
     for name, told in own["figures"].items():
         value, low, high = (told.get(key) for key in ("value", "low", "high"))
         if value is None:

@@ -18,7 +18,7 @@ from wardround.core import clock
 from wardround.core.components.packages import OWN, Package, announcements
 from wardround.core.components.recipes import Recipe, names_in
 from wardround.deploy.package_versions import ANY, Versions, is_allowed
-from wardround.deploy.settings_files import Words
+from wardround.deploy.settings_files import SettingsFile
 
 SAFE = ("algorithm", "aggregator", "model", "transform", "probe", "choice", "query")
 """Kinds of components that a study may bring to a site; sources are the site's own affair."""
@@ -30,15 +30,15 @@ SMALLEST_CELL = 10
 FOR_PARTNERS = "the choice of partners"
 
 
-def day(value: Any) -> Any:
+def parse_day(value: Any) -> Any:
     """A date, also where somebody wrote it as text."""
     try:
         return date.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
-        raise ValueError(f"{value!r} is no date: write it like 2031-12-31") from None
+        raise ValueError(f"{value!r} is not a date: write it like 2031-12-31") from None
 
 
-class Policy(Words):
+class Policy(SettingsFile):
     """policy.toml; as it stands here it allows nothing."""
 
     purposes: list[str] = Field(default_factory=list)
@@ -54,7 +54,7 @@ class Policy(Words):
     """The most that all approved studies together may spend; none: studies without a formal guarantee are allowed."""
     delta: float = Field(default=1e-5, gt=0, lt=1)
     """The delta at which epsilon is reckoned."""
-    expires: Annotated[date | None, BeforeValidator(day)] = None
+    expires: Annotated[date | None, BeforeValidator(parse_day)] = None
     """The last day on which the policy allows anything."""
 
 
@@ -73,9 +73,9 @@ def decide(
     """
     reasons = expiry_reasons(policy, today or clock.today())
     purpose = str(section(study, "study").get("purpose") or "")
-    if not allowed(purpose, policy.purposes):
-        told = f"the purpose '{purpose}' is" if purpose else "a study that tells no purpose is"
-        reasons.append(f"{told} not among the policy's purposes ({listed(policy.purposes)})")
+    if not is_listed(purpose, policy.purposes):
+        told = f"the purpose '{purpose}' is" if purpose else "a study without a purpose is"
+        reasons.append(f"{told} not among the policy's purposes ({names_or_none(policy.purposes)})")
     names = components_of(study)
     # What a choice of partners asks, it says itself: it is loaded only where it may be.
     probes, cells = ([], {}) if outside_reasons(policy, names) else for_partners(study)
@@ -98,7 +98,7 @@ def component_reasons(policy: Policy, names: Iterable[str]) -> list[str]:
     found = []
     for name in dict.fromkeys(names):
         package = package_of(name)
-        if forbidden(name, policy):
+        if is_forbidden(name, policy):
             found.append(f"the component {name} is not allowed" + (f" (it comes from {package})" if package else ""))
         elif package is not None and not is_allowed(package, policy.packages, policy.packages_denied):
             found.append(f"the component {name} comes from the package {package}, which is not allowed")
@@ -131,29 +131,29 @@ def fault_of(name: str) -> str:
 
 
 def column_reasons(policy: Policy, columns: Iterable[str]) -> list[str]:
-    return [f"column '{one}' is not allowed" for one in dict.fromkeys(columns) if not column_allowed(one, policy)]
+    return [f"column '{one}' is not allowed" for one in dict.fromkeys(columns) if not is_column_allowed(one, policy)]
 
 
 def expiry_reasons(policy: Policy, today: date) -> list[str]:
     if policy.expires is None:
-        return ["the policy does not say until when it holds (expires)"]
-    return [f"the policy ended on {policy.expires}"] if today > policy.expires else []
+        return ["the policy has no expiry date (expires)"]
+    return [f"the policy expired on {policy.expires}"] if today > policy.expires else []
 
 
-def allowed(word: str, patterns: Sequence[str]) -> bool:
+def is_listed(word: str, patterns: Sequence[str]) -> bool:
     """Whether a list allows a word, in any case; an empty word only passes where everything does."""
     folded = " ".join(word.casefold().split())
     return ANY in patterns or (bool(folded) and folded in {" ".join(one.casefold().split()) for one in patterns})
 
 
-def forbidden(name: str, policy: Policy) -> bool:
+def is_forbidden(name: str, policy: Policy) -> bool:
     """Whether a component KIND/NAME is not allowed by its name; what is denied stays denied."""
     kind = name.partition("/")[0]
     meant = {ANY, f"{kind}/*", name}
     return kind not in DESCRIBED and (not meant & set(policy.components) or bool(meant & set(policy.components_denied)))
 
 
-def column_allowed(column: str, policy: Policy) -> bool:
+def is_column_allowed(column: str, policy: Policy) -> bool:
     """Patterns such as lab_* are understood; what is denied stays denied."""
     within = [any(fnmatchcase(column, one) for one in many) for many in (policy.columns, policy.columns_denied)]
     return within[0] and not within[1]
@@ -170,7 +170,7 @@ def columns_in(recipe: Recipe) -> tuple[str, ...]:
 def cell_reasons(policy: Policy, cells: Mapping[str, Any]) -> list[str]:
     """Questions that would tell of fewer patients than the smallest cell."""
     return [
-        f"{what} tells of groups of {cell} or more, and the policy's smallest cell is {policy.smallest_cell}"
+        f"{what} reports groups of {cell} patients or more, but the policy's smallest cell is {policy.smallest_cell}"
         f" (in the study: {'[partners]' if what == FOR_PARTNERS else '[data.preparation]'} smallest_cell)"
         for what, cell in cells.items()
         if not isinstance(cell, int) or cell < policy.smallest_cell
@@ -193,9 +193,9 @@ def epsilon_reasons(policy: Policy, epsilon: float | None, spent: float) -> list
     if policy.epsilon is None:
         return []
     if epsilon is None:
-        return [f"the policy allows an epsilon of {policy.epsilon:g}, and this study gives no such guarantee"]
+        return [f"the policy limits epsilon to {policy.epsilon:g}, but this study gives no such guarantee"]
     if spent + epsilon > policy.epsilon:
-        return [f"it would spend an epsilon of {epsilon:g}; {spent:g} of {policy.epsilon:g} is spent already"]
+        return [f"it would spend an epsilon of {epsilon:g}; {spent:g} of {policy.epsilon:g} is already promised"]
     return []
 
 
@@ -203,10 +203,10 @@ def noise_reasons(policy: Policy, said: Mapping[str, Any]) -> list[str]:
     """Noise that hides nothing from the coordinator, and an epsilon that looks small at a larger delta."""
     reasons = []
     if said.get("seeded"):
-        reasons.append("its noise would follow from the study's seed, which the coordinator knows ([privacy] seeded)")
+        reasons.append("its noise would come from the study's seed, which the coordinator knows ([privacy] seeded)")
     delta = said.get("delta")
     if policy.epsilon is not None and isinstance(delta, float) and delta > policy.delta:
-        reasons.append(f"its epsilon is meant at a delta of {delta:g}, and the policy's at {policy.delta:g}")
+        reasons.append(f"its epsilon is stated at a delta of {delta:g}, but the policy's at {policy.delta:g}")
     return reasons
 
 
@@ -250,5 +250,5 @@ def section(study: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def listed(words: Sequence[str]) -> str:
+def names_or_none(words: Sequence[str]) -> str:
     return ", ".join(words) if words else "none is allowed yet"

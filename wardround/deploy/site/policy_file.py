@@ -9,40 +9,40 @@ from typing import Any
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
-from wardround.deploy.settings_files import checked, read_toml, toml_text
+from wardround.deploy.settings_files import read_toml, toml_text, validate
 from wardround.deploy.site.policy import SAFE, UNSAFE, Policy
 from wardround.runs.json_files import write_file
 
-REMEDY = "write it anew with `wardround site init`, or restore it from a copy"
+REMEDY = "restore it from a backup, or copy the one of a new folder made with `wardround site init`"
 FILE = """\
 # What studies may do with the data of this site. What is not allowed here is forbidden; "*" allows everything.
-# Change it with an editor or with `wardround site policy set KEY VALUE`; a change counts at once.
+# Change it with an editor or with `wardround site policy set KEY VALUE`; a change takes effect at once.
 
-# For what studies may be. A study tells its purpose under [study]; one that tells another is refused.
+# Purposes that studies may have. A study states its purpose under [study]; any other is refused.
 purposes = {purposes}
 
 # What may run here: components that are installed at this site, by KIND/NAME. KIND/* is all of a kind.
-# What is denied stays denied, also where a star would allow it.
+# What is denied stays denied, even where a star would allow it.
 components = {components}
 components_denied = {components_denied}
 
-# Components of other packages than wardround also need their package here, with its versions: "fed-extras>=1.2,<2".
+# Components of packages other than wardround also need their package here, with its versions: "fed-extras>=1.2,<2".
 # What counts is the version that is installed at this site.
 packages = {packages}
 packages_denied = {packages_denied}
 
-# Columns that studies may read, and columns that none may read. Patterns such as "lab_*" are understood.
+# Columns that studies may read, and columns that none may read. Patterns such as "lab_*" work.
 # A column that is not allowed is withheld: for a study it is as if it were not there.
 columns = {columns}
 columns_denied = {columns_denied}
 
-# Nothing is told about fewer patients than this.
+# Nothing is reported about fewer patients than this.
 smallest_cell = {smallest_cell}
 
 # The most epsilon that all approved studies may spend together. Without this line, studies without a formal
 # privacy guarantee are allowed.
 {epsilon}
-# The delta at which epsilon is reckoned; studies that promise theirs at a larger one are refused.
+# The delta at which epsilon is computed; studies that state theirs at a larger delta are refused.
 delta = {delta}
 
 # The last day on which this policy allows anything.
@@ -53,10 +53,10 @@ expires = {expires}
 def first_policy(purposes: Sequence[str] = (), *, today: date | None = None) -> Policy:
     """What `init` writes: installed components of safe kinds, no purpose and no column yet, for a year."""
     until = (today or clock.today()) + timedelta(days=365)
-    return Policy(purposes=list(purposes), components=installed(), expires=until)
+    return Policy(purposes=list(purposes), components=installed_components(), expires=until)
 
 
-def installed() -> list[str]:
+def installed_components() -> list[str]:
     from wardround.engine import registry  # loads JAX
 
     names = {kind: registry.own(kind) for kind in SAFE}
@@ -88,18 +88,18 @@ def set_policy(path: Path, key: str, value: str) -> Policy:
         known = tuple(Policy.model_fields)
         raise Refusal(f"the policy has no key '{key}'", where=str(path), remedy=nearest(key, known))
     before = read_policy(path)
-    meant = meaning(key, value)
-    policy = checked({**before.model_dump(), key: meant}, Policy, str(path))
-    text = replaced(path.read_text(encoding="utf-8"), key, getattr(policy, key))
-    if checked(tomllib.loads(text), Policy, str(path)) != policy:
+    meant = parse_value(key, value)
+    policy = validate({**before.model_dump(), key: meant}, Policy, str(path))
+    text = replace_value(path.read_text(encoding="utf-8"), key, getattr(policy, key))
+    if validate(tomllib.loads(text), Policy, str(path)) != policy:
         raise Refusal(
-            f"'{key}' cannot be changed without touching other lines", where=str(path), remedy="use an editor"
+            f"'{key}' cannot be changed without changing other lines", where=str(path), remedy="use an editor"
         )
     write_file(path, text.encode())
     return policy
 
 
-def meaning(key: str, value: str) -> Any:
+def parse_value(key: str, value: str) -> Any:
     """A value of the command line in the key's own type: lists by commas, "none" for no epsilon."""
     sort = Policy.model_fields[key].annotation
     if isinstance(getattr(Policy(), key), list):
@@ -116,7 +116,7 @@ def meaning(key: str, value: str) -> Any:
         raise Refusal(f"'{key}' is {number}, not '{value}'", remedy="correct the value") from None
 
 
-def replaced(text: str, key: str, value: Any) -> str:
+def replace_value(text: str, key: str, value: Any) -> str:
     """The text with another value of a key, which may have taken several lines; a new key goes to the end."""
     lines = text.splitlines(keepends=True)
     new = f"# {key} = 3.0\n" if value is None else f"{key} = {lines_of(value)}\n"

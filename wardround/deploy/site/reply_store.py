@@ -37,11 +37,11 @@ class StoredReply(NamedTuple):
     words: list[str]
 
 
-def told_in(reply: bytes, sha256: str, words: Mapping[str, Any], answer: Message) -> StoredReply:
+def store_reply(reply: bytes, sha256: str, words: Mapping[str, Any], answer: Message) -> StoredReply:
     return StoredReply(reply, sha256, shapes_of(answer.arrays), sorted(set(words) - set(BOUND)))
 
 
-class Replies:
+class ReplyStore:
     """Of one site; `again` says of an answer that it is the same if it is made again."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Replies:
         """What was said to this request before; `once` tells of a hash that has left and must not be followed by
         another answer."""
         if not again:
-            return saved_reply(folder, f"{topic}-{request}", once)
+            return load_reply(folder, f"{topic}-{request}", once)
         last, told = self._last.get((folder, topic), ("", None))
         return told if last == request else None
 
@@ -73,7 +73,7 @@ class Replies:
             del self._last[one]
 
 
-def saved_reply(folder: Path, name: str, once: Callable[[str], bool]) -> StoredReply | None:
+def load_reply(folder: Path, name: str, once: Callable[[str], bool]) -> StoredReply | None:
     """The reply that was saved under a name; one that is not what its file's name says is taken away.
 
     Unless that one has left and holds noise: whoever asks must not get a second answer to the same question.
@@ -85,12 +85,12 @@ def saved_reply(folder: Path, name: str, once: Callable[[str], bool]) -> StoredR
             reply = file.read()
         sha256 = hashlib.sha256(reply).hexdigest()
         if path.endswith(f"{name}.{sha256}"):
-            return told_in(reply, sha256, *decode(reply, copies=False))
+            return store_reply(reply, sha256, *decode(reply, copies=False))
         if once(path.rpartition(".")[2]):
             raise Refusal(
-                "the answer to this request has left and is damaged on the disk, and another must not be made",
+                "the answer to this request was sent and its stored copy is damaged; there must not be a second one",
                 where=path,
-                remedy="restore the file from a copy; or begin the study anew",
+                remedy="restore the file from a backup, or start the study again",
             )
         os.unlink(path)  # left by a death in the midst of a save
     return None
@@ -104,7 +104,7 @@ def forget_old(folder: Path, prefix: str) -> None:
             os.unlink(old.path)
 
 
-def described(study: str, topic: str, number: Any, to: str, told: StoredReply) -> dict[str, Any]:
+def sent_facts(study: str, topic: str, number: Any, to: str, told: StoredReply) -> dict[str, Any]:
     """A reply as the record tells it: how large, which arrays of which shapes, which further words; no value."""
     return {
         "study": study,

@@ -1,4 +1,4 @@
-"""A site's clerk: takes every request of the coordinator, refuses what is not allowed, and lets the others be answered.
+"""Takes every request of the coordinator at a site: refuses what is not allowed, and answers the rest.
 
 Nothing is answered but for a study that the site has approved. The same request again gets the same bytes from the
 disk, so nothing is computed, counted or charged twice, whichever side crashed. What leaves is in the audit log first,
@@ -27,10 +27,10 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, start
 from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.secure_round import SecureSite
-from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, Replies, described, told_in
-from wardround.deploy.site.study_worker import AtWork
+from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, ReplyStore, sent_facts, store_reply
+from wardround.deploy.site.study_worker import StudyWorker
 from wardround.deploy.trust import countersignatures
-from wardround.deploy.trust.audit_log import NoRoom
+from wardround.deploy.trust.audit_log import LogNotWritable
 from wardround.deploy.trust.certificates import Key
 from wardround.privacy.budget import Budget, BudgetExhausted
 from wardround.study.file import Study
@@ -42,13 +42,13 @@ ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 
 
-class Office(Protocol):
-    """What the clerk needs of the site's home."""
+class SiteAccess(Protocol):
+    """What the request handler needs of the site's home."""
 
     @property
     def name(self) -> str: ...
 
-    def offered(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
+    def store_offer(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
         """Put a study before the site's administrator."""
         ...
 
@@ -56,7 +56,7 @@ class Office(Protocol):
         """Whether a study may ask anything now, and if not why."""
         ...
 
-    def approved(self, study: str) -> Study:
+    def approved_study(self, study: str) -> Study:
         """The study as it was approved."""
         ...
 
@@ -72,7 +72,7 @@ class Office(Protocol):
 
     def smallest_cell(self, study: str) -> int: ...
 
-    def renewal(self) -> str:
+    def renewal_request(self) -> str:
         """A request, in PEM, for a new certificate of the same key."""
         ...
 
@@ -84,7 +84,7 @@ class Office(Protocol):
         """Countersign the coordinator's audit log, or keep its countersignature under the own one."""
         ...
 
-    def signing(self) -> tuple[Key, Certificate]:
+    def signing_keys(self) -> tuple[Key, Certificate]:
         """The site's own key, and the certificate of the consortium's authority."""
         ...
 
@@ -92,27 +92,30 @@ class Office(Protocol):
         """The site's privacy ledger, under what its policy allows now."""
         ...
 
-    def leaves(self, entry: Mapping[str, Any]) -> None:
+    def record_sent(self, entry: Mapping[str, Any]) -> None:
         """Write down what is about to leave; returns when it is on the disk."""
         ...
 
-    def has_left(self, sha256: str) -> bool:
+    def has_sent(self, sha256: str) -> bool:
         """Whether something with this hash was written down as leaving."""
         ...
 
 
-class Clerk:
-    """Answers requests, one at a time; `told` hears (topic, why) of those refused, in words that stay at the site."""
+class RequestHandler:
+    """Answers requests, one at a time; `on_refusal` hears (topic, why) of refusals, in words that stay at the site."""
 
     def __init__(
-        self, office: Office, coordinator: str = "server", told: Callable[[str, str], None] = lambda topic, why: None
+        self,
+        access: SiteAccess,
+        coordinator: str = "server",
+        on_refusal: Callable[[str, str], None] = lambda topic, why: None,
     ) -> None:
-        self.office, self.coordinator, self.told = office, coordinator, told
+        self.access, self.coordinator, self.on_refusal = access, coordinator, on_refusal
         self._lock = threading.Lock()
-        self._at_work: dict[str, AtWork] = {}
-        self._replies = Replies()
+        self._workers: dict[str, StudyWorker] = {}
+        self._replies = ReplyStore()
 
-    def answering(self, topic: str) -> Callable[[str, bytes], bytes]:
+    def handler_for(self, topic: str) -> Callable[[str, bytes], bytes]:
         """The handler of one topic."""
         return lambda origin, content: self.answer(topic, origin, content)
 
@@ -122,126 +125,126 @@ class Clerk:
             header, message = decode(content, copies=False)
             study = self._check(topic, origin, header)
             if study is None:
-                return self._said(header, Status.OK, **self._about_itself(topic, header))
+                return self._status_reply(header, Status.OK, **self._answer_about_site(topic, header))
             with self._lock:
                 point("site.request.received")
                 return self._answer_for(topic, study, header, message, content)
         except Malformed as error:
             why = own = f"the request cannot be read: {error}"
         except BudgetExhausted as refusal:  # for good, so the coordinator is not to ask for rounds again
-            self.told(topic, str(refusal))
-            return self._said(header, Status.SPENT, for_others(refusal))
+            self.on_refusal(topic, str(refusal))
+            return self._status_reply(header, Status.SPENT, public_reason(refusal))
         except Refusal as refusal:
-            why, own = for_others(refusal), str(refusal)
+            why, own = public_reason(refusal), str(refusal)
         except OSError as error:  # a full disk, mostly: not for ever, so the coordinator is to ask again
-            return self._said(
+            return self._status_reply(
                 header, Status.WAITING, f"the site cannot write or read its files: {error.strerror or error}"
             )
         except (KeyError, TypeError, ValueError, IndexError) as error:
             # The error's own words may quote what is in a table, so they stay here.
             why = f"the request does not make sense here ({type(error).__name__})"
             own = f"{why}: {error}"
-        self.told(topic, own)
-        return self._said(header, Status.REFUSED, why)
+        self.on_refusal(topic, own)
+        return self._status_reply(header, Status.REFUSED, why)
 
     def _check(self, topic: str, origin: str, header: Mapping[str, Any]) -> str | None:
         """The study that a request is about, none for a mere greeting; refuses whom or what we do not understand."""
         if origin != self.coordinator:
-            raise Refusal(f"'{origin}' is not the coordinator", remedy="let the coordinator ask")
+            raise Refusal(f"'{origin}' is not the coordinator", remedy="only the coordinator may ask")
         if header.get("protocol") != PROTOCOL or header.get("wardround") != __version__:
             raise Refusal(
-                f"the coordinator runs wardround {header.get('wardround')} and this site {__version__}",
+                f"the coordinator runs wardround {header.get('wardround')}, but this site runs {__version__}",
                 remedy="install the same version on both",
             )
         if topic in ITSELF:
             return None
         study = header.get("study")
         if not isinstance(study, str) or not STUDY.fullmatch(study):
-            raise Refusal("the request names no study", remedy="compare the versions of wardround on both sides")
+            raise Refusal("the request names no study", remedy="install the same version of wardround on both sides")
         return study
 
-    def _about_itself(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer_about_site(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
         """What is no study's: the version, the renewal of the site's certificate, the other's eye on each log."""
         if topic == "renewal":
-            return {"request": self.office.renewal()}
+            return {"request": self.access.renewal_request()}
         if topic == "certificate":
-            self.office.renew(str(header["certificate"]))
+            self.access.renew(str(header["certificate"]))
         if topic in countersignatures.TOPICS:
-            return self.office.witness(topic, header)
+            return self.access.witness(topic, header)
         return {"wardround": __version__}
 
     def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
         if topic == Topic.OFFER:
-            self.office.offered(study, header["content"], str(header.get("submitter", "")), header.get("others"))
-        folder = self.office.folder(study) / "replies"
-        state, why = self.office.state(study)
+            self.access.store_offer(study, header["content"], str(header.get("submitter", "")), header.get("others"))
+        folder = self.access.folder(study) / "replies"
+        state, why = self.access.state(study)
         if topic == Topic.OFFER or state is not Status.OK:
             if state is not Status.OK:
-                self._at_work.pop(study, None)
+                self._workers.pop(study, None)
                 self._replies.forget(folder)
-            return self._said(header, state, why)
+            return self._status_reply(header, state, why)
         if topic not in TOPICS:
-            return self._said(header, Status.REFUSED, f"there is no question called '{topic}'")
-        if study not in self._at_work:
-            self._at_work[study] = self._start(study)
-        private = self._at_work[study].study.privacy is not None
+            return self._status_reply(header, Status.REFUSED, f"there is no request called '{topic}'")
+        if study not in self._workers:
+            self._workers[study] = self._start(study)
+        private = self._workers[study].study.privacy is not None
         again = topic in REPEATABLE and not private
         # The nonce in the header stands for the arrays: a coordinator that lied with it would get an old answer again.
         request = hashlib.sha256(start(content) if again else content).hexdigest()
         noised = private and topic in EVERY_ROUND
-        once = self.office.has_left if noised else lambda sha256: False
+        once = self.access.has_sent if noised else lambda sha256: False
         told = self._replies.find(folder, topic, request, again=again, once=once)
         if told is None:
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
-            words, answer = self._made(topic, study, {**header, "request": request}, message)
+            words, answer = self._compute(topic, study, {**header, "request": request}, message)
             reply = self._reply(header, words, answer)
-            told = told_in(reply, hashlib.sha256(reply).hexdigest(), words, answer)
+            told = store_reply(reply, hashlib.sha256(reply).hexdigest(), words, answer)
             point("site.reply.before_save")
             self._replies.keep(folder, topic, request, told, again=again)
         point("site.reply.saved")
-        if not self.office.has_left(told.sha256):
+        if not self.access.has_sent(told.sha256):
             try:
-                self.office.leaves(described(study, topic, header.get("round"), self.coordinator, told))
-            except NoRoom as refusal:  # what is not written down does not leave
-                return self._said(header, Status.WAITING, for_others(refusal))
+                self.access.record_sent(sent_facts(study, topic, header.get("round"), self.coordinator, told))
+            except LogNotWritable as refusal:  # what is not written down does not leave
+                return self._status_reply(header, Status.WAITING, public_reason(refusal))
         point("site.audit.written")
         point("site.reply.ready")
         return told.reply
 
-    def _made(
+    def _compute(
         self, topic: str, study: str, header: dict[str, Any], message: Message
     ) -> tuple[Mapping[str, Any], Message]:
-        at_work = self._at_work[study]
-        at_work.smallest_cell = self.office.smallest_cell(study)  # as the policy says now
-        words, answer = getattr(at_work, topic)(header, message)
+        worker = self._workers[study]
+        worker.smallest_cell = self.access.smallest_cell(study)  # as the policy says now
+        words, answer = getattr(worker, topic)(header, message)
         return {"status": Status.OK, **words}, answer
 
-    def _start(self, study: str) -> AtWork:
+    def _start(self, study: str) -> StudyWorker:
         """Begin to work for a study, or go on after the process was started again."""
-        words = self.office.approved(study)
-        folder = self.office.folder(study)
+        words = self.access.approved_study(study)
+        folder = self.access.folder(study)
         folder.mkdir(parents=True, exist_ok=True)
-        at_work = AtWork(
-            site=self.office.name,
+        worker = StudyWorker(
+            site=self.access.name,
             study=words,
-            table=self.office.table(words),
+            table=self.access.table(words),
             folder=folder,
-            allow=lambda recipe: self.office.allow(study, recipe),
-            smallest_cell=self.office.smallest_cell(study),
-            sums=SecureSite(self.office.name, folder, self.office.signing),
-            promise=Promise(self.office.name, study, words, self.office.budget),
+            allow=lambda recipe: self.access.allow(study, recipe),
+            smallest_cell=self.access.smallest_cell(study),
+            sums=SecureSite(self.access.name, folder, self.access.signing_keys),
+            promise=Promise(self.access.name, study, words, self.access.budget),
         )
-        at_work.recall()
-        return at_work
+        worker.recall()
+        return worker
 
-    def _said(self, header: Mapping[str, Any], status: Status, why: str = "", **words: Any) -> bytes:
+    def _status_reply(self, header: Mapping[str, Any], status: Status, why: str = "", **words: Any) -> bytes:
         return self._reply(header, {"status": status, "why": why, **words}, None)
 
     def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None) -> bytes:
-        return reply_to(header, self.office.name, words, message)
+        return reply_to(header, self.access.name, words, message)
 
 
-def for_others(refusal: Refusal) -> str:
+def public_reason(refusal: Refusal) -> str:
     """A refusal as the coordinator is told it: where the site's files lie is nobody else's business."""
     if os.sep not in refusal.where:
         return str(refusal)

@@ -1,4 +1,4 @@
-"""A site's long-lived process: connects out to the coordinator, and lets its clerk answer what it asks.
+"""A site's long-lived process: connects out to the coordinator, and answers what it asks.
 
 Nothing listens at the site. A coordinator that goes away is waited for; the connection comes back by itself.
 """
@@ -13,8 +13,8 @@ from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.fault_points import arm
 from wardround.deploy.home import SiteHome
-from wardround.deploy.site.authorization import SiteOffice
-from wardround.deploy.site.request_handler import ITSELF, TOPICS, Clerk
+from wardround.deploy.site.authorization import HomeAccess
+from wardround.deploy.site.request_handler import ITSELF, TOPICS, RequestHandler
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_filter import SERVER
 from wardround.deploy.trust.audit_log import event_entry
@@ -31,15 +31,15 @@ class SiteService:
     def __init__(self, home: SiteHome, tell: Tell = lambda word, facts: None) -> None:
         arm()
         self.home, self.tell = home, tell
-        words = home.words
+        words = home.settings
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = Party(words.name, words.coordinator, files, server_name=words.server_name)
-        self.party.watch(self._seen)
-        self.party.worry(self._worried)
+        self.party.watch(self._on_connection)
+        self.party.on_trouble(self._on_trouble)
         self._writing = threading.Lock()
-        self.clerk = Clerk(SiteOffice(home), told=self._refused)
+        self.handler = RequestHandler(HomeAccess(home), on_refusal=self._on_refusal)
         for topic in (*ALWAYS, *TOPICS):
-            self.party.answer(topic, self._answering(topic))
+            self.party.answer(topic, self._handler_for(topic))
         self.stopped = threading.Event()
         self.state: dict[str, Any] = {"name": words.name, "coordinator": words.coordinator, "connected": False}
 
@@ -62,8 +62,8 @@ class SiteService:
         with self._writing, suppress(Refusal):
             self.home.write_status({**self.state, "at": time.time()})
 
-    def _answering(self, topic: str) -> Callable[[str, bytes], bytes]:
-        answer = self.clerk.answering(topic)
+    def _handler_for(self, topic: str) -> Callable[[str, bytes], bytes]:
+        answer = self.handler.handler_for(topic)
 
         def respond(origin: str, content: bytes) -> bytes:
             reply = answer(origin, content)
@@ -74,18 +74,18 @@ class SiteService:
 
         return respond
 
-    def _refused(self, topic: str, why: str) -> None:
+    def _on_refusal(self, topic: str, why: str) -> None:
         self.state["refused"] = {"topic": topic, "why": why, "at": time.time()}
         with suppress(OSError):
             self.tell("refused", {"topic": topic, "why": why})
 
-    def _seen(self, name: str, came: bool) -> None:
+    def _on_connection(self, name: str, came: bool) -> None:
         if name == SERVER:
             self.state |= {"connected": came, "why": ""}
-            self.tell("connected" if came else "lost", {"coordinator": self.home.words.coordinator})
+            self.tell("connected" if came else "lost", {"coordinator": self.home.settings.coordinator})
             self.write_status()
 
-    def _worried(self, why: str) -> None:
+    def _on_trouble(self, why: str) -> None:
         self.state["why"] = why
         self.tell("worried", {"why": why})
         self.write_status()

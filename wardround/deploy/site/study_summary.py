@@ -19,8 +19,8 @@ from wardround.data.load import load
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.site.approvals import Offer, reasons_against, spent, study_of
-from wardround.deploy.site.datasets import find, frame_of, look, read_columns, registered, table_for
+from wardround.deploy.site.approvals import Offer, promised_epsilon, reasons_against, study_of
+from wardround.deploy.site.datasets import columns_for, find, frame_of, read_datasets, summarize_table, table_for
 from wardround.deploy.site.policy import (
     Policy,
     components_of,
@@ -35,10 +35,10 @@ from wardround.deploy.site.release.partner_questions import (
     all_settings,
     numbers_in,
     numbers_in_probe,
-    prepared_by,
+    preparation_queries,
     terms_for,
 )
-from wardround.deploy.site.release.privacy_budget import charged
+from wardround.deploy.site.release.privacy_budget import charged_epsilon
 from wardround.engine.split_round import answer_shapes
 from wardround.study import assemble
 from wardround.study.file import Study
@@ -48,7 +48,7 @@ from wardround.study.partners import asks_of
 ARRAYS: Mapping[str, str] = {
     "weight": "how many patients it trained on",
     "update": "how far its patients moved the model, times that number",
-    "control": "how its gradients differ from everybody's, times that number",
+    "control": "how its gradients differ from the average, times that number",
     "class_shares": "the share of each outcome among its patients, times that number",
 }
 """What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
@@ -64,7 +64,7 @@ HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerSize:
     """What leaves a site in one round: numbers in each array, and bytes on the wire."""
 
     numbers: dict[str, int]
@@ -74,7 +74,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Described:
+class StudySummary:
     """The same in figures and in words; `parts` are headings with their sentences."""
 
     facts: dict[str, Any]
@@ -82,11 +82,11 @@ class Described:
     against: tuple[str, ...]
 
 
-def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described:
+def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySummary:
     """What the study would mean for this site, on these registered data."""
     study, policy, name = study_of(offer), read_policy(home.policy_path), find(home, data)
-    seen = look(frame_of(name, registered(home)[name]))
-    read, withheld = read_columns(study, policy, seen.kinds)
+    seen = summarize_table(frame_of(name, read_datasets(home)[name]))
+    read, withheld = columns_for(study, policy, seen.kinds)
     against = reasons_against(home, offer, name)
     components, closed = components_of(offer.study), outside_reasons(policy, components_of(offer.study))
     try:
@@ -98,10 +98,10 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
     for_choice: tuple[str, ...] = ()
     if not closed:
         components += for_partners(offer.study)[0]
-        for_choice = leaves_for_partners(study, answer.parameters if answer else None, len(read))
+        for_choice = sent_for_partners(study, answer.parameters if answer else None, len(read))
     brought = {one: str(package) for one in components if (package := package_of(one)) is not None}
-    used, rounds = spent(home, beside=offer.id), study.study.rounds
-    paid = Paid(charged(home, policy, offer.id), charged(home, policy))
+    used, rounds = promised_epsilon(home, beside=offer.id), study.study.rounds
+    paid = LedgerCharges(charged_epsilon(home, policy, offer.id), charged_epsilon(home, policy))
     facts = {
         "study": offer.id,
         "submitter": offer.submitter,
@@ -126,70 +126,79 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> Described
     }
     risky = [f"{column} ({why})" for column, why in seen.identifying.items() if column in read]
     parts = (
-        ("Who asks", asks(offer, study)),
-        ("What is read", reads(name, seen.rows, read, withheld, risky)),
-        ("What runs here", runs(components, brought)),
-        ("What leaves", (*leaves_before(study, policy), *leaves_a_round(study, answer, unknown), *leaves_after(study))),
+        ("Who asks", who_asks(offer, study)),
+        ("What is read", what_is_read(name, seen.rows, read, withheld, risky)),
+        ("What runs here", what_runs(components, brought)),
+        (
+            "What leaves",
+            (
+                *sent_before_training(study, policy),
+                *sent_per_round(study, answer, unknown),
+                *sent_after_training(study),
+            ),
+        ),
         *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
-        ("What it costs in privacy", costs(study, used, policy, paid)),
-        ("Your share", (share(offer, seen.rows, study),)),
-        ("For how long", (f"Until {policy.expires}, as the policy says, or until you withdraw.",)),
+        ("What it costs in privacy", privacy_cost(study, used, policy, paid)),
+        ("Your share", (share_of_rows(offer, seen.rows, study),)),
+        ("For how long", (f"Until {policy.expires}, when your policy expires, or until you withdraw.",)),
     )
-    return Described(facts, parts, tuple(against))
+    return StudySummary(facts, parts, tuple(against))
 
 
-def asks(offer: Offer, study: Study) -> tuple[str, ...]:
-    who = offer.submitter or "somebody who gives no name"
-    purpose = f"for: {study.study.purpose}" if study.study.purpose else "and tells no purpose"
-    site = (f"The model is made for the site {study.study.user}.",) if study.study.user else ()
-    return (f"{who} submits {study.study.name} {purpose}. It came on {offer.came[:10]}.", *site)
+def who_asks(offer: Offer, study: Study) -> tuple[str, ...]:
+    who = offer.submitter or "An unnamed submitter"
+    purpose = f"Purpose: {study.study.purpose}." if study.study.purpose else "No purpose is stated."
+    site = (f"The model is for the site {study.study.user}.",) if study.study.user else ()
+    return (f"{who} submitted {study.study.name}. {purpose} Received on {offer.came[:10]}.", *site)
 
 
-def reads(name: str, rows: int, read: list[str], withheld: list[str], risky: list[str]) -> tuple[str, ...]:
-    told = [f"The data {name}, {rows:,} rows. Columns: {', '.join(read) or 'none'}."]
+def what_is_read(name: str, rows: int, read: list[str], withheld: list[str], risky: list[str]) -> tuple[str, ...]:
+    told = [f"Dataset {name}, {rows:,} rows. Columns: {', '.join(read) or 'none'}."]
     if withheld:
         told.append(f"Withheld by your policy: {', '.join(withheld)}.")
     if risky:
-        told.append(f"LOOK: these seem to identify patients: {', '.join(risky)}.")
+        told.append(f"Warning: these columns may identify patients: {', '.join(risky)}.")
     return tuple(told)
 
 
-def runs(components: list[str], brought: Mapping[str, str]) -> tuple[str, ...]:
+def what_runs(components: list[str], brought: Mapping[str, str]) -> tuple[str, ...]:
     told = f"Installed components only: {', '.join(components)}."
     outside = "; ".join(f"{name} from the package {package}" for name, package in brought.items())
-    return (told, f"Not part of wardround, as installed here: {outside}.") if outside else (told,)
+    return (told, f"From other packages installed here: {outside}.") if outside else (told,)
 
 
-def leaves_before(study: Study, policy: Policy) -> tuple[str, ...]:
+def sent_before_training(study: Study, policy: Policy) -> tuple[str, ...]:
     """The statistics from which sites agree how columns become numbers."""
-    asked = [in_own_cells(one, policy.smallest_cell) for one in prepared_by(study)]
+    asked = [in_own_cells(one, policy.smallest_cell) for one in preparation_queries(study)]
     words = [terms_for(one).told(all_settings(one)) for one in asked]
-    told = [f"Once, before training: {'; '.join(words)}; no count of fewer than {policy.smallest_cell} patients."]
+    told = [f"Once, before training: {'; '.join(words)}; no count below {policy.smallest_cell} patients."]
     if policy.smallest_cell > 1:
         told.append(
-            f"Counts leave rounded down to multiples of {policy.smallest_cell}, means and figures in steps: a patient"
-            " more or less mostly changes nothing."
+            f"Counts are rounded down to multiples of {policy.smallest_cell}, means and figures are rounded too, so"
+            " that a single patient hardly ever changes them."
         )
     return tuple(told)
 
 
-def leaves_for_partners(study: Study, parameters: int | None, columns: int) -> tuple[str, ...]:
+def sent_for_partners(study: Study, parameters: int | None, columns: int) -> tuple[str, ...]:
     """What leaves while partners are chosen, in each probe's and query's own words; none where none are chosen."""
     if study.partners is None:
         return ()
     asks, sites = asks_of(study), len(study.deploy.sites) or ASSUMED
-    least = f"if {sites} sites take part" if study.deploy.sites else f"reckoned with {sites} sites"
+    least = f"with {sites} sites" if study.deploy.sites else f"assuming {sites} sites"
     told = [
-        f"Before training, partners are chosen for {study.study.user} (choice/{study.partners.name}), and your answers "
-        "leave whether you are chosen or not. If you are not, no round of training is asked of you afterwards."
+        f"Before training, partners are chosen for {study.study.user} (choice/{study.partners.name}). Your answers are "
+        "sent whether you are chosen or not. If you are not chosen, you take no part in training."
     ]
     if asks.trains:
-        told.append(f"Meanwhile the sites train {asks.trains}; in each of these rounds leaves what leaves in a round.")
+        told.append(
+            f"Meanwhile the sites train {asks.trains}; each of these rounds sends the same as a round of training."
+        )
     for probe in asks.probes:
         settings = all_settings(probe.recipe)
         part = settings.get("part", "train")
         held = "training" if part == "train" else part
-        size = "its size is not known yet"
+        size = "size not known yet"
         if parameters is not None:
             count = numbers_in_probe(probe, parameters, sites)
             size = f"{count:,} numbers, about {format_bytes(4 * count)}, {least}"
@@ -199,7 +208,7 @@ def leaves_for_partners(study: Study, parameters: int | None, columns: int) -> t
         )
     for query in asks.queries:
         terms = terms_for(query)
-        often = "as often as it is asked" if terms.times is None else times_in_words(terms.times)
+        often = "whenever it is asked" if terms.times is None else times_in_words(terms.times)
         count = numbers_in(query, Extent(sites=sites, columns=columns))
         words = terms.told(all_settings(query))
         told.append(f"For the query {query.name}, {often}: {words} (at most {count:,} numbers or names, {least}).")
@@ -213,91 +222,88 @@ def times_in_words(times: int) -> str:
     return "once" if times == 1 else f"up to {times} times"
 
 
-def leaves_a_round(study: Study, answer: Answer | None, unknown: str) -> tuple[str, ...]:
+def sent_per_round(study: Study, answer: AnswerSize | None, unknown: str) -> tuple[str, ...]:
     rounds = study.study.rounds
     if answer is None:
-        return (f"In each of {rounds} rounds an answer whose size is not known yet: {unknown}",)
+        return (f"In each of {rounds} rounds: an answer whose size is not known yet. {unknown}",)
     arrays = "; ".join(
         f"{name} ({count:,} {'number' if count == 1 else 'numbers'}{': ' + ARRAYS[name] if name in ARRAYS else ''})"
         for name, count in answer.numbers.items()
     )
-    size = f"about {format_bytes(answer.bytes)} a round, {format_bytes(answer.bytes * rounds)} in all {rounds} rounds"
+    size = f"about {format_bytes(answer.bytes)} per round, {format_bytes(answer.bytes * rounds)} in {rounds} rounds"
     seen = filter(None, [assemble.transform_of(study.transforms).words])
-    return (f"In each round: {arrays}; {size}. No row, no label and no prediction leaves.", *seen)
+    return (f"In each round: {arrays}; {size}. Rows, labels and predictions are never sent.", *seen)
 
 
-def leaves_after(study: Study) -> tuple[str, ...]:
+def sent_after_training(study: Study) -> tuple[str, ...]:
     every = study.evaluation.every
     often = "After every round" if every == 1 else f"After every {every} rounds"
     return (
-        f"{often}: three numbers about your validation patients (how many, their loss, how many right)."
-        " At the end: figures of quality on your test patients, computed here.",
+        f"{often}: three numbers about your validation patients (how many, their loss, how many correct)."
+        " At the end: quality figures on your test patients, computed here.",
     )
 
 
-class Paid(NamedTuple):
+class LedgerCharges(NamedTuple):
     """Epsilon in the site's ledger: of one study, and of all."""
 
     this: float
     all: float
 
 
-def costs(study: Study, used: float, policy: Policy, paid: Paid) -> tuple[str, ...]:
+def privacy_cost(study: Study, used: float, policy: Policy, paid: LedgerCharges) -> tuple[str, ...]:
     """What the study promises of privacy, what the ledger says, and what no noise covers."""
     said = study.privacy
     if said is None:
-        return (privacy(None, used, policy.epsilon),)
+        return (epsilon_sentence(None, used, policy.epsilon),)
     if said.epsilon is None:
         first = (
-            f"Noise of {said.noise_multiplier:g} times the bound of {said.clip:g}, for {study.study.rounds} rounds; no"
-            " epsilon is promised: it follows from the number of your patients."
+            f"Noise of {said.noise_multiplier:g} times the clipping bound of {said.clip:g}, for {study.study.rounds}"
+            " rounds. No epsilon is promised: it depends on the number of your patients."
         )
     else:
-        first = privacy(said.epsilon, used, policy.epsilon)
+        first = epsilon_sentence(said.epsilon, used, policy.epsilon)
     whom = (
-        "each of your patients: whether one is among the rows can hardly be told from the model or from your answers"
+        "each of your patients: the model and your answers hardly reveal whether a patient is in the data"
         if said.level == "sample"
-        else "your site as a whole: whether it took part can hardly be told from the model"
+        else "your site as a whole: the model hardly reveals whether your site took part"
     )
-    told = [first, f"It holds for {whom} (delta {said.delta:g})."]
+    told = [first, f"This protects {whom} (delta {said.delta:g})."]
     if said.level == "site" and all(one.name != "secure_sum" for one in study.transforms):
         told.append(
-            "The coordinator sees your single answers, and those under your own share of the noise only; the transform"
+            "The coordinator sees your answers one by one, protected by your own share of the noise only; the transform"
             " secure_sum would hide them."
         )
     told.append(
-        f"Your ledger is charged before each answer: {paid.all:.3g} is spent so far by all studies, {paid.this:.3g} of"
-        f" it by this one (delta {policy.delta:g}). What is spent does not come back."
+        f"Your privacy ledger is charged before each answer: {paid.all:.3g} is spent so far by all studies,"
+        f" {paid.this:.3g} of it by this one (delta {policy.delta:g}). What is spent is never refunded."
     )
     return (*told, NOT_COVERED)
 
 
-def privacy(epsilon: float | None, used: float, most: float | None) -> str:
+def epsilon_sentence(epsilon: float | None, used: float, most: float | None) -> str:
     cap = (
-        f"{used:g} of {most:g} is promised to studies approved before"
+        f"{used:g} of {most:g} is promised to studies approved earlier"
         if most is not None
         else "your policy sets no limit"
     )
     if epsilon is None:
         return (
-            f"It adds no noise and gives no formal guarantee: from its answers something about single patients might be"
-            f" told. Epsilon: none; {cap}."
+            f"It adds no noise and gives no formal guarantee: its answers might reveal something about single patients."
+            f" Epsilon: none; {cap}."
         )
     left = f"; {most - used - epsilon:g} would be left" if most is not None else ""
     return f"Epsilon {epsilon:g}; {cap}{left}."
 
 
-def share(offer: Offer, rows: int, study: Study) -> str:
+def share_of_rows(offer: Offer, rows: int, study: Study) -> str:
     """How far the site's part is diluted, as far as the offer tells."""
     if not offer.others:
-        return (
-            "How many patients the other sites have is not known before their first study together, so your share is"
-            " not known yet."
-        )
+        return "Not known yet: how many patients the other sites have becomes known with their first study together."
     own = round(rows * study.data.shares[0])
     return (
-        f"About {own / (own + offer.others):.1%} of the training rows would be yours: {own:,} beside {offer.others:,}"
-        " of the other sites together, as they were in studies before."
+        f"About {own / (own + offer.others):.1%} of the training rows would be yours: {own:,}, and {offer.others:,}"
+        " at the other sites together, as in earlier studies."
     )
 
 
@@ -309,7 +315,7 @@ def with_some_noise(study: Study) -> Study:
     return study.model_copy(update={"privacy": noise})
 
 
-def answer_of(study: Study, table: Table) -> Answer:
+def answer_of(study: Study, table: Table) -> AnswerSize:
     """What this site's answer would hold, found out by preparing its rows; nothing is trained."""
     data = study.data
     loaded = load(
@@ -344,4 +350,4 @@ def answer_of(study: Study, table: Table) -> Answer:
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), left)
     parameters = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))
     size = len(encode(HEADER, Message({}))) + transform.bytes_up(left) if transform.bytes_up else None
-    return Answer(numbers, size or len(encode(HEADER, empty)), parameters)
+    return AnswerSize(numbers, size or len(encode(HEADER, empty)), parameters)

@@ -31,8 +31,8 @@ from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.own_figures import keep_figures
-from wardround.deploy.site.release.disclosure import in_own_cells, told_figures, told_losses
-from wardround.deploy.site.release.partner_questions import debit, refuse_course, seen_by, terms_for
+from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
+from wardround.deploy.site.release.partner_questions import debit, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts, request_of
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
@@ -51,7 +51,7 @@ Header = dict[str, Any]
 
 
 @dataclass
-class AtWork:
+class StudyWorker:
     """One study at one site. `allow` raises a refusal for a recipe that the site's policy forbids."""
 
     site: str
@@ -77,19 +77,19 @@ class AtWork:
         query: Query = made_from(in_own_cells(recipe, self.smallest_cell))
         raw = header["on"] == "raw"
         if raw and terms_for(recipe).rows != "table":
-            raise Refusal("only its card may be asked of a whole table", remedy="ask about the training rows")
+            raise Refusal("only the card query may read a whole table", remedy="query the training rows")
         if not raw and self.own is None:
-            raise Refusal("statistics were asked for before the sites had agreed on a schema", remedy="prepare first")
+            raise Refusal("statistics were requested before the sites agreed on a schema", remedy="prepare first")
         whole = Site(self.site, self.table.sites[self.site])
         debit(self.folder, self.study, recipe, header, message)
-        return {}, query.ask(message, whole if raw or self.own is None else seen_by(recipe, self.own))
+        return {}, query.ask(message, whole if raw or self.own is None else visible_rows(recipe, self.own))
 
     def settle(self, header: Header, _: Message) -> tuple[Header, Message]:
         """Take over the agreed schema and split the own rows."""
         if int(header["seed"]) != self.study.study.seed:
             raise Refusal(
-                "the rows were to be split by another seed than the approved study's",
-                remedy="ask for what was approved: the same statistic over many splits would tell of single patients",
+                "the request splits the rows with a seed that is not the approved study's",
+                remedy="ask for what was approved: the same statistic over many splits would reveal single patients",
             )
         said = header["schema"]
         schema = Schema(dict(said["kinds"]), said["task"], tuple(said["classes"]), ())
@@ -110,7 +110,7 @@ class AtWork:
     def prepare(self, header: Header, _: Message) -> tuple[Header, Message]:
         """Apply the fitted preparation; tells how many rows there are for each part."""
         if self.own is None:
-            raise Refusal("a preparation came before the schema", remedy="start the study again")
+            raise Refusal("the preparation came before the schema", remedy="start the study again")
         preparation = Preparation.from_json(header["preparation"])
         three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
         classes = self.own.schema.classes
@@ -134,7 +134,7 @@ class AtWork:
         method = self._method(header)
         if method[1].sum_only:
             raise Refusal(
-                "the approved study opens only the sum of the answers, and a single one was asked for",
+                "the approved study reveals only the sum of the answers, but a single answer was requested",
                 remedy="ask for what was approved",
             )
         answer = self._answer(method, header, message, header["request"])
@@ -177,7 +177,7 @@ class AtWork:
     def judge(self, header: Header, message: Message) -> tuple[Header, Message]:
         """Sums of the losses of the own patients under the model that this site would use; none when they are few."""
         scores, task = self._scores(header, message, header["part"])
-        return {}, Message(told_losses(scores, task, self.smallest_cell))
+        return {}, Message(coarse_losses(scores, task, self.smallest_cell))
 
     def figures(self, header: Header, message: Message) -> tuple[Header, Message]:
         """How well the site's model does on its own test patients: exact for the site, coarse or none for others."""
@@ -196,7 +196,7 @@ class AtWork:
         keep_figures(self.folder, self.site, block)
         if len(scores.actual) < self.smallest_cell:
             return {"figures": None}, Message({})
-        return {"figures": told_figures(block, scores, task, self.smallest_cell)}, Message({})
+        return {"figures": coarse_figures(block, scores, task, self.smallest_cell)}, Message({})
 
     def finish(self, header: Header, message: Message) -> tuple[Header, Message]:
         """Keep the model that this site will use."""
@@ -217,7 +217,7 @@ class AtWork:
         said = [one.name for one in self.study.transforms]
         if [one.get("name") for one in header["transforms"]] != said:
             raise Refusal(
-                f"the approved study says the transforms {said or 'none'}, and others were asked for",
+                f"the approved study has the transforms {said or 'none'}, but others were requested",
                 remedy="ask for what was approved",
             )
         refuse_course(self.study, header)
@@ -229,7 +229,7 @@ class AtWork:
 
     def _own(self, part: str) -> OwnRows:
         if part not in self.parts:
-            raise Refusal("a round was asked for before the rows were prepared", remedy="start the study again")
+            raise Refusal("a round was requested before the rows were prepared", remedy="start the study again")
         x, y = self.parts[part]
         return OwnRows(x, y, self.number)
 
@@ -265,7 +265,7 @@ class AtWork:
         path = self._first_path(header)
         if str(path) not in self._starts:
             if not path.exists():
-                raise Refusal("a round was asked for before it was begun", remedy="start the study again")
+                raise Refusal("a round was requested before training began", remedy="start the study again")
             first = decode(path.read_bytes())[1].arrays["first"]
             self._starts[str(path)] = jax.device_get(algorithm.init_client(first))
         start = self._starts[str(path)]

@@ -28,11 +28,11 @@ from nvflare.fuel.f3.endpoint import EndpointState
 from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
 from wardround.core.errors import Refusal
-from wardround.deploy.protocol.compression import Content, packed, unpacked
+from wardround.deploy.protocol.compression import Content, pack, unpack
 from wardround.deploy.protocol.wire import Malformed
-from wardround.deploy.transport.cellnet_filter import SERVER, Gate, abandon, forget, words
+from wardround.deploy.transport.cellnet_filter import SERVER, Gate, abandon, forget, one_line
 from wardround.deploy.transport.cellnet_small import CHANNEL, SMALL
-from wardround.deploy.transport.connectivity import check_free, reach, wait_until_listening
+from wardround.deploy.transport.connectivity import check_free, diagnose, wait_until_listening
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.trust.certificates import check_issued, read_certificate, read_key
 
@@ -42,12 +42,12 @@ on it asks the system for memory each time, and how much it may keep: giving it 
 the copying."""
 logger = logging.getLogger("wardround")
 KEPT_OUT = (
-    "the coordinator answers and accepts the certificate, but does not let this site in; another process or machine "
-    "may be connected with the same certificate. To mend it: stop the other one, or wait a minute."
+    "the coordinator accepts the certificate, but not the connection; another process or machine "
+    "may be connected with the same certificate. Fix: stop the other one, or wait a minute."
 )
 Handler = Callable[[str, bytes], bytes]
 """From the authenticated name of the asker and what it sent (bytes, or a view of them) to the answer."""
-TOO_LARGE = "the answer is too large for one piece"
+TOO_LARGE = "the answer is too large for a single message"
 
 
 class Credentials(NamedTuple):
@@ -78,7 +78,7 @@ class Party:
         self.name, self.address, self.credentials, self.server_name = name, address, credentials, server_name
         self.listens = not server_name
         if address.startswith("["):
-            raise Refusal("addresses of the form [::1] cannot be used", where=address, remedy="write the host's name")
+            raise Refusal("IPv6 addresses such as [::1] are not supported", where=address, remedy="use a host name")
         # CellNet checks its own certificate, too, but not in words for people.
         check_issued(
             read_certificate(credentials.certificate),
@@ -97,14 +97,14 @@ class Party:
             own[1].value: str(credentials.key),
             "connection_security": "mtls",
         }
-        quiet()
-        steady_memory()
+        silence_loggers()
+        limit_heaps()
         self._fqcn = SERVER if self.listens else name
         self._lock = threading.Lock()
         self._present: set[str] = set()
         self._waiting: dict[str, set[AbortSignal]] = {}
         self._watchers: list[Callable[[str, bool], None]] = []
-        self._worried: list[Callable[[str], None]] = []
+        self._trouble_listeners: list[Callable[[str], None]] = []
         self._large: set[tuple[str, str]] = set()
         """Whose answers to which topics are large: they are asked for in parts at once."""
         self._after = 10.0
@@ -125,7 +125,7 @@ class Party:
         if self.listens:
             check_free(self.address)
         self._cell.start()
-        for work in (self._tell, *(() if self.listens else (self._worry,))):
+        for work in (self._notify_watchers, *(() if self.listens else (self._report_trouble,))):
             threading.Thread(target=work, name=f"wardround {work.__name__}", daemon=True).start()
         if self.listens:
             wait_until_listening(self.address)
@@ -161,15 +161,15 @@ class Party:
         """Be told (name, whether it came) of everybody who comes or goes."""
         self._watchers.append(watcher)
 
-    def worry(self, hear: Callable[[str], None], *, after: float = 10.0) -> None:
+    def on_trouble(self, hear: Callable[[str], None], *, after: float = 10.0) -> None:
         """Be told in plain words why a site has no connection, when it has had none for some seconds."""
-        self._worried.append(hear)
+        self._trouble_listeners.append(hear)
         self._after = after
 
     def why_absent(self) -> str:
         """Why there is no connection to the coordinator, as far as a try of our own can tell."""
-        found = reach(self.address, self.credentials)
-        return found.told if found.state == "wrong" else KEPT_OUT
+        found = diagnose(self.address, self.credentials)
+        return found.sentence if found.state == "wrong" else KEPT_OUT
 
     def answer(self, topic: str, handler: Handler) -> None:
         """Let `handler` answer requests of this topic; what it raises is told to the asker in one word only."""
@@ -177,11 +177,11 @@ class Party:
         def respond(request: Any) -> Any:
             origin = str(request.get_header(MessageHeaderKey.ORIGIN))
             try:
-                body = packed(handler(origin, cast(bytes, unpacked(request.payload or b""))))
+                body = pack(handler(origin, cast(bytes, unpack(request.payload or b""))))
             except Malformed as error:
                 return make_reply(ReturnCode.INVALID_REQUEST, error=str(error))
             except Exception:
-                logger.exception("a request of %s could not be answered", origin)
+                logger.exception("a request from %s could not be answered", origin)
                 return make_reply(ReturnCode.PROCESS_EXCEPTION, error="the request could not be answered")
             if len(body) > SMALL and not request.get_header(StreamHeaderKey.STREAM_REQ_ID):
                 return make_reply(ReturnCode.MSG_TOO_BIG, error=TOO_LARGE)
@@ -203,9 +203,9 @@ class Party:
             self._waiting.setdefault(target, set()).add(patience)
         self._gate.asked.add(f"{CHANNEL}:{topic}")
         try:
-            reply = self._exchanged(target, topic, packed(body), within, patience)
+            reply = self._exchange(target, topic, pack(body), within, patience)
         except Exception as error:  # of the network's many kinds; none of them is the caller's mistake
-            raise Unanswered(target, f"the line broke ({words(error)})") from None
+            raise Unanswered(target, f"connection lost ({one_line(error)})") from None
         finally:
             with self._lock:
                 self._waiting[target].discard(patience)
@@ -213,14 +213,14 @@ class Party:
         code = reply.get_header(MessageHeaderKey.RETURN_CODE)
         answer: Any = b"" if reply.payload is None else reply.payload
         if code == ReturnCode.OK and isinstance(answer, bytes | bytearray | memoryview):
-            return cast(bytes, unpacked(answer))  # or a view of them: a model is not copied once more
+            return cast(bytes, unpack(answer))  # or a view of them: a model is not copied once more
         if patience.cancelled or target not in self.present:
-            raise Unanswered(target, "it went away before it answered", gone=True)
+            raise Unanswered(target, "it disconnected before it answered", gone=True)
         if patience.triggered:
             raise Unanswered(target, f"it did not answer within {within:.0f} s")
-        raise Unanswered(target, words(reply.get_header(MessageHeaderKey.ERROR) or code))
+        raise Unanswered(target, one_line(reply.get_header(MessageHeaderKey.ERROR) or code))
 
-    def _exchanged(self, target: str, topic: str, body: Content, within: float, patience: AbortSignal) -> Any:
+    def _exchange(self, target: str, topic: str, body: Content, within: float, patience: AbortSignal) -> Any:
         """CellNet's reply: in one piece where question and answer are small, which takes it a third of the time."""
         words = {"channel": CHANNEL, "topic": topic, "target": target, "timeout": within}
         if len(body) <= SMALL and (target, topic) not in self._large:
@@ -248,34 +248,34 @@ class Party:
         self._gate.pieces.release(name)
         abandon(name)
 
-    def _tell(self) -> None:
+    def _notify_watchers(self) -> None:
         """Tell the watchers, in a thread of their own: CellNet must not wait for them."""
         while (event := self._events.get()) is not None:
             for watcher in self._watchers:
                 try:
                     watcher(*event)
                 except Exception:
-                    logger.exception("somebody came or went, and a watcher failed")
+                    logger.exception("a watcher failed after a connection changed")
 
-    def _worry(self) -> None:
+    def _report_trouble(self) -> None:
         said = ""
         while not self._stopped.wait(self._after):
             why = "" if SERVER in self.present else self.why_absent()
             if why and why != said and SERVER not in self.present and not self._stopped.is_set():
                 logger.warning("not connected to %s: %s", self.address, why)
-                for hear in self._worried:
+                for hear in self._trouble_listeners:
                     hear(why)
             said = why
 
 
-def steady_memory() -> None:
+def limit_heaps() -> None:
     """Let messages use the same memory one after the other; glibc would keep a little more each round."""
     with suppress(OSError, AttributeError):  # another C library has its own ways
         for number, value in MEMORY.items():
             ctypes.CDLL(None).mallopt(number, value)
 
 
-def quiet() -> None:
+def silence_loggers() -> None:
     """CellNet's own words are for its developers; ours are told by the coordinator and the site."""
     for name in ("nvflare", "grpc", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -50,7 +50,7 @@ from nvflare.fuel.f3.streaming.stream_types import StreamError
 
 from wardround.deploy.protocol.wire import LARGEST_MESSAGE
 from wardround.deploy.transport.cellnet_frames import Frame
-from wardround.deploy.transport.cellnet_small import CHANNEL, NO_SUCH, SMALL, OnePiece
+from wardround.deploy.transport.cellnet_small import CHANNEL, NO_SUCH, SMALL, SmallMessages
 
 MEGABYTE = 1 << 20
 SETTINGS = {
@@ -102,8 +102,8 @@ NOT_OURS = (
     MessageHeaderKey.PASS_THROUGH,
     MessageHeaderKey.SERVER_TRANSIT_REQUIRED,
 )
-STRANGE = "it is neither a question nor an answer of ours"
-LATE = "it answers no question, or too late"
+STRANGE = "it is neither a request nor a reply of this consortium"
+LATE = "it answers no pending request, or too late"
 logger = logging.getLogger("wardround")
 
 
@@ -116,7 +116,7 @@ class Gate:
         self.asked: set[str] = set()
         self.refused: dict[tuple[str, str], int] = {}
         core, self.manager = cell.core_cell, cell.core_cell.communicator.conn_manager
-        self.pieces = OnePiece(self.manager, own)
+        self.pieces = SmallMessages(self.manager, own)
         self._process, core.process_message = core.process_message, self.process
         self._admit, self.manager.update_endpoint = self.manager.update_endpoint, self.admit
         self._leave, self.manager.close_connection = self.manager.close_connection, self.leave
@@ -127,9 +127,9 @@ class Gate:
     def process(self, endpoint: Any, connection: Any, app_id: int, message: Any) -> None:
         """In place of CoreCell.process_message, which decodes and forwards."""
         try:
-            why = self.against(endpoint.name, connection, message)
+            why = self.objection(endpoint.name, connection, message)
         except Exception:
-            why = "its headers make no sense"
+            why = "its headers are invalid"
         if why:
             self.note(str(endpoint.name), why)
         elif message.headers[MessageHeaderKey.CHANNEL] == CHANNEL:
@@ -144,36 +144,36 @@ class Gate:
         if self.refused[key] == 1:
             logger.warning("refused from %s: %s", name, why)
 
-    def against(self, name: str, connection: Any, message: Any) -> str:
+    def objection(self, name: str, connection: Any, message: Any) -> str:
         """Why a message must not be looked at; empty if it may."""
         headers = message.headers
         checks = (
-            (name != self.expected(connection), "its certificate names somebody else"),
-            (headers.get(MessageHeaderKey.ORIGIN) != name, "it claims to come from somebody else"),
-            (headers.get(MessageHeaderKey.FROM_CELL) != name, "it claims to come from somebody else"),
-            (headers.get(MessageHeaderKey.DESTINATION) != self.own, "it is meant for somebody else"),
-            (any(headers.get(key) for key in NOT_OURS), "it asks for what only FLARE's own messages need"),
+            (name != self.expected_name(connection), "its certificate is for another name"),
+            (headers.get(MessageHeaderKey.ORIGIN) != name, "it claims to come from someone else"),
+            (headers.get(MessageHeaderKey.FROM_CELL) != name, "it claims to come from someone else"),
+            (headers.get(MessageHeaderKey.DESTINATION) != self.own, "it is addressed to someone else"),
+            (any(headers.get(key) for key in NOT_OURS), "it uses features reserved for FLARE's own messages"),
             (any(headers.get(key) not in PLAIN for key in ENCODINGS), "it holds objects, and only bytes are accepted"),
         )
         headers[MessageHeaderKey.ROUTE] = [(name, time.time())]  # CellNet keeps statistics by what stands there
-        return next((why for wrong, why in checks if wrong), "") or self.against_kind(name, message)
+        return next((why for wrong, why in checks if wrong), "") or self.objection_to_kind(name, message)
 
-    def against_kind(self, name: str, message: Any) -> str:
+    def objection_to_kind(self, name: str, message: Any) -> str:
         """The same for what a message is: a part of a question or an answer, a report on such a part, a goodbye."""
         headers = message.headers
         kind = headers.get(MessageHeaderKey.MSG_TYPE)
         where = (headers.get(MessageHeaderKey.CHANNEL), headers.get(MessageHeaderKey.TOPIC))
         if where == (STREAM_CHANNEL, STREAM_DATA_TOPIC) and kind == MessageType.REQ:
-            return self.against_part(name, message)
+            return self.objection_to_part(name, message)
         if where[0] == CHANNEL:
-            return self.against_piece(name, where[1], kind, message)
+            return self.objection_to_piece(name, where[1], kind, message)
         if where in REPORTS and kind == MessageType.REQ and not message.payload:
             task = ByteStreamer.tx_task_map.get(headers.get(StreamHeaderKey.STREAM_ID))
-            return "it reports on what was sent to somebody else" if task and task.target != name else ""
+            return "it acknowledges a message that was sent to someone else" if task and task.target != name else ""
         bye = where == (CellChannel.CELLNET, CellChannelTopic.Bye) and kind in (MessageType.REQ, MessageType.REPLY)
         return "" if bye and not message.payload else STRANGE
 
-    def against_part(self, name: str, message: Any) -> str:
+    def objection_to_part(self, name: str, message: Any) -> str:
         """The same for a part of a question or an answer, before anything is set aside for it."""
         headers = message.headers
         if headers.get(StreamHeaderKey.ERROR_MSG):
@@ -181,9 +181,9 @@ class Gate:
         numbers = [headers.get(key) for key in (StreamHeaderKey.STREAM_ID, StreamHeaderKey.SEQUENCE)]
         size, req_id = headers.get(StreamHeaderKey.SIZE), headers.get(StreamHeaderKey.STREAM_REQ_ID)
         if not all(type(number) is int and number >= 0 for number in (*numbers, size)):
-            return "its headers make no sense"
+            return "its headers are invalid"
         if size > LARGEST_MESSAGE or len(message.payload or b"") > LARGEST_CHUNK:
-            return "it is larger than any message of ours"
+            return "it is larger than any allowed message"
         channel, topic = headers.get(StreamHeaderKey.CHANNEL), headers.get(StreamHeaderKey.TOPIC)
         if channel == CellChannel.RETURN_ONLY:
             waiter = self.cell.requests_dict.get(req_id)
@@ -199,20 +199,20 @@ class Gate:
             headers[StreamHeaderKey.SIZE] = 0
         return ""
 
-    def against_piece(self, name: str, topic: Any, kind: Any, message: Any) -> str:
+    def objection_to_piece(self, name: str, topic: Any, kind: Any, message: Any) -> str:
         """The same for a question or an answer that is small enough to travel in one piece."""
         number = message.headers.get(MessageHeaderKey.REQ_ID)
         if not isinstance(number, str) or len(message.payload or b"") > SMALL:
             return STRANGE
         if kind == MessageType.REPLY:
-            return "" if self.pieces.awaited(name, topic, number) else LATE
+            return "" if self.pieces.is_awaited(name, topic, number) else LATE
         if kind == MessageType.REQ and topic in self.answered:
             return ""
         if kind == MessageType.REQ:
             self.pieces.refuse(name, topic, number)
         return STRANGE
 
-    def expected(self, connection: Any) -> str:
+    def expected_name(self, connection: Any) -> str:
         """The only name that may be used on this connection."""
         if not self.listens:
             return SERVER  # TLS checked the server's name
@@ -221,8 +221,8 @@ class Gate:
     def admit(self, connection: Any, claims: Any) -> None:
         """In place of ConnManager.update_endpoint: the name must be the certificate's, to the letter."""
         name = claims.get(HandshakeKeys.ENDPOINT_NAME)
-        if name != self.expected(connection.conn):
-            self.note(self.expected(connection.conn), f"it calls itself {words(name)}")
+        if name != self.expected_name(connection.conn):
+            self.note(self.expected_name(connection.conn), f"it calls itself {one_line(name)}")
             connection.conn.close()
             return
         with self._joining:
@@ -235,18 +235,18 @@ class Gate:
     def meet(self, connection: Any) -> None:
         """In place of ConnManager.handle_new_connection: a second one of a name must wait until the first is dead."""
         if self.listens:
-            name = self.expected(connection)
+            name = self.expected_name(connection)
             for other in list(self.manager.sfm_conns.values()):
-                if self.expected(other.conn) != name:
+                if self.expected_name(other.conn) != name:
                     continue
-                if self.lives(other):
-                    self.note(name, "it is connected already, from another process or machine")
+                if self.is_alive(other):
+                    self.note(name, "it is already connected from another process or machine")
                     connection.close()
                     return
                 other.conn.close()
         self._meet(connection)
 
-    def lives(self, connection: Any) -> bool:
+    def is_alive(self, connection: Any) -> bool:
         asked = time.time()
         try:
             connection.send_heartbeat(Types.PING)
@@ -259,7 +259,7 @@ class Gate:
         return False
 
 
-def words(thing: object) -> str:
+def one_line(thing: object) -> str:
     """What the other side said, fit to be shown: short, in one line."""
     return re.sub(r"[^\x20-\x7e\u00a0-\uffff]+", " ", str(thing))[:300]
 
@@ -290,7 +290,7 @@ def only_bytes(message: Any, encoding_key: Any = MessageHeaderKey.PAYLOAD_ENCODI
     decode_payload(message, encoding_key, fobs_ctx=fobs_ctx)
 
 
-def removed_soon(task: Any, ttl: float | None = None, later: Any = RxTask._schedule_remove_task) -> None:
+def remove_soon(task: Any, ttl: float | None = None, later: Any = RxTask._schedule_remove_task) -> None:
     """In place of CellNet's minute, during which a finished answer and a thread would stay."""
     later(task, min(REMEMBERED, REMEMBERED if ttl is None else ttl))
 
@@ -327,7 +327,7 @@ SfmConnection.send_frame, grpc_driver.StreamConnection.send_frame = send_frame, 
 # What we send is never changed afterwards, so CellNet needs no copy of it in case it must be sent again.
 byte_streamer._snapshot_payload = lambda payload: payload
 cell_module.decode_payload = core_module.decode_payload = only_bytes
-RxTask._schedule_remove_task = removed_soon
+RxTask._schedule_remove_task = remove_soon
 TxTask.remove_task = let_go
 # CellNet would walk through the whole folder that it is started in, and obey a settings file that it finds there.
 CommConfigurator._config_loaded = True

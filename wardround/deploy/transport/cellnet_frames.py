@@ -39,10 +39,10 @@ class Frame:
         if place == len(raw):
             return Frame(seq)
         if raw[place] != DATA:
-            raise ValueError("this is no frame")
+            raise ValueError("this is not a frame")
         size, place = number_at(raw, place + 1)
         if place + size != len(raw):
-            raise ValueError("a frame is not as long as it says")
+            raise ValueError("a frame is not as long as it claims")
         return Frame(seq, memoryview(raw)[place:])
 
 

@@ -17,10 +17,10 @@ from nvflare.fuel.f3.endpoint import Endpoint
 CHANNEL = "wardround"
 SMALL = 1 << 20
 """Bytes of a question or an answer that travels in one piece."""
-NO_SUCH = "there is no such question"
+NO_SUCH = "there is no such request"
 
 
-class Waiting:
+class PendingRequest:
     """One who has asked and waits."""
 
     def __init__(self, target: str, topic: str) -> None:
@@ -29,17 +29,17 @@ class Waiting:
         self.done = threading.Event()
 
 
-class OnePiece:
+class SmallMessages:
     """Of one party, called `own` in CellNet; `responders` make the replies to requests, by topic."""
 
     def __init__(self, manager: Any, own: str) -> None:
         self._manager, self._own = manager, own
         self.responders: dict[str, Callable[[Any], Any]] = {}
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, PendingRequest] = {}
 
     def ask(self, target: str, topic: str, body: Any, within: float) -> Any:
         """CellNet's message with the reply; one that says so when there was none in time."""
-        number, waiting = str(uuid.uuid4()), Waiting(target, topic)
+        number, waiting = str(uuid.uuid4()), PendingRequest(target, topic)
         self._waiting[number] = waiting
         try:
             words = {MessageHeaderKey.MSG_TYPE: MessageType.REQ, MessageHeaderKey.REPLY_EXPECTED: True}
@@ -49,7 +49,7 @@ class OnePiece:
             del self._waiting[number]
         return waiting.reply
 
-    def awaited(self, name: str, topic: Any, number: str) -> bool:
+    def is_awaited(self, name: str, topic: Any, number: str) -> bool:
         """Whether somebody waits for this answer of `name`, and has none yet."""
         waiting = self._waiting.get(number)
         return waiting is not None and (waiting.target, waiting.topic) == (name, topic) and not waiting.done.is_set()

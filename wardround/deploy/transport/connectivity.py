@@ -33,8 +33,8 @@ class Diagnosis(NamedTuple):
     remedy: str = ""
 
     @property
-    def told(self) -> str:
-        return f"{self.what}. To mend it: {self.remedy}." if self.remedy else f"{self.what}."
+    def sentence(self) -> str:
+        return f"{self.what}. Fix: {self.remedy}." if self.remedy else f"{self.what}."
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -42,43 +42,45 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def reach(address: str, files: Files, *, within: float = 5.0) -> Diagnosis:
+def diagnose(address: str, files: Files, *, within: float = 5.0) -> Diagnosis:
     """The first thing that is in the way, or that nothing is."""
-    *_, last = steps(address, files, within=within)
+    *_, last = diagnose_steps(address, files, within=within)
     return last
 
 
-def steps(address: str, files: Files, *, within: float = 5.0) -> Iterator[Diagnosis]:
+def diagnose_steps(address: str, files: Files, *, within: float = 5.0) -> Iterator[Diagnosis]:
     """Name, line and TLS, one after the other, up to the first that fails."""
     host, port = host_and_port(address)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
-        remedy = "check the spelling of the coordinator's address, and ask the network's administrator for the name"
-        yield Diagnosis("name", "wrong", f"the name '{host}' is not known here (name resolution failed)", remedy)
+        remedy = "check the spelling of the coordinator's address, or ask the network administrator"
+        yield Diagnosis("name", "wrong", f"the host name '{host}' could not be resolved", remedy)
         return
     yield Diagnosis("name", "ok", f"'{host}' is {found[0][4][0]}")
     try:
         line = socket.create_connection((host, port), within)
     except OSError as error:
-        yield no_line(address, error, within)
+        yield connection_problem(address, error, within)
         return
     with line:
-        yield Diagnosis("line", "ok", f"something listens at {address}")
+        yield Diagnosis("connection", "ok", f"connected to {address}")
         yield handshake(line, host, files)
 
 
-def no_line(address: str, error: OSError, within: float) -> Diagnosis:
+def connection_problem(address: str, error: OSError, within: float) -> Diagnosis:
     if isinstance(error, ConnectionRefusedError):
         what = f"nothing listens at {address} (the connection was refused)"
-        remedy = "see that the coordinator is started and the port is right; a firewall may also refuse it"
+        remedy = (
+            "check that the coordinator is running and the port is right; a firewall may also refuse the connection"
+        )
     elif isinstance(error, TimeoutError):
-        what = f"{address} gave no answer within {within:.0f} s; a firewall drops the connection, most likely"
-        remedy = f"let the hospital's firewall allow connections out to {address}, and the coordinator's in"
+        what = f"{address} did not answer within {within:.0f} s; most likely a firewall drops the connection"
+        remedy = f"have the firewall allow outgoing connections to {address}, and incoming ones at the coordinator"
     else:
         what = f"{address} cannot be reached ({error.strerror or error})"
-        remedy = "see that this machine is on the network, and ask its administrator for a route"
-    return Diagnosis("line", "wrong", what, remedy)
+        remedy = "check that this machine is on the network, or ask the network administrator"
+    return Diagnosis("connection", "wrong", what, remedy)
 
 
 def handshake(line: socket.socket, host: str, files: Files) -> Diagnosis:
@@ -93,14 +95,14 @@ def handshake(line: socket.socket, host: str, files: Files) -> Diagnosis:
     except Refusal as refusal:
         return Diagnosis("tls", "wrong", refusal.what, refusal.remedy)
     except ssl.SSLCertVerificationError as error:
-        return Diagnosis("tls", "wrong", *against_them(error, host))
+        return Diagnosis("tls", "wrong", *server_certificate_problem(error, host))
     except ssl.SSLError as error:
-        return Diagnosis("tls", "wrong", *(NOT_ACCEPTED if until else against_us(error)))
+        return Diagnosis("tls", "wrong", *(NOT_ACCEPTED if until else handshake_problem(error)))
     except OSError:
         said = b""
     if not said:
         return Diagnosis("tls", "wrong", *(NOT_ACCEPTED if until else CUT))
-    return Diagnosis("tls", "ok", f"TLS stands: both certificates are accepted, the coordinator's until {until}")
+    return Diagnosis("tls", "ok", f"TLS works: both certificates are accepted, the coordinator's until {until}")
 
 
 def client_context(files: Files) -> ssl.SSLContext:
@@ -111,11 +113,11 @@ def client_context(files: Files) -> ssl.SSLContext:
         context.load_cert_chain(str(certificate), str(key))
     except FileNotFoundError:
         missing = next((path for path in files if not path.exists()), certificate)
-        raise Refusal(f"there is no {missing}", remedy="let the coordinator sign the request, then join") from None
+        raise Refusal(f"there is no {missing}", remedy="ask the coordinator to sign the request, then join") from None
     except (ssl.SSLError, OSError) as error:
         raise Refusal(
-            f"certificate and key cannot be used together ({error.strerror or error})",
-            remedy="let the coordinator sign a new request, then join again",
+            f"the certificate and the key do not work together ({error.strerror or error})",
+            remedy="ask the coordinator to sign a new request, then join again",
         ) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2"])
@@ -123,45 +125,45 @@ def client_context(files: Files) -> ssl.SSLContext:
 
 
 CUT = (
-    "the connection was cut while TLS began",
-    "see that host and port are the coordinator's, and that no proxy or firewall in between inspects TLS",
+    "the connection was closed during the TLS handshake",
+    "check the coordinator's host and port, and that no proxy or firewall in between inspects TLS",
 )
 NOT_ACCEPTED = (
     # gRPC gives no reason; but what is on the other side has proved to be the coordinator.
-    "the coordinator does not accept this site's certificate: it showed its own and then cut the connection",
-    "see that the certificate was signed by this coordinator and has not ended, also by the coordinator's clock; if it "
-    "has, send a new request",
+    "the coordinator rejected this site's certificate: it sent its own and then closed the connection",
+    "check that this coordinator signed the certificate and that it has not expired, also by the coordinator's clock; "
+    "if it has, send a new request",
 )
 
 
-def against_them(error: ssl.SSLCertVerificationError, host: str) -> tuple[str, str]:
+def server_certificate_problem(error: ssl.SSLCertVerificationError, host: str) -> tuple[str, str]:
     today = f"{clock.now():%Y-%m-%d %H:%M} UTC"
     if error.verify_code == EXPIRED:
         return (
-            f"the coordinator's certificate has ended, going by this machine's clock ({today})",
-            "set the clock if it is wrong, else let the coordinator renew its certificate",
+            f"the coordinator's certificate has expired by this machine's clock ({today})",
+            "correct the clock if it is wrong, otherwise ask the coordinator to renew its certificate",
         )
     if error.verify_code == NOT_YET:
         return (
-            f"the coordinator's certificate is not valid yet, going by this machine's clock ({today})",
-            "set the clock of this machine",
+            f"the coordinator's certificate is not valid yet by this machine's clock ({today})",
+            "correct this machine's clock",
         )
     if error.verify_code in (WRONG_HOST, WRONG_ADDRESS):
         return (
             f"the coordinator's certificate is not for the name '{host}'",
-            "write one of the names in its certificate, or let the coordinator add this one to its hosts",
+            "use one of the names in its certificate, or ask the coordinator to add this one to its hosts",
         )
     return (
         f"the coordinator's certificate was not signed by this consortium's authority ({error.verify_message})",
-        "see that the address is right and that authority.pem came from this coordinator; a proxy that inspects TLS "
-        "has the same effect",
+        "check the address, and that authority.pem came from this coordinator; a proxy that inspects TLS has the "
+        "same effect",
     )
 
 
-def against_us(error: ssl.SSLError) -> tuple[str, str]:
+def handshake_problem(error: ssl.SSLError) -> tuple[str, str]:
     reason = str(error.reason or error)
     if "WRONG_VERSION" in reason or "UNKNOWN_PROTOCOL" in reason or "HTTP_REQUEST" in reason:
-        return "what listens there does not speak TLS", "see that host and port are the coordinator's"
+        return "the server at this address does not use TLS", "check the coordinator's host and port"
     if any(word in reason for word in AGAINST_US):
         return NOT_ACCEPTED
     if "EOF" in reason:
@@ -180,9 +182,9 @@ def check_free(address: str) -> None:
             probe.listen()
     except OSError as error:
         raise Refusal(
-            f"nothing can listen at {address}: {error.strerror or error}",
+            f"cannot listen at {address}: {error.strerror or error}",
             where="coordinator.toml, listen",
-            remedy="stop what listens there already, or write an address and a free port of this machine",
+            remedy="stop the process that uses this port, or set an address of this machine with a free port",
         ) from None
 
 
@@ -195,7 +197,9 @@ def wait_until_listening(address: str, within: float = 20.0) -> None:
             return
         except OSError:
             time.sleep(0.05)
-    raise Refusal(f"nothing listens at {address}", remedy="see whether certificate and key can be read, start again")
+    raise Refusal(
+        f"nothing listens at {address}", remedy="check that the certificate and the key can be read, and start again"
+    )
 
 
 def own_host(host: str) -> str:

@@ -33,7 +33,7 @@ def export(study: Study, folder: Path, sites: Sequence[str] = ()) -> Path:
     """Write the job's folder for these sites, or for those that the study names; gives the folder."""
     named = sorted(sites_of(study, sites))
     if folder.exists():
-        raise Refusal("the folder exists already", where=str(folder), remedy="name a new one with --out")
+        raise Refusal("the folder already exists", where=str(folder), remedy="choose a new one with --out")
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     for path, words in job_files(study, named).items():
@@ -79,13 +79,13 @@ def sites_of(study: Study, sites: Sequence[str]) -> list[str]:
     named = list(dict.fromkeys(study.deploy.sites or sites))
     if study.deploy.sites and sites and set(sites) != set(named):
         raise Refusal(
-            f"the study is for {', '.join(named)} and not for {', '.join(sites)}",
+            f"the study is for {', '.join(named)}, not for {', '.join(sites)}",
             where="--site",
-            remedy="leave --site out, or change [deploy] sites",
+            remedy="remove --site, or change [deploy] sites",
         )
     if not named:
         raise Refusal(
-            "nobody takes part: a FLARE job must name its sites",
+            "no site takes part: a FLARE job must name its sites",
             where="[deploy] sites",
             remedy="name them there, or with --site, as FLARE calls them",
         )
@@ -106,12 +106,12 @@ def connect(kit: Path, home: Path, *, only: bool = False) -> dict[str, Any]:
     server = (kit / "startup" / "fed_server.json").exists()
     if not local.is_dir() or not (server or (kit / "startup" / "fed_client.json").exists()):
         raise Refusal(
-            "this is no kit of a FLARE server or site",
+            "this is not the startup kit of a FLARE server or site",
             where=str(kit),
             remedy="name the folder that holds `startup` and `local`",
         )
-    _ = (CoordinatorHome(home) if server else SiteHome(home)).words  # refuses where there is none
-    resources = setting(local, "resources.json")
+    _ = (CoordinatorHome(home) if server else SiteHome(home)).settings  # refuses where there is none
+    resources = read_setting(local, "resources.json")
     allowed = [] if only else list(resources.get("class_allow_list", []))
     ours = CONTROLLER if server else EXECUTOR
     if not only and "class_allow_list" not in resources:
@@ -126,16 +126,16 @@ def connect(kit: Path, home: Path, *, only: bool = False) -> dict[str, Any]:
     if only:
         resources["class_list_enforcement_mode"] = "enforce"
     write_json(local / "resources.json", resources)
-    rights = setting(local, "authorization.json")
+    rights = read_setting(local, "authorization.json")
     if only:
         rights["permissions"] = {role: without_code(may) for role, may in rights["permissions"].items()}
         write_json(local / "authorization.json", rights)
     write_json(local / HOME_FILE, {"home": str(home.absolute())})
-    code = [role for role, may in rights["permissions"].items() if may_ship(may)]
+    code = [role for role, may in rights["permissions"].items() if has_code_right(may)]
     return {"kit": str(kit), "home": str(home.absolute()), "class": ours, "may_ship_code": code}
 
 
-def setting(local: Path, name: str) -> dict[str, Any]:
+def read_setting(local: Path, name: str) -> dict[str, Any]:
     """A setting of the kit, or FLARE's default for it."""
     path = local / name
     return read_json(path if path.exists() else local / f"{name}.default", "provision the kit again")
@@ -150,7 +150,7 @@ def without_code(may: Any) -> dict[str, Any]:
     return {**rights, "byoc": "none"}
 
 
-def may_ship(may: Any) -> bool:
+def has_code_right(may: Any) -> bool:
     return bool((may if isinstance(may, str) else may.get("byoc", "none")) != "none")
 
 
@@ -160,7 +160,7 @@ def read_job(config: Path) -> tuple[dict[str, Any], list[str]]:
     study, sites = content.get("study"), content.get("sites")
     if not isinstance(study, dict) or not isinstance(sites, list) or not all(isinstance(one, str) for one in sites):
         raise Refusal(
-            f"{STUDY_FILE} holds no study with its sites",
+            f"{STUDY_FILE} does not hold a study and its sites",
             where=str(config),
             remedy="export the study again with `wardround flare export`",
         )

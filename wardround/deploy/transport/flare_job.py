@@ -1,4 +1,4 @@
-"""Runs a study inside a job of NVIDIA FLARE: the controller conducts it, the executor lets the site's clerk answer.
+"""Runs a study inside a job of NVIDIA FLARE: the controller conducts it, the executor answers for the site.
 
 What travels is our wire bytes in FLARE's tasks; who may approve, what is allowed, what left and where a run goes on is
 ours, in the parties' homes. A lost job costs nothing but time: submitted again, the study goes on in the same round.
@@ -36,8 +36,8 @@ from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.replies import refusal_to
 from wardround.deploy.protocol.requests import Topic
-from wardround.deploy.site.authorization import SiteOffice
-from wardround.deploy.site.request_handler import Clerk
+from wardround.deploy.site.authorization import HomeAccess
+from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.flare_export import HOME_FILE, TASK, read_job
 from wardround.deploy.transport.site_register import REVOKED, SiteRegister
@@ -74,7 +74,9 @@ class StudyController(Controller):  # type: ignore[misc]
         result: Shareable,  # noqa: ARG002
         fl_ctx: FLContext,
     ) -> None:
-        self.log_info(fl_ctx, f"an answer of {client.name} came too late and is not used; it may be asked again")
+        self.log_info(
+            fl_ctx, f"an answer from {client.name} came too late and is not used; the site may be asked again"
+        )
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         threading.Thread(target=self._watch, args=(abort_signal,), daemon=True).start()
@@ -83,7 +85,7 @@ class StudyController(Controller):  # type: ignore[misc]
         except Refusal as refusal:
             self.system_panic(f"wardround: {refusal}", fl_ctx)
         except KeyboardInterrupt:  # how the engine says that it was told to stop
-            self.log_info(fl_ctx, "the job was stopped; submitted again, the study goes on in the same round")
+            self.log_info(fl_ctx, "the job was stopped; submit it again and the study continues in the same round")
         finally:
             self._stopped.set()
 
@@ -98,18 +100,18 @@ class StudyController(Controller):  # type: ignore[misc]
         submission = Submission(study, tuple(sites), submitter, known_rows(home))
         folder, log = home.folder(submission.id), home.log()
         transport = FlareTransport(self, SiteRegister(home, log, submission.id), self._stopped)
-        with only_job(folder):
+        with lock_job(folder):
             write_submission(folder, study, submitter)
             (folder / "state.json").unlink(missing_ok=True)
             log.append(event_entry("started", study=submission.id, job=str(job), submitter=submitter))
             try:
                 run = RunFolder.taken_up(folder / "run")
-                conduct(submission, run, transport, lambda event: self.log_info(fl_ctx, in_words(event)))
+                conduct(submission, run, transport, lambda event: self.log_info(fl_ctx, event_words(event)))
             except Refusal as refusal:
                 record_end(folder, log, submission.id, "failed", str(refusal))
                 raise
             record_end(folder, log, submission.id, "finished", "")
-            hand_out(folder / "run", Path(workspace.get_run_dir(job)) / "wardround")
+            copy_results(folder / "run", Path(workspace.get_run_dir(job)) / "wardround")
 
     def _watch(self, abort_signal: Signal) -> None:
         while not self._stopped.wait(LOOK):
@@ -148,7 +150,7 @@ class StudyController(Controller):  # type: ignore[misc]
                 raise Unanswered(site, why, gone=dead)
         answer = answers[0]
         if answer.get_return_code() != ReturnCode.OK or not isinstance(answer.get("body"), bytes):
-            raise Unanswered(site, f"FLARE says {answer.get_return_code()} of this site; its log tells why")
+            raise Unanswered(site, f"FLARE reports {answer.get_return_code()} for this site; see its log")
         return bytes(answer["body"])
 
 
@@ -183,7 +185,7 @@ class StudyExecutor(Executor):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._clerk: Clerk | None = None
+        self._handler: RequestHandler | None = None
 
     def execute(
         self,
@@ -197,10 +199,10 @@ class StudyExecutor(Executor):  # type: ignore[misc]
             return make_reply(ReturnCode.BAD_TASK_DATA)
         site = str(fl_ctx.get_identity_name())
         try:
-            if self._clerk is None:
-                self._clerk = clerk_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), site)
+            if self._handler is None:
+                self._handler = handler_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), site)
             # Only the server gives tasks to a job's process; FLARE has checked its certificate.
-            reply = self._clerk.answer(topic, self._clerk.coordinator, body)
+            reply = self._handler.answer(topic, self._handler.coordinator, body)
         except Refusal as refusal:
             self.log_error(fl_ctx, str(refusal))
             reply = refusal_to(body, site, str(refusal))
@@ -215,24 +217,24 @@ def home_in(workspace: Workspace) -> Path:
     remedy = "run `wardround flare connect` with this kit and the party's home"
     home = read_json(path, remedy).get("home")
     if not isinstance(home, str) or not Path(home).is_absolute():
-        raise Refusal("it names no home", where=str(path), remedy=remedy)
+        raise Refusal("the file does not name a folder", where=str(path), remedy=remedy)
     return Path(home)
 
 
-def clerk_of(workspace: Workspace, site: str) -> Clerk:
+def handler_of(workspace: Workspace, site: str) -> RequestHandler:
     home = SiteHome(home_in(workspace))
-    if home.words.name != site:
+    if home.settings.name != site:
         raise Refusal(
-            f"FLARE knows this site as '{site}', and its home belongs to '{home.words.name}'",
+            f"FLARE knows this site as '{site}', but its folder belongs to '{home.settings.name}'",
             where=str(home.path),
-            remedy="use the same name for both: make a home with `wardround site init`",
+            remedy="use the same name for both: create the folder with `wardround site init`",
         )
     home.log().append(event_entry("started", site=site, by="a job of FLARE"))
-    return Clerk(SiteOffice(home))
+    return RequestHandler(HomeAccess(home))
 
 
 @contextmanager
-def only_job(folder: Path) -> Iterator[None]:
+def lock_job(folder: Path) -> Iterator[None]:
     """Be the only job at this study; a killed process lets go by itself."""
     folder.mkdir(parents=True, exist_ok=True)
     file = os.open(folder / "job.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -241,21 +243,21 @@ def only_job(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Refusal(
-                "another job is at this study", where=folder.name, remedy="wait for it, or abort it in FLARE"
+                "another job is running this study", where=folder.name, remedy="wait for it, or abort it in FLARE"
             ) from None
         yield
     finally:
         os.close(file)
 
 
-def hand_out(run: Path, results: Path) -> None:
+def copy_results(run: Path, results: Path) -> None:
     """Lay the results where FLARE's `download_job` finds them."""
     results.mkdir(parents=True, exist_ok=True)
     for name in RESULTS:
         shutil.copyfile(run / name, results / name)
 
 
-def in_words(event: Event) -> str:
+def event_words(event: Event) -> str:
     """What happened, for FLARE's log."""
     told = "; ".join(f"{one.name}: {getattr(event, one.name)}" for one in fields(event) if getattr(event, one.name))
     return f"wardround, {type(event).__name__}: {told}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.trust.audit_log import Log, sent_entry
+from wardround.deploy.trust.audit_log import AuditLog, sent_entry
 
 REVOKED = "its certificate was revoked"
 
@@ -18,7 +18,7 @@ class SiteRegister:
     """Read anew whenever a file changes, so that a revocation counts within the running round."""
 
     home: CoordinatorHome
-    log: Log
+    log: AuditLog
     study: str = ""
     """Named in the record where one transport serves one study."""
     _revoked: tuple[float, frozenset[str]] = field(default=(-1.0, frozenset()))

@@ -60,7 +60,7 @@ def read_entry(content: Entry) -> Entry:
 FORMAT = Format("audit log", read_entry, RESTORE)
 
 
-class NoRoom(Refusal):
+class LogNotWritable(Refusal):
     """The disk would not take an entry; it will when there is room again."""
 
 
@@ -109,7 +109,7 @@ class SentHashes:
 
 
 @dataclass(frozen=True)
-class Log:
+class AuditLog:
     """The log in the file `path` with its head beside it (`path` + ".head"), kept by `who` with its key."""
 
     path: Path
@@ -125,19 +125,19 @@ class Log:
         if not entries:
             return self.head()
         with self.journal.lock(write=True) as file:
-            return self._add(file, self._ready(file), *entries)
+            return self._add(file, self._repair(file), *entries)
 
     def head(self) -> Head:
         """The signed head as it is now: what the other side countersigns."""
         with self.journal.lock(write=True) as file:
-            last = self._ready(file)
+            last = self._repair(file)
             return sign_head(last.entries, last.hash, self.who, self.key)
 
     def keep(self, seen: Countersigned) -> Head:
         """Write down that the other side has countersigned a head of this log."""
         return self.append(event_entry("countersigned", **seen.content()))
 
-    def _ready(self, file: int) -> End:
+    def _repair(self, file: int) -> End:
         """How the log ends, after what an interruption left was put right."""
         known = _ends.get(self.path)
         if known is not None and known[0] == stamps(file, self.path):
@@ -148,12 +148,12 @@ class Log:
             self._write_first_head()
             head = Head(0, ROOT, self.who, "")
         behind = None if head is None else last.entries - head.entries
-        if head is None or not self._follows(file, last, head):
+        if head is None or not self._is_continued(file, last, head):
             raise Refusal(
-                "the audit log does not end as its signed head says, so nothing is written and nothing may leave",
+                "the audit log does not match its signed head, so nothing is written and nothing is sent",
                 where=str(self.path),
-                remedy="see what is missing with `wardround audit verify`, restore both files from a copy, or put both"
-                " away in a safe place so that a new log begins",
+                remedy="see what is missing with `wardround audit verify`, restore both files from a backup, or move"
+                " both to a safe place so that a new log begins",
             )
         done = []
         if last.torn:
@@ -167,7 +167,7 @@ class Log:
             return End(written.entries, written.hash, last.hash, 0)
         return last
 
-    def _follows(self, file: int, last: End, head: Head) -> bool:
+    def _is_continued(self, file: int, last: End, head: Head) -> bool:
         """Whether the log still holds the entry that the head names, with nothing but whole entries after it."""
         if (head.entries, head.hash) in ((last.entries, last.hash), (last.entries - 1, last.previous)):
             return True
@@ -181,10 +181,10 @@ class Log:
         try:
             end = self.journal.append(file, last, *new)
         except OSError as problem:
-            raise NoRoom(
-                f"the audit log cannot be written ({problem.strerror}), so nothing may leave; it is as it was",
+            raise LogNotWritable(
+                f"the audit log cannot be written ({problem.strerror}), so nothing is sent; the log is unchanged",
                 where=str(self.path),
-                remedy="make room on the disk; then it goes on by itself",
+                remedy="free some disk space; the site then continues by itself",
             ) from None
         head = sign_head(end.entries, end.hash, self.who, self.key)
         handle = os.open(head_path(self.path), os.O_WRONLY)
@@ -200,9 +200,9 @@ class Log:
             write_whole(head_path(self.path), head_bytes(sign_head(0, ROOT, self.who, self.key)))
         except OSError as problem:
             raise Refusal(
-                f"the audit log cannot be begun: {problem.strerror}",
+                f"the audit log cannot be created: {problem.strerror}",
                 where=str(self.path),
-                remedy="make room on the disk",
+                remedy="free some disk space",
             ) from None
 
 
@@ -252,8 +252,8 @@ def end_problems(path: Path, hashes: Sequence[str], keys: Keys | None) -> list[s
     except Refusal as problem:
         return [problem.what]
     if head is None:
-        return ["the head is missing: entries lost at the end could not be told"]
-    behind = "a process was interrupted there (the next entry will say so), or somebody without the key added lines"
+        return ["the head is missing, so entries lost at the end could not be noticed"]
+    behind = "a process was interrupted there (the next entry will say so), or someone without the key added lines"
     problems = head_problems("the head", head, hashes, "log", behind=behind)
     wrong = "" if keys is None else head_signature_problem(keys, head)
     return [*problems, f"the head: {wrong}"] if wrong else problems

@@ -31,7 +31,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 Key = ec.EllipticCurvePrivateKey
 
 
-class Issued(NamedTuple):
+class CertificateSummary(NamedTuple):
     """A certificate in words."""
 
     name: str
@@ -53,7 +53,7 @@ def check_name(name: str, what: str = "site") -> str:
 def new_key(path: Path) -> Key:
     """A new private key, written readable by its owner only; one that is there already is never replaced."""
     if path.exists():
-        raise Refusal("there is a private key already", where=str(path), remedy="keep it, or choose another folder")
+        raise Refusal("there is already a private key", where=str(path), remedy="keep it, or choose another folder")
     key = ec.generate_private_key(ec.SECP256R1())
     text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -68,7 +68,7 @@ def new_key(path: Path) -> Key:
     try:
         os.link(partial, path)  # unlike a rename, never replaces a key that somebody else has just made
     except FileExistsError:
-        raise Refusal("there is a private key already", where=str(path), remedy="keep it") from None
+        raise Refusal("there is already a private key", where=str(path), remedy="keep it") from None
     finally:
         partial.unlink()
     sync_folder(path.parent)
@@ -79,11 +79,11 @@ def read_key(path: Path) -> Key:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), None)
     except FileNotFoundError:
-        raise Refusal("there is no private key", where=str(path), remedy="make one with init") from None
+        raise Refusal("there is no private key", where=str(path), remedy="create one with init") from None
     except (ValueError, TypeError) as error:
         raise Refusal(f"the private key cannot be read: {error}", where=str(path), remedy="restore it") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise Refusal("the private key is of another kind", where=str(path), remedy="make one with init")
+        raise Refusal("the private key is of an unsupported type", where=str(path), remedy="create one with init")
     return key
 
 
@@ -92,17 +92,17 @@ def read_certificate(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except FileNotFoundError:
         raise Refusal(
-            "there is no certificate", where=str(path), remedy="let the coordinator sign the request"
+            "there is no certificate", where=str(path), remedy="ask the coordinator to sign the request"
         ) from None
     except ValueError as error:
-        raise Refusal(f"this is no certificate: {error}", where=str(path), remedy="ask for it again") from None
+        raise Refusal(f"this is not a certificate: {error}", where=str(path), remedy="ask for it again") from None
 
 
 def pem(thing: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList) -> bytes:
     return thing.public_bytes(serialization.Encoding.PEM)
 
 
-def distinguished(name: str, role: str) -> x509.Name:
+def distinguished_name(name: str, role: str) -> x509.Name:
     return x509.Name(
         [
             x509.NameAttribute(NameOID.COMMON_NAME, name),
@@ -112,16 +112,16 @@ def distinguished(name: str, role: str) -> x509.Name:
     )
 
 
-def word(name: x509.Name, of: x509.ObjectIdentifier) -> str:
+def name_attribute(name: x509.Name, of: x509.ObjectIdentifier) -> str:
     found = name.get_attributes_for_oid(of)
     return str(found[0].value) if found else ""
 
 
-def told(certificate: x509.Certificate) -> Issued:
+def certificate_summary(certificate: x509.Certificate) -> CertificateSummary:
     subject = certificate.subject
-    return Issued(
-        word(subject, NameOID.COMMON_NAME),
-        word(subject, NameOID.ORGANIZATIONAL_UNIT_NAME),
+    return CertificateSummary(
+        name_attribute(subject, NameOID.COMMON_NAME),
+        name_attribute(subject, NameOID.ORGANIZATIONAL_UNIT_NAME),
         f"{certificate.serial_number:x}",
         certificate.not_valid_after_utc,
     )
@@ -130,7 +130,7 @@ def told(certificate: x509.Certificate) -> Issued:
 def make_authority(folder: Path, consortium: str, *, now: datetime | None = None) -> x509.Certificate:
     """The consortium's own certificate authority: FOLDER/authority.key and FOLDER/authority.pem."""
     key = new_key(folder / "authority.key")
-    name = distinguished(consortium, "authority")
+    name = distinguished_name(consortium, "authority")
     begin = now or clock.now()
     certificate = (
         x509.CertificateBuilder()
@@ -152,7 +152,9 @@ def make_authority(folder: Path, consortium: str, *, now: datetime | None = None
 def make_request(key: Key, name: str, role: Role = "site") -> x509.CertificateSigningRequest:
     """What a site sends to be signed; it proves that the site has the key, and does not contain it."""
     check_name(name, role)
-    return x509.CertificateSigningRequestBuilder().subject_name(distinguished(name, role)).sign(key, hashes.SHA256())
+    return (
+        x509.CertificateSigningRequestBuilder().subject_name(distinguished_name(name, role)).sign(key, hashes.SHA256())
+    )
 
 
 def read_request(content: bytes, where: str) -> x509.CertificateSigningRequest:
@@ -160,9 +162,11 @@ def read_request(content: bytes, where: str) -> x509.CertificateSigningRequest:
         request = x509.load_pem_x509_csr(content)
         valid = request.is_signature_valid
     except (ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
-        raise Refusal(f"this is no request: {error}", where=where, remedy="let the site send it again") from None
+        raise Refusal(
+            f"this is not a certificate request: {error}", where=where, remedy="ask the site to send it again"
+        ) from None
     if not valid:
-        raise Refusal("the request was changed on its way", where=where, remedy="let the site send it again")
+        raise Refusal("the request's signature is invalid", where=where, remedy="ask the site to send it again")
     return request
 
 
@@ -179,24 +183,28 @@ def sign(
 
     `name` is who must be asking: a site that renews its certificate could else take another's name.
     """
-    asked, role = (word(request.subject, of) for of in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME))
+    asked, role = (
+        name_attribute(request.subject, of) for of in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
+    )
     wanted: Role = "coordinator" if hosts else "site"
     check_name(asked, wanted)
     if name is not None and asked != name:
-        raise Refusal(f"the request is for '{asked}'", where=name, remedy="let each site ask for itself only")
+        raise Refusal(
+            f"the request is for '{asked}'", where=name, remedy="each site can only renew its own certificate"
+        )
     if role != wanted:
         raise Refusal(
-            f"the request is for the role '{role}', and a {wanted} is to be signed",
+            f"the request is for the role '{role}', but a {wanted} is to be signed",
             where=asked,
             remedy="make it with `wardround site init`",
         )
     if wanted == "site" and asked == coordinator_in(folder):
-        raise Refusal("this is the coordinator's own name", where=asked, remedy="give the site another name")
+        raise Refusal("this is the coordinator's own name", where=asked, remedy="choose another name for the site")
     authority, key = read_certificate(folder / "authority.pem"), read_key(folder / "authority.key")
     begin = now or clock.now()
     builder = (
         x509.CertificateBuilder()
-        .subject_name(distinguished(asked, wanted))
+        .subject_name(distinguished_name(asked, wanted))
         .issuer_name(authority.subject)
         .public_key(public_key_of(request, asked))
         .serial_number(x509.random_serial_number())
@@ -222,14 +230,16 @@ def public_key_of(request: x509.CertificateSigningRequest, name: str) -> ec.Elli
     except (ValueError, UnsupportedAlgorithm):
         public = None
     if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP256R1):
-        raise Refusal("the request's key is of another kind", where=name, remedy="make it with `wardround site init`")
+        raise Refusal(
+            "the request's key is of an unsupported type", where=name, remedy="make it with `wardround site init`"
+        )
     return public
 
 
 def coordinator_in(folder: Path) -> str:
     """The name in the coordinator's own certificate, where there is one already."""
     path = folder / "certificate.pem"
-    return told(read_certificate(path)).name if path.exists() else ""
+    return certificate_summary(read_certificate(path)).name if path.exists() else ""
 
 
 def general_name(host: str) -> x509.GeneralName:
@@ -239,33 +249,35 @@ def general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def due(certificate: x509.Certificate, now: datetime | None = None) -> bool:
+def is_due(certificate: x509.Certificate, now: datetime | None = None) -> bool:
     """Whether it is time to renew."""
     return certificate.not_valid_after_utc - (now or clock.now()) < RENEW_BEFORE
 
 
-def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, where: str) -> Issued:
+def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, where: str) -> CertificateSummary:
     """Refuse a certificate of another consortium, or one that is no longer (or not yet) valid."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
         raise Refusal(
-            "the certificate was not signed by this consortium", where=where, remedy="let this coordinator sign"
+            "the certificate was not signed by this consortium",
+            where=where,
+            remedy="ask this coordinator to sign the request",
         ) from None
     moment = clock.now()
     if moment > certificate.not_valid_after_utc:
         raise Refusal(
-            f"the certificate ended on {certificate.not_valid_after_utc:%Y-%m-%d}",
+            f"the certificate expired on {certificate.not_valid_after_utc:%Y-%m-%d}",
             where=where,
-            remedy="renew it: send a new request, let the coordinator sign it",
+            remedy="send a new request to the coordinator, and join with the new certificate",
         )
     if moment < certificate.not_valid_before_utc:
         raise Refusal(
-            f"the certificate begins on {certificate.not_valid_before_utc:%Y-%m-%d}",
+            f"the certificate is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}",
             where=where,
-            remedy="the clock of this machine is wrong: set it",
+            remedy="correct this machine's clock",
         )
-    return told(certificate)
+    return certificate_summary(certificate)
 
 
 def _usage(*, authority: bool) -> x509.KeyUsage:

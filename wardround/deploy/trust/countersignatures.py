@@ -33,33 +33,38 @@ Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 # ---- the site's half ----
 
 
-def answered(home: SiteHome, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
+def answer(home: SiteHome, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """What the site says to either topic."""
     if topic == HEADS:
-        return shown(home, words)
-    keep(home, words)
+        return answer_head(home, words)
+    keep_countersignature(home, words)
     return {}
 
 
-def shown(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
+def answer_head(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
     """Countersign the coordinator's head, and show the own one."""
     key = coordinator_key(home, str(words["certificate"]))
     try:
         head = parse_head_json(words["head"])
     except ValueError as problem:
-        raise Refusal(f"what came is no head of an audit log: {problem}", remedy="compare the versions") from None
-    name = home.words.server_name
+        raise Refusal(
+            f"this is not the head of an audit log: {problem}",
+            remedy="install the same version of wardround on both sides",
+        ) from None
+    name = home.settings.server_name
     seen = witness(home.witness_path, head, {name: [key]}, home.own_name, home.key)
     return {"head": asdict(home.log().head()), "countersigned": seen.content()}
 
 
-def keep(home: SiteHome, words: Mapping[str, Any]) -> None:
+def keep_countersignature(home: SiteHome, words: Mapping[str, Any]) -> None:
     """Write the coordinator's countersignature into the own log, if it is one and of a head of this log."""
-    seen = read(words["countersigned"])
-    name = home.words.server_name
+    seen = parse_countersignature(words["countersigned"])
+    name = home.settings.server_name
     if seen.by != name or seen.head.who != home.own_name:
-        raise Refusal(f"the countersignature is of {seen.by} for {seen.head.who}", remedy="let the coordinator mend it")
-    believe(seen, home)
+        raise Refusal(
+            f"the countersignature is by {seen.by} for {seen.head.who}", remedy="ask the coordinator to fix it"
+        )
+    refuse_forged(seen, home)
     home.log().keep(seen)
 
 
@@ -69,12 +74,12 @@ def coordinator_key(home: SiteHome, certificate: str) -> ec.EllipticCurvePublicK
     try:
         read = x509.load_pem_x509_certificate(certificate.encode())
     except ValueError:
-        raise Refusal("it cannot be read", where=where, remedy="let the coordinator mend it") from None
+        raise Refusal("it cannot be read", where=where, remedy="ask the coordinator to fix it") from None
     issued, key = check_issued(read, read_certificate(home.authority_path), where=where), read.public_key()
-    if (issued.name, issued.role) != (home.words.server_name, "coordinator") or not isinstance(
+    if (issued.name, issued.role) != (home.settings.server_name, "coordinator") or not isinstance(
         key, ec.EllipticCurvePublicKey
     ):
-        raise Refusal(f"it is that of the {issued.role} {issued.name}", where=where, remedy="find out who sent it")
+        raise Refusal(f"it belongs to the {issued.role} {issued.name}", where=where, remedy="find out who sent it")
     if not home.coordinator_path.exists() or home.coordinator_path.read_bytes() != certificate.encode():
         write_file(home.coordinator_path, certificate.encode())
     return key
@@ -87,17 +92,17 @@ def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
     """Let a site countersign this log, and countersign the site's; gives what is kept of the site's."""
     certificate = home.certificate_path.read_text()
     told = ask(HEADS, {"head": asdict(home.log().head()), "certificate": certificate})
-    theirs = read(told["countersigned"])
+    theirs = parse_countersignature(told["countersigned"])
     if theirs.by != site or theirs.head.who != home.own_name:
-        raise Refusal(f"the countersignature is of {theirs.by} for {theirs.head.who}", where=f"site {site}")
-    believe(theirs, home)
+        raise Refusal(f"the countersignature is by {theirs.by} for {theirs.head.who}", where=f"site {site}")
+    refuse_forged(theirs, home)
     home.log().keep(theirs)
     try:
         head = parse_head_json(told["head"])
     except ValueError as problem:
-        raise Refusal(f"what came is no head of an audit log: {problem}", where=f"site {site}") from None
+        raise Refusal(f"this is not the head of an audit log: {problem}", where=f"site {site}") from None
     if head.who != site:
-        raise Refusal(f"it showed the audit log of {head.who}", where=f"site {site}")
+        raise Refusal(f"it sent the head of {head.who}'s audit log", where=f"site {site}")
     seen = witness(home.witness_path(site), head, home.public_keys(), home.own_name, home.key)
     ask(COUNTERSIGNED, {"countersigned": seen.content()})
     return seen
@@ -106,17 +111,19 @@ def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
 # ---- both ----
 
 
-def read(content: Any) -> Countersigned:
+def parse_countersignature(content: Any) -> Countersigned:
     try:
         return parse_countersigned(content)
     except ValueError as problem:
-        raise Refusal(f"what came is no countersignature: {problem}", remedy="compare the versions") from None
+        raise Refusal(
+            f"this is not a countersignature: {problem}", remedy="install the same version of wardround on both sides"
+        ) from None
 
 
-def believe(seen: Countersigned, home: Home) -> None:
+def refuse_forged(seen: Countersigned, home: Home) -> None:
     """Refuse a countersignature that its signer did not make, or under a head that is not the own one."""
     wrong = countersignature_problem(home.public_keys(), seen)
     if wrong:
         raise Refusal(
-            f"a countersignature is not believed: {wrong}", remedy="let its sender run `wardround audit verify`"
+            f"a countersignature is not valid: {wrong}", remedy="ask its sender to run `wardround audit verify`"
         )

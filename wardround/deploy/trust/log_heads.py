@@ -27,7 +27,7 @@ Keys = Mapping[str, Sequence[ec.EllipticCurvePublicKey]]
 SIGNATURE = re.compile(r"(?:[0-9a-f]{2}){8,80}")
 HEAD_BYTES = 512
 """A head fills one sector of a disk, so that it is replaced in one piece."""
-RESTORE = "restore both files from a copy, or put both away in a safe place so that a new log begins"
+RESTORE = "restore both files from a backup, or move both to a safe place so that a new log begins"
 # A signature of one sort can never be passed off as one of the other.
 HEAD_SEAL, COUNTER_SEAL = b"wardround audit head\n", b"wardround audit countersignature\n"
 
@@ -81,14 +81,14 @@ def signature_problem(keys: Keys, who: str, signature: str, message: bytes) -> s
         except (InvalidSignature, ValueError):
             continue
         return ""
-    return f"the signature is not that of {who!r}" if who in keys else f"signed in the name of {who!r}, a stranger here"
+    return f"the signature is not by {who!r}" if who in keys else f"signed as {who!r}, whose key is not known here"
 
 
 def read_head(raw: bytes) -> Head:
     """A head as its file holds it, padding included; a ValueError says what is wrong."""
     head = parse_head(raw.rstrip(b" \n"), SIGNATURE)
     if raw != head_bytes(head) or head.entries < 0:
-        raise ValueError("it is not as it was written here")
+        raise ValueError("it was changed")
     return head
 
 
@@ -123,7 +123,7 @@ def read_witness(path: Path) -> Countersigned:
         ) from None
     except (ValueError, RecursionError) as problem:
         raise Refusal(
-            f"this is no countersigned head: {problem}", where=str(path), remedy="ask the other side for it again"
+            f"this is not a countersigned head: {problem}", where=str(path), remedy="ask the other side for it again"
         ) from None
 
 
@@ -136,16 +136,14 @@ def witness(path: Path, head: Head, keys: Keys, by: str, key: Key) -> Countersig
     before = read_witness(path).head if path.exists() else None
     if not wrong and before is not None:
         if before.who != head.who:
-            wrong = f"it is that of {head.who!r}, and that of {before.who!r} was kept here"
+            wrong = f"it belongs to {head.who!r}, but the one kept here belongs to {before.who!r}"
         elif head.entries < before.entries or (head.entries == before.entries and head.hash != before.hash):
-            wrong = (
-                f"it ends at entry {head.entries}, and entry {before.entries} was countersigned already: rolled back"
-            )
+            wrong = f"it was rolled back to entry {head.entries}, and entry {before.entries} was countersigned already"
     if wrong:
         raise Refusal(
             f"the head of an audit log is not countersigned: {wrong}",
             where=head.who,
-            remedy="let its owner run `wardround audit verify`",
+            remedy="ask its owner to run `wardround audit verify`",
         )
     seen = countersign(head, by, key)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ SMOOTH = ("roc_auc", "pr_auc", "brier", "calibration", "log_loss")
 """Figures of ranks and probabilities."""
 FINE = 128
 """Patients for whose shares the grid has steps of 1/64."""
-FEW = "told only where every outcome has enough patients, and for shares is predicted for as many"
+FEW = "reported only where every outcome has enough patients, and is predicted for enough of them"
 
 
 def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
@@ -39,7 +39,7 @@ def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
     return recipe._replace(settings=tuple(sorted({**said, "smallest_cell": own}.items())))
 
 
-def told_losses(scores: Scores, task: Task, cell: int) -> dict[str, Any]:
+def coarse_losses(scores: Scores, task: Task, cell: int) -> dict[str, Any]:
     """How many patients, the sum of their losses, how many are predicted rightly; zeros where they are few."""
     rows = len(scores.actual)
     if rows < cell or not rows:
@@ -51,7 +51,7 @@ def told_losses(scores: Scores, task: Task, cell: int) -> dict[str, Any]:
     return {"rows": np.int64(told), "loss": np.float64(loss), "right": np.int64(round(share * told))}
 
 
-def told_figures(block: Report, scores: Scores, task: Task, cell: int) -> Report:
+def coarse_figures(block: Report, scores: Scores, task: Task, cell: int) -> Report:
     """The figures of one site (see `result_block`) as they may leave it."""
     plain: Report = json.loads(json.dumps(block))
     if cell <= 1:
@@ -64,7 +64,7 @@ def told_figures(block: Report, scores: Scores, task: Task, cell: int) -> Report
         if not over_all and (patients if name in SMOOTH else few) < cell:
             return {"value": None, "undefined": FEW}
         number = FINE if name in SMOOTH else rows if over_all else patients
-        return {key: coarse(one, number, relative=task.regression) for key, one in told.items()}
+        return {key: coarsen(one, number, relative=task.regression) for key, one in told.items()}
 
     # Means over sites and percentiles are of one site here: its figures once more.
     return {
@@ -86,7 +86,7 @@ def smallest_outcome(scores: Scores, task: Task) -> tuple[int, int]:
     return rarest, min(rarest, int(guessed[guessed > 0].min(initial=len(scores.actual))))
 
 
-def coarse(told: Any, patients: int, *, relative: bool) -> Any:
+def coarsen(told: Any, patients: int, *, relative: bool) -> Any:
     """Numbers on their grid; a reason in words without the numbers it may hold."""
     if isinstance(told, str):
         return "not defined for the patients of this site"

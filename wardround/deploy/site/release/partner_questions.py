@@ -25,7 +25,7 @@ from wardround.study.file import Study
 from wardround.study.partners import asks_of
 
 
-def prepared_by(study: Study) -> tuple[Recipe, ...]:
+def preparation_queries(study: Study) -> tuple[Recipe, ...]:
     """The queries of the study's preparation."""
     said = study.data.preparation
     return statistics_asked(impute=said.impute, scale=said.scale, smallest_cell=said.smallest_cell)
@@ -58,19 +58,19 @@ def probe_departures(study: Study, recipe: Recipe) -> list[str]:
     if any(recipe._replace(parts=()) == one.recipe for one in asks_of(study).probes):
         return []
     why = "chooses no partners" if study.partners is None else f"chooses partners by {study.partners.name}"
-    return [f"the study {why}, which does not ask for the probe {recipe.name} with these settings"]
+    return [f"the study {why}, which does not use the probe {recipe.name} with these settings"]
 
 
 def query_departures(study: Study, recipe: Recipe) -> list[str]:
     """Why a question is not the study's. Of the preparation's, columns and cells are what the policy looks at."""
-    if any(one.name == recipe.name for one in prepared_by(study)):
+    if any(one.name == recipe.name for one in preparation_queries(study)):
         return []
     said = [one for one in asks_of(study).queries if one.name == recipe.name]
     if not said:
-        return [f"the study does not ask the question {recipe.name}"]
+        return [f"the study does not use the query {recipe.name}"]
     asked = all_settings(recipe)
     wrong = [terms_for(recipe).departs(all_settings(one), asked) for one in said]
-    return [] if "" in wrong else [f"the study does not ask the question {recipe.name} with this {wrong[0]}"]
+    return [] if "" in wrong else [f"the study does not use the query {recipe.name} with this {wrong[0]}"]
 
 
 def refuse_course(study: Study, header: Mapping[str, Any]) -> None:
@@ -83,12 +83,12 @@ def refuse_course(study: Study, header: Mapping[str, Any]) -> None:
     # `type` and not isinstance: true is no number.
     if type(course) is not int or course < 1 or not (asks.trains if kind == "algorithm" else asks.probes):
         raise Refusal(
-            "a training beside the study's own was asked for, and the approved study has none",
+            "extra training was requested, and the approved study has none",
             remedy="ask for what was approved",
         )
 
 
-def seen_by(recipe: Recipe, own: SiteRows) -> Site:
+def visible_rows(recipe: Recipe, own: SiteRows) -> Site:
     """What a query may look at, once the rows are split: no column that was set aside, and no row held out."""
     if terms_for(recipe).rows != "training":
         return own.training
@@ -114,7 +114,7 @@ def debit(folder: Path, study: Study, recipe: Recipe, header: Mapping[str, Any],
     spent = sum(paid for _, paid in charged.values())
     if spent > budget * (1 + 1e-6) or sum(one == name for one, _ in charged.values()) > terms.times:
         raise Refusal(
-            f"the query {name} was asked once more, or with less noise, than its terms and the approved study allow "
+            f"the query {name} was asked more often, or with less noise, than its terms and the approved study allow "
             f"(at most {terms.times} times {name}, an epsilon of {budget:g} in all)",
             remedy="ask for what was approved",
         )

@@ -20,32 +20,32 @@ def ledger_path(home: SiteHome) -> Path:
 def budget_of(home: SiteHome) -> Budget:
     """The ledger, to be debited, under what the policy says now."""
     policy = read_policy(home.policy_path)
-    return Budget(ledger_path(home), policy.epsilon, delta=policy.delta, site=home.words.name)
+    return Budget(ledger_path(home), policy.epsilon, delta=policy.delta, site=home.settings.name)
 
 
-def charged(home: SiteHome, policy: Policy, study: str | None = None) -> float:
+def charged_epsilon(home: SiteHome, policy: Policy, study: str | None = None) -> float:
     """The epsilon of everything that the ledger holds, of one study or of all: that of the level that spent more."""
     charges = Budget(ledger_path(home), delta=policy.delta).charges()
-    return max(spent_at(charges, level, policy.delta, study) for level in ("sample", "site"))
+    return max(epsilon_at(charges, level, policy.delta, study) for level in ("sample", "site"))
 
 
-def spending_words(promised: float | None, paid: float) -> str:
+def spending_sentence(promised: float | None, paid: float) -> str:
     """What a study has spent of what it promised; nothing for one without noise that was never charged."""
     if promised is None:
         return f"epsilon {paid:.3g} spent" if paid else ""
     return f"epsilon {paid:.3g} of {promised:g} spent"
 
 
-def total_words(policy: Policy, promised: float, paid: float) -> list[str]:
+def total_sentences(policy: Policy, promised: float, paid: float) -> list[str]:
     """How the site stands with all its studies; nothing where neither policy nor ledger know of an epsilon."""
     if policy.epsilon is not None:
         return [
-            f"Of the epsilon of {policy.epsilon:g} that the policy allows, {promised:g} is promised to approved "
-            f"studies, {paid:.3g} is spent, and {max(0.0, policy.epsilon - promised):g} is left to promise."
+            f"The policy allows an epsilon of {policy.epsilon:g}: {promised:g} is promised to approved studies, "
+            f"{paid:.3g} is spent, and {max(0.0, policy.epsilon - promised):g} is still available."
         ]
     return [f"All studies together have spent an epsilon of {paid:.3g}; the policy sets no limit."] if paid else []
 
 
-def spent_at(charges: list[Charge], level: str, delta: float, study: str | None) -> float:
+def epsilon_at(charges: list[Charge], level: str, delta: float, study: str | None) -> float:
     meant = [charge for charge in charges if charge.level == level and study in (None, charge.study)]
     return epsilon([step for charge in meant for step in charge.steps], delta)

@@ -54,29 +54,29 @@ class Promise:
         said = self.study.privacy
         if said is None:
             if recipe.kind == KIND:
-                raise self._refusal("the approved study says nothing of privacy, and a private algorithm came")
+                raise self._refusal("the approved study has no [privacy], but a private algorithm was requested")
             return
         if recipe.kind != KIND:
             if not silent:
-                raise self._refusal("the approved study adds noise, and an algorithm without any was asked for")
+                raise self._refusal("the approved study adds noise, but an algorithm without noise was requested")
             return
         given, _ = privacy.words_in(recipe)
         for key in sorted(PrivacySection.model_fields.keys() - SETTLED):
             if getattr(given, key) != getattr(said, key):
                 raise self._refusal(
-                    f"the approved study says {key} {getattr(said, key)} under [privacy], and the coordinator "
+                    f"the approved study has {key} {getattr(said, key)} under [privacy], but the coordinator asks for "
                     f"{getattr(given, key)}"
                 )
         noise, least = given.noise_multiplier or 0.0, said.noise_multiplier or 0.0
         if noise < least:
             raise self._refusal(
-                f"the approved study says a noise multiplier of {least:g}, and the coordinator {noise:g}"
+                f"the approved study has a noise multiplier of {least:g}, but the coordinator asks for {noise:g}"
             )
         # The more are said to share the noise, the less of it each adds.
         most = said.answers or min(self.study.deploy.quorum or sites, sites)
         if said.level == "site" and not 1 <= (given.answers or 0) <= most:
             raise self._refusal(
-                f"{given.answers} sites are said to share the noise, and the approved study is sure of {most}"
+                f"the noise would be shared by {given.answers} sites, but the approved study guarantees only {most}"
             )
 
     def check_sum(self, recipe: Recipe, step: str, letter: Any) -> None:
@@ -86,7 +86,7 @@ class Promise:
         given, _ = privacy.words_in(recipe)
         answered = letter["content"]["survivors"]
         if given.level == "site" and len(answered) < (given.answers or 1):
-            raise self._refusal(f"{len(answered)} sites answered, and {given.answers} must share the noise")
+            raise self._refusal(f"{len(answered)} sites answered, but {given.answers} must share the noise")
 
     def charge(self, recipe: Recipe, number: int, request: str, own: SiteFacts) -> None:
         """Debit the ledger for one answer, before it is made; raises Spent where the site must stay out.
@@ -105,7 +105,8 @@ class Promise:
         self._refuse_weak(steps, own, len({charge.round for charge in before} | {number}))
         if not budget.debit(self.name, number, steps, level=level, request=request) and before[-1].round != number:
             raise self._refusal(
-                f"round {number} was answered and its answer is kept no more; another would tell more than was charged"
+                f"round {number} was answered and the answer is no longer stored; "
+                "a second answer would reveal more than was charged"
             )
 
     def _steps(self, recipe: Recipe, given: PrivacySection, own: SiteFacts) -> Steps:
@@ -121,7 +122,7 @@ class Promise:
         records = own.rows if said.level == "sample" else len(own.sites)
         if said.delta * records > 1:
             whose = "patients of this site" if said.level == "sample" else "sites of this study"
-            raise self._spent(f"the study's delta of {said.delta:g} is above one in the number of {whose}")
+            raise self._spent(f"the study's delta of {said.delta:g} is larger than 1 / (number of {whose})")
         if said.epsilon is None:
             return
         participation = assemble.participation_of(self.study, own.sites, self.study.study.seed)
@@ -146,7 +147,7 @@ class Promise:
         return BudgetExhausted(
             what,
             where=f"site {self.site}, study {self.name}",
-            remedy="leave this site out, or offer a study whose promise holds here",
+            remedy="leave this site out, or offer a study with a guarantee that holds here",
         )
 
 

@@ -36,12 +36,12 @@ def keys_of(certificates: Mapping[str, Any], authority: x509.Certificate, roster
             certificate = x509.load_pem_x509_certificate(str(certificates[name]).encode())
         except (KeyError, ValueError):
             raise Refusal(
-                f"no certificate of {name} came with the round", remedy="let the coordinator mend it"
+                f"the round came without the certificate of {name}", remedy="ask the coordinator to fix it"
             ) from None
         issued = check_issued(certificate, authority, where=f"site {name}")
         key = certificate.public_key()
         if (issued.name, issued.role) != (name, "site") or not isinstance(key, ec.EllipticCurvePublicKey):
-            raise Refusal(f"the certificate that came for {name} is another's", remedy="find out who passed it on")
+            raise Refusal(f"the certificate sent for {name} belongs to someone else", remedy="find out who sent it")
         keys[name] = key
     return keys
 
@@ -71,19 +71,19 @@ class SecureSite:
             key, authority = self.signing()
             keys = keys_of(header["certificates"], authority, session.roster)
             self.state, letter = advertise(session, self.name, key, keys)
-            return told(letter)
+            return letter_reply(letter)
         state = self.state
         if state is None or state.session != session:
             raise Refusal(
-                "this site has lost or given up this attempt, and stays out of it",
+                "this site no longer takes part in this attempt",
                 where=f"secure sum of round {session.round}",
-                remedy="begin the round anew",
+                remedy="start the round again",
             )
         request = from_json(header["letter"])
         if asked == "mask":
             # What the masks are bound to must be what this site got itself.
             if model_hash(message) != session.model:
-                raise Refusal("another model came than the one that was announced", remedy="begin the round anew")
+                raise Refusal("the model is not the one that was announced", remedy="start the round again")
             made = answer()
             if made is None:
                 self.state = None
@@ -95,20 +95,20 @@ class SecureSite:
             self.state = after
         else:
             self.state, letter = {"share": share, "agree": agree}[asked](state, request)
-        return told(letter)
+        return letter_reply(letter)
 
     def _refuse_other(self, session: Session, header: Header, precision: tuple[int, float]) -> None:
         if (session.study, session.round) != (header["study"], header["round"]):
-            raise Refusal("the secure sum is of another study or round", remedy="begin the round anew")
+            raise Refusal("the secure sum belongs to another study or round", remedy="start the round again")
         if (session.fraction_bits, session.bound) != precision:
-            raise Refusal("the approved study says another precision", remedy="ask for what was approved")
+            raise Refusal("the approved study has another precision", remedy="ask for what was approved")
 
     def _record(self, session: Session) -> None:
         """Refuse a second opening of the same round, and write the first one down."""
         path = self.folder / "revealed" / f"{session.round:08d}"
         if path.exists() and path.read_bytes() != session.digest:
             raise Refusal(
-                "this round was opened before: a second sum with other survivors would tell a single answer",
+                "this round was already opened: a second sum over other sites would reveal a single answer",
                 where=f"round {session.round}",
                 remedy="go on with the next round",
             )
@@ -117,6 +117,6 @@ class SecureSite:
         point("site.reveal.recorded")
 
 
-def told(letter: SumMessage) -> tuple[Header, Message]:
+def letter_reply(letter: SumMessage) -> tuple[Header, Message]:
     arrays = {} if letter.vector is None else {"vector": letter.vector}
     return {"letter": to_json(letter)}, Message(arrays)
