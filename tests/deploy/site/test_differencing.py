@@ -13,6 +13,7 @@ from wardround.core.contracts import Message, Query, Scores, Task
 from wardround.core.errors import Refusal
 from wardround.core.json_arrays import unpack
 from wardround.data.table import Table
+from wardround.deploy.protocol.requests import Received, Topic, read_request
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.evaluate.block import result_block
@@ -50,16 +51,20 @@ def patients() -> pd.DataFrame:
     )
 
 
+def received(topic: Topic, **words: Any) -> Received[Any]:
+    return read_request(topic, {"study": "s", "round": 0, **words})
+
+
 def at_work(folder: Path, frame: pd.DataFrame, cell: int = CELL) -> StudyWorker:
     table = Table({"bo": frame.reset_index(drop=True)}, "outcome", "test")
     site = StudyWorker("bo", STUDY, table, folder, allow=lambda recipe: None, smallest_cell=cell)
     schema = {"kinds": KINDS, "task": "classification", "classes": ["no", "yes"]}
-    site.settle({"schema": schema, "seed": 3}, Message({}))
+    site.settle(received(Topic.SETTLE, schema=schema, seed=3), Message({}))
     return site
 
 
 def asked(site: StudyWorker, query: Query, on: str = "training") -> dict[str, Any]:
-    return site.query({"query": to_json(recipe_of(query)), "on": on}, Message({}))[1].arrays
+    return site.query(received(Topic.QUERY, query=to_json(recipe_of(query)), on=on), Message({}))[1].arrays
 
 
 def leaves(folder: Path, frame: pd.DataFrame, cell: int = CELL) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class Deployment:
             "sent": jax.device_get(algorithm.broadcast(progress.server)).arrays,
             "params": jax.device_get(algorithm.params(progress.server)),
         }
-        question = AboutModel(Topic(topic), self.method(algorithm), part)
+        question = AboutModel(self.method(algorithm), Topic(topic), part)
         return self.gatherer.ask_quorum(
             self.sites,
             question,

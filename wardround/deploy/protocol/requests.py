@@ -1,16 +1,18 @@
-"""What a coordinator asks a site: one frozen class for each kind of question, and how it becomes bytes.
+"""What a coordinator asks a site: one frozen class for each kind of question, how it becomes bytes, and back.
 
 The order of the words is part of the format: the nonce is a hash over them, and a site knows a repeated request by it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from wardround import __version__
 from wardround.core.contracts import Message
-from wardround.deploy.protocol.wire import PROTOCOL, digest, encode
+from wardround.deploy.protocol.wire import PROTOCOL, Malformed, digest, encode
 
 NOTHING = Message({})
 Words = Mapping[str, Any]
@@ -100,11 +102,29 @@ class TrainRound(RequestBody):
 
 
 @dataclass(frozen=True)
-class SecureStep(RequestBody):
+class AboutMethod(RequestBody):
+    """What goes with the words of a round: how the site trains, by which transforms, from which seed."""
+
+    method: TrainRound
+
+    @property
+    def algorithm(self) -> Words:
+        return self.method.algorithm
+
+    @property
+    def transforms(self) -> Sequence[Words]:
+        return self.method.transforms
+
+    @property
+    def seed(self) -> int:
+        return self.method.seed
+
+
+@dataclass(frozen=True)
+class SecureStep(AboutMethod):
     """One step of a round of which only the sum is opened; certificates come with the first one alone."""
 
     topic = Topic.SECURE
-    method: TrainRound
     step: str
     session: Words
     letter: Words | None
@@ -117,11 +137,10 @@ class SecureStep(RequestBody):
 
 
 @dataclass(frozen=True)
-class AboutModel(RequestBody):
+class AboutModel(AboutMethod):
     """Something about the model as it is now: how well it does (judge, figures), or that it is to be kept (finish)."""
 
     asked: Topic
-    method: TrainRound
     part: str
 
     @property
@@ -150,6 +169,83 @@ def request_of(
     # The nonce is the same for the same question and for no other: asked again, a site must recognise it.
     nonce = digest(header, message)[:32]
     return Request(study, number, nonce, encode({**header, "nonce": nonce}, message))
+
+
+Question = TypeVar("Question", bound=RequestBody)
+
+
+@dataclass(frozen=True)
+class Received(Generic[Question]):
+    """A request about an approved study as the site reads it: the question, and what it is bound to."""
+
+    question: Question
+    study: str
+    round: int
+    course: int | None
+    """Which training of a choice of partners it belongs to."""
+    header: Words
+    """As it came, for what is hashed or kept word by word."""
+    digest: str = ""
+    """Of the bytes by which the site knows the request again."""
+
+
+QUESTIONS: Mapping[Topic, type[RequestBody]] = {
+    Topic.OFFER: OfferStudy,
+    Topic.QUERY: AskQuery,
+    Topic.SETTLE: SettleSchema,
+    Topic.PREPARE: PrepareRows,
+    Topic.BEGIN: BeginTraining,
+    Topic.ROUND: TrainRound,
+    Topic.SECURE: SecureStep,
+    Topic.JUDGE: AboutModel,
+    Topic.FIGURES: AboutModel,
+    Topic.FINISH: AboutModel,
+}
+
+
+def read_request(topic: Topic, header: Words, digest: str = "") -> Received[Any]:
+    """The typed request in a header; raises Malformed, naming the word, where one is missing or of another type."""
+    kind = QUESTIONS[topic]
+    words = {one.name: header[one.name] for one in fields(kind) if one.name in header}
+    if issubclass(kind, AboutMethod):
+        method = {one.name: header[one.name] for one in fields(TrainRound) if one.name in header}
+        words |= {"method": check_words(TrainRound, method)}
+    if kind is AboutModel:
+        words |= {"asked": topic}
+    bound = check_words(RequestBinding, {key: header[key] for key in ("study", "round", "course") if key in header})
+    return Received(check_words(kind, words), bound.study, bound.round, bound.course, header, digest)
+
+
+@dataclass(frozen=True)
+class RequestBinding:
+    """What every request about a study is bound to."""
+
+    study: str
+    round: int
+    course: int | None = None
+
+
+CHECKERS: Mapping[type[Any], Mapping[str, TypeAdapter[Any]]] = {
+    kind: {name: TypeAdapter(hint) for name, hint in get_type_hints(kind).items()}
+    for kind in {*QUESTIONS.values(), RequestBinding}
+}
+
+
+def check_words(kind: type[Any], words: Words) -> Any:
+    """The words as this class, each of its own type."""
+    found = {}
+    for one in fields(kind):
+        if one.name not in words:
+            if one.default is MISSING:
+                raise Malformed(f"'{one.name}' is missing")
+            continue
+        try:
+            found[one.name] = CHECKERS[kind][one.name].validate_python(words[one.name], strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join([one.name, *(str(part) for part in first["loc"])])
+            raise Malformed(f"'{place}': {first['msg'][0].lower()}{first['msg'][1:]}") from None
+    return kind(**found)
 
 
 def request_of_site(words: Words) -> bytes:

@@ -22,7 +22,7 @@ from wardround.core.errors import Refusal
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import reply_to
-from wardround.deploy.protocol.requests import Topic
+from wardround.deploy.protocol.requests import OfferStudy, Received, Topic, read_request
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, start
 from wardround.deploy.site.release.privacy_guard import Promise
@@ -175,7 +175,8 @@ class RequestHandler:
 
     def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
         if topic == Topic.OFFER:
-            self.access.store_offer(study, header["content"], str(header.get("submitter", "")), header.get("others"))
+            offer: OfferStudy = read_request(Topic.OFFER, header).question
+            self.access.store_offer(study, offer.content, offer.submitter, offer.others)
         folder = self.access.folder(study) / "replies"
         state, why = self.access.state(study)
         if topic == Topic.OFFER or state is not Status.OK:
@@ -196,7 +197,7 @@ class RequestHandler:
         told = self._replies.find(folder, topic, request, again=again, once=once)
         if told is None:
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
-            words, answer = self._compute(topic, study, {**header, "request": request}, message)
+            words, answer = self._compute(Topic(topic), read_request(Topic(topic), header, request), message)
             reply = self._reply(header, words, answer)
             told = store_reply(reply, hashlib.sha256(reply).hexdigest(), words, answer)
             point("site.reply.before_save")
@@ -211,12 +212,10 @@ class RequestHandler:
         point("site.reply.ready")
         return told.reply
 
-    def _compute(
-        self, topic: str, study: str, header: dict[str, Any], message: Message
-    ) -> tuple[Mapping[str, Any], Message]:
-        worker = self._workers[study]
-        worker.smallest_cell = self.access.smallest_cell(study)  # as the policy says now
-        words, answer = getattr(worker, topic)(header, message)
+    def _compute(self, topic: Topic, asked: Received[Any], message: Message) -> tuple[Mapping[str, Any], Message]:
+        worker = self._workers[asked.study]
+        worker.smallest_cell = self.access.smallest_cell(asked.study)  # as the policy says now
+        words, answer = getattr(worker, topic)(asked, message)
         return {"status": Status.OK, **words}, answer
 
     def _start(self, study: str) -> StudyWorker:

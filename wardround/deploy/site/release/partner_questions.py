@@ -18,6 +18,7 @@ from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.data.preparation_fit import statistics_asked
 from wardround.data.site_rows import SiteRows
+from wardround.deploy.protocol.requests import Received
 from wardround.deploy.protocol.wire import encode
 from wardround.engine import registry
 from wardround.partners.choice import Probe
@@ -73,15 +74,13 @@ def query_departures(study: Study, recipe: Recipe) -> list[str]:
     return [] if "" in wrong else [f"the study does not use the query {recipe.name} with this {wrong[0]}"]
 
 
-def refuse_course(study: Study, header: Mapping[str, Any]) -> None:
+def refuse_course(study: Study, asked: Received[Any]) -> None:
     """A course is a training while partners are chosen: there are none in a study that does not choose so."""
-    course = header.get("course")
-    if course is None:
+    if asked.course is None:
         return
-    kind = header["algorithm"].get("kind")
+    kind = asked.question.algorithm.get("kind")
     asks = asks_of(study)
-    # `type` and not isinstance: true is no number.
-    if type(course) is not int or course < 1 or not (asks.trains if kind == "algorithm" else asks.probes):
+    if asked.course < 1 or not (asks.trains if kind == "algorithm" else asks.probes):
         raise Refusal(
             "extra training was requested, and the approved study has none",
             remedy="ask for what was approved",

@@ -7,7 +7,7 @@ hold for them is refused. What is debited is never given back, and a debit pays 
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from wardround.core.components.recipes import Recipe
 from wardround.core.errors import Refusal
+from wardround.deploy.protocol.requests import Received, SecureStep
 from wardround.privacy.accountant import Step, epsilon
 from wardround.privacy.budget import Budget, BudgetExhausted
 from wardround.study import assemble, privacy
@@ -151,10 +152,11 @@ class Promise:
         )
 
 
-def request_of(header: Mapping[str, Any], model: str) -> str:
+def charged_request(asked: Received[SecureStep]) -> str:
     """What a debit of a secure sum pays for: all that the answer follows from.
 
     Attempts at the same round differ in their sessions, and of all of them one sum is opened at most.
     """
-    words = {key: header[key] for key in ("algorithm", "transforms", "seed", "round")}
-    return hashlib.sha256(json.dumps([words, model], sort_keys=True).encode()).hexdigest()
+    question = asked.question
+    words = {**question.method.words(), "round": asked.round}
+    return hashlib.sha256(json.dumps([words, question.session["model"]], sort_keys=True).encode()).hexdigest()

@@ -17,6 +17,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.requests import Received, SecureStep
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.trust.certificates import Key, check_issued
 from wardround.privacy.secure_sum.fixed_point import ring_vector
@@ -58,18 +59,18 @@ class SecureSite:
 
     def step(
         self,
-        header: Header,
+        asked: Received[SecureStep],
         message: Message,
         precision: tuple[int, float],
         answer: Callable[[], Message | None],
     ) -> tuple[Header, Message]:
         """One step of the attempt that the header proposes; gives this site's letter."""
-        session = session_from_json(header["session"])
-        self._refuse_other(session, header, precision)
-        asked = header["step"]
-        if asked == "advertise":
+        session = session_from_json(asked.question.session)
+        self._refuse_other(session, asked, precision)
+        step = asked.question.step
+        if step == "advertise":
             key, authority = self.signing()
-            keys = keys_of(header["certificates"], authority, session.roster)
+            keys = keys_of(asked.question.certificates or {}, authority, session.roster)
             self.state, letter = advertise(session, self.name, key, keys)
             return letter_reply(letter)
         state = self.state
@@ -79,8 +80,8 @@ class SecureSite:
                 where=f"secure sum of round {session.round}",
                 remedy="start the round again",
             )
-        request = from_json(header["letter"])
-        if asked == "mask":
+        request = from_json(asked.question.letter)
+        if step == "mask":
             # What the masks are bound to must be what this site got itself.
             if model_hash(message) != session.model:
                 raise Refusal("the model is not the one that was announced", remedy="start the round again")
@@ -89,16 +90,16 @@ class SecureSite:
                 self.state = None
                 return {"status": Status.DIVERGED}, Message({})
             self.state, letter = mask(state, request, ring_vector(made))
-        elif asked == "reveal":
+        elif step == "reveal":
             after, letter = reveal(state, request)
             self._record(session)
             self.state = after
         else:
-            self.state, letter = {"share": share, "agree": agree}[asked](state, request)
+            self.state, letter = {"share": share, "agree": agree}[step](state, request)
         return letter_reply(letter)
 
-    def _refuse_other(self, session: Session, header: Header, precision: tuple[int, float]) -> None:
-        if (session.study, session.round) != (header["study"], header["round"]):
+    def _refuse_other(self, session: Session, asked: Received[SecureStep], precision: tuple[int, float]) -> None:
+        if (session.study, session.round) != (asked.study, asked.round):
             raise Refusal("the secure sum belongs to another study or round", remedy="start the round again")
         if (session.fraction_bits, session.bound) != precision:
             raise Refusal("the approved study has another precision", remedy="ask for what was approved")
