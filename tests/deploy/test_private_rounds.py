@@ -441,7 +441,7 @@ def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_cove
     assert "your site as a whole" in text
     assert "protected by your own share of the noise only" in text
     set_policy(home.policy_path, "epsilon", "3")
-    with pytest.raises(Refusal, match=r"meant at a delta of 0\.001"):
+    with pytest.raises(Refusal, match=r"stated at a delta of 0\.001"):
         approve(home, study_id(other), by="ben")
 
 
@@ -449,8 +449,8 @@ def test_site_and_coordinator_tell_promised_spent_and_left() -> None:
     """3 allowed, 1.25 promised: 1.75 is left to promise."""
     policy = Policy(epsilon=3.0)
     assert total_sentences(policy, 1.25, 0.3456) == [
-        "Of the epsilon of 3 that the policy allows, 1.25 is promised to approved studies, 0.346 is spent, and 1.75 is "
-        "left to promise."
+        "The policy allows an epsilon of 3: 1.25 is promised to approved studies, 0.346 is spent, and 1.75 is still "
+        "available."
     ]
     assert total_sentences(Policy(), 0.0, 0.0) == []
     assert spending_sentence(1.0, 0.25) == "epsilon 0.25 of 1 spent"
