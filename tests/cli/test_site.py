@@ -72,12 +72,12 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
     diary = call("site", "log").out
     for part in (
         "freetown was set up",
-        "freetown took in its certificate",
+        "freetown joined with a certificate",
         f"anna offered {study}.",
         f"ben approved {study} on the dataset patients",
-        f"Sent 1.23 kB to server: round of round 3 of {study} with update/w 4x2.",
+        f"Sent 1.23 kB to server: round 3 of {study} with update/w 4x2.",
         f"ben withdrew from {study} (moved).",
-        "1 message left, 1.23 kB in all.",
+        "Sent 1 message, 1.23 kB in all.",
         "none changed, moved or missing; signed by its owner.",
     ):
         assert part in diary

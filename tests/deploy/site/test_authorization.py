@@ -128,7 +128,7 @@ def test_an_unapproved_study_gets_neither_words_nor_rows(home):
     ):
         with pytest.raises(Refusal, match="not approved"):
             act()
-    with pytest.raises(Refusal, match="names no study"):
+    with pytest.raises(Refusal, match="is not a study"):
         access.folder("../x")
 
 

@@ -64,7 +64,7 @@ def test_every_wrong_certificate_is_refused(home, tmp_path):
     (tmp_path / "broken.pem").write_text("no certificate")
     past = datetime.now(UTC) - timedelta(days=200)
     wrong = {
-        "belongs to another key": issued(tmp_path, make_request(stranger, "freetown"), "a.pem"),
+        "does not belong to this site's key": issued(tmp_path, make_request(stranger, "freetown"), "a.pem"),
         "for the site 'bo'": issued(tmp_path, make_request(home.key, "bo"), "b.pem"),
         "for the coordinator 'freetown'": issued(tmp_path, server, "c.pem", hosts=("localhost",)),
         "not signed by this consortium": tmp_path / "foreign.pem",
