@@ -436,7 +436,7 @@ def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_cove
     assert shown.facts["epsilon_charged"] == pytest.approx(charged_epsilon(home, policy))
     assert shown.facts["bytes_a_round"] > 0
     other = study_of("told", {"level": "site", "epsilon": 1.0, "delta": DELTA})
-    consortium.handlers["bo"].access.offered(study_id(other), other.model_dump(mode="json"), "researcher")
+    consortium.handlers["bo"].access.store_offer(study_id(other), other.model_dump(mode="json"), "researcher")
     text = " ".join(dict(describe(home, read_offer(home, study_id(other))).parts)["What it costs in privacy"])
     assert "your site as a whole" in text
     assert "protected by your own share of the noise only" in text

@@ -359,7 +359,7 @@ def test_the_approver_reads_what_a_choice_lets_leave(consortium):
     """A gradient has as many numbers as an update; of four sites, both ways, 8 models are judged."""
     study = study_of("read", {"name": "gradient_distance", "rounds": 2}, deploy={"sites": list(NAMES)})
     home = consortium.homes["bo"]
-    HomeAccess(home).offered(study_id(study), study.model_dump(mode="json"), "researcher")
+    HomeAccess(home).store_offer(study_id(study), study.model_dump(mode="json"), "researcher")
     shown = describe(home, read_offer(home, study_id(study)))
     text = "\n".join(dict(shown.parts)["What leaves for the choice of partners"])
     assert "sent whether you are chosen or not" in text
