@@ -268,7 +268,7 @@ def test_a_probe_that_the_study_does_not_name_is_refused(consortium):
     for more in ({"course": True}, {"course": "../x"}, {"course": -1}, {}):
         # This choice trains nothing extra training training, so no course of its algorithm is begun.
         own = recipe_of(assemble.build(study, own_method(study), TASK, NAMES))
-        assert "extra training" in answered(own, "begin", **more)["why"]
+        assert "xtra training" in answered(own, "begin", **more)["why"]
 
 
 def test_departures():
