@@ -299,7 +299,7 @@ def test_a_site_shows_the_words_of_a_new_query_and_probe_and_keeps_to_their_limi
         {**words, "study": {**words["study"], "name": "asked"}, "partners": {"name": "asking"}}, where=""
     )
     home = consortium.homes["kenema"]
-    HomeAccess(home).offered(study_id(study), study.model_dump(mode="json"), "researcher")
+    HomeAccess(home).store_offer(study_id(study), study.model_dump(mode="json"), "researcher")
     shown = describe(home, read_offer(home, study_id(study)))
     text = "\n".join(dict(shown.parts)["What leaves for the choice of partners"])
     assert "For the query count_above, once: how many of your training patients are above 40.0, rounded down" in text
@@ -316,7 +316,7 @@ def test_a_site_shows_the_words_of_a_new_query_and_probe_and_keeps_to_their_limi
         query = {"kind": "query", "name": "count_above", "settings": said, "parts": []}
         header = {"protocol": 1, "wardround": __version__, "study": study_id(study), "round": 0, "nonce": nonce}
         request = encode({**header, "query": query, "on": "training"}, Message({}))
-        return decode(consortium.clerks["kenema"].answer("query", "server", request))[0]
+        return decode(consortium.handlers["kenema"].answer("query", "server", request))[0]
 
     # The study announced this threshold and no other, and the query's terms say once: that was for the choice.
     assert "count_above with this threshold" in asked("ab", threshold=41.0)["why"]

@@ -96,7 +96,7 @@ def test_init_and_sign_say_what_to_do_next(tmp_path: Path, capsys: Capture) -> N
     assert signed["site"] == "bo"
     assert len(signed["fingerprint"].split()) == 8
     words = tiny.call(capsys, "coordinator", "sign", tmp_path / "bo" / "request.csr", "--home", hub).out
-    assert "bo is renewed" in words
+    assert "bo renewed until" in words
     assert signed["fingerprint"] in words
     assert "by phone" in words
 
@@ -124,7 +124,7 @@ def test_a_study_that_cannot_work_is_not_queued(tmp_path: Path, capsys: Capture)
     hub, _ = consortium(tmp_path / "more", capsys, "bo")
     for tables, said in (
         ({"deploy": {"sites": ["boo"]}}, "did you mean 'bo'"),
-        ({"data": {"target": None, "site": None}}, "which column is the outcome"),
+        ({"data": {"target": None, "site": None}}, "does not name the outcome column"),
         ({"data": {"site": None, "partition": {"name": "iid", "sites": 2}}}, "there is nothing to partition"),
     ):
         refused = tiny.call(capsys, "coordinator", "run", study_file(tmp_path, **tables), "--by", "a", "--home", hub)
@@ -201,7 +201,7 @@ def test_status_tells_lateness_traffic_and_epsilon() -> None:
     }
     text = "\n".join(status_lines(facts))
     for words in (
-        "bo: here, it did not answer within 60 s",
+        "bo: connected, it did not answer within 60 s",
         "round 3 of 9",
         "1.5 kB",
         "2 MB",
@@ -288,7 +288,7 @@ def test_a_study_from_run_to_report(tmp_path: Path, capsys: Capture) -> None:
     assert done["bytes_up"] == sum(one["bytes_up"] for one in tiny.recorded(folder)) > 0
     again = tiny.call(capsys, "coordinator", "run", file, "--by", "anna", "--home", hub)
     assert again.code == 2
-    assert "is finished" in again.err
+    assert "already finished" in again.err
 
 
 @pytest.mark.skipif(importlib.util.find_spec("nvflare") is None, reason="nvflare is not installed: wardround[deploy]")
@@ -297,7 +297,7 @@ def test_start_stops_when_told_and_resume_queues_again(tmp_path: Path, capsys: C
     home = CoordinatorHome(hub)
     nothing = tiny.call(capsys, "coordinator", "resume", "--home", hub)
     assert nothing.code == 2
-    assert "no such study" in nothing.err
+    assert "no such unfinished study" in nothing.err
     with at_work("coordinator", "start", "--home", hub) as coordinator:
         status = lambda: tiny.call(capsys, "coordinator", "status", "--home", hub, "--json").json  # noqa: E731
         until(lambda: status()["running"] and bool(home.status()), coordinator)

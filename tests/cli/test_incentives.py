@@ -183,7 +183,7 @@ def test_a_statement_is_never_written_over(trained: Path, tmp_path: Path, capsys
     command = ("rewards", trained, "--rule", "rounds", "--out", tmp_path / "paid.json", "--budget")
     assert tiny.call(capsys, *command, "10").code == 0
     before = (tmp_path / "paid.json").read_bytes()
-    refused(tiny.call(capsys, *command, "20"), "there already")
+    refused(tiny.call(capsys, *command, "20"), "already exists")
     assert (tmp_path / "paid.json").read_bytes() == before
     refused(tiny.call(capsys, *command[:4], "--budget", "1", "--out", tmp_path / "no" / "paid.json"), "No such file")
 

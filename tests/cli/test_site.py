@@ -48,7 +48,7 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
         "site", "data", "add", "patients", "--source", "csv", "--path", tmp_path / "patients.csv", "--allow", "all"
     )
     assert "patients: 100 rows, 5 columns. Nothing was copied." in added.out
-    assert "LOOK: patient_id seems to identify patients" in added.out
+    assert "Warning: patient_id may identify patients" in added.out
     assert call("site", "policy", "--json").json["columns"] == ["age", "pulse", "sex", "outcome"]
     assert call("site", "policy", "set", "smallest_cell", "1", "--json").json == {"smallest_cell": 1}
     assert "No study has been offered yet." in call("site", "studies").out
@@ -56,7 +56,7 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
     assert f"{study}: waiting for your decision (from anna" in call("site", "studies").out
     assert call("site", "studies", "triage", "--json").json["columns"] == ["age", "pulse", "sex", "outcome"]
     approved = call("site", "approve", "triage", "--by", "ben", "--yes").out
-    for part in ("Who asks", "What is read", "What leaves", "a round", "What it costs in privacy", "ben approved"):
+    for part in ("Who asks", "What is read", "What leaves", "per round", "What it costs in privacy", "ben approved"):
         assert part in approved
     assert call("site", "studies", "--json").json["studies"][0]["state"] == "ok"
     facts = {
@@ -71,13 +71,13 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
     assert "it gets no more answers" in call("site", "withdraw", "triage", "--by", "ben", "--why", "moved").out
     diary = call("site", "log").out
     for part in (
-        "freetown began",
-        "freetown took in its certificate",
+        "freetown was set up",
+        "freetown joined with a certificate",
         f"anna offered {study}.",
         f"ben approved {study} on the dataset patients",
-        f"Sent 1.23 kB to server: round of round 3 of {study} with update/w 4x2.",
+        f"Sent 1.23 kB to server: round 3 of {study} with update/w 4x2.",
         f"ben withdrew from {study} (moved).",
-        "1 message left, 1.23 kB in all.",
+        "Sent 1 message, 1.23 kB in all.",
         "none changed, moved or missing; signed by its owner.",
     ):
         assert part in diary
@@ -127,13 +127,13 @@ def test_a_rollback_is_told_with_the_head_that_the_other_side_kept(home, tmp_pat
         (("site", "data", "add", "x", "--source", "csv", "--path", "absent.csv"), "there is no such file"),
         (("site", "data", "add", "x", "--source", "csv"), "'path' is missing"),
         (("site", "data", "add", "x", "--source", "csv", "--setting", "nonsense"), "is not a setting"),
-        (("site", "data", "remove", "x"), "no data called 'x'"),
+        (("site", "data", "remove", "x"), "no dataset called 'x'"),
         (("site", "policy", "set", "smalest_cell", "3"), "did you mean 'smallest_cell'"),
-        (("site", "approve", "sepsis", "--yes"), "no study 'sepsis' was offered"),
+        (("site", "approve", "sepsis", "--yes"), "no study called 'sepsis' was offered"),
         (("site", "approve", "triage", "--by", "anna", "--yes"), "submitted this study and cannot approve it"),
         (("site", "approve", "triage", "--by", "ben"), "not an interactive terminal"),
         (("site", "approve", "triage", "--by", "ben", "--yes", "--until", "soon"), "is not a date"),
-        (("site", "approve", "triage", "--by", "ben", "--yes", "--data", "other"), "no data called 'other'"),
+        (("site", "approve", "triage", "--by", "ben", "--yes", "--data", "other"), "no dataset called 'other'"),
         (("site", "withdraw", "triage", "--by", "ben"), "only an approved study"),
         (("site", "studies", "--home", "nowhere"), "wardround site init"),
         (("audit", "show", "absent.jsonl"), "no such ledger or audit log"),

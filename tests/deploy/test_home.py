@@ -26,7 +26,7 @@ def site(folder: Path, text: str | bytes) -> SiteHome:
 
 
 def test_a_site_and_a_coordinator_are_read(tmp_path):
-    words = site(tmp_path, SITE).words
+    words = site(tmp_path, SITE).settings
     assert (words.name, words.coordinator, words.server_name) == ("freetown", "hub.example.org:8002", "hub")
     (tmp_path / "coordinator.toml").write_text('consortium = "West"\nname = "hub"\n')
     hub = CoordinatorHome(tmp_path)
@@ -56,7 +56,7 @@ def test_a_site_and_a_coordinator_are_read(tmp_path):
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_name(tmp_path, text, what):
     with pytest.raises(Refusal) as refused:
-        _ = site(tmp_path, text).words
+        _ = site(tmp_path, text).settings
     assert what in str(refused.value)
     assert "site.toml" in str(refused.value)
     assert "\n" not in str(refused.value).replace(SITE, "")
@@ -64,14 +64,14 @@ def test_what_is_wrong_with_a_file_is_told_with_its_name(tmp_path, text, what):
 
 def test_a_missing_home_says_how_to_begin(tmp_path):
     with pytest.raises(Refusal, match="wardround site init"):
-        _ = SiteHome(tmp_path / "nowhere").words
+        _ = SiteHome(tmp_path / "nowhere").settings
     with pytest.raises(Refusal, match="wardround coordinator init"):
-        _ = CoordinatorHome(tmp_path).words
+        _ = CoordinatorHome(tmp_path).settings
 
 
 def test_addresses_may_be_numbers_too(tmp_path):
     for address in ("10.0.0.7:1", "[::1]:65535", "localhost:8002"):
-        assert site(tmp_path, SITE.replace("hub.example.org:8002", address)).words.coordinator == address
+        assert site(tmp_path, SITE.replace("hub.example.org:8002", address)).settings.coordinator == address
 
 
 def test_the_home_is_given_or_told_by_the_environment_or_here(tmp_path, monkeypatch):

@@ -184,7 +184,7 @@ def test_an_answer_that_may_have_left_is_never_made_anew(consortium: Any, ended:
     handler = consortium.handlers["freetown"]
     told, answer = decode(handler.answer("round", "server", ended.requests["freetown", "round", 1]))
     assert (told["status"], answer.arrays) == ("refused", {})
-    assert "kept no more" in told["why"]
+    assert "no longer stored" in told["why"]
     told, answer = decode(handler.answer("round", "server", ended.requests["freetown", "round", ROUNDS]))
     assert (told["status"], set(answer.arrays)) == ("ok", {"update", "weight"})
     assert len(entries(consortium, "freetown", ended.study)) == ROUNDS
@@ -214,15 +214,15 @@ def settings(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 TAMPERED: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "a longer clip": (settings(clip=10.0), "has clip 1.0 under [privacy], but the coordinator asks for 10.0"),
-    "a larger delta": (settings(delta=0.004), "says delta 0.001"),
-    "other batches": (settings(batch=8), "says batch None"),
+    "a larger delta": (settings(delta=0.004), "has delta 0.001"),
+    "other batches": (settings(batch=8), "has batch None"),
     "noise from the seed": (settings(seeded=True), "follow from the study's seed"),
     "an unknown word": (settings(less=True), "names no private algorithm"),
     "the level of sites": (lambda recipe: {**recipe, "name": "site"}, "names no private algorithm"),
     "no noise at all": (lambda recipe: recipe["parts"][0], "an algorithm without noise was requested"),
     "another algorithm": (
         lambda recipe: {**recipe, "parts": [{**recipe["parts"][0], "settings": {"learning_rate": 9.0}}]},
-        "does not say algorithm fed_avg with these settings",
+        "does not include the algorithm fed_avg with these settings",
     ),
 }
 
@@ -360,8 +360,8 @@ def test_whole_sites(consortium: Any, secure: bool) -> None:
 
     listening(consortium, hear)
     result = consortium.conduct(study)
-    assert {(one["status"], one["why"][:39]) for one in refused} == (
-        set() if secure else {("refused", "1000 sites are said to share the noise,")}
+    assert {(one["status"], one["why"][:45]) for one in refused} == (
+        set() if secure else {("refused", "The noise would be shared by 1000 sites, but ")}
     )
     told = result["methods"][0]["meters"]["privacy"]
     settled = agreement(consortium, study)["privacy"]
@@ -389,7 +389,7 @@ REFUSED = {
     "contexts": ({"algorithm": {"name": "context_features", "shape": [29]}}, {}, "looks at the losses"),
     "delta": ({}, {"epsilon": 1.0, "delta": 0.05}, r"delta of 0\.05 is above one in the \d+ patients"),
     "median": ({"aggregator": {"name": "median"}}, {"level": "site", "epsilon": 1.0}, "must see single answers"),
-    "seeded": ({}, {"epsilon": 1.0, "seeded": True}, "follow from the study's seed"),
+    "seeded": ({}, {"epsilon": 1.0, "seeded": True}, "come from the study's seed"),
     "answers": ({}, {"level": "site", "epsilon": 1.0, "answers": 4}, "shared by 4 sites"),
 }
 
@@ -414,7 +414,7 @@ def test_an_epsilon_of_nothing_is_no_study() -> None:
 def test_the_policy_forbids_noise_that_hides_nothing(consortium: Any) -> None:
     policy = Policy(purposes=["*"], components=["*"], columns=["*"], smallest_cell=1, epsilon=3.0)
     seeded = study_of("a", {**PROMISE, "delta": 1e-6, "seeded": True}).model_dump(mode="json")
-    assert any("follow from the study's seed" in one for one in decide(policy, seeded))
+    assert any("come from the study's seed" in one for one in decide(policy, seeded))
     wide = study_of("b").model_dump(mode="json")
     assert any("stated at a delta of 0.001, but the policy's at 1e-05" in one for one in decide(policy, wide))
 
@@ -436,12 +436,12 @@ def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_cove
     assert shown.facts["epsilon_charged"] == pytest.approx(charged_epsilon(home, policy))
     assert shown.facts["bytes_a_round"] > 0
     other = study_of("told", {"level": "site", "epsilon": 1.0, "delta": DELTA})
-    consortium.handlers["bo"].access.offered(study_id(other), other.model_dump(mode="json"), "researcher")
+    consortium.handlers["bo"].access.store_offer(study_id(other), other.model_dump(mode="json"), "researcher")
     text = " ".join(dict(describe(home, read_offer(home, study_id(other))).parts)["What it costs in privacy"])
     assert "your site as a whole" in text
     assert "protected by your own share of the noise only" in text
     set_policy(home.policy_path, "epsilon", "3")
-    with pytest.raises(Refusal, match=r"meant at a delta of 0\.001"):
+    with pytest.raises(Refusal, match=r"stated at a delta of 0\.001"):
         approve(home, study_id(other), by="ben")
 
 
@@ -449,8 +449,8 @@ def test_site_and_coordinator_tell_promised_spent_and_left() -> None:
     """3 allowed, 1.25 promised: 1.75 is left to promise."""
     policy = Policy(epsilon=3.0)
     assert total_sentences(policy, 1.25, 0.3456) == [
-        "Of the epsilon of 3 that the policy allows, 1.25 is promised to approved studies, 0.346 is spent, and 1.75 is "
-        "left to promise."
+        "The policy allows an epsilon of 3: 1.25 is promised to approved studies, 0.346 is spent, and 1.75 is still "
+        "available."
     ]
     assert total_sentences(Policy(), 0.0, 0.0) == []
     assert spending_sentence(1.0, 0.25) == "epsilon 0.25 of 1 spent"

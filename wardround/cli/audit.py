@@ -183,7 +183,8 @@ def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
     more = len(shapes) - len(shown) + int(entry.get("more_arrays", 0))
     arrays_told = f" with {', '.join(shown)}{f' and {more} more arrays' if more else ''}" if shown else ""
     said = entry.get("round")
-    number = f" of round {said}" if isinstance(said, int) and said != BETWEEN else ""
-    left = format_bytes(int(entry.get("bytes", 0)))
-    about_what = f"{words.get('topic', '?')}{number} of {words.get('study', '?')}"
-    return f"Sent {left} to {words.get('to', '?')}: {about_what}{arrays_told}."
+    topic = words.get("topic", "?")
+    if isinstance(said, int) and said != BETWEEN:
+        topic = f"round {said}" if topic == "round" else f"{topic} in round {said}"
+    size = format_bytes(int(entry.get("bytes", 0)))
+    return f"Sent {size} to {words.get('to', '?')}: {topic} of {words.get('study', '?')}{arrays_told}."

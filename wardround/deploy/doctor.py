@@ -234,7 +234,7 @@ def check_listening(home: CoordinatorHome) -> Diagnosis:
         try:
             check_free(address)
         except Refusal as refusal:
-            return failure("line", refusal)
+            return failure("connection", refusal)
     others = [name for name in home.settings.hosts if not name.startswith(LOOPBACK)]
     if host.startswith(LOOPBACK) and others:
         what = f"it listens at {address}, which other machines cannot reach, but sites connect to {others[0]}"

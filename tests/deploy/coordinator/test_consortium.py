@@ -84,7 +84,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
         (("x" * 65, "hub", "127.0.0.1:1", []), "does not fit into a certificate"),
         (("c", "server", "127.0.0.1:1", []), "'server' cannot be the name"),
         (("c", "hub", "127.0.0.1", []), "not an address"),
-        (("c", "hub", "0.0.0.0:8002", []), "sites need a host name"),
+        (("c", "hub", "0.0.0.0:8002", []), "ites need a host name"),
         (("c", "hub", "0.0.0.0:8002", ["høst.example"]), "not a host name"),
         (("c", "hub", "0.0.0.0:8002", ["a b"]), "not a host name"),
     ],
@@ -124,7 +124,7 @@ def test_a_name_is_never_given_to_a_second_key(tmp_path: Path) -> None:
     home = begun(tmp_path)
     admit(home, request(tmp_path, "bo"))
     before = home.site_certificate("bo").read_bytes()
-    for name, said in (("bo", "with another key"), ("BO", "here is a site called 'bo'")):
+    for name, said in (("bo", "with another key"), ("BO", "here is already a site called 'bo'")):
         with pytest.raises(Refusal, match=said):
             admit(home, request(tmp_path, name))
     assert home.site_certificate("bo").read_bytes() == before
@@ -135,7 +135,7 @@ def test_requests_that_are_none(tmp_path: Path) -> None:
     home = begun(tmp_path)
     (tmp_path / "bad.csr").write_text("hello")
     for path, said in (
-        (tmp_path / "bad.csr", "is no request"),
+        (tmp_path / "bad.csr", "is not a certificate request"),
         (tmp_path / "absent.csr", "cannot be read"),
         (request(tmp_path, "hub"), "coordinator's own name"),
         (request(tmp_path, "evil", role="coordinator"), "role 'coordinator'"),
@@ -166,9 +166,9 @@ def test_a_revoked_name_is_gone_for_good(tmp_path: Path) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from wardround.deploy.coordinator.consortium import only_one
+from wardround.deploy.coordinator.consortium import lock_home
 from wardround.deploy.home import CoordinatorHome
-with only_one(CoordinatorHome(Path(sys.argv[1]))):
+with lock_home(CoordinatorHome(Path(sys.argv[1]))):
     print("ready", flush=True)
     time.sleep(600)
 """

@@ -268,7 +268,7 @@ def test_a_probe_that_the_study_does_not_name_is_refused(consortium):
     for more in ({"course": True}, {"course": "../x"}, {"course": -1}, {}):
         # This choice trains nothing extra training training, so no course of its algorithm is begun.
         own = recipe_of(assemble.build(study, own_method(study), TASK, NAMES))
-        assert "extra training" in answered(own, "begin", **more)["why"]
+        assert "xtra training" in answered(own, "begin", **more)["why"]
 
 
 def test_departures():
@@ -359,7 +359,7 @@ def test_the_approver_reads_what_a_choice_lets_leave(consortium):
     """A gradient has as many numbers as an update; of four sites, both ways, 8 models are judged."""
     study = study_of("read", {"name": "gradient_distance", "rounds": 2}, deploy={"sites": list(NAMES)})
     home = consortium.homes["bo"]
-    HomeAccess(home).offered(study_id(study), study.model_dump(mode="json"), "researcher")
+    HomeAccess(home).store_offer(study_id(study), study.model_dump(mode="json"), "researcher")
     shown = describe(home, read_offer(home, study_id(study)))
     text = "\n".join(dict(shown.parts)["What leaves for the choice of partners"])
     assert "sent whether you are chosen or not" in text

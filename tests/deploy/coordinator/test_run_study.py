@@ -120,7 +120,7 @@ def test_a_site_that_withdraws_is_left_out_from_then_on(consortium):
 def test_a_site_that_denies_ends_the_study_and_is_named(consortium):
     study = words()
     content = study.model_dump(mode="json")
-    HomeAccess(consortium.homes["bo"]).offered(study_id(study), content, "researcher")
+    HomeAccess(consortium.homes["bo"]).store_offer(study_id(study), content, "researcher")
     deny(consortium.homes["bo"], study_id(study), by="admin-bo", why="not now")
     with pytest.raises(Refusal, match="bo"):
         consortium.conduct(study)
@@ -130,7 +130,7 @@ def test_a_site_that_denies_ends_the_study_and_is_named(consortium):
     ("spoil", "reason"),
     [
         (lambda arrays: {**arrays, "weight": np.float32(np.nan)}, "not finite"),
-        (lambda arrays: {**arrays, "extra": np.zeros(3, np.float32)}, "other arrays"),
+        (lambda arrays: {**arrays, "extra": np.zeros(3, np.float32)}, "does not have the algorithm's arrays"),
         (lambda arrays: {**arrays, "weight": np.zeros(2, np.float32)}, "shape"),
     ],
 )
@@ -214,10 +214,10 @@ def test_sizes_are_those_that_the_sites_told_last(consortium):
     ("tables", "reason"),
     [
         ({"deploy": {"quorum": 4}}, "4 sites must answer"),
-        ({"algorithm": {"name": "centralized"}}, "puts all rows in one place"),
+        ({"algorithm": {"name": "centralized"}}, "pools all rows in one place"),
         ({"algorithm": {"name": "fed_avg", "momentum_of_nothing": 1}}, "momentum_of_nothing"),
         ({"aggregator": {"name": "median"}, "transforms": [{"name": "secure_sum"}]}, "must see each of them"),
-        ({"data": {"partition": {"name": "iid"}}}, "dealt out"),
+        ({"data": {"partition": {"name": "iid"}}}, "nothing to partition"),
         ({"privacy": {"epsilon": 3.0, "seeded": True}}, "seeded"),
     ],
 )
@@ -252,6 +252,6 @@ def test_the_ear_for_compilations_hears():
 
 def test_a_secure_sum_without_a_site_s_certificate_is_refused_by_name(consortium):
     consortium.home.site_certificate("bo").unlink()
-    with pytest.raises(Refusal, match=r"none of bo.*coordinator sign"):
+    with pytest.raises(Refusal, match=r"missing: bo.*coordinator sign"):
         consortium.conduct(words(transforms=[{"name": "secure_sum"}]))
     assert consortium.asked == []

@@ -81,7 +81,7 @@ def test_one_site_that_is_lost_at_any_step_is_bridged(consortium: Any, plain: An
     if counted:
         assert np.abs(numbers(consortium, study) - numbers(consortium, plain)).max() < 1e-6
     else:
-        assert "went away" in records[1]["measures"]["absent"]["kenema"]
+        assert "disconnected" in records[1]["measures"]["absent"]["kenema"]
 
 
 def test_the_sum_without_a_lost_site_is_the_plain_sum_without_it(consortium: Any) -> None:

@@ -76,4 +76,4 @@ def test_answers_that_cannot_be_used_end_a_round_in_the_words_of_the_first_kind_
     mixed = too_few_usable({"bo": diverged, "kenema": empty}, 2)
     assert not isinstance(mixed, Diverged)
     assert isinstance(mixed, Refusal)
-    assert "other arrays" in str(mixed)
+    assert "does not have the algorithm's arrays" in str(mixed)

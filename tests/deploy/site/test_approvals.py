@@ -48,7 +48,7 @@ def test_an_approval_lets_it_run_until_its_day(home):
     assert approvals.read_decision(home, offer.id) == decision
     assert approvals.approval_status(home, offer.id, today=date(2026, 12, 31)) == ("ok", "")
     state, why = approvals.approval_status(home, offer.id, today=date(2027, 1, 1))
-    assert (state, "ended on 2026-12-31" in why) == ("denied", True)
+    assert (state, "expired on 2026-12-31" in why) == ("denied", True)
     assert kinds(home)[-2:] == ["offered", "approved"]
 
 
@@ -122,7 +122,7 @@ def test_a_denial_tells_why_and_may_be_thought_over(home):
     assert (state, why.endswith(": too many rounds")) == ("denied", True)
     approvals.approve(home, offer.id, by="ben")
     assert approvals.approval_status(home, offer.id)[0] == "ok"
-    with pytest.raises(Refusal, match="withdraw from it"):
+    with pytest.raises(Refusal, match="withdraw it with"):
         approvals.deny(home, offer.id, by="ben")
 
 
@@ -181,7 +181,7 @@ def test_a_decision_about_other_words_does_not_count(home):
 )
 def test_a_name_that_is_no_study_reaches_no_file(home, name):
     for act in (approvals.read_decision, approvals.read_offer, approvals.approval_status):
-        with pytest.raises(Refusal, match="names no study"):
+        with pytest.raises(Refusal, match="is not a study"):
             act(home, name)
 
 
@@ -200,7 +200,7 @@ def test_offers_cannot_fill_the_disk(home, monkeypatch):
     monkeypatch.setattr(approvals, "MOST_OFFERS", 2)
     for rounds in (1, 2):
         small.offered(home, small.study(study={"rounds": rounds}))
-    with pytest.raises(Refusal, match="2 studies were offered"):
+    with pytest.raises(Refusal, match="2 studies have already been offered"):
         small.offered(home, small.study(study={"rounds": 3}))
 
 
@@ -211,5 +211,5 @@ def test_a_study_is_meant_by_its_name_where_there_is_one_of_it(home):
     with pytest.raises(Refusal, match="2 studies are called 'triage'"):
         approvals.resolve(home, "triage")
     assert approvals.resolve(home, second.id) == second
-    with pytest.raises(Refusal, match=r"(?i)no study 'sepsis' was offered"):
+    with pytest.raises(Refusal, match=r"(?i)no study called 'sepsis' was offered"):
         approvals.resolve(home, "sepsis")

@@ -82,7 +82,7 @@ def test_nothing_leaves_when_the_log_cannot_be_written(home):
     home.audit_path.with_name("audit.jsonl.head").unlink()
     answer = decode(RequestHandler(HomeAccess(home)).answer("query", "server", card(study)))
     assert answer[0]["status"] == "refused"
-    assert "nothing may leave" in answer[0]["why"]
+    assert "nothing is sent" in answer[0]["why"]
     assert answer[1].arrays == {}
 
 
@@ -96,9 +96,9 @@ def test_what_is_asked_must_be_what_was_approved(home):
     asked = small.study(algorithm={"name": "fed_avg", "learning_rate": 0.5}, transforms=[{"name": "clip", "norm": 1.0}])
     offer = small.offered(home, asked)
     approvals.approve(home, offer.id, by="ben")
-    office = HomeAccess(home)
-    office.allow(offer.id, recipe_for(asked))
-    office.allow(offer.id, recipe_of(assemble.transform_of(asked.transforms)))
+    access = HomeAccess(home)
+    access.allow(offer.id, recipe_for(asked))
+    access.allow(offer.id, recipe_of(assemble.transform_of(asked.transforms)))
     for changed, what in (
         ({"algorithm": {"name": "fed_sgd"}}, "algorithm fed_sgd"),
         ({"algorithm": {"name": "fed_avg", "learning_rate": 50.0}}, "algorithm fed_avg"),
@@ -108,61 +108,61 @@ def test_what_is_asked_must_be_what_was_approved(home):
             "aggregator median",
         ),
     ):
-        with pytest.raises(Refusal, match=f"the study does not say {what}"):
-            office.allow(offer.id, recipe_for(small.study(**changed)))
+        with pytest.raises(Refusal, match=f"the study does not include the {what}"):
+            access.allow(offer.id, recipe_for(small.study(**changed)))
     looser = recipe_of(assemble.transform_of(small.study(transforms=[{"name": "clip", "norm": 9.0}]).transforms))
-    with pytest.raises(Refusal, match="does not say transform clip"):
-        office.allow(offer.id, looser)
+    with pytest.raises(Refusal, match="does not include the transform clip"):
+        access.allow(offer.id, looser)
     with pytest.raises(Refusal, match="the component model/from_torch is not allowed"):
-        office.allow(offer.id, Recipe("model", "from_torch"))
+        access.allow(offer.id, Recipe("model", "from_torch"))
     assert departures(asked, Recipe("query", "cards")) == []
 
 
 def test_an_unapproved_study_gets_neither_words_nor_rows(home):
     offer = small.offered(home)
-    office = HomeAccess(home)
+    access = HomeAccess(home)
     for act in (
-        lambda: office.approved(offer.id),
-        lambda: office.table(small.study()),
-        lambda: office.allow(offer.id, recipe_of(cards(target="outcome", task=None))),
+        lambda: access.approved_study(offer.id),
+        lambda: access.table(small.study()),
+        lambda: access.allow(offer.id, recipe_of(cards(target="outcome", task=None))),
     ):
         with pytest.raises(Refusal, match="not approved"):
             act()
-    with pytest.raises(Refusal, match="names no study"):
-        office.folder("../x")
+    with pytest.raises(Refusal, match="is not a study"):
+        access.folder("../x")
 
 
 def test_another_policy_counts_at_once(home):
     study = small.offered(home).id
     approvals.approve(home, study, by="ben")
-    office = HomeAccess(home)
-    assert office.state(study) == ("ok", "")
-    assert (office.name, office.smallest_cell(study)) == ("freetown", 1)
+    access = HomeAccess(home)
+    assert access.state(study) == ("ok", "")
+    assert (access.name, access.smallest_cell(study)) == ("freetown", 1)
     set_policy(home.policy_path, "components", "algorithm/local")
-    assert office.state(study)[0] == "denied"
+    assert access.state(study)[0] == "denied"
 
 
 def test_what_was_concluded_holds_until_a_file_changes(home, monkeypatch):
     """Looked at twice, read once; then a policy is edited in place, keeping its length and its time."""
     offer = small.offered(home)
     approvals.approve(home, offer.id, by="berta")
-    office, reads = HomeAccess(home), []
+    access, reads = HomeAccess(home), []
     standing = approvals.approval_status
 
     def read(*words: Any) -> Any:
         reads.append(words)
         return standing(*words)
 
-    monkeypatch.setattr("wardround.deploy.site.authorization.standing", read)
+    monkeypatch.setattr("wardround.deploy.site.authorization.approval_status", read)
     time.sleep(0.1)  # what has just changed is never trusted
-    assert [office.state(offer.id)[0] for _ in range(3)] == ["ok"] * 3
+    assert [access.state(offer.id)[0] for _ in range(3)] == ["ok"] * 3
     assert len(reads) == 1
     before, text = os.stat(home.policy_path), home.policy_path.read_text()
     assert "triage research" in text
     home.policy_path.write_text(text.replace("triage research", "triage-research"))
     os.utime(home.policy_path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert office.state(offer.id)[0] == "denied"
+    assert access.state(offer.id)[0] == "denied"
     home.policy_path.write_text(text)
-    assert office.state(offer.id)[0] == "ok"
+    assert access.state(offer.id)[0] == "ok"
     approvals.withdraw(home, offer.id, by="berta")
-    assert office.state(offer.id)[0] == "withdrawn"
+    assert access.state(offer.id)[0] == "withdrawn"

@@ -65,11 +65,11 @@ def test_what_is_registered_is_found_again_and_nothing_was_copied(home, tmp_path
     pd.testing.assert_frame_equal(datasets.frame_of("more", datasets.read_datasets(home)["more"]), small.patients())
     assert stat.S_IMODE(home.data_path.stat().st_mode) == 0o600
     assert not [path for path in home.path.rglob("*") if path.suffix in (".csv", ".parquet")]
-    with pytest.raises(Refusal, match="say which: there are: patients, more"):
+    with pytest.raises(Refusal, match="choose one: there are: patients, more"):
         datasets.find(home, None)
     datasets.remove(home, "more")
     assert datasets.find(home, None) == "patients"
-    with pytest.raises(Refusal, match="no data called 'more'"):
+    with pytest.raises(Refusal, match="no dataset called 'more'"):
         datasets.remove(home, "more")
     (tmp_path / "patients.csv").unlink()
     with pytest.raises(Refusal, match="no such file"):
@@ -105,12 +105,12 @@ def test_a_target_that_is_not_there_is_told(home, tmp_path):
 
 def test_a_password_is_never_shown():
     entry = datasets.DatasetEntry(source="sql", url="postgresql://ward:se:cret/@db.local:5432/x", query="select 1")
-    assert "cret" not in entry.shown
-    assert entry.shown == "sql, url postgresql://ward:***@db.local:5432/x, query select 1"
+    assert "cret" not in entry.description
+    assert entry.description == "sql, url postgresql://ward:***@db.local:5432/x, query select 1"
     asked = datasets.DatasetEntry(source="sql", url="postgresql://db.local/x?user=ward&Password=secret&a=b")
-    assert asked.shown == "sql, url postgresql://db.local/x?user=ward&Password=***&a=b"
+    assert asked.description == "sql, url postgresql://db.local/x?user=ward&Password=***&a=b"
     plain = datasets.DatasetEntry(source="sql", url="postgresql://db.local:5432/x")
-    assert plain.shown == "sql, url postgresql://db.local:5432/x"
+    assert plain.description == "sql, url postgresql://db.local:5432/x"
 
 
 def test_the_table_of_a_study_is_what_the_simulation_would_read(home, tmp_path):

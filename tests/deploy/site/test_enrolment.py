@@ -42,10 +42,10 @@ def test_the_home_is_its_owners_alone_and_the_key_is_in_no_other_file(home):
 
 
 def test_what_the_coordinator_signed_is_taken_in(home, tmp_path):
-    assert not home.joined
+    assert not home.has_joined
     certificate = issued(tmp_path, request_of(home))
     assert join(home, certificate, tmp_path / "ca" / "authority.pem").name == "freetown"
-    assert home.joined
+    assert home.has_joined
     assert home.certificate_path.read_bytes() == certificate.read_bytes()
     # A renewed one for the same key replaces it.
     again = issued(tmp_path, request_of(home), "two.pem")
@@ -64,20 +64,20 @@ def test_every_wrong_certificate_is_refused(home, tmp_path):
     (tmp_path / "broken.pem").write_text("no certificate")
     past = datetime.now(UTC) - timedelta(days=200)
     wrong = {
-        "belongs to another key": issued(tmp_path, make_request(stranger, "freetown"), "a.pem"),
+        "does not belong to this site's key": issued(tmp_path, make_request(stranger, "freetown"), "a.pem"),
         "for the site 'bo'": issued(tmp_path, make_request(home.key, "bo"), "b.pem"),
         "for the coordinator 'freetown'": issued(tmp_path, server, "c.pem", hosts=("localhost",)),
         "not signed by this consortium": tmp_path / "foreign.pem",
-        "ended on": issued(tmp_path, own, "d.pem", now=past),
+        "expired on": issued(tmp_path, own, "d.pem", now=past),
         "is not valid before": issued(tmp_path, own, "e.pem", now=datetime.now(UTC) + timedelta(days=30)),
-        "no certificate": tmp_path / "broken.pem",
+        "is not a certificate": tmp_path / "broken.pem",
         "there is no certificate": tmp_path / "absent.pem",
     }
     for what, certificate in wrong.items():
         with pytest.raises(Refusal) as refused:
             join(home, certificate, authority)
         assert what in str(refused.value).lower() or what in str(refused.value), certificate
-    assert not home.joined
+    assert not home.has_joined
 
 
 def test_a_site_cannot_be_its_own_authority_nor_change_consortium(home, tmp_path):
@@ -101,7 +101,7 @@ def test_a_home_is_begun_once_and_an_interrupted_beginning_goes_on(home, tmp_pat
     assert begin_site(home.path, WORDS).key_path.read_bytes() == key
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
-    with pytest.raises(Refusal, match=r"such as thesis\.txt"):
+    with pytest.raises(Refusal, match=r"it holds thesis\.txt"):
         begin_site(tmp_path / "full", WORDS)
 
 

@@ -65,7 +65,15 @@ def test_each_rule_forbids_alone(key, value, reason):
 
 def test_a_policy_that_says_nothing_allows_nothing():
     told = "\n".join(decide(Policy(), STUDY, ["age"], today=TODAY))
-    for part in ("until when", "purpose", "algorithm/fed_avg", "aggregator/", "model/", "transform/", "column 'age'"):
+    for part in (
+        "no expiry date",
+        "purpose",
+        "algorithm/fed_avg",
+        "aggregator/",
+        "model/",
+        "transform/",
+        "column 'age'",
+    ):
         assert part in told
     # An empty study cannot be smuggled past it either.
     assert any("a study without a purpose" in reason for reason in decide(Policy(), {}, today=TODAY))
@@ -90,7 +98,7 @@ def test_epsilon_adds_up_and_a_study_without_any_is_told():
 
 def test_a_study_that_does_not_mind_cells_is_refused():
     careless = {**STUDY, "data": {"source": "csv"}}
-    assert "groups of 1 or more" in against(study=careless)[0]
+    assert "groups of 1 patients or more" in against(study=careless)[0]
 
 
 def test_every_component_of_a_real_study_is_seen():

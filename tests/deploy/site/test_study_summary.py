@@ -32,8 +32,8 @@ def test_who_what_and_how_long(home):
     shown = describe(home, small.offered(home, asked))
     text = said(shown)
     for part in (
-        "anna submits triage for: triage research.",
-        "made for the site kenema",
+        "anna submitted triage. Purpose: triage research.",
+        "The model is for the site kenema",
         "100 rows. Columns: age, pulse, sex, outcome.",
         "algorithm/fed_avg, aggregator/weighted_mean, model/logistic",
         "values of single patients; counts between edges around the median",
@@ -69,7 +69,7 @@ def test_the_size_of_an_answer_is_that_of_a_real_one(home):
 def test_what_is_withheld_and_what_seems_to_identify_is_pointed_out(home):
     shown = describe(home, small.offered(home, small.study(data={"drop": []})))
     assert "Withheld by your policy: patient_id." in said(shown)
-    assert "LOOK" not in said(shown)
+    assert "Warning" not in said(shown)
     set_policy(home.policy_path, "columns", "*")
     shown = describe(home, small.offered(home, small.study(data={"drop": []})))
     assert "Warning: these columns may identify patients: patient_id (its name contains 'id')." in said(shown)
@@ -83,7 +83,7 @@ def test_extremes_are_not_told_of_where_none_are_asked_for(home):
 def test_the_share_is_told_where_the_offer_tells_the_others(home):
     """60 of 100 rows train here; 60 / (60 + 240) is a fifth."""
     shown = describe(home, small.offered(home, others=240))
-    assert "About 20.0% of the training rows would be yours: 60 beside 240 of the other sites together" in said(shown)
+    assert "About 20.0% of the training rows would be yours: 60, and 240 at the other sites together" in said(shown)
     other = describe(home, small.offered(home, small.study(study={"rounds": 9})))
     assert "how many patients the other sites have becomes known" in said(other)
 
@@ -102,7 +102,7 @@ def test_an_unknown_size_is_said_to_be_unknown(home):
     """A target that no row has an outcome for cannot be prepared; the reason is told instead of a number."""
     shown = describe(home, small.offered(home, small.study(data={"task": "regression", "positive": "1"})))
     assert shown.facts["bytes_a_round"] is None
-    assert "size is not known yet: The positive label" in said(shown)
+    assert "size is not known yet. The positive label" in said(shown)
 
 
 def test_epsilon_spent_and_left():

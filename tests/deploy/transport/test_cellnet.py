@@ -165,7 +165,7 @@ def test_a_second_process_of_a_site_is_kept_out_while_the_first_lives(stage: Any
 
 def test_an_address_in_use_is_refused_with_words(stage: Any, folder: str) -> None:
     play = acting.Play(stage, folder, "")
-    with pytest.raises(AssertionError, match=r"Refusal: Nothing can listen at 127\.0\.0\.1:.*in use.*Fix"):
+    with pytest.raises(AssertionError, match=r"Refusal: Cannot listen at 127\.0\.0\.1:.*in use.*Fix"):
         stage.actor().start(name="hub", port=play.port, folder=folder, hub=True)
 
 
