@@ -1,6 +1,6 @@
 """The remarks of a result: what is said follows from what happened."""
 
-from wardround.report.notes import attack_notes, case_notes, rate_notes, retrained_note
+from wardround.report.notes import attack_notes, case_notes, rate_notes, retrain_note
 
 GOOD, BAD = {"method": "global", "rate": 0.1}, {"method": "local", "rate": None}
 
@@ -22,8 +22,8 @@ def test_sites_that_take_turns_are_told_of() -> None:
 
 
 def test_one_site_or_several_that_left() -> None:
-    assert retrained_note(["bo"]).endswith("as if it had never taken part.")
-    assert retrained_note(["bo", "kenema"]) == "Trained without bo, kenema, as if they had never taken part."
+    assert retrain_note(["bo"]).endswith("as if it had never taken part.")
+    assert retrain_note(["bo", "kenema"]) == "Trained without bo, kenema, as if they had never taken part."
 
 
 def test_what_an_attacked_study_lacks() -> None:

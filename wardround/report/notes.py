@@ -33,7 +33,7 @@ def case_notes(*, in_turn: bool) -> list[str]:
     return words
 
 
-def retrained_note(without: Sequence[str]) -> str:
+def retrain_note(without: Sequence[str]) -> str:
     return f"Trained without {', '.join(without)}, as if {'it' if len(without) == 1 else 'they'} had never taken part."
 
 
@@ -58,12 +58,12 @@ def attack_notes(
         said.append(
             "The secure sum of very few patients protects little: with one patient a site "
             f"{one_patient['rebuilt']} of {one_patient['rows']} could be rebuilt from the sum, though not whose they "
-            f"are; {with_more_patients(few_patients)}. Let sites take part only with many patients, or add [privacy]."
+            f"are; {more_patients_clause(few_patients)}. Let sites take part only with many patients, or add [privacy]."
         )
     return said
 
 
-def with_more_patients(few: Sequence[Mapping[str, int]]) -> str:
+def more_patients_clause(few: Sequence[Mapping[str, int]]) -> str:
     if not few:
         return "not more were tried"
     last = few[-1]

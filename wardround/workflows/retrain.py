@@ -19,7 +19,7 @@ from wardround.core.federation import PARTS, Federation
 from wardround.data.load import drop_unknown_targets, fingerprint_of, load, split_table
 from wardround.data.table import Partition
 from wardround.engine import registry
-from wardround.report.notes import retrained_note
+from wardround.report.notes import retrain_note
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import require_manifest, require_result
 from wardround.runs.result import RunResult
@@ -67,9 +67,7 @@ def retrain(
     methods = methods_of(study, manifest["kind"], folder)
     plans = check_methods(study, setting, methods)
     new = RunFolder.create(out, resume=False)
-    result = run(
-        study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[retrained_note(gone)]
-    )
+    result = run(study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[retrain_note(gone)])
     new.amend_manifest(without=gone, retrained_from=manifest["study_hash"])
     return result
 

@@ -83,7 +83,7 @@ def test_best_only_where_more_than_chance_speaks_for_it() -> None:
 
 def test_the_answer_claims_what_was_shown_and_no_more() -> None:
     words = summary(view_of(parsed(result(CASES))))
-    assert "In 2 of the 5 settings at least one other model made together was better" in words
+    assert "In 2 of the 5 settings at least one other model trained together was better" in words
     assert "(Setting one, Setting five)" in words
     assert "Own patients only: worse in 3." in words
     assert "Personal model: better in 2 and worse in 1." in words

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support import example_run as example
 from tests.support.results import parsed
-from wardround.report.fairness.poster import Grid, in_short, over_repeats, read_grid
-from wardround.report.fairness.poster import told as poster
-from wardround.report.fairness.section import fairness_of, told
-from wardround.report.run.page import text_of
+from wardround.report.fairness.poster import Grid, poster_summary, read_grid, repeat_mean
+from wardround.report.fairness.poster import poster_section as poster
+from wardround.report.fairness.section import fairness_of, fairness_section
+from wardround.report.run.page import report_page
 from wardround.runs.result import CasesResult
 
 TASK = parsed({"task": {"target": "income", "positive": "high"}}).task
@@ -49,7 +49,7 @@ def result(*blocks: dict[str, Any]) -> dict[str, Any]:
 
 
 def page(*blocks: dict[str, Any]) -> str:
-    return str(told(fairness_of(parsed(result(*blocks)).methods), TASK))
+    return str(fairness_section(fairness_of(parsed(result(*blocks)).methods), TASK))
 
 
 def test_the_shares_found_are_told_in_words() -> None:
@@ -92,7 +92,7 @@ def test_of_many_groups_the_two_ends_are_spoken() -> None:
 
 def test_without_groups_there_is_no_section() -> None:
     assert page() == ""
-    assert str(told(fairness_of(parsed({"methods": [{"name": "m"}, 3, None]}).methods), TASK)) == ""
+    assert str(fairness_section(fairness_of(parsed({"methods": [{"name": "m"}, 3, None]}).methods), TASK)) == ""
 
 
 def test_the_page_of_a_run_has_the_section_and_survives_names_that_attack_it(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_page_of_a_run_has_the_section_and_survives_names_that_attack_it(tmp
     nasty = {name: group(figure(0.3 + n / 20)) for n, name in enumerate(example.NASTY)}
     files["result"]["methods"][0]["fairness"] = block(groups=nasty, withheld=list(example.NASTY))
     example.write(tmp_path, files)
-    text = str(text_of(tmp_path))
+    text = str(report_page(tmp_path))
     assert 'id="fairness-title"' in text
     part = text[text.index('<section id="fairness"') :]
     part = part[: part.index("</section>")]
@@ -161,7 +161,7 @@ def test_cases_become_a_grid_by_partition_and_level(tmp_path: Path) -> None:
     assert cell is not None
     assert (cell.test_share, cell.spent) == (0.3, 0.1)
     values = [one["f1"] for one in cell.repeats if one["f1"] is not None]
-    shown = over_repeats(cell, "f1")
+    shown = repeat_mean(cell, "f1")
     assert shown.value == pytest.approx(np.mean(values))
     # Nadeau and Bengio: the variance of the mean is (1/6 + 0.3/0.7) times that of a repeat; t(5) reaches 2.5706.
     reach = 2.5706 * np.std(values, ddof=1) * np.sqrt(1 / 6 + 3 / 7)
@@ -187,7 +187,7 @@ def test_the_section_gives_each_claim_its_verdict_and_the_numbers_behind_it(tmp_
     assert "class imbalance (0.8), epsilon 0.1 (spent 0.1)" in text
     assert text.count('class="chart"') == 10  # nine measures (5, 1, 3), and the recall of one column's groups
     # "none" is counted from the same verdicts that the table shows.
-    told_short = in_short(tmp_path, result)
+    told_short = poster_summary(tmp_path, result)
     for verdict, words in (("Borne out", "bear out {}"), ("Contradicted", "contradict {}")):
         assert words.format(text.count(f"<strong>{verdict}</strong>") or "none") in told_short
 

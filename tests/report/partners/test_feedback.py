@@ -3,7 +3,7 @@
 import pytest
 
 from wardround.partners.similarity.site_feedback import DifferingWeights, FurtherFeatures, SiteFeedback
-from wardround.report.partners.feedback import in_words, phrase_of, rank_words, weight_words
+from wardround.report.partners.feedback import phrase_of, rank_words, weight_comparison, weight_words
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from wardround.report.partners.feedback import in_words, phrase_of, rank_words, 
     ],
 )
 def test_weights_in_words(here, there, said):
-    assert in_words("contact", "X", False, here, there) == said
+    assert weight_comparison("contact", "X", False, here, there) == said
 
 
 def told(site, rank=None, *, chosen=False, near=()):

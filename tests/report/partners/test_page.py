@@ -234,7 +234,7 @@ def test_an_answer_without_words_gets_words(tmp_path: Path) -> None:
 def test_who_withdrew_is_no_partner(tmp_path: Path) -> None:
     result = asked.example()
     result["verdict"]["withdrawn"] = ["Bo"]
-    assert partnership_of(parsed(result)).standing("Bo") == "withdrew"
+    assert partnership_of(parsed(result)).status("Bo") == "withdrew"
     assert "Bo withdrew and cannot be chosen." in page_of(tmp_path, result).text
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import example_run as run
 from wardround.report.run.diagnostics_charts import ceiling
-from wardround.report.run.diagnostics_text import bullets_of, owner, weight_of
+from wardround.report.run.diagnostics_text import bullets_of, possessive, weight_of
 from wardround.report.run.page import write_report
 from wardround.runs.courses import read_courses, read_diagnostics
 
@@ -118,7 +118,7 @@ def test_a_run_that_only_chose_partners_has_no_round(tmp_path: Path) -> None:
     del files["result"]
     files["rounds"] = [files["rounds"][0] | {"round": 0}]
     page = run.Page(write_report(run.write(tmp_path, files)))
-    assert "interrupted before a first round was written" in page.text
+    assert "interrupted before its first round was recorded" in page.text
 
 
 def test_a_record_without_a_number_is_told_as_unreadable(tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ def test_weights_that_stay_come_late_or_never_come(alphas: tuple[float, float], 
 
 
 def test_names_own_things() -> None:
-    assert owner("Bo") == "Bo&#x27;s"
-    assert owner("St. Thomas") == "St. Thomas&#x27;"
+    assert possessive("Bo") == "Bo&#x27;s"
+    assert possessive("St. Thomas") == "St. Thomas&#x27;"
 
 
 def test_groups_are_told_and_drawn(tmp_path: Path) -> None:

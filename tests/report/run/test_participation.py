@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from wardround.report.run.page import text_of
+from wardround.report.run.page import report_page
 from wardround.report.run.participation import spans
 from wardround.runs.courses import read_courses
 
@@ -27,7 +27,7 @@ def written(folder, kind):
     (folder / "rounds.jsonl").write_text("".join(json.dumps(one) + "\n" for one in RECORDS))
     (folder / "manifest.json").write_text("{}")
     (folder / "result.json").write_text(json.dumps({"study": "s", "kind": kind, "methods": []}))
-    return str(text_of(folder))
+    return str(report_page(folder))
 
 
 def test_rounds_and_reasons_of_each_hospital(tmp_path):

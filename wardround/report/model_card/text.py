@@ -5,13 +5,13 @@ from typing import Any
 
 from wardround.core.text import format_bytes
 from wardround.report.html.markup import plain
-from wardround.report.metric_names import direction, label_of, lower_is_better, words_of
+from wardround.report.metric_names import direction, is_lower_better, label_of, meaning_of
 
 SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]()<>#|!~&"})
 Facts = Mapping[str, Any]
 
 
-def in_words(card: Facts) -> str:
+def card_text(card: Facts) -> str:
     """The whole card as Markdown."""
     parts = [
         [f"# Model card: {safe(card['name'])}"],
@@ -36,7 +36,7 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 0.01 or abs(value) >= 1000 else f"{value:.3f}"
 
 
-def told(one: Facts, *, level: bool = False, share: float = 0.95) -> str:
+def figure_text(one: Facts, *, level: bool = False, share: float = 0.95) -> str:
     """A figure with its interval, or why there is none."""
     if "value" not in one:
         return f"not defined ({safe(one.get('undefined', 'no reason given'))})"
@@ -101,7 +101,7 @@ def data(card: Facts) -> list[str]:
     return lines
 
 
-def ordered(metric: str, names: Sequence[str]) -> list[str]:
+def main_first(metric: str, names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: name != metric)
 
 
@@ -115,13 +115,16 @@ def figures(card: Facts) -> list[str]:
             lines.append("No site could tell any figure.")
             continue
         rows = [
-            [label_of(name), told(method["figures"][name]), f"{words_of(name)}; {direction(name)}".strip("; ")]
-            for name in ordered(card["metric"], list(method["figures"]))
+            [label_of(name), figure_text(method["figures"][name]), f"{meaning_of(name)}; {direction(name)}".strip("; ")]
+            for name in main_first(card["metric"], list(method["figures"]))
         ]
         lines += table(["Measure", f"Value ({method['interval_level']:.0%} interval)", "What it is"], rows)
         named = {name: one[card["metric"]] for name, one in method["by_site"].items() if card["metric"] in one}
         if named:
-            lines += ["", *table(["Site", label_of(card["metric"])], [[safe(n), told(o)] for n, o in named.items()])]
+            lines += [
+                "",
+                *table(["Site", label_of(card["metric"])], [[safe(n), figure_text(o)] for n, o in named.items()]),
+            ]
     return lines
 
 
@@ -130,7 +133,7 @@ def groups(card: Facts) -> list[str]:
     for method in card["methods"]:
         for column, one in method["groups"].items():
             lines += ["", f"### {safe(method['label'])}, by {safe(column)}", ""]
-            rows = [[safe(name), told(one["groups"][name].get(card["metric"], {}))] for name in one["groups"]]
+            rows = [[safe(name), figure_text(one["groups"][name].get(card["metric"], {}))] for name in one["groups"]]
             lines += table(["Group", label_of(card["metric"])], rows)
             if one["withheld"]:
                 lines.append(f"{one['withheld']} groups are withheld: too few patients.")
@@ -188,7 +191,7 @@ def limits(card: Facts) -> list[str]:
         values = {
             name: one[metric]["value"] for name, one in method["by_site"].items() if "value" in one.get(metric, {})
         }
-        lower = lower_is_better(metric)
+        lower = is_lower_better(metric)
         if len(values) > 1 and lower is not None:
             worst = (max if lower else min)(values, key=lambda name: values[name])
             lines.append(

@@ -28,7 +28,7 @@ def headline(asking: str, taken: Sequence[str], others: Sequence[str], helps: st
         return f"Joining does not help {asking}: no site is likely to. {advice[:1].upper()}{advice[1:]}.".replace(
             "..", "."
         )
-    advice = f"Train with {listed(taken)}" + (f", not with {listed(others)}." if others else ".")
+    advice = f"Train with {comma_list(taken)}" + (f", not with {comma_list(others)}." if others else ".")
     if helps == "no":
         return f"Joining does not help {asking}: its own patients alone gave a better model. If it joins: {advice}"
     if helps == "unclear":
@@ -36,7 +36,7 @@ def headline(asking: str, taken: Sequence[str], others: Sequence[str], helps: st
     return advice
 
 
-def listed(names: Sequence[str]) -> str:
+def comma_list(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

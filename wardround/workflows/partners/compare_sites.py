@@ -21,7 +21,7 @@ from wardround.partners.similarity.transfer import Transfer, transfer_matrix
 from wardround.queries.recorded_columns import recorded_columns
 from wardround.report.partners.agreement import note_on
 from wardround.report.partners.differences import sentence, sentences
-from wardround.report.partners.feedback import in_sentences
+from wardround.report.partners.feedback import feedback_text
 from wardround.report.partners.recommendation import MATRICES, MEASURES, reason, unlike_most
 from wardround.runs.partners_result import (
     FeatureDifference,
@@ -251,7 +251,7 @@ def feedback(
         )
         further = further_features(state, tried, columns, recorded, site)
         numbers = site_feedback(site, names, question.user, evidence, chosen, weights=weights, further=further)
-        said.append(in_sentences(numbers, shifted(told, found, site, peers)))
+        said.append(feedback_text(numbers, shifted(told, found, site, peers)))
     return said
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from wardround.report.fairness import section as groups
-from wardround.report.html.document import drawn
+from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, paragraph
 from wardround.report.run import score_charts, tables
 from wardround.report.run.section import ReportSection
@@ -11,7 +11,7 @@ from wardround.runs.run import Run
 
 
 def scores(run: Run) -> Iterable[Html]:
-    return (drawn("scores", [score_charts.scores(run)]),)
+    return (chart_figures("scores", [score_charts.scores(run)]),)
 
 
 def numbers(run: Run) -> Iterable[Html]:
@@ -21,13 +21,13 @@ def numbers(run: Run) -> Iterable[Html]:
 def differences(run: Run) -> Iterable[Html]:
     return (
         difference_words(run),
-        drawn("differences", [score_charts.differences(run)]),
+        chart_figures("differences", [score_charts.differences(run)]),
         tables.differences(run),
     )
 
 
 def fairness(run: Run) -> Iterable[Html]:
-    return (groups.told(groups.fairness_of(run.methods), run.task),)
+    return (groups.fairness_section(groups.fairness_of(run.methods), run.task),)
 
 
 def difference_words(run: Run) -> Html:
