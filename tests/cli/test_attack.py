@@ -11,7 +11,7 @@ from wardround.study import assemble
 from wardround.study.file import read_study
 from wardround.study.methods import own_method
 from wardround.workflows.attack.attack import from_updates, variants
-from wardround.workflows.attack.first_round import alone
+from wardround.workflows.attack.first_round import split_into_small_sites
 from wardround.workflows.training_plan import plan_training
 
 
@@ -66,7 +66,7 @@ def test_without_protection_a_single_patient_is_rebuilt_and_read(told):
 def test_under_the_secure_sum_nobody_is_rebuilt_from_a_linear_model(tmp_path):
     study = read_study(with_secure_sum(tiny.write_study(tmp_path)))
     plan = plan_training(study, assemble.load_setting(study, 1), own_method(study))
-    bare, whole = (from_updates(one.plan, alone(plan.federation, 1)) for one in variants(study, plan))
+    bare, whole = (from_updates(one.plan, split_into_small_sites(plan.federation, 1)) for one in variants(study, plan))
     assert bare["rows"]["rebuilt"] == 4
     one = whole
     assert not one["single_updates_seen"]

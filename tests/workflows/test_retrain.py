@@ -25,12 +25,12 @@ from wardround.study import assemble
 from wardround.study.file import Study, parse_study, read_study
 from wardround.study.methods import own_method
 from wardround.workflows.retrain import (
-    emptied,
     manifest_of,
     retrain,
     spans,
     study_without,
     with_places,
+    without_rows,
 )
 from wardround.workflows.run import run
 
@@ -209,7 +209,7 @@ def test_sites_of_a_partition_keep_their_rows(tmp_path: Path) -> None:
 
 def test_image_sites_are_emptied_in_place(make_federation) -> None:
     whole = make_federation([6, 3, 9])
-    part = emptied(whole, [1])
+    part = without_rows(whole, [1])
     assert part.sites == whole.sites
     assert part.counts.tolist() == [whole.counts[0].tolist(), [0, 0, 0], whole.counts[2].tolist()]
     assert len(part.x) == len(whole.x) - int(whole.counts[1].sum())

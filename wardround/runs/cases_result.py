@@ -106,7 +106,7 @@ class CaseResult(ResultPart):
     budgets: BudgetTables
 
     @classmethod
-    def known(cls, data: Any) -> Json:
+    def normalize(cls, data: Any) -> Json:
         found = mapping(data)
         return {**found, "title": found.get("title") or found.get("name")}
 

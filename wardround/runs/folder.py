@@ -48,7 +48,7 @@ def digest(value: Any) -> str:
     return sha256(as_json(value).encode()).hexdigest()
 
 
-def clear_unbegun(path: Path) -> None:
+def remove_unstarted(path: Path) -> None:
     """Take away what a crash left that fell between making a run's folder and writing its manifest."""
     checkpoints = path / "checkpoints"
     found = list(path.iterdir()) if path.is_dir() else []
@@ -68,7 +68,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, *, resume: bool) -> "RunFolder":
         """Make the folder; one with something else in it is never written into."""
-        clear_unbegun(path)
+        remove_unstarted(path)
         if resume:
             if not has_manifest(path):
                 raise Refusal("there is no run to resume here", where=str(path), remedy="leave --resume out")
@@ -88,7 +88,7 @@ class RunFolder:
         return folder
 
     @classmethod
-    def taken_up(cls, path: Path) -> "RunFolder":
+    def open_or_create(cls, path: Path) -> "RunFolder":
         """Make the folder, or go on with it where a run was begun in it."""
         return cls.create(path, resume=has_manifest(path))
 

@@ -110,7 +110,7 @@ def setting_without(
     if isinstance(raw, Federation):
         setting = assemble.array_setting(raw, partition, seed, data)
         refuse_changed(setting.federation.sites, names, data_hash not in (None, setting.fingerprint))
-        kept = emptied(setting.federation, [list(names).index(name) for name in without])
+        kept = without_rows(setting.federation, [list(names).index(name) for name in without])
         return replace(setting, federation=kept, fingerprint=digest([setting.fingerprint, sorted(without)]))
     # Dealt out from all rows, as it was: the others must get what they had.
     table = raw if partition is None else split_table(drop_unknown_targets(raw), partition, seed)
@@ -170,7 +170,7 @@ def with_places(federation: Federation, names: Sequence[str]) -> Federation:
     return replace(federation, sites=tuple(names), counts=counts, first=np.cumsum(totals) - totals)
 
 
-def emptied(federation: Federation, numbers: Sequence[int]) -> Federation:
+def without_rows(federation: Federation, numbers: Sequence[int]) -> Federation:
     """Without the rows of these sites, which keep their places."""
     totals = federation.counts.sum(axis=1)
     keep = np.ones(len(federation.x), bool)
@@ -214,7 +214,9 @@ def study_without(study: Study, without: Sequence[str], names: Sequence[str]) ->
                 remedy="run the study anew on data without the site, with more sites in a round",
             )
     present |= dict.fromkeys(without, spans([], study.study.rounds))
-    return forgotten(study, without).model_copy(update={"participation": ParticipationSection(present=present)})
+    return without_settings_of(study, without).model_copy(
+        update={"participation": ParticipationSection(present=present)}
+    )
 
 
 def spans(rounds: Sequence[int], most: int) -> str:
@@ -232,7 +234,7 @@ def spans(rounds: Sequence[int], most: int) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or str(most + 1)
 
 
-def forgotten(study: Study, without: Sequence[str]) -> Study:
+def without_settings_of(study: Study, without: Sequence[str]) -> Study:
     """The study with no word of these sites as asking site or partners."""
     if study.study.user in without:
         raise Refusal(
