@@ -51,7 +51,7 @@ def test_both_variants_are_attacked_and_told(told):
         ("as the study is", ["secure_sum"]),
     ]
     assert told["notes"][0] == (
-        "A secure sum hides each site's update, not what the common model tells: for that add [privacy]."
+        "A secure sum hides each site's update, not what the common model reveals: for that, add [privacy]."
     )
 
 

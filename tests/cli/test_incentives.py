@@ -174,7 +174,7 @@ def test_what_a_folder_does_not_say_is_refused(trained: Path, asked: Path, tmp_p
         (trained, "inclusion", "`wardround partners STUDY`"),
         (asked, "rounds", "`wardround run STUDY`"),
         (trained, "rond", "did you mean 'rounds'?"),
-        (tmp_path, "rounds", "no run folder"),
+        (tmp_path, "rounds", "not a run folder"),
     ):
         refused(tiny.call(capsys, "rewards", folder, "--rule", rule, "--budget", "1"), words)
 

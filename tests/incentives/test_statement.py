@@ -326,7 +326,7 @@ def test_a_name_may_hold_what_looks_like_a_new_line(write: Callable[..., Path]) 
 
 
 def test_folders_that_are_none(write: Callable[..., Path], tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="no run folder"):
+    with pytest.raises(Refusal, match="not a run folder"):
         read_facts(tmp_path / "nowhere")
     folder = write([a_round(1, ["bo"])])
     (folder / "result.json").unlink()

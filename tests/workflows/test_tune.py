@@ -86,7 +86,7 @@ def test_a_resumed_search_of_another_study_is_refused(tmp_path: Path, capsys: Ca
     assert tiny.call(capsys, "tune", tiny_search(tmp_path, tune={"trials": 1}), "--out", out).code == 0
     said = tiny.call(capsys, "tune", tiny_search(tmp_path, tune={"trials": 2}), "--resume", "--out", out)
     assert said.code == 2
-    assert "study file was changed" in said.err
+    assert "study file has changed" in said.err
 
 
 def test_test_rows_are_never_looked_at(tmp_path: Path) -> None:

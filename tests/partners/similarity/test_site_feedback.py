@@ -221,7 +221,7 @@ def test_no_help_beyond_chance_is_said_and_so_is_what_nobody_records():
     assert not any(row["helps"] for row in found.rows)
     assert further_words(found) == (
         "None of the further columns helped the sites that record them beyond what chance does: lab, shoe size.",
-        "No site records blood count, so nothing can be said of it.",
+        "No site records blood count, so its benefit is not known.",
     )
 
 

@@ -89,7 +89,7 @@ def test_the_answer_claims_what_was_shown_and_no_more() -> None:
     assert "Personal model: better in 2 and worse in 1." in words
     nothing = summary(view_of(parsed(result([case("x", {"global": 0.8, "local": 0.9, "fine_tune": 0.9}, {})]))))
     assert "In none of the 1 settings" in nothing
-    assert "No difference is shown anywhere for: Own patients only, Personal model." in nothing
+    assert "No difference is shown in any setting for: Own patients only, Personal model." in nothing
     assert "No setting is finished yet" in summary(view_of(parsed(result([]))))
 
 

@@ -54,8 +54,8 @@ def page(*blocks: dict[str, Any]) -> str:
 
 def test_the_shares_found_are_told_in_words() -> None:
     text = page(block())
-    assert "Among patients with income high, the model finds of women 55 %, of men 71 %." in text
-    assert "do not overlap: that is more than chance" in text
+    assert "Share of patients with income high that the model finds: women 55 %, men 71 %." in text
+    assert "do not overlap: the difference is larger than chance" in text
     assert "Model 0 0.081" in text
     for number in ("0.310", "0.470", "0.160"):
         assert number in text
@@ -64,30 +64,30 @@ def test_the_shares_found_are_told_in_words() -> None:
 
 def test_the_group_worst_served_comes_first_and_chance_is_not_called_a_difference() -> None:
     text = page(block(women=0.60, men=0.58, half=0.05))
-    assert "finds of men 58 %, of women 60 %." in text
+    assert "finds: men 58 %, women 60 %." in text
     assert "overlap, so no difference between them is shown" in text
     assert "more than chance" not in text
 
 
 def test_several_models_are_named() -> None:
     text = page(block(), block(women=0.2))
-    assert "“Model 0” finds of women 55 %" in text
-    assert "“Model 1” finds of women 20 %" in text
+    assert "“Model 0” finds: women 55 %" in text
+    assert "“Model 1” finds: women 20 %" in text
 
 
 def test_who_is_withheld_or_left_out_is_said() -> None:
     groups = {"a": group(figure(0.5)), "b": group(figure(0.6)), "c": group({"value": None, "undefined": "too few"})}
     gap = {**figure(0.1), "left_out": ["c"]}
     text = page(block(groups=groups, withheld=["d", "e"], equal_opportunity_gap=gap))
-    assert "Withheld, since fewer than 10 test patients: d, e." in text
-    assert "since too few have the outcome: c." in text
+    assert "Withheld because of fewer than 10 test patients: d, e." in text
+    assert "because too few patients have the outcome: c." in text
     assert "finds of a 50 %, of b 60 %." in text
     assert "not defined: too few" in text
 
 
 def test_of_many_groups_the_two_ends_are_spoken() -> None:
     text = page(block(groups={f"g{n}": group(figure(0.3 + n / 20)) for n in range(7)}))
-    assert "finds of g0 30 %, of g6 60 %. These are the two ends of 7 groups." in text
+    assert "finds: g0 30 %, g6 60 %. These are the two ends of 7 groups." in text
 
 
 def test_without_groups_there_is_no_section() -> None:
@@ -152,7 +152,7 @@ def write_cases(folder: Path, effect: float = 0.1, partitions: tuple[str, ...] =
 def test_cases_become_a_grid_by_partition_and_level(tmp_path: Path) -> None:
     grid = read_grid(tmp_path, write_cases(tmp_path))
     assert grid.levels == [None, 1.0, 0.1]
-    assert grid.partitions == {"iid": "dealt out at random (0.8)", "by_class": "class imbalance (0.8)"}
+    assert grid.partitions == {"iid": "divided at random (0.8)", "by_class": "class imbalance (0.8)"}
     assert grid.columns == {"sex": "m"}
     arms = grid.arms()
     assert arms is not None

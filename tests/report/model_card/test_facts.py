@@ -61,16 +61,16 @@ def test_what_it_says_is_what_the_run_says(finished: Path) -> None:
     assert f"{weighted['value']:.3f} ({weighted['low']:.3f} to {weighted['high']:.3f})" in text
     assert model in text
     assert "No differential privacy" in text
-    assert "no medical device" in text
+    assert "not a medical device" in text
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == [
         "## What it is for",
         "## Data",
         "## How good it is",
         "## Privacy",
-        "## What training took",
+        "## Cost of training",
         "## Limits",
-        "## To tell it from others",
+        "## Versions and hashes",
     ]
 
 
@@ -83,7 +83,7 @@ def test_no_site_that_the_result_does_not_name(finished: Path) -> None:
 
 def test_a_purpose_that_is_not_told_is_a_limit(finished: Path) -> None:
     facts = {**card_facts(finished), "purpose": ""}
-    assert "Nobody wrote down what it is for" in card_text(facts)
+    assert "Its purpose is not recorded" in card_text(facts)
 
 
 def counts(*rows: tuple[int, int, int]) -> dict[str, dict[str, int]]:

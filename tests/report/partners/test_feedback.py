@@ -38,7 +38,7 @@ def told(site, rank=None, *, chosen=False, near=()):
 @pytest.mark.parametrize(
     ("feedback", "words"),
     [
-        (told("Bo"), ("Bo asked: the ranking is of the others as its partners.",)),
+        (told("Bo"), ("Bo asked for partners: the ranking is of the others.",)),
         (
             told("Kabala"),
             ("Kabala was not judged as a partner of Bo: it gave no answer, or was no candidate.",),

@@ -32,7 +32,7 @@ def written(folder, kind):
 
 def test_rounds_and_reasons_of_each_hospital(tmp_path):
     page = written(tmp_path, "deployed")
-    assert "In 3 of 5 rounds somebody was missing" in page
+    assert "In 3 of 5 rounds a hospital was missing" in page
     assert '<tr><th scope="row">bo</th><td>5 of 5</td><td>none</td></tr>' in page
     assert "<td>2 of 5</td>" in page
     assert "rounds 2 to 3: it was not connected<br>round 4: late: &lt;b&gt;slow&lt;/b&gt;" in page

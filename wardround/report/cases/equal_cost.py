@@ -14,9 +14,10 @@ def budget_words() -> Html:
     return paragraph(
         Html(
             "The error on the asking hospital's validation patients (lower is better), when every method may spend the "
-            "same: as many steps at the asking hospital as the method with the fewest takes in all; or as much traffic "
-            "for the model it uses as the thriftiest method that sends anything. What a method spends on choosing "
-            "partners counts. Then methods in groups, by how many hospitals' patients the model has learned from."
+            "same: as many steps at the asking hospital as the method with the fewest takes in total; or as much "
+            "traffic for the model it uses as the method that sends least, of those that send anything. What a method "
+            "spends on choosing partners counts. The last table groups the methods by how many hospitals their model "
+            "has learned from."
         )
     )
 
@@ -32,7 +33,7 @@ def budget_tables(told: "CasesView") -> list[Html]:
         parts.append(table(title, columns, rows))
     rows = [[safe(case.title), *scope_cells(told, case)] for case in told.cases]
     heads = [Html(head) for head in ("Setting", "Alone", "With some", "With all")]
-    return [*parts, table("Among as many hospitals", heads, rows)]
+    return [*parts, table("By the number of hospitals learned from", heads, rows)]
 
 
 def cost_cell(entry: BudgetLoss | None) -> Html:

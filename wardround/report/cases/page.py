@@ -163,7 +163,7 @@ def summary(told: CasesView) -> Html:
     together = [case for case in told.cases if any(told.is_better(case, name) for name in personal)]
     words = [
         f"{len(told.labels)} ways to train were compared in {count} settings, on patients whom the models had not "
-        f"seen{turns}. “{plain(reference)}” is what the others are measured against."
+        f"seen{turns}. “{plain(reference)}” is the reference for the others."
     ]
     if personal:
         which = f" ({case_names(together)})" if together else ""
@@ -179,7 +179,7 @@ def summary(told: CasesView) -> Html:
             words.append(f"{plain(told.label(name))}: {' and '.join(filter(None, said))}.")
     quiet = [plain(told.label(n)) for n in told.labels if n != told.against and not has_verdict(told, n)]
     if quiet:
-        words.append(f"No difference is shown anywhere for: {', '.join(quiet)}.")
+        words.append(f"No difference is shown in any setting for: {', '.join(quiet)}.")
     return safe(" ".join(words))
 
 
@@ -201,29 +201,33 @@ def key_figures(told: CasesView) -> Html:
 def limits(told: CasesView) -> list[Html]:
     expected = 0.05 * len(told.cases)
     made = Html(
-        "Hospitals that a partition made out of one pool are not hospitals: they show a kind of difference, alone."
+        "Sites that were made by dividing one data set are not real hospitals: they show one kind of difference only."
     )
     if told.is_single:
         return [made]
     return [
         Html(
-            f"Where no difference exists at all, about {expected:.1g} of {len(told.cases)} settings would still show "
+            f"If there were no difference at all, about {expected:.1g} of {len(told.cases)} settings would still show "
             "one by chance."
         ),
-        Html("No difference shown does not prove that there is none: settings with few patients can hardly show any."),
-        Html("Only differences from the reference were tested; two other methods may differ or not."),
+        Html(
+            "“No difference shown” does not prove that there is none: settings with few patients can hardly show any."
+        ),
+        Html("Only differences from the reference were tested; whether two other methods differ is not known."),
         made,
-        Html("The tables at equal cost rest on validation patients, by which rates were chosen; they give no verdict."),
+        Html(
+            "The tables at equal cost use the validation patients by which rates were chosen, so they give no verdict."
+        ),
     ]
 
 
 def table_words(told: CasesView) -> Html:
     return paragraph(
         Html(
-            "The mean over hospitals, each counting by its test patients, and over repeats; small: the interval, and "
-            "the learning rate where it was chosen. ▲ better and ▼ worse than "
-            f"<em>{safe(told.label(told.against))}</em> by more than chance. "
-            "Bold: the best value of a row, only where more than chance speaks for it."
+            "The mean over hospitals, each counting by its test patients, and over repeats; in small print the "
+            "interval, and the learning rate where it was chosen. ▲ better and ▼ worse than "
+            f"<em>{safe(told.label(told.against))}</em>, beyond chance. "
+            "Bold: the best value of a row, only where it is beyond chance."
         )
     )
 

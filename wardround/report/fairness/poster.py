@@ -26,7 +26,7 @@ from wardround.runs.read import read_manifest, read_result
 from wardround.runs.result import CasesResult, RunResult
 
 PARTITIONS = {
-    "iid": "dealt out at random",
+    "iid": "divided at random",
     "by_class": "class imbalance",
     "by_feature": "feature imbalance",
     "by_quantity": "node imbalance",
@@ -156,7 +156,7 @@ def poster_section(folder: Path, result: CasesResult) -> Html:
             else paragraph(Html("Not every setting is finished: no claim is tested yet.")),
             details("What the measures mean", bullets(safe(words) for words in MEASURES)),
             chart_figures("fairness", charts(grid)),
-            figure_table(grid, "How well patients are told apart, in all settings: means over repeats", utility),
+            figure_table(grid, "How well the model predicts, in all settings: means over repeats", utility),
             figure_table(
                 grid, "How fair it is, in all settings: means over repeats; for all of these 0 is fair", fairness
             ),
@@ -200,12 +200,14 @@ def limits(folder: Path, result: CasesResult) -> list[Html]:
     if not poster_summary(folder, result):
         return []
     return [
-        Html("“Cannot be told” is not “wrong”: with so few repeats of one data set only large differences show."),
+        Html("“Cannot be told” does not mean “wrong”: with few repeats of one data set, only large differences show."),
         Html(
             "Privacy by DP-SGD cuts every patient's gradient and adds noise. Without privacy neither is done, so the "
             "first step, from none to the loosest level, shows both; the others show the noise."
         ),
-        Html("One model with one learning rate served all settings; tuned to a setting, it might do better there."),
+        Html(
+            "One model with one learning rate was used in all settings; tuned to a setting, it might do better there."
+        ),
         Html("Epsilon does not cover how rows were prepared, nor the figures on this page."),
     ]
 
@@ -214,8 +216,8 @@ def introduction(grid: Grid) -> Html:
     repeats = max(len(cell.repeats) for cell in grid.cells)
     columns = " and ".join(plain(name) for name in grid.columns)
     return safe(
-        f"Epsilon limits what the model can tell about any one patient: the smaller, the stricter; “{NONE}” is no "
-        f"limit. Each way to deal the patients out to sites was run at {len(grid.levels)} levels (epsilon "
+        f"Epsilon limits what the model can reveal about any one patient: the smaller, the stricter; “{NONE}” is no "
+        f"limit. Each way of dividing the patients among sites was run at {len(grid.levels)} levels (epsilon "
         f"{', '.join(map(level_name, grid.levels))}), {repeats} times each on new splits. Groups are by {columns}. "
         "Bars and ± are 95 % intervals over repeats, widened because splits share patients."
     )
@@ -272,7 +274,7 @@ def chart(grid: Grid, name: str) -> Chart:
         (words, [repeat_mean(grid.at(partition, epsilon), name) for epsilon in grid.levels])
         for partition, words in grid.partitions.items()
     ]
-    return lines_of(grid, title, f"{title} by privacy level, a line for each way to deal the rows out.", rows)
+    return lines_of(grid, title, f"{title} by privacy level, a line for each way of dividing the patients.", rows)
 
 
 def group_chart(grid: Grid, column: str) -> Chart:

@@ -99,11 +99,11 @@ def sentence(one: MethodFairness, column: FairnessColumn, outcome: PredictedOutc
         return Html("")
     rising = sorted(recalls, key=lambda name: recalls[name].value or 0.0)
     named = rising if len(rising) <= MOST_SPOKEN else [rising[0], rising[-1]]
-    listed = [f"of {plain(name)} {numbers.share(recalls[name].value or 0.0)}" for name in named]
+    listed = [f"{plain(name)} {numbers.share(recalls[name].value or 0.0)}" for name in named]
     who = f"with {plain(outcome.target)} {plain(outcome.positive)}" if outcome.positive else "with the outcome"
     model = "the model" if alone else f"“{plain(one.label)}”"
     most = "" if len(named) == len(rising) else f" These are the two ends of {len(rising)} groups."
-    first = f"Among patients {who}, {model} finds {listed[0]}, {', '.join(listed[1:])}.{most}"
+    first = f"Share of patients {who} that {model} finds: {', '.join(listed)}.{most}"
     return safe(f"{first} {overlap_sentence(recalls[rising[0]], recalls[rising[-1]])}".strip())
 
 
@@ -112,7 +112,7 @@ def overlap_sentence(low: MetricValue, high: MetricValue) -> str:
     if low.high is None or high.low is None:
         return ""
     if low.high < high.low:
-        return "The intervals of the two ends do not overlap: that is more than chance."
+        return "The intervals of the two ends do not overlap: the difference is larger than chance would explain."
     return "The intervals of the two ends overlap, so no difference between them is shown."
 
 
@@ -138,10 +138,10 @@ def withheld_groups(both: Iterable[tuple[MethodFairness, FairnessColumn]]) -> Ht
     few = f"fewer than {one.scores.smallest} test patients" if one.scores.smallest else "too few test patients"
     words = []
     if column.withheld:
-        words.append(f"Withheld, since {few}: {', '.join(plain(name) for name in column.withheld)}.")
+        words.append(f"Withheld because of {few}: {', '.join(plain(name) for name in column.withheld)}.")
     if apart := left_out_groups(column):
         names = ", ".join(plain(name) for name in apart)
-        words.append(f"Not in the gap of equal opportunity, since too few have the outcome: {names}.")
+        words.append(f"Not in the gap of equal opportunity because too few patients have the outcome: {names}.")
     return paragraph(safe(" ".join(words))) if words else Html("")
 
 

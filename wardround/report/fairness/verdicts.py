@@ -12,9 +12,9 @@ from wardround.runs.scores import MetricValue
 MEANINGS = (
     "Generalized entropy index: how unequally patients benefit from the decisions, whatever their group.",
     "Differential fairness e: each decision is at most exp(e) times as frequent in one group as in another.",
-    "Equal opportunity: the recall of the group served best less that of the group served worst.",
+    "Equal opportunity: the recall of the group served best minus that of the group served worst.",
     "Equal odds: the larger of that gap and the same gap in false alarms.",
-    "Overfitting: the loss on new patients less that on the patients learned from.",
+    "Overfitting: the loss on new patients minus the loss on the patients learned from.",
 )
 SAYS = {"for": "for it", "against": "against it", "open": "nothing shown"}
 
@@ -53,7 +53,8 @@ def claim_answers(claims: Sequence[Claim]) -> Html:
     ]
     rule = (
         "A claim is borne out where at least half of its tests speak for it beyond chance and none against it, "
-        "contradicted where it is the other way round. One test is one measure in one way to deal the patients out."
+        "contradicted where it is the other way round. One test is one measure in one way of dividing the "
+        "patients among sites."
     )
     heads = [Html(head) for head in ("Claim", "What these data say", "What was seen, on average")]
     return join([table("Claims, and what these data say", heads, rows), paragraph(safe(rule))])
@@ -80,7 +81,7 @@ def claim_tests(claim: Claim, partitions: Mapping[str, str]) -> Html:
         [
             safe(f"{label(test.what)}, {partitions.get(test.partition, test.partition)}"),
             *(safe("" if value is None else numbers.score(value)) for value in (test.before, test.after)),
-            test_cell(test),
+            trial_cell(test),
             safe("" if test.found.p_value is None else f"{test.found.p_value:.2g}"),
             safe(SAYS[test.standing]),
         ]
@@ -92,7 +93,7 @@ def claim_tests(claim: Claim, partitions: Mapping[str, str]) -> Html:
     )
 
 
-def test_cell(test: Trial) -> Html:
+def trial_cell(test: Trial) -> Html:
     found = test.found
     if found.value is None:
         return Html(f'<span class="undefined">{safe(found.reason or "not defined")}</span>')

@@ -151,7 +151,7 @@ class Partnership:
         largest = max(sure, key=lambda one: one.distance or 0.0, default=None)
         if largest:
             return difference_text(largest)
-        return pair.words or ("Nothing differs more than chance would make it." if pair.features else "")
+        return pair.words or ("No difference is larger than chance would explain." if pair.features else "")
 
 
 def difference_text(difference: FeatureDifference) -> str:

@@ -293,7 +293,7 @@ def dilution(asked: Partnership) -> Chart | None:
     widest = max([largest, *(limit for limit, _ in limited)])
     height = 110 + (44 if weighted else 34) * len(own)
     return Chart(
-        title="How large each hospital's part would be",
+        title="How large each hospital's share would be",
         description=f"Shares of {len(own)} hospitals against their own limits; the table below has the numbers.",
         traces=traces,
         layout=layout(

@@ -16,8 +16,8 @@ from wardround.queries.cells_of import ColumnCells
 
 Numbers = np.ndarray[Any, Any]
 
-NOTHING = "Nothing differs more than chance would make it."
-UNKNOWN = "This site has not told about its patients."
+NOTHING = "No difference is larger than chance would explain."
+UNKNOWN = "This site has not reported on its patients."
 YES, NO = {"yes", "true", "1", "positive", "present"}, {"no", "false", "0", "negative", "absent"}
 
 

@@ -36,7 +36,7 @@ def feedback_text(told: SiteFeedback, shifted: Sequence[Mapping[str, Any]] = ())
 
 def rank_words(told: SiteFeedback) -> tuple[str, ...]:
     if told.site == told.user:
-        return (f"{told.site} asked: the ranking is of the others as its partners.",)
+        return (f"{told.site} asked for partners: the ranking is of the others.",)
     if told.rank is None:
         return (f"{told.site} was not judged as a partner of {told.user}: it gave no answer, or was no candidate.",)
     place, of = told.rank["place"], told.rank["of"]
@@ -65,13 +65,13 @@ def further_words(found: FurtherFeatures) -> tuple[str, ...]:
             f"None of the further columns helped the sites that record them beyond what chance does: {named(useless)}."
         )
     elif useless:
-        words.append(f"No help beyond chance was seen from {named(useless)}.")
+        words.append(f"No benefit beyond chance was seen from {named(useless)}.")
     if unknown:
         names = named([plain(row["column"]) for row in unknown])
         words.append(f"Too few patients at comparable sites to say whether these columns would help: {names}.")
     if found.nobody:
         words.append(
-            f"No site records {named([plain(column) for column in found.nobody])}, so nothing can be said of it."
+            f"No site records {named([plain(column) for column in found.nobody])}, so its benefit is not known."
         )
     return tuple(words) or ("Every column that other sites record is recorded here too.",)
 

@@ -36,25 +36,26 @@ def content(asked: Partnership) -> Html:
             section("limits", "What this cannot tell", bullets(words.limits(asked)), remark_list(asked.run.notes)),
             section("truth", "Ground truth", ground_truth.truth_section(asked.run)),
             section(
-                "scores", "How well each hospital suits", about_scores(asked),
+                "scores", "How well each hospital fits", about_scores(asked),
                 chart_figures("scores", [figures.scores(asked, first)] if first else []),
                 chart_figures("further", [figures.scores(asked, judged, half=True) for judged in further]),
                 meanings(asked), own_tables.scores(asked),
             ),
-            section("agreement", "Do the ways of judging agree?", about_agreement(asked), own_tables.agreement(asked)),
+            section("agreement", "Do the measures agree?", about_agreement(asked), own_tables.agreement(asked)),
             section("pairs", "How their patients differ from yours", own_tables.pairs(asked)),
-            section("similarity", "Who resembles whom", *similarity(asked)),
+            section("similarity", "Which hospitals are alike", *similarity(asked)),
             section(
-                "map", "A map", *([paragraph(words.map_text(asked)), chart_figures("map", [figures.places(asked)])]
+                "map", "Map of the hospitals",
+                *([paragraph(words.map_text(asked)), chart_figures("map", [figures.places(asked)])]
                 if len(asked.places) > 1 else []),
             ),
             section(
-                "dilution", "How large each part would be", about_dilution(asked),
+                "dilution", "How large each share would be", about_dilution(asked),
                 chart_figures("dilution", [figures.dilution(asked)]), own_tables.dilution(asked),
             ),
             section("feedback", "What each hospital can learn from this", own_tables.feedback(asked)),
             section("patients", "Patients", patient_chart, tables.patients(asked.run)),
-            section("cost", "What it cost to find out", words.cost(asked)),
+            section("cost", "Cost of this answer", words.cost(asked)),
             section("curious", "Technical details", tables.manifest(asked.run)),
         ]
     )  # fmt: skip
@@ -72,9 +73,9 @@ def about_scores(asked: Partnership) -> Html:
     meaning = f"{safe(first.words)} " if first.words else ""
     return paragraph(
         Html(
-            f"{meaning}Bars start at the cut: to the right a score speaks for a partner, to the left against it. Blue "
-            "bars with a tick are the chosen ones. Thin lines reach two standard errors each way: where they cross the "
-            "cut, chance may have decided."
+            f"{meaning}Bars start at the threshold: a score to the right speaks for a partner, to the left "
+            "against it. Blue bars with a tick are the chosen hospitals. Thin lines show two standard errors each way: "
+            "where they cross the threshold, chance may have decided."
         )
     )
 
@@ -90,8 +91,8 @@ def about_agreement(asked: Partnership) -> Html:
         return Html("")
     return paragraph(
         Html(
-            "Leaving a hospital out and training again tells most surely what it brings, but takes long. The quick "
-            "measures are worth as much as they put the hospitals into the same order."
+            "Training again without a hospital shows most reliably what it contributes, but takes long. The quick "
+            "measures are useful as far as they rank the hospitals in the same order."
         )
     )
 
@@ -112,7 +113,7 @@ def about_dilution(asked: Partnership) -> Html:
         return Html("")
     return paragraph(
         Html(
-            "What a hospital brings is diluted among what the others bring. Each sees its share before training and "
-            "may withdraw where it is larger than the limit that it set itself."
+            "What a hospital contributes is diluted among the contributions of the others. Each hospital sees "
+            "its share before training and may withdraw if the share is above its own limit."
         )
     )

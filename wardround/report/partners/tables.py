@@ -37,7 +37,9 @@ def verdict_table(asked: Partnership, sites: Sequence[str]) -> Html:
     label = asked.measures[0].label if asked.measures else "score"
     error = " ± standard error" if asked.scores else ""
     columns = [Html("Hospital"), Html("Verdict"), Html(f"Score{error}"), Html("Why")]
-    return table(f"Who was taken, and why. Scores by: {plain(label)}; higher is better", columns, rows, kind="verdicts")
+    return table(
+        f"Who was chosen, and why. Scores by: {plain(label)}; higher is better", columns, rows, kind="verdicts"
+    )
 
 
 def verdict_row(asked: Partnership, site: str) -> list[Html]:
@@ -63,7 +65,7 @@ def scores(asked: Partnership) -> Html:
         for site in sites
     ]
     cuts = ["none" if judged.cut is None else numbers.score(judged.cut) for judged in asked.measures]
-    rows.append([Html("Cut: above it, a score speaks for a partner"), *(safe(cut) for cut in cuts)])
+    rows.append([Html("Threshold: a score above it speaks for a partner"), *(safe(cut) for cut in cuts)])
     return details("All scores, with their standard errors", table("Scores; higher is better in all", columns, rows))
 
 
@@ -127,7 +129,7 @@ def pair_words(pair: SiteComparison) -> Html:
     if sure:
         parts.append(bullets(safe(difference_text(one)) for one in sure))
     elif not pair.words:
-        parts.append(paragraph(Html("Nothing differs more than chance would make it.")))
+        parts.append(paragraph(Html("No difference is larger than chance would explain.")))
     if rest:
         parts.append(
             details(
@@ -148,8 +150,8 @@ def dilution(asked: Partnership) -> Html:
         del columns[3]
         for row in rows:
             del row[3]
-    whole = table("Parts of those who would train together", [Html(c) for c in columns], rows)
-    return whole if len(rows) <= OPEN else details(f"Parts of all {len(rows):,} hospitals", whole)
+    whole = table("Shares of the hospitals that would train together", [Html(c) for c in columns], rows)
+    return whole if len(rows) <= OPEN else details(f"Shares of all {len(rows):,} hospitals", whole)
 
 
 def share_row(share: TrainingShare) -> list[Html]:
@@ -177,4 +179,4 @@ def feedback_of(own: AdviceView) -> Html:
     parts = [bullets(safe(word) for word in own.words)] if own.words else []
     for heading, remarks in own.remarks.items():
         parts += [Html(f"<h3>{safe(heading)}</h3>"), bullets(safe(text) for text in remarks)]
-    return details(title, *(parts or [paragraph(Html("There is nothing to remark."))]))
+    return details(title, *(parts or [paragraph(Html("There is nothing to report."))]))

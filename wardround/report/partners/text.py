@@ -41,10 +41,10 @@ def lead(asked: Partnership) -> Html:
         return safe(asked.gain.words)
     own, metric = asked.gain.improvement, asked.gain.metric
     if own.value is None:
-        return Html("What training together would bring was not measured.")
+        return Html("The gain from training together was not measured.")
     turn = "better" if own.value > 0 else "worse"
     span = f" (interval {numbers.interval(own)})" if numbers.interval(own) else ""
-    who = f" on {plural(asked.gain.patients, 'patient')} kept apart" if asked.gain.patients else ""
+    who = f" on {plural(asked.gain.patients, 'patient')} held out" if asked.gain.patients else ""
     size = numbers.score(abs(own.value))
     return Html(f"With the chosen partners the model is {turn} by {size} in {safe(label_of(metric))}{span}{who}.")
 
@@ -76,8 +76,8 @@ def limits(asked: Partnership) -> list[Html]:
     if asked.helps == "unclear":
         found.append(
             Html(
-                "<strong>The patients do not settle whether training together helps.</strong> The partners named are "
-                "the most likely ones; more held-out patients would tell more."
+                "<strong>These patients do not show whether training together helps.</strong> The partners named are "
+                "the most likely ones; more held-out patients would make this clearer."
             )
         )
     if asked.unanswered:
@@ -94,7 +94,7 @@ def limits(asked: Partnership) -> list[Html]:
         )
     )
     found.append(
-        Html("That patients differ between hospitals does not tell why, nor which hospital records them rightly.")
+        Html("That patients differ between hospitals shows neither why nor which hospital records them correctly.")
     )
     return found
 
@@ -102,9 +102,9 @@ def limits(asked: Partnership) -> list[Html]:
 def agreement_text(asked: Partnership, own: RankAgreement) -> Html:
     """How far two ways of judging put the hospitals in the same order."""
     if own.rank_correlation is None:
-        return Html("cannot be told")
+        return Html("not known")
     if own.sites is not None and own.sites < 4:
-        return Html("too few hospitals to tell agreement from chance")
+        return Html("too few hospitals to distinguish agreement from chance")
     steps = (
         (0.9, "almost the same order"),
         (0.7, "much the same order"),
@@ -120,9 +120,9 @@ def map_text(asked: Partnership) -> Html:
     if asked.map_source:
         parts.append(Html(f"Made from: {safe(asked.map_source)}."))
     if asked.shown is not None:
-        coarse = "" if asked.shown >= 0.6 else " That is little, so take distances on the map with care."
-        parts.append(Html(f"Two directions show {numbers.share(asked.shown)} of the differences.{coarse}"))
-    parts.append(Html("Left, right, up and down have no meaning of their own."))
+        coarse = "" if asked.shown >= 0.6 else " That is little, so read its distances with care."
+        parts.append(Html(f"The map shows {numbers.share(asked.shown)} of the differences.{coarse}"))
+    parts.append(Html("Its axes have no meaning of their own: only distances count."))
     if len(asked.places) > CROWDED:
         parts.append(Html("Point at a mark for its name."))
     return join(parts, " ")
@@ -130,11 +130,11 @@ def map_text(asked: Partnership) -> Html:
 
 def cost(asked: Partnership) -> Html:
     parts = amounts(
-        (asked.rounds, lambda value: f"{value:,.0f} round{'' if value == 1 else 's'}", "{} of questions and answers"),
+        (asked.rounds, lambda value: f"{value:,.0f} round{'' if value == 1 else 's'}", "{} of requests and replies"),
         (asked.cost.bytes_down, numbers.traffic, "{} to the hospitals"),
         (asked.cost.bytes_up, numbers.traffic, "{} from the hospitals"),
         (asked.cost.seconds, numbers.time, "{} of time"),
     )
     if not parts:
         return Html("")
-    return paragraph(Html(f"Finding this out took {comma_list(parts)}. No patient's record left its hospital."))
+    return paragraph(Html(f"Finding the answer took {comma_list(parts)}. No patient record left its hospital."))

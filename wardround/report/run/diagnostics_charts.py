@@ -33,8 +33,8 @@ KNOWN = {
     "alpha": DiagnosticChart(
         "How much each hospital counts",
         "weight",
-        "Every hospital starts with weight 1 and loses weight while its patients pull the model elsewhere than those "
-        "of the asking hospital. A hospital with few patients also loses weight as they are used again and again.",
+        "Every hospital starts with weight 1 and loses weight while its patients pull the model in another direction "
+        "than those of the asking hospital. A hospital with few patients also loses weight as they are reused.",
     ),
     "distance": DiagnosticChart(
         "How far each hospital pulls from the asking one",
@@ -99,7 +99,7 @@ def charts(course: Course, asking: str) -> list[Chart]:
 
 
 def lines(told: Diagnostics, name: str, asking: str) -> Chart:
-    """A line a hospital."""
+    """One line per hospital."""
     known, series = chart_for(name), told.sites[name]
     kept = range(0, len(told.rounds), max(1, math.ceil(len(told.rounds) / POINTS)))
     rounds = [told.rounds[i] for i in kept]
@@ -175,7 +175,7 @@ def description(told: Diagnostics, name: str, title: str) -> str:
     last = [(site, values[-1]) for site, values in told.sites[name].items() if values[-1] is not None]
     start = f"Lines for {len(told.sites[name])} hospitals over {len(told.rounds)} rounds. {title}"
     if not last or len(last) > LEGEND:
-        return f"{start}. The table of last numbers has the end."
+        return f"{start}. The table has the final values."
     ends = "; ".join(f"{plain(site)} {numbers.score(value or 0.0)}" for site, value in last)
     return f"{start}, in round {told.rounds[-1]}: {ends}."
 
@@ -235,9 +235,9 @@ def last_numbers(method: MethodResult, told: Diagnostics) -> Html:
         return Html("")
     sites = list(dict.fromkeys(site for name in names for site in told.sites[name]))
     rows = [[safe(site), *(last_cell(told.sites[name].get(site, ()), name) for name in names)] for site in sites]
-    caption = f"{plain(method.label)}: last numbers, round {told.rounds[-1]:,}"
+    caption = f"{plain(method.label)}: values in round {told.rounds[-1]:,}"
     columns = [Html("Hospital"), *(safe(chart_for(name).axis.capitalize()) for name in names)]
-    return details(f"Numbers in round {told.rounds[-1]:,}", table(caption, columns, rows))
+    return details(f"Values in round {told.rounds[-1]:,}", table(caption, columns, rows))
 
 
 def last_cell(values: tuple[float | None, ...], name: str) -> Html:
@@ -268,5 +268,5 @@ def score_table(choice: ChoiceRound, asking: str) -> Html:
         for site in ranked
     ]
     columns = [Html("Hospital"), Html("Score"), Html("Partner")]
-    whole = table("Scores before training; higher speaks for a partner", columns, rows)
+    whole = table("Scores before training; a higher score speaks for the partner", columns, rows)
     return whole if len(rows) <= 30 else details(f"Scores of all {len(rows):,} hospitals", whole)

@@ -56,13 +56,13 @@ def weight_of(told: Diagnostics, site: str) -> Html:
         gone = next(r for r, x in known if x <= 0 and r > counted[0][0])
         return Html(
             f"<strong>{possessive(site)}</strong> weight fell to 0 by round {gone:,}: its patients pulled the model "
-            "elsewhere, and from then on they no longer counted."
+            "in another direction, and from then on they no longer counted."
         )
     value, last_round = two_digits(last), min(last_round, told.stopped or last_round)
     if last >= KEPT * first:
-        reason = "its patients pulled the model much the same way"
+        reason = "its patients pulled the model in much the same direction"
         return Html(f"{strong(site)} kept its weight ({value} in round {last_round:,}): {reason}.")
-    where = "elsewhere" if last < HALF * first else "somewhat elsewhere"
+    where = "in another direction" if last < HALF * first else "in a somewhat different direction"
     return Html(
         f"<strong>{possessive(site)}</strong> weight fell to {value} by round {last_round:,}: its patients pulled the "
         f"model {where}."
@@ -106,13 +106,13 @@ def ending(told: Diagnostics, asking: str) -> list[Html]:
         found.append(
             Html(
                 f"<strong>Training was stopped by round {told.stopped:,}</strong>: the hospitals no longer agreed on a "
-                "direction, and a further step would have made the model worse for one that still counts."
+                "direction, and a further step would have made the model worse for a hospital that still counts."
             )
         )
     if told.skipped:
         who = safe(asking) if asking else Html("the asking hospital")
         found.append(
-            Html(f"{plural(told.skipped, 'round')} brought nothing, since {who} was absent or had nothing to learn.")
+            Html(f"{plural(told.skipped, 'round')} changed nothing, since {who} was absent or had nothing to learn.")
         )
     return found + absences(told)
 
@@ -160,7 +160,7 @@ def choice_words(run: Run, labels: Sequence[str], choosing: ChoiceRound) -> Html
     else:
         words = Html(f"Before training, {who} chose {plural(len(choosing.chosen), 'partner')}")
     if len(among) > len(choosing.chosen):
-        words = Html(f"{words} among {plural(len(among), 'hospital')}")
+        words = Html(f"{words} out of {plural(len(among), 'hospital')}")
     if len(run.methods) > 1:
         words = Html(f"{words} (for {comma_list([safe(label) for label in labels])})")
     spent = amounts(

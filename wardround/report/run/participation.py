@@ -23,7 +23,7 @@ def attendance_section(run: Run) -> Html:
 
 def sentence(course: Course) -> str:
     short = sum(bool(one) for one in course.missing)
-    return f"In {short:,} of {len(course.rounds):,} rounds somebody was missing; the others went on without them."
+    return f"In {short:,} of {len(course.rounds):,} rounds a hospital was missing; the others continued without it."
 
 
 def missing_sites(course: Course) -> set[str]:

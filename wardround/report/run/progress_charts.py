@@ -16,7 +16,7 @@ POINTS = 600
 """More points than this on a line nobody can see; a long run is thinned to them for the chart."""
 
 
-WORDS = {"train": "for training", "validation": "for checking (validation)", "test": "for testing"}
+WORDS = {"train": "for training", "validation": "for validation", "test": "for testing"}
 
 
 def progress(run: Run) -> list[Chart]:
@@ -249,7 +249,7 @@ def patients_by_hospital(hospitals: Sequence[SiteSummary]) -> Chart:
 def patients_spread(hospitals: Sequence[SiteSummary]) -> list[Chart]:
     sizes = [float(hospital.patients) for hospital in hospitals]
     shares = [hospital.prevalence for hospital in hospitals if hospital.prevalence is not None]
-    charts = [histogram("Patients a hospital", "patients", sizes)]
+    charts = [histogram("Patients per hospital", "patients", sizes)]
     if shares:
         charts.append(histogram("Share of patients with the outcome", "share", shares))
     return charts

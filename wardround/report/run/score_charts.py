@@ -61,7 +61,7 @@ def scores_by_hospital(run: Run) -> Chart:
     return Chart(
         title=f"{label_of(metric)} at each hospital" + (f" (lines: {interval_name(run)}s)" if has_intervals else ""),
         description=f"Dot plot of {label_of(metric)} with intervals for {len(rows)} hospitals and {len(run.methods)} "
-        "models. The same numbers are in the table of numbers.",
+        "models. The table of all scores has the same numbers.",
         traces=traces,
         layout=layout(
             height,
@@ -247,7 +247,7 @@ def calibration(run: Run) -> Chart | None:
             }
         )
     return Chart(
-        title="Can the probabilities be taken at their word?",
+        title="Calibration: do predicted probabilities match what was observed?",
         description=f"Predicted against observed shares for {len(with_curve)} models; the diagonal is perfect.",
         traces=traces,
         layout=layout(

@@ -38,7 +38,7 @@ def scores(run: Run) -> Html:
     )
     if len(run.metrics) == 1:
         return main
-    others = [details(f"{label_of(m)}: all numbers", part) for m, part in zip(run.metrics[1:], parts[1:], strict=True)]
+    others = [details(f"{label_of(m)}: all scores", part) for m, part in zip(run.metrics[1:], parts[1:], strict=True)]
     return join([main, *others])
 
 
@@ -78,7 +78,9 @@ def score_row(run: Run, name: str, metric: str, of: Callable[[MethodResult], Met
 
 
 def score_table(run: Run, metric: str, rows: Iterable[Sequence[Cell]]) -> Html:
-    about = "; ".join(part for part in (meaning_of(metric), direction(metric), f"small: {interval_name(run)}") if part)
+    about = "; ".join(
+        part for part in (meaning_of(metric), direction(metric), f"in small print: {interval_name(run)}") if part
+    )
     columns = ["Hospital", *(method.label for method in run.methods)]
     return table(f"{label_of(metric)}: {about}", columns, rows, kind="numbers")
 
@@ -122,7 +124,7 @@ def costs(run: Run) -> Html:
         ("Traffic to hospitals", lambda c: c.bytes_down, numbers.traffic),
         ("Traffic from hospitals", lambda c: c.bytes_up, numbers.traffic),
         ("Time", lambda c: c.seconds, numbers.time),
-        ("of it preparing the program", lambda c: c.compile_seconds, numbers.time),
+        ("of which compiling", lambda c: c.compile_seconds, numbers.time),
         ("Energy (estimate)", lambda c: c.watt_hours, numbers.energy),
         ("CO₂ (estimate)", lambda c: c.co2_grams, numbers.mass),
     ]
@@ -155,7 +157,7 @@ def patients(run: Run) -> Html:
         return Html("")
     outcome = run.task.positive
     last = f"With outcome ({plain(outcome)})" if outcome is not None else "With outcome"
-    columns = ["Hospital", "Training", "Validation", "Test", "In all", last]
+    columns = ["Hospital", "Training", "Validation", "Test", "Total", last]
     rows = [patient_row(hospital) for hospital in run.hospitals]
     rows.append(patient_total(run.hospitals))
     if not any(h.prevalence is not None for h in run.hospitals):
@@ -195,7 +197,9 @@ def manifest(run: Run) -> Html:
     if not run.manifest:
         return Html("")
     rows = [[name, Html(f"<code>{safe(value)}</code>")] for name, value in flatten(run.manifest)]
-    return details("How this was made: versions, seed, hashes, study", table("Manifest", ["Key", "Value"], rows))
+    return details(
+        "How this was made: versions, seed, hashes and study settings", table("Manifest", ["Key", "Value"], rows)
+    )
 
 
 def flatten(values: Json, under: str = "") -> Iterable[tuple[str, object]]:

@@ -35,16 +35,16 @@ def difference_words(run: Run) -> Html:
         return Html("")
     return paragraph(
         Html(
-            "Two models are compared on the very same patients, so that easy or hard patients do not decide. Where "
-            "the interval includes zero, no difference is shown; that does not prove that there is none. A verdict may "
-            "be withheld although the interval excludes zero, when many comparisons were made at once."
+            "Two models are compared on the same patients, so that easy or difficult patients do not decide. Where the "
+            "interval includes zero, no difference is shown; that does not prove that there is none. Because many "
+            "comparisons are made at once, a verdict may be withheld although the interval excludes zero."
         )
     )
 
 
 SECTIONS = (
     ReportSection(50, "scores", "How good the models are at each hospital", scores),
-    ReportSection(90, "numbers", "The numbers", numbers),
+    ReportSection(90, "numbers", "All scores", numbers),
     ReportSection(100, "differences", "Is one model better than another?", differences),
     ReportSection(110, "fairness", "Groups of patients", fairness),
 )

@@ -32,8 +32,8 @@ def progress_words(run: Run) -> Html:
     repeat = f" Shown is the first of {run.repeats} repeats." if run.repeats > 1 else ""
     return paragraph(
         Html(
-            "The error on patients kept apart for checking (validation loss; lower is better). The thick line is the "
-            f"mean over all patients. {hospitals}{repeat}"
+            "The error on validation patients, who are not used for training (validation loss; lower is "
+            f"better). The thick line is the mean over all patients. {hospitals}{repeat}"
         )
     )
 
@@ -42,5 +42,5 @@ SECTIONS = (
     ReportSection(40, "choosing", "Choosing partners", partner_choice),
     ReportSection(60, "progress", "Progress round by round", progress),
     ReportSection(70, "attendance", "Who took part", attendance),
-    ReportSection(80, "told", "Who counted, round by round", diagnostics),
+    ReportSection(80, "told", "How much each hospital counted, round by round", diagnostics),
 )
