@@ -64,7 +64,7 @@ def protect(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
         raise Refusal(
             "the noise for this epsilon has not been found",
             where="[privacy] epsilon",
-            remedy="say noise_multiplier instead: this command cannot tell which noise an epsilon needs",
+            remedy="give noise_multiplier instead: this command cannot compute the noise that an epsilon needs",
         )
     return _protect(privacy, make, words)
 
@@ -137,7 +137,7 @@ def with_uniform_weights(component: registry.Component, settings: Frozen) -> Fro
         raise Refusal(
             "sites are weighted by their patients, and the privacy of whole sites needs equal weights",
             where="[algorithm] weights",
-            remedy='say weights = "uniform", or take the key out',
+            remedy='set weights = "uniform", or remove the key',
         )
     return tuple(sorted({**said, "weights": "uniform"}.items()))
 
@@ -355,7 +355,7 @@ def words_in(recipe: Recipe) -> tuple[PrivacySection, Words]:
         raise Refusal(
             "the noise would follow from the study's seed, which the coordinator knows",
             where="[privacy] seeded",
-            remedy="take seeded out: real sites draw their noise themselves",
+            remedy="remove seeded: real sites draw their own noise",
         )
     model = registry.made_from(plain.parts[0])
     aggregator = plain.parts[1] if len(plain.parts) > 1 else Recipe("aggregator", "weighted_mean")
@@ -375,5 +375,5 @@ def refuse_choice(choice: str, methods: Sequence[str] = ()) -> None:
         raise Refusal(
             f"the choice of partners by '{choice}' looks at the sites' losses and gradients without noise",
             where="[privacy]",
-            remedy="take [partners] out, or choose them by hand in a study of their own",
+            remedy="remove [partners], or choose them by hand in a study of their own",
         )

@@ -141,7 +141,7 @@ def refuse_rates(study: Study, setting: Setting, methods: Sequence[Method]) -> N
         raise Refusal(
             "every rate that is tried trains on the patients once more, which [privacy] does not account for",
             where="[compare] rates",
-            remedy="take rates out and say each method's learning_rate in [compare.settings]",
+            remedy="remove rates and give each method's learning_rate in [compare.settings]",
         )
     rows = setting.federation.part("validation")[1][evaluated_sites(study, setting, study.study.seed)]
     lacking = "no site has any"
@@ -152,7 +152,7 @@ def refuse_rates(study: Study, setting: Setting, methods: Sequence[Method]) -> N
         raise Refusal(
             f"rates are chosen by the loss of validation patients, and {lacking}",
             where="[compare] rates",
-            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take rates out",
+            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or remove rates",
         )
 
 

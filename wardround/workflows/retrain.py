@@ -79,7 +79,7 @@ def methods_of(study: Study, kind: str, folder: Path) -> list[Method]:
         raise Refusal(
             "this comparison trains in several settings, at several rates or for each site in turn",
             where=str(folder),
-            remedy="take the site out of the data and compare again; a single `run` can be retrained",
+            remedy="remove the site from the data and compare again; a single `run` can be retrained",
         )
     return compared_methods(study)
 
@@ -148,7 +148,7 @@ def refuse_changed(there: Sequence[str], expected: Sequence[str], changed: bool)
         raise Refusal(
             "the data were changed since this run",
             where="[data]",
-            remedy="restore them as they were (the rows of the site that leaves may be gone), or run the study anew",
+            remedy="restore them as they were (the rows of the site that leaves may be gone), or run the study again",
         )
 
 
@@ -211,7 +211,7 @@ def study_without(study: Study, without: Sequence[str], names: Sequence[str]) ->
             raise Refusal(
                 f"in round {alone[0]} nobody but {', '.join(without)} took part",
                 where="[participation]",
-                remedy="run the study anew on data without the site, with more sites in a round",
+                remedy="run the study again on data without the site, with more sites in a round",
             )
     present |= dict.fromkeys(without, spans([], study.study.rounds))
     return without_settings_of(study, without).model_copy(

@@ -183,7 +183,7 @@ def refuse_without_validation(plans: Plans) -> None:
         raise Refusal(
             "early stopping needs validation rows, and no site has any",
             where="[stopping]",
-            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take [stopping] out",
+            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or remove [stopping]",
         )
 
 
@@ -209,5 +209,5 @@ def refuse_askings(study: Study, setting: Setting, methods: Sequence[Method]) ->
             raise Refusal(
                 "the asking site has no validation patients to stop by",
                 where="[stopping] user",
-                remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take user = true out",
+                remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or remove user = true",
             )

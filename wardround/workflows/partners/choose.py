@@ -160,7 +160,11 @@ def refuse_user(study: Study, setting: Setting) -> None:
     user = user_of(study, federation)
     for part, what, remedy in (
         ("train", "training", "it needs patients of its own to learn from: add rows, or change [data] shares"),
-        ("test", "test", "without held-out patients nobody can tell what helps it: change [data] shares or add rows"),
+        (
+            "test",
+            "test",
+            "without held-out patients it cannot be measured what helps it: change [data] shares or add rows",
+        ),
     ):
         first, count = (int(column[user]) for column in federation.part(part))
         where = f"[study] user = {study.study.user!r}"

@@ -109,7 +109,7 @@ def refuse_without_validation(study: Study, setting: Setting) -> None:
     user = user_of(study, setting.federation)
     if not setting.federation.part("validation")[1][user]:
         raise Refusal(
-            "the asking site has no validation patients, on whom it could be seen whether joining helps",
+            "the asking site has no validation patients to measure whether joining helps",
             where="[data] shares",
             remedy="give validation a share, such as shares = [0.6, 0.2, 0.2]",
         )
