@@ -82,7 +82,7 @@ def test_a_wide_network_betrays_some_of_few_patients_even_in_a_sum(told):
     assert not one["single_updates_seen"]
     assert one["rows"]["rebuilt"] > 0
     few = told["variants"][1]["few_patients"]
-    assert f"with one patient a site {one['rows']['rebuilt']} of 4 could be rebuilt" in told["notes"][1]
+    assert f"with one patient per site, {one['rows']['rebuilt']} of 4 could be reconstructed" in told["notes"][1]
     # More patients hide each other, until nobody can be rebuilt: from then on it is not tried any further.
     assert [step["patients"] for step in few] == [2, 4, 8, 16, 32][: len(few)]
     assert all(step["rebuilt"] for step in few[:-1])

@@ -66,7 +66,7 @@ def test_the_group_worst_served_comes_first_and_chance_is_not_called_a_differenc
     text = page(block(women=0.60, men=0.58, half=0.05))
     assert "finds: men 58 %, women 60 %." in text
     assert "overlap, so no difference between them is shown" in text
-    assert "more than chance" not in text
+    assert "larger than chance" not in text
 
 
 def test_several_models_are_named() -> None:
@@ -81,7 +81,7 @@ def test_who_is_withheld_or_left_out_is_said() -> None:
     text = page(block(groups=groups, withheld=["d", "e"], equal_opportunity_gap=gap))
     assert "Withheld because of fewer than 10 test patients: d, e." in text
     assert "because too few patients have the outcome: c." in text
-    assert "finds of a 50 %, of b 60 %." in text
+    assert "finds: a 50 %, b 60 %." in text
     assert "not defined: too few" in text
 
 
