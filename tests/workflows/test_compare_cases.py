@@ -94,7 +94,7 @@ def test_rates_are_told_with_every_loss_and_are_what_was_trained_with(done: tupl
     last = next(r for r in rounds if (r["method"], r["repeat"], r["round"]) == ("global", 0, 2))
     chosen = min(own["rates"][0]["tried"], key=lambda one: one["loss"])
     assert last["measures"]["validation_loss"]["weighted"] == pytest.approx(chosen["loss"], rel=1e-5)
-    assert any("test patients were not looked at" in note for note in own["notes"])
+    assert any("test patients were not used" in note for note in own["notes"])
 
 
 def test_budgets_are_in_every_result(done: tuple[Path, Path]) -> None:

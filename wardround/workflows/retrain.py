@@ -146,7 +146,7 @@ def refuse_changed(there: Sequence[str], expected: Sequence[str], changed: bool)
     """Exact means from the same rows: other sites, or other rows than then, cannot give the same model."""
     if list(there) != list(expected) or changed:
         raise Refusal(
-            "the data were changed since this run",
+            "the data have changed since this run",
             where="[data]",
             remedy="restore them as they were (the rows of the site that leaves may be gone), or run the study again",
         )
