@@ -21,7 +21,7 @@ from wardround.evaluate.metrics import measure_sites
 from wardround.queries.columns import as_text
 from wardround.study.assemble import Setting, training_tables
 from wardround.study.file import Study, parse_study
-from wardround.study.methods import choosing, method_of
+from wardround.study.methods import method_of, with_choice
 from wardround.workflows.run import train
 from wardround.workflows.training_plan import plan_training
 
@@ -75,8 +75,8 @@ def points(seed: int, hospitals: int, clusters: int, rounds: int) -> list[dict[s
     found = []
     for index, user in enumerate(sites):
         right = next(group for group in groups.values() if user in group)
-        chosen = choosing(common, "evidence", {}, choosing_rule())
-        oracle = choosing(common, "gradient_distance", {}, choosing_rule([site for site in right if site != user]))
+        chosen = with_choice(common, "evidence", {}, choosing_rule())
+        oracle = with_choice(common, "gradient_distance", {}, choosing_rule([site for site in right if site != user]))
         ways = {
             **shared,
             "personal": train(plan_training(study_for(user, rounds), setting, chosen), None),

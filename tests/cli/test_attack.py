@@ -11,7 +11,7 @@ from wardround.study import assemble
 from wardround.study.file import read_study
 from wardround.study.methods import own_method
 from wardround.workflows.attack.attack import from_updates, variants
-from wardround.workflows.attack.first_round import alone
+from wardround.workflows.attack.first_round import split_into_small_sites
 from wardround.workflows.training_plan import plan_training
 
 
@@ -51,7 +51,7 @@ def test_both_variants_are_attacked_and_told(told):
         ("as the study is", ["secure_sum"]),
     ]
     assert told["notes"][0] == (
-        "A secure sum hides each site's update, not what the common model tells: for that add [privacy]."
+        "A secure sum hides each site's update, not what the common model reveals: for that, add [privacy]."
     )
 
 
@@ -66,7 +66,7 @@ def test_without_protection_a_single_patient_is_rebuilt_and_read(told):
 def test_under_the_secure_sum_nobody_is_rebuilt_from_a_linear_model(tmp_path):
     study = read_study(with_secure_sum(tiny.write_study(tmp_path)))
     plan = plan_training(study, assemble.load_setting(study, 1), own_method(study))
-    bare, whole = (from_updates(one.plan, alone(plan.federation, 1)) for one in variants(study, plan))
+    bare, whole = (from_updates(one.plan, split_into_small_sites(plan.federation, 1)) for one in variants(study, plan))
     assert bare["rows"]["rebuilt"] == 4
     one = whole
     assert not one["single_updates_seen"]
@@ -82,7 +82,7 @@ def test_a_wide_network_betrays_some_of_few_patients_even_in_a_sum(told):
     assert not one["single_updates_seen"]
     assert one["rows"]["rebuilt"] > 0
     few = told["variants"][1]["few_patients"]
-    assert f"with one patient a site {one['rows']['rebuilt']} of 4 could be rebuilt" in told["notes"][1]
+    assert f"with one patient per site, {one['rows']['rebuilt']} of 4 could be reconstructed" in told["notes"][1]
     # More patients hide each other, until nobody can be rebuilt: from then on it is not tried any further.
     assert [step["patients"] for step in few] == [2, 4, 8, 16, 32][: len(few)]
     assert all(step["rebuilt"] for step in few[:-1])

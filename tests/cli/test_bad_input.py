@@ -259,7 +259,7 @@ def test_the_output_folder_is_not_empty(tmp_path: Path, capsys: Capture) -> None
     assert (out / "thesis.txt").read_text() == "mine"
     said = tiny.call(capsys, "run", study, "--out", out / "thesis.txt" / "deeper")
     assert said.code == 2
-    assert "cannot be made" in said.err
+    assert "cannot be created" in said.err
 
 
 def test_resume_needs_a_run(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,8 +289,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda folder: tiny.write_study(folder, study={"rounds": 9}), ("study file was changed",)),
-        (lambda folder: tiny.write_study(folder, tiny.patients(seed=1)), ("data were changed",)),
+        (lambda folder: tiny.write_study(folder, study={"rounds": 9}), ("study file has changed",)),
+        (lambda folder: tiny.write_study(folder, tiny.patients(seed=1)), ("data have changed",)),
         (
             # The last checkpoint and the one before it: a single damaged one would be bridged.
             lambda folder: [path.write_bytes(b"torn") for path in (folder / "out" / "checkpoints").iterdir()],

@@ -156,12 +156,12 @@ def test_ranks_of_a_choice_of_partners(asked: Path, capsys: Capture) -> None:
     [
         ("-5", "negative (-5.00)"),
         ("-0.01", "negative (-0.01)"),
-        ("1,000", "no amount of money"),
-        ("1e3", "no amount of money"),
-        ("0.001", "no amount of money"),
-        ("nan", "no amount of money"),
-        ("", "no amount of money"),
-        ("9" * 5000, "no amount of money"),
+        ("1,000", "not an amount of money"),
+        ("1e3", "not an amount of money"),
+        ("0.001", "not an amount of money"),
+        ("nan", "not an amount of money"),
+        ("", "not an amount of money"),
+        ("9" * 5000, "not an amount of money"),
     ],
 )
 def test_budgets_that_cannot_be(budget: str, words: str, trained: Path, capsys: Capture) -> None:
@@ -174,7 +174,7 @@ def test_what_a_folder_does_not_say_is_refused(trained: Path, asked: Path, tmp_p
         (trained, "inclusion", "`wardround partners STUDY`"),
         (asked, "rounds", "`wardround run STUDY`"),
         (trained, "rond", "did you mean 'rounds'?"),
-        (tmp_path, "rounds", "no run folder"),
+        (tmp_path, "rounds", "not a run folder"),
     ):
         refused(tiny.call(capsys, "rewards", folder, "--rule", rule, "--budget", "1"), words)
 

@@ -167,13 +167,13 @@ def test_a_choice_that_takes_who_withdrew_is_refused():
 
 @pytest.mark.parametrize("limit", [-0.1, 1.1, 50, math.nan, True, "0.5", None])
 def test_limits_that_are_no_share(limit):
-    with pytest.raises(Refusal, match=r"is no share .site a"):
+    with pytest.raises(Refusal, match=r"is not a share .site a"):
         dilution({"a": 1}, None, {"a": limit})
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, math.nan, True, "7", None])
 def test_counts_that_cannot_be(count):
-    with pytest.raises(Refusal, match=r"no number of training rows .site b"):
+    with pytest.raises(Refusal, match=r"not a number of training rows .site b"):
         dilution({"a": 1, "b": count}, None, {})
 
 

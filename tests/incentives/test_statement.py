@@ -120,8 +120,8 @@ def test_the_asking_site_has_no_limit_in_its_own_study() -> None:
         ({"limits": {"kenma": 0.4}}, r"'kenma' is not among the sites \(\[partners\] limits\).*did you mean 'kenema'"),
         ({"withdrawn": ["Bo"]}, r"'Bo' is not among the sites \(\[partners\] withdrawn\).*did you mean 'bo'"),
         ({"withdrawn": ["freetown"]}, "'freetown' asks for partners and has withdrawn"),
-        ({"limits": {"bo": 1.4}}, r"the limit 1.4 is no share \(site bo\)"),
-        ({"limits": {"bo": -0.1}}, r"the limit -0.1 is no share \(site bo\)"),
+        ({"limits": {"bo": 1.4}}, r"the limit 1.4 is not a share \(site bo\)"),
+        ({"limits": {"bo": -0.1}}, r"the limit -0.1 is not a share \(site bo\)"),
         ({"weights": {"freetown": 1.0, "kenema": 1.0, "bo": 1.0}}, r"no weight \(site makeni\)"),
         ({"asking": "lunsar"}, r"'lunsar' is not among the sites \(\[study\] user\)"),
     ],
@@ -297,13 +297,13 @@ def test_an_unknown_rule_names_the_nearest(write: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     ("rounds", "words"),
     [
-        ([a_round(1, ["bo"]), a_round(1, ["bo"])], "round 1 is written down twice"),
+        ([a_round(1, ["bo"]), a_round(1, ["bo"])], "round 1 is recorded twice"),
         ([a_round(1, ["bo"]), a_round(1, ["bo"], method="local")], "several trainings side by side"),
         ([a_round(1, ["bo"]), a_round(1, ["bo"], repeat=1)], "several trainings side by side"),
         ([a_round(1, ["bo"]), a_round(1, ["bo"], user="bo")], "several trainings side by side"),
         ([a_round(1, [], count=500)], "does not name who took part"),
-        ([a_round(1, ["bo"], bytes_up=0)], "nobody sent anything"),
-        ([], "nobody sent anything"),
+        ([a_round(1, ["bo"], bytes_up=0)], "no site sent anything"),
+        ([], "no site sent anything"),
         ([{"round": 1}], "line 1"),
         ([{**a_round(1, ["bo"]), "round": "first"}], "line 1"),
         ([["no table"]], "line 1"),
@@ -326,7 +326,7 @@ def test_a_name_may_hold_what_looks_like_a_new_line(write: Callable[..., Path]) 
 
 
 def test_folders_that_are_none(write: Callable[..., Path], tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="no run folder"):
+    with pytest.raises(Refusal, match="not a run folder"):
         read_facts(tmp_path / "nowhere")
     folder = write([a_round(1, ["bo"])])
     (folder / "result.json").unlink()

@@ -21,11 +21,11 @@ def test_two_rounds_by_hand() -> None:
     assert report["bytes_down_a_site_a_round"] == 2_000
     assert report["bytes_up_a_site_a_round"] == 500
     assert report["words"] == (
-        "10 kB to the sites and 2.5 kB back in 2 rounds; a site a round: 2 kB down, 500 bytes up."
+        "10 kB to the sites and 2.5 kB back in 2 rounds; per site and round: 2 kB down, 500 bytes up."
     )
 
 
 def test_nobody_took_part() -> None:
     report = traffic().report(traffic().init())
     assert report["bytes_down_a_site_a_round"] is None
-    assert report["words"] == "No site took part, nothing was sent."
+    assert report["words"] == "No site took part; nothing was sent."

@@ -39,4 +39,4 @@ def test_units() -> None:
 
 
 def test_differences_carry_a_sign() -> None:
-    assert [numbers.signed(x) for x in (0.031, -0.031, 0.0)] == ["+0.031", "−0.031", "0.000"]
+    assert [numbers.with_sign(x) for x in (0.031, -0.031, 0.0)] == ["+0.031", "−0.031", "0.000"]

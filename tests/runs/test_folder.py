@@ -80,8 +80,8 @@ def test_the_manifest_keeps_its_start_and_refuses_another_run(tmp_path: Path) ->
     folder.write("manifest.json", {**first, "started": "long ago", "command": "as it was"})
     before = (tmp_path / "run" / "manifest.json").read_bytes()
     for study, data, kind, words in (
-        ({"study": {"name": "t", "seed": 4}}, "data", "run", "study file was changed"),
-        (STUDY, "other", "run", "data were changed"),
+        ({"study": {"name": "t", "seed": 4}}, "data", "run", "study file has changed"),
+        (STUDY, "other", "run", "data have changed"),
         (STUDY, "data", "compare", r"another command \(run\)"),
     ):
         with pytest.raises(Refusal, match=words):

@@ -49,7 +49,7 @@ def numbers_of(federation: Federation) -> list[int]:
 
 def test_pictures_are_dealt_out_anew_and_every_row_is_kept(pictures: Federation) -> None:
     """60 rows dealt to four sites are 15 each; 0.6, 0.2, 0.2 of them are 9, 3, 3."""
-    dealt = assemble.dealt(pictures, iid(sites=4), 3, (0.6, 0.2, 0.2))
+    dealt = assemble.deal_rows(pictures, iid(sites=4), 3, (0.6, 0.2, 0.2))
     assert list(dealt.sites) == ["site-1", "site-2", "site-3", "site-4"]
     assert dealt.counts.tolist() == [[9, 3, 3]] * 4
     assert dealt.first.tolist() == [0, 15, 30, 45]
@@ -64,13 +64,13 @@ def test_pictures_are_dealt_out_anew_and_every_row_is_kept(pictures: Federation)
 
 def test_dealing_depends_on_the_seed_alone(pictures: Federation) -> None:
     first, again, other = (
-        numbers_of(assemble.dealt(pictures, iid(sites=4), seed, (0.6, 0.2, 0.2))) for seed in (3, 3, 4)
+        numbers_of(assemble.deal_rows(pictures, iid(sites=4), seed, (0.6, 0.2, 0.2))) for seed in (3, 3, 4)
     )
     assert first == again != other
 
 
 def test_a_label_partition_sees_the_labels(pictures: Federation) -> None:
-    dealt = assemble.dealt(pictures, by_label_classes(sites=5, classes=2), 3, (0.5, 0.25, 0.25))
+    dealt = assemble.deal_rows(pictures, by_label_classes(sites=5, classes=2), 3, (0.5, 0.25, 0.25))
     assert sorted(numbers_of(dealt)) == list(range(60))
     for index in range(5):
         own = dealt.y[dealt.first[index] : dealt.first[index] + dealt.counts[index].sum()]
@@ -79,18 +79,18 @@ def test_a_label_partition_sees_the_labels(pictures: Federation) -> None:
 
 def test_a_partition_that_changes_columns_is_refused_for_pictures(pictures: Federation) -> None:
     with pytest.raises(Refusal, match="images"):
-        assemble.dealt(pictures, shift_features(sites=2), 3, (0.6, 0.2, 0.2))
+        assemble.deal_rows(pictures, shift_features(sites=2), 3, (0.6, 0.2, 0.2))
 
 
 @pytest.mark.parametrize("shares", [(0.0, 0.0, 0.0), (0.9, 0.2, 0.2), (0.0, 0.5, 0.5)])
 def test_shares_are_checked_for_pictures_too(pictures: Federation, shares: tuple[float, ...]) -> None:
     with pytest.raises(Refusal, match="shares"):
-        assemble.dealt(pictures, iid(sites=2), 3, shares)
+        assemble.deal_rows(pictures, iid(sites=2), 3, shares)
 
 
 def test_a_row_in_no_site_is_left_out(pictures: Federation) -> None:
     first_half = Partition(lambda features, target, generator: [np.arange(10), np.arange(10, 30)])
-    dealt = assemble.dealt(pictures, first_half, 3, (0.6, 0.2, 0.2))
+    dealt = assemble.deal_rows(pictures, first_half, 3, (0.6, 0.2, 0.2))
     assert dealt.counts.sum(axis=1).tolist() == [10, 20]
     assert len(dealt.x) == len(dealt.y) == 30
     # Rows of the pool come part by part: the 36 training rows first (sites a, b, c), of which these are the first 30.

@@ -14,7 +14,7 @@ from wardround.privacy.accountant import Step, epsilon
 from wardround.study import assemble
 from wardround.study.file import PrivacySection, read_study
 from wardround.study.methods import own_method
-from wardround.study.privacy import KIND, protected, words_in
+from wardround.study.privacy import KIND, protect, words_in
 
 ROUNDS, call, patients, recorded, write_study = tiny.ROUNDS, tiny.call, tiny.patients, tiny.recorded, tiny.write_study
 
@@ -151,7 +151,7 @@ def test_a_private_algorithm_has_a_recipe_that_only_makes_a_private_one(tmp_path
     assert names_in(recipe)[:2] == ((KIND, "sample"), ("algorithm", "fed_avg"))
     privacy, words = words_in(recipe)
     assert privacy == PrivacySection(noise_multiplier=1.0, delta=1e-3)
-    made = protected(privacy, assemble._algorithm, words)
+    made = protect(privacy, assemble._algorithm, words)
     assert recipe_of(made) == recipe
 
 

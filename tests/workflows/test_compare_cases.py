@@ -14,7 +14,7 @@ from wardround.core.errors import Refusal
 from wardround.study.file import Study, parse_study, read_study
 from wardround.study.methods import compared_methods
 from wardround.workflows import compare_cases
-from wardround.workflows.compare_cases import Shelf, at_their_rates, read_cases, study_of
+from wardround.workflows.compare_cases import SplitCache, methods_at_rates, read_cases, study_of
 
 Capture = pytest.CaptureFixture[str]
 TRIAGE = {"source": "triage", "hospitals": 2, "patients": 160, "path": None, "site": None, "target": None}
@@ -94,7 +94,7 @@ def test_rates_are_told_with_every_loss_and_are_what_was_trained_with(done: tupl
     last = next(r for r in rounds if (r["method"], r["repeat"], r["round"]) == ("global", 0, 2))
     chosen = min(own["rates"][0]["tried"], key=lambda one: one["loss"])
     assert last["measures"]["validation_loss"]["weighted"] == pytest.approx(chosen["loss"], rel=1e-5)
-    assert any("test patients were not looked at" in note for note in own["notes"])
+    assert any("test patients were not used" in note for note in own["notes"])
 
 
 def test_budgets_are_in_every_result(done: tuple[Path, Path]) -> None:
@@ -193,7 +193,7 @@ def test_a_split_that_several_cases_need_is_read_once_and_kept_no_longer_than_ne
     assert study.compare is not None
     a, b, c = (study_of(study, case) for case in study.compare.cases)
     wanted = [(a, 1), (a, 2), (b, 1), (b, 2), (c, 1)]
-    shelf = Shelf(wanted)
+    shelf = SplitCache(wanted)
     first, second = shelf.take(a, 1), shelf.take(a, 2)
     assert shelf.take(b, 1) is first
     assert shelf.take(b, 2) is second
@@ -206,7 +206,7 @@ def test_a_split_that_several_cases_need_is_read_once_and_kept_no_longer_than_ne
     assert np.array_equal(again.federation.x, first.federation.x)
     # Where they are too large to be kept, each case reads its own.
     monkeypatch.setattr(compare_cases, "MOST_KEPT", first.federation.x.nbytes - 1)
-    small = Shelf(wanted)
+    small = SplitCache(wanted)
     assert small.take(a, 1) is not small.take(b, 1)
 
 
@@ -223,11 +223,11 @@ def test_a_method_that_diverges_with_every_rate_is_left_out() -> None:
     )
     methods = compared_methods(study)
     good, bad = ({"method": name, "rate": rate} for name, rate in (("global", 0.1), ("local", None)))
-    kept = at_their_rates(study, methods, {"global": good, "local": bad})
+    kept = methods_at_rates(study, methods, {"global": good, "local": bad})
     assert [(one.name, dict(one.settings)) for one in kept] == [("global", {"learning_rate": 0.1})]
     # Nothing could be compared without the reference.
     with pytest.raises(Refusal, match="diverged with every rate that was tried for global"):
-        at_their_rates(study, methods, {"global": {**good, "rate": None}, "local": good})
+        methods_at_rates(study, methods, {"global": {**good, "rate": None}, "local": good})
 
 
 def test_paths_of_cases_are_taken_from_the_studys_folder(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from wardround.study.assemble import Setting
 from wardround.study.file import Study, read_study
 from wardround.study.methods import compared_methods
 from wardround.workflows.fairness import by_group, fairness_of, held_out_groups
-from wardround.workflows.run import Trained, train
+from wardround.workflows.run import TrainedModel, train
 from wardround.workflows.training_plan import plan_training
 
 METHODS = ["global", "local", "centralized"]
-Ready = tuple[Study, list[Setting], dict[str, list[Trained]]]
+Ready = tuple[Study, list[Setting], dict[str, list[TrainedModel]]]
 
 
 def people() -> pd.DataFrame:

@@ -12,7 +12,14 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study, parse_study
 from wardround.study.methods import Method, compared_methods
-from wardround.workflows.learning_rates import losses_for, movable, rate_of, rate_setting, refuse_rates, with_rate
+from wardround.workflows.learning_rates import (
+    losses_for,
+    movable_algorithm,
+    rate_of,
+    rate_setting,
+    refuse_rates,
+    with_rate,
+)
 from wardround.workflows.run import train
 from wardround.workflows.training_plan import plan_methods, plan_training
 
@@ -105,10 +112,10 @@ def test_rates_and_asking_sites_share_a_program_and_other_settings_do_not(settin
         ],
         0,
     )
-    one = movable(first)
-    assert one == movable(second)
-    assert hash(one) == hash(movable(second))
-    assert one != movable(faster)
+    one = movable_algorithm(first)
+    assert one == movable_algorithm(second)
+    assert hash(one) == hash(movable_algorithm(second))
+    assert one != movable_algorithm(faster)
 
 
 def test_test_patients_are_never_looked_at(setting: Setting) -> None:

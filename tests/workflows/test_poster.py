@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tests.support import tiny_study as tiny
-from wardround.report.fairness.poster import claims_of, in_short, read_grid
+from wardround.report.fairness.poster import claims_of, poster_summary, read_grid
 from wardround.runs.read import require_result
 
 LEVELS = {"none": None, "loose": 3.0, "strict": 0.3}
@@ -117,7 +117,7 @@ def test_epsilon_is_kept_at_every_level_and_the_page_tells_what_was_found(done: 
     for claim in claims_of(read_grid(done, require_result(done))):
         assert claim.words in text
         assert f"<strong>{claim.verdict.capitalize()}</strong>" in text
-    assert in_short(done, require_result(done)) in text
+    assert poster_summary(done, require_result(done)) in text
     # One way to train: no table of ways to train, and nothing at equal cost.
     assert 'id="budgets"' not in text
     assert 'id="table"' not in text

@@ -13,7 +13,7 @@ from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import parse_study, read_study
 from wardround.study.methods import Method, compared_methods, own_method
-from wardround.workflows.results import averaged, described, pairs_of
+from wardround.workflows.results import average, data_summary, pairs_of
 from wardround.workflows.run import run, train
 from wardround.workflows.training_plan import plan_training
 
@@ -26,19 +26,19 @@ def test_figures_are_averaged_over_the_repeats_in_which_they_are_defined() -> No
         {"auc": {"value": 0.8, "low": 0.6}, "name": "a", "rows": 5, "flag": True},
         {"auc": {"value": None, "undefined": "one class"}, "name": "a", "rows": 5, "flag": True},
     ]
-    merged = averaged(blocks)
+    merged = average(blocks)
     assert merged["auc"]["value"] == pytest.approx(0.7)
     assert merged["auc"]["low"] == pytest.approx(0.55)
     assert (merged["name"], merged["rows"], merged["flag"]) == ("a", 5, True)
-    assert averaged(blocks[:1]) is blocks[0]
+    assert average(blocks[:1]) is blocks[0]
 
 
 def test_a_figure_undefined_in_the_first_repeat_only_loses_its_reason() -> None:
-    merged = averaged([{"value": None, "undefined": "one class"}, {"value": 0.8, "low": 0.5, "high": 0.9}])
+    merged = average([{"value": None, "undefined": "one class"}, {"value": 0.8, "low": 0.5, "high": 0.9}])
     assert merged == {"value": 0.8, "low": 0.5, "high": 0.9}
-    later = averaged([{"value": 0.8, "low": 0.5}, {"value": 0.6, "low": None, "no_interval": "few"}])
+    later = average([{"value": 0.8, "low": 0.5}, {"value": 0.6, "low": None, "no_interval": "few"}])
     assert later == {"value": pytest.approx(0.7), "low": 0.5}
-    never = averaged([{"value": None, "undefined": "one class"}, {"value": None, "undefined": "one class"}])
+    never = average([{"value": None, "undefined": "one class"}, {"value": None, "undefined": "one class"}])
     assert never == {"value": None, "undefined": "one class"}
 
 
@@ -56,7 +56,7 @@ def test_few_methods_are_compared_in_all_pairs_many_with_one() -> None:
 def test_sites_are_described_by_counts_and_the_share_of_positives(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path))
     setting = assemble.load_setting(study, 1)
-    told = described(setting)
+    told = data_summary(setting)
     assert told["task"].plain() == {
         "kind": "classification", "target": "outcome", "classes": ("0", "1"),
         "features": ("age", "pulse", "lactate"), "positive": "1",
@@ -71,7 +71,7 @@ def test_sites_are_described_by_counts_and_the_share_of_positives(tmp_path: Path
 
 def test_a_regression_has_no_classes_and_no_prevalence(tmp_path: Path) -> None:
     study = read_study(tiny.write_study(tmp_path, data={"target": "age"}, model={"name": "linear"}))
-    told = described(assemble.load_setting(study, 1))
+    told = data_summary(assemble.load_setting(study, 1))
     assert (told["task"].kind, told["task"].classes) == ("regression", ())
     assert "positive" not in told["task"].plain()
     assert all(site.prevalence is None for site in told["sites"])

@@ -25,12 +25,12 @@ from wardround.study import assemble
 from wardround.study.file import Study, parse_study, read_study
 from wardround.study.methods import own_method
 from wardround.workflows.retrain import (
-    emptied,
     manifest_of,
     retrain,
     spans,
     study_without,
     with_places,
+    without_rows,
 )
 from wardround.workflows.run import run
 
@@ -209,7 +209,7 @@ def test_sites_of_a_partition_keep_their_rows(tmp_path: Path) -> None:
 
 def test_image_sites_are_emptied_in_place(make_federation) -> None:
     whole = make_federation([6, 3, 9])
-    part = emptied(whole, [1])
+    part = without_rows(whole, [1])
     assert part.sites == whole.sites
     assert part.counts.tolist() == [whole.counts[0].tolist(), [0, 0, 0], whole.counts[2].tolist()]
     assert len(part.x) == len(whole.x) - int(whole.counts[1].sum())
@@ -244,10 +244,10 @@ def test_what_cannot_be_exact_is_refused(tmp_path: Path) -> None:
     assert "did you mean 'makeni'" in refused(original, "makany")
     assert "no site would be left" in refused(original, *tiny.HOSPITALS).lower()
     changed("kenema").to_csv(tmp_path / "all" / "patients.csv", index=False)
-    assert "data were changed" in refused(original, MIDDLE)
+    assert "data have changed" in refused(original, MIDDLE)
     frame = tiny.patients()
     frame[frame["hospital"] != "kenema"].to_csv(tmp_path / "all" / "patients.csv", index=False)
-    assert "data were changed" in refused(original, MIDDLE)
+    assert "data have changed" in refused(original, MIDDLE)
     manifest = json.loads((original / "manifest.json").read_text())
     (original / "manifest.json").write_text(json.dumps({**manifest, "kind": "tune"}))
     assert "trains no model" in refused(original, MIDDLE)

@@ -17,7 +17,7 @@ from wardround.core.errors import Refusal
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import Study, read_study
-from wardround.workflows.tune import cross_validated, distribution, folds, space_of, tune, with_settings
+from wardround.workflows.tune import cross_validate, distribution, folds, space_of, tune, with_settings
 
 Capture = pytest.CaptureFixture[str]
 CHOICES = [0.0001, 0.1, 0.3]
@@ -50,7 +50,7 @@ def test_the_loss_is_the_mean_over_folds(tmp_path: Path) -> None:
     setting = assemble.load_setting(study, study.study.seed)
     found = plain(tune(study, setting, space_of(study, setting), RunFolder.create(tmp_path / "out", resume=False)))
     parts = [replace(setting, federation=part) for part in folds(setting.federation, 2, study.study.seed)]
-    losses = cross_validated(with_settings(study, found["all"][0]["settings"]), parts)
+    losses = cross_validate(with_settings(study, found["all"][0]["settings"]), parts)
     assert found["loss"] == pytest.approx(losses.mean(), rel=1e-12)
     assert found["spread"] == pytest.approx(losses.std(), rel=1e-12)
 
@@ -86,7 +86,7 @@ def test_a_resumed_search_of_another_study_is_refused(tmp_path: Path, capsys: Ca
     assert tiny.call(capsys, "tune", tiny_search(tmp_path, tune={"trials": 1}), "--out", out).code == 0
     said = tiny.call(capsys, "tune", tiny_search(tmp_path, tune={"trials": 2}), "--resume", "--out", out)
     assert said.code == 2
-    assert "study file was changed" in said.err
+    assert "study file has changed" in said.err
 
 
 def test_test_rows_are_never_looked_at(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_test_rows_are_never_looked_at(tmp_path: Path) -> None:
     spoilt.x[rows] = np.nan
     spoilt.y[rows] = 1 - clean.y[rows]
     losses = [
-        cross_validated(study, [replace(setting, federation=part) for part in folds(one, 2, 1)])
+        cross_validate(study, [replace(setting, federation=part) for part in folds(one, 2, 1)])
         for one in (clean, spoilt)
     ]
     assert np.array_equal(losses[0], losses[1])

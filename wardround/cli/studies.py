@@ -110,7 +110,7 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
     import jax
 
     from wardround.report.cases.page import cases_table, write_cases_report
-    from wardround.workflows.compare_cases import Watch, checked, compare_cases, compare_rated, read_cases
+    from wardround.workflows.compare_cases import Watch, check_comparison, compare_at_rates, compare_cases, read_cases
 
     assert study.compare is not None
     if jax.process_count() > 1:
@@ -131,10 +131,10 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
         )
         result: RunResult | CasesResult
         if not study.compare.cases:
-            plans = checked(study)
+            plans = check_comparison(study)
             folder = open_folder(study, out, resume)
             with interruptible(folder, "compare"):
-                result = compare_rated(study, folder, plans, resume=resume, watch=watch)
+                result = compare_at_rates(study, folder, plans, resume=resume, watch=watch)
         else:
             cases = read_cases(study)
             folder = open_folder(study, out, resume)

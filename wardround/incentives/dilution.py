@@ -93,7 +93,9 @@ def dilution(rows: Mapping[str, int], weights: Mapping[str, float] | None, limit
     check_limits(limits)
     for site, count in rows.items():
         if not is_number(count, whole=True) or count < 0:
-            raise Refusal(f"{count!r} is no number of training rows", where=f"site {site}", remedy="count them anew")
+            raise Refusal(
+                f"{count!r} is not a number of training rows", where=f"site {site}", remedy="count them again"
+            )
     row_shares = shares(rows, "training rows")
     weight_shares: Mapping[str, float | None] = dict.fromkeys(rows)
     if weights is not None:
@@ -102,7 +104,7 @@ def dilution(rows: Mapping[str, int], weights: Mapping[str, float] | None, limit
             raise Refusal(f"a chosen site has no {lacking}", where=f"site {site}", remedy="give both for every site")
         for site, weight in weights.items():
             if not is_number(weight) or weight < 0:
-                raise Refusal(f"the weight {weight!r} cannot be", where=f"site {site}", remedy="give 0 or more")
+                raise Refusal(f"the weight {weight!r} is not possible", where=f"site {site}", remedy="give 0 or more")
         weight_shares = shares(weights, "weight")
     return Dilution(
         tuple(
@@ -116,7 +118,7 @@ def check_limits(limits: Mapping[str, float]) -> None:
     for site, limit in limits.items():
         if not is_number(limit) or not 0 <= limit <= 1:
             remedy = "give the largest share that the site accepts, from 0 to 1"
-            raise Refusal(f"the limit {limit!r} is no share", where=f"site {site}", remedy=remedy)
+            raise Refusal(f"the limit {limit!r} is not a share", where=f"site {site}", remedy=remedy)
 
 
 def settle(

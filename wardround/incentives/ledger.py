@@ -102,7 +102,7 @@ class Ledger:
                 done.append(f"a torn last line of {last.torn} bytes was cut off: its entry has to be appended again")
             if covered < last.entries:
                 self.sign_head(last.entries, last.hash, who, key)
-                done.append(f"the head was signed anew by {who}: it now covers entry {last.entries}")
+                done.append(f"the head was signed again by {who}: it now covers entry {last.entries}")
         return done
 
     def verify(self, public_keys: Mapping[str, str], *, witnesses: Sequence[Head] = ()) -> list[Violation]:
@@ -130,7 +130,7 @@ class Ledger:
             chain = self.journal.check(file)
             try:
                 head = self.head()
-                missing = ["the head is missing: entries lost at the end could not be told"]
+                missing = ["the head is missing: entries lost at the end could not be detected"]
                 shown = signed_head_problems("the head", head, chain.hashes, keys, behind=BEHIND) if head else missing
             except Refusal as problem:
                 shown = [problem.what]

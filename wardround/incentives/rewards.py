@@ -148,7 +148,7 @@ def as_fraction(rule: str, site: str, figure: object) -> Fraction:
 
 def wrong_figure(site: str, what: str, figure: object, remedy: str) -> Refusal:
     shown = f"{float(figure):g}" if isinstance(figure, Fraction) and figure.denominator > 1 else str(figure)
-    return Refusal(f"the {what} {shown} cannot be", where=f"site {site}", remedy=remedy)
+    return Refusal(f"the {what} {shown} is not possible", where=f"site {site}", remedy=remedy)
 
 
 def cents(amount: str) -> int:
@@ -160,7 +160,7 @@ def cents(amount: str) -> int:
     parts = re.fullmatch(r"(-?)([0-9]{1,15})(?:\.([0-9]{1,2}))?", amount.strip())
     if parts is None:
         remedy = "write it like 1000.00: digits, a point, at most two decimals, nothing between the thousands"
-        raise Refusal(f"the budget {amount!r} is no amount of money", remedy=remedy)
+        raise Refusal(f"the budget {amount!r} is not an amount of money", remedy=remedy)
     sign, units, decimals = parts.groups(default="")
     return whole_cents(int(f"{sign}{units}{decimals:0<2}"))
 

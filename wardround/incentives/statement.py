@@ -57,7 +57,7 @@ def settle_dilution(
             if name not in rows:
                 raise Refusal(f"'{name}' is not among the sites", where=where, remedy=nearest(name, tuple(rows)))
     if asking in withdrawn:
-        remedy = "take it out of withdrawn, or let another site ask"
+        remedy = "remove it from withdrawn, or let another site ask"
         raise Refusal(f"'{asking}' asks for partners and has withdrawn", where="[partners] withdrawn", remedy=remedy)
     check_limits(limits)
     chosen: tuple[str, ...] = ()
@@ -226,7 +226,7 @@ def read_training(folder: Path) -> tuple[Training, dict[str, Any]]:
                 remedy="train the study with `wardround run STUDY`, and name that folder",
             )
         if one.number in rounds:
-            raise Refusal(f"round {one.number} is written down twice", where=where, remedy="restore the file")
+            raise Refusal(f"round {one.number} is recorded twice", where=where, remedy="restore the file")
         if one.sites is None:
             raise Refusal(
                 f"round {one.number} does not name who took part (more than a hundred sites are only counted)",
@@ -237,7 +237,7 @@ def read_training(folder: Path) -> tuple[Training, dict[str, Any]]:
     chosen = rounds.pop(0).state if 0 in rounds else {}
     if not any(one.sent for one in rounds.values()):
         raise Refusal(
-            "nobody sent anything in this run, so nobody helped anybody",
+            "no site sent anything in this run, so no site helped another",
             where=str(folder),
             remedy="name a run in which sites trained together, not a baseline such as local",
         )
@@ -275,7 +275,7 @@ def figures_of(facts: Facts, rule: str) -> dict[str, RewardBasis]:
     """What the folder says about every site but the asking one, under a rule; refused where it says nothing."""
     if rule in ("rounds", "weights"):
         if facts.training is None:
-            raise missing_figure(facts, rule, "tells whom to train with and holds no training", "`wardround run STUDY`")
+            raise missing_figure(facts, rule, "says whom to train with and holds no training", "`wardround run STUDY`")
         training = facts.training
         if rule == "rounds":
             seen = {site: training.presence.get(site, Presence()) for site in facts.others}
@@ -284,7 +284,7 @@ def figures_of(facts: Facts, rule: str) -> dict[str, RewardBasis]:
             raise missing_figure(
                 facts,
                 rule,
-                f"tells each site's weight in {training.weighed} of {training.rounds} rounds",
+                f"records each site's weight in {training.weighed} of {training.rounds} rounds",
                 "`wardround run STUDY` with an algorithm that weighs sites (weight_erosion) and [evaluation] every = 1,"
                 " for at most 100 sites",
             )
@@ -296,7 +296,7 @@ def figures_of(facts: Facts, rule: str) -> dict[str, RewardBasis]:
     choosing = "`wardround partners STUDY`"
     if rule == "inclusion":
         if facts.partners is None:
-            raise missing_figure(facts, rule, "tells of no choice of partners", choosing)
+            raise missing_figure(facts, rule, "records no choice of partners", choosing)
         return {site: inclusion_figure(site, facts.partners, facts.withdrawn) for site in facts.others}
     wanted = next(iter(facts.measures), "") if rule == "rank" else rule
     if wanted not in facts.measures:
@@ -325,7 +325,7 @@ def inclusion_figure(site: str, partners: Sequence[str], withdrawn: Sequence[str
 
 def missing_figure(facts: Facts, rule: str, why: str, how: str) -> Refusal:
     return Refusal(
-        f"a reward by {RULES[rule].by} cannot be told from this folder, which {why}",
+        f"a reward by {RULES[rule].by} cannot be computed from this folder, which {why}",
         where=str(facts.folder),
         remedy=f"make one with {how}, and name that",
     )

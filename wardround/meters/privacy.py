@@ -2,7 +2,7 @@
 
 Needs what a study with a [privacy] table writes into its round records: noise, sampling rates, numbers of steps. For a
 patient of a site every noised sum of that site counts; for whole sites every round. Costs a second or so at the end.
-What is not covered, and is told beside: how rows were prepared (medians, scales), the numbers of rows, and the figures
+What is not covered, and is said with it: how rows were prepared (medians, scales), the number of rows, and the figures
 on validation and test patients.
 """
 
@@ -18,7 +18,7 @@ from wardround.privacy.distributed_noise import epsilon_from_rho
 MOST_TIGHT = 12
 """Different sums of steps accounted for tightly; with more, the rest by the quicker and larger bound."""
 NOT_COVERED = (
-    "Not covered: how rows were prepared (medians, scales), the numbers of rows, "
+    "Not covered: how rows were prepared (medians, scales), the number of rows, "
     "and the figures on validation and test patients."
 )
 ANY = "every site, at most"

@@ -1,4 +1,4 @@
-"""Traffic: the bytes that went to the sites and came back, in all and for one site in one round.
+"""Traffic: the bytes that went to the sites and came back, in total and per site and round.
 
 Needs nothing but the round records; in a simulation the bytes are those that would have been sent. Costs nothing.
 """
@@ -8,7 +8,7 @@ from wardround.core.text import format_bytes
 
 
 def traffic() -> Meter:
-    """Bytes sent to the sites and back, in all and a site a round."""
+    """Bytes sent to the sites and back, in total and per site and round."""
 
     def observe(state: Report, record: RoundRecord) -> Report:
         return {
@@ -22,11 +22,11 @@ def traffic() -> Meter:
         answers = state["answers"]
         down = state["bytes_down"] / answers if answers else None
         up = state["bytes_up"] / answers if answers else None
-        words = "No site took part, nothing was sent."
+        words = "No site took part; nothing was sent."
         if down is not None and up is not None:
             words = (
                 f"{format_bytes(state['bytes_down'])} to the sites and {format_bytes(state['bytes_up'])} back in "
-                f"{state['rounds']} round{'' if state['rounds'] == 1 else 's'}; a site a round: "
+                f"{state['rounds']} round{'' if state['rounds'] == 1 else 's'}; per site and round: "
                 f"{format_bytes(down)} down, {format_bytes(up)} up."
             )
         return {**state, "bytes_down_a_site_a_round": down, "bytes_up_a_site_a_round": up, "words": words}

@@ -16,19 +16,22 @@ MEANINGS = {
     "roc_auc": Meaning(
         "ROC-AUC",
         False,
-        "how often the model ranks a patient who has the outcome above one who has not (0.5 is chance, 1 is perfect)",
+        "how often the model gives a patient with the outcome a higher risk than one without it "
+        "(0.5 is guessing, 1 is perfect)",
         0.5,
     ),
-    "pr_auc": Meaning("PR-AUC", False, "precision averaged over all thresholds (1 is perfect)"),
+    "pr_auc": Meaning("PR-AUC", False, "the share of right alarms, averaged over all thresholds (1 is perfect)"),
     "accuracy": Meaning("Accuracy", False, "the share of patients for whom the model is right"),
     "balanced_accuracy": Meaning(
         "Balanced accuracy", False, "the share of right answers, averaged over the outcomes (1 is perfect)"
     ),
-    "f1": Meaning("F1", False, "the harmonic mean of precision and recall (1 is perfect)"),
+    "f1": Meaning("F1", False, "precision and recall in one number, their harmonic mean (1 is perfect)"),
     "precision": Meaning("Precision", False, "the share of alarms that are right"),
     "recall": Meaning("Recall", False, "the share of patients with the outcome whom the model finds"),
     "brier": Meaning("Brier score", True, "the mean squared error of the predicted probabilities (0 is perfect)"),
-    "log_loss": Meaning("Log loss", True, "how surprised the model is by what really happened (0 is perfect)"),
+    "log_loss": Meaning(
+        "Log loss", True, "a penalty for predicted probabilities that are confident and wrong (0 is perfect)"
+    ),
     "calibration": Meaning(
         "Calibration error", True, "how far predicted probabilities lie from observed shares (0 is perfect)"
     ),
@@ -45,15 +48,15 @@ def label_of(metric: str) -> str:
     return MEANINGS[metric].label if metric in MEANINGS else metric
 
 
-def lower_is_better(metric: str) -> bool | None:
+def is_lower_better(metric: str) -> bool | None:
     """None for a measure we do not know: then nothing is called best."""
     return MEANINGS[metric].lower if metric in MEANINGS else None
 
 
-def words_of(metric: str) -> str:
+def meaning_of(metric: str) -> str:
     return MEANINGS[metric].words if metric in MEANINGS else ""
 
 
 def direction(metric: str) -> str:
-    lower = lower_is_better(metric)
+    lower = is_lower_better(metric)
     return "" if lower is None else "lower is better" if lower else "higher is better"

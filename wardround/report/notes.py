@@ -11,12 +11,12 @@ def rate_notes(tried: Sequence[float], rated: Mapping[str, Mapping[str, Any]], m
     astray = [one["method"] for one in rated.values() if one["rate"] is None]
     words = [
         f"Each method's learning rate was chosen from {choices} by the loss on the validation patients of the first "
-        f"split; test patients were not looked at. Taken: {taken}."
+        f"split; test patients were not used. Chosen: {taken}."
     ]
     if astray:
-        words.append(f"Left out, since training diverged with every rate: {', '.join(astray)}.")
+        words.append(f"Left out because training diverged with every rate: {', '.join(astray)}.")
     without = [name for name in methods if name not in rated]
-    return [*words, f"No learning rate to choose: {', '.join(without)}."] if without else words
+    return [*words, f"Without a learning rate to choose: {', '.join(without)}."] if without else words
 
 
 def case_notes(*, in_turn: bool) -> list[str]:
@@ -33,7 +33,7 @@ def case_notes(*, in_turn: bool) -> list[str]:
     return words
 
 
-def retrained_note(without: Sequence[str]) -> str:
+def retrain_note(without: Sequence[str]) -> str:
     return f"Trained without {', '.join(without)}, as if {'it' if len(without) == 1 else 'they'} had never taken part."
 
 
@@ -53,20 +53,23 @@ def attack_notes(
     if not transforms and not private:
         said.append("The study has no protection: add the transform secure_sum, a [privacy] table, or both.")
     if "secure_sum" in transforms and not private:
-        said.append("A secure sum hides each site's update, not what the common model tells: for that add [privacy].")
+        said.append(
+            "A secure sum hides each site's update, not what the common model reveals: for that, add [privacy]."
+        )
     if one_patient is not None:
         said.append(
-            "The secure sum of very few patients protects little: with one patient a site "
-            f"{one_patient['rebuilt']} of {one_patient['rows']} could be rebuilt from the sum, though not whose they "
-            f"are; {with_more_patients(few_patients)}. Let sites take part only with many patients, or add [privacy]."
+            "The secure sum of very few patients protects little: with one patient per site, "
+            f"{one_patient['rebuilt']} of {one_patient['rows']} could be reconstructed from the sum, though not "
+            f"whose they are; {more_patients_clause(few_patients)}. Let sites take part only with many patients, or "
+            "add [privacy]."
         )
     return said
 
 
-def with_more_patients(few: Sequence[Mapping[str, int]]) -> str:
+def more_patients_clause(few: Sequence[Mapping[str, int]]) -> str:
     if not few:
-        return "not more were tried"
+        return "more were not tried"
     last = few[-1]
     if not last["rebuilt"]:
-        return f"with {last['patients']} a site nobody was"
-    return f"with {last['patients']} a site still {last['rebuilt']} of {last['rows']}"
+        return f"with {last['patients']} per site, none could"
+    return f"with {last['patients']} per site, still {last['rebuilt']} of {last['rows']}"

@@ -37,7 +37,7 @@ def with_interval(value: float, measure: MetricValue) -> tuple[str, tuple[str, .
     return score(value), tuple(part for part in (interval(measure), measure.note) if part)
 
 
-def signed(value: float) -> str:
+def with_sign(value: float) -> str:
     return "+" + score(value) if value > 0 else score(value)
 
 
@@ -54,14 +54,14 @@ def share(value: float) -> str:
     return f"{percent:.1f} %" if 0 < percent < 1 else f"{percent:.0f} %"
 
 
-def rounded(amount: float) -> str:
+def short_number(amount: float) -> str:
     return f"{amount:.2g}" if amount < 10 else f"{amount:,.0f}"
 
 
-def scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+def with_unit(value: float, units: Sequence[tuple[float, str]]) -> str:
     """The number in the largest unit that leaves at least one of it."""
     size, unit = next((entry for entry in units if value >= entry[0]), units[-1])
-    return f"{rounded(value / size)} {unit}"
+    return f"{short_number(value / size)} {unit}"
 
 
 def traffic(value: float) -> str:
@@ -69,7 +69,7 @@ def traffic(value: float) -> str:
     >>> traffic(1_234_567), traffic(880), traffic(25_000_000_000)
     ('1.2 MB', '880 bytes', '25 GB')
     """
-    return scaled(value, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")))
+    return with_unit(value, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")))
 
 
 def time(value: float) -> str:
@@ -78,9 +78,9 @@ def time(value: float) -> str:
     ('12 ms', '42 s', '5 min', '2 h')
     """
     if value < 90:
-        return scaled(value, ((1, "s"), (1e-3, "ms")))
+        return with_unit(value, ((1, "s"), (1e-3, "ms")))
     # A minute and a half says more as 90 s, and an hour and a quarter as 75 min.
-    return f"{rounded(value / 60)} min" if value < 5400 else f"{rounded(value / 3600)} h"
+    return f"{short_number(value / 60)} min" if value < 5400 else f"{short_number(value / 3600)} h"
 
 
 def energy(value: float) -> str:
@@ -88,8 +88,8 @@ def energy(value: float) -> str:
     >>> energy(0.0021), energy(3.4), energy(1800)
     ('2.1 mWh', '3.4 Wh', '1.8 kWh')
     """
-    return scaled(value, ((1e3, "kWh"), (1, "Wh"), (1e-3, "mWh"), (1e-6, "µWh")))
+    return with_unit(value, ((1e3, "kWh"), (1, "Wh"), (1e-3, "mWh"), (1e-6, "µWh")))
 
 
 def mass(value: float) -> str:
-    return scaled(value, ((1e3, "kg"), (1, "g"), (1e-3, "mg"), (1e-6, "µg")))
+    return with_unit(value, ((1e3, "kg"), (1, "g"), (1e-3, "mg"), (1e-6, "µg")))

@@ -30,7 +30,7 @@ def summary_table(result: RunResult) -> Table:
     if len(run.hospitals) <= ROWS:
         for hospital in run.hospitals:
             leaders = best_at(run, hospital.name, run.metric)
-            cells = [written(m.at(hospital.name, run.metric), m, leaders, run) for m in run.methods]
+            cells = [score_text(m.at(hospital.name, run.metric), m, leaders, run) for m in run.methods]
             shown.add_row(Text(plain(hospital.name)), *cells)
         shown.add_section()
     else:
@@ -41,12 +41,12 @@ def summary_table(result: RunResult) -> Table:
                 shown.add_row(Text(f"{name} over hospitals"), *cells)
     if len(run.hospitals) != 1 and any(run.metric in method.scores.weighted for method in run.methods):
         leaders = best_overall(run, run.metric)
-        totals = [written(m.over_all(run.metric), m, leaders, run) for m in run.methods]
+        totals = [score_text(m.over_all(run.metric), m, leaders, run) for m in run.methods]
         shown.add_row(Text("all, by patients"), *totals)
     return shown
 
 
-def written(measure: MetricValue, method: MethodResult, leaders: tuple[MethodResult, ...], run: Run) -> Text:
+def score_text(measure: MetricValue, method: MethodResult, leaders: tuple[MethodResult, ...], run: Run) -> Text:
     if measure.value is None:
         return Text(f"not defined: {plain(measure.reason)}", style="italic")
     winner = method in leaders and len(run.methods) > 1
@@ -68,7 +68,7 @@ def partners_table(result: PartnersResult) -> Table:
         shown.add_column(Text(name))
     listed = asked.candidates[:ROWS]
     for site in listed:
-        score, standing = asked.scores.get(site), asked.standing(site)
+        score, standing = asked.scores.get(site), asked.status(site)
         difference = asked.main_difference(site)
         shown.add_row(
             Text(plain(site), style="bold" if standing == "partner" else ""),

@@ -106,7 +106,7 @@ class CaseResult(ResultPart):
     budgets: BudgetTables
 
     @classmethod
-    def known(cls, data: Any) -> Json:
+    def normalize(cls, data: Any) -> Json:
         found = mapping(data)
         return {**found, "title": found.get("title") or found.get("name")}
 
@@ -114,10 +114,10 @@ class CaseResult(ResultPart):
     def patients(self) -> int:
         return sum(site.patients for site in self.sites)
 
-    def won(self, method: str, against: str) -> bool:
+    def is_better(self, method: str, against: str) -> bool:
         return self.verdict(method, against) == "better"
 
-    def lost(self, method: str, against: str) -> bool:
+    def is_worse(self, method: str, against: str) -> bool:
         return self.verdict(method, against) == "worse"
 
     def verdict(self, method: str, against: str) -> str:

@@ -92,12 +92,12 @@ class ResultPart(BaseModel):
         """What a file lacks counts as empty; what a workflow lacks is refused."""
         if info.context is not TOLERANT:
             return data
-        found = dict(cls.known(data))
+        found = dict(cls.normalize(data))
         absent = (field.alias or name for name, field in cls.model_fields.items() if field.is_required())
         return {**dict.fromkeys(key for key in absent if key not in found), **found}
 
     @classmethod
-    def known(cls, data: Any) -> Json:
+    def normalize(cls, data: Any) -> Json:
         """What a file tells of this part, where it may tell it in another form."""
         return mapping(data)
 

@@ -48,7 +48,7 @@ def digest(value: Any) -> str:
     return sha256(as_json(value).encode()).hexdigest()
 
 
-def clear_unbegun(path: Path) -> None:
+def remove_unstarted(path: Path) -> None:
     """Take away what a crash left that fell between making a run's folder and writing its manifest."""
     checkpoints = path / "checkpoints"
     found = list(path.iterdir()) if path.is_dir() else []
@@ -68,7 +68,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, *, resume: bool) -> "RunFolder":
         """Make the folder; one with something else in it is never written into."""
-        clear_unbegun(path)
+        remove_unstarted(path)
         if resume:
             if not has_manifest(path):
                 raise Refusal("there is no run to resume here", where=str(path), remedy="leave --resume out")
@@ -80,7 +80,7 @@ class RunFolder:
             (path / "checkpoints").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Refusal(
-                f"the output folder cannot be made: {error.strerror}", where=str(path), remedy="choose another --out"
+                f"the output folder cannot be created: {error.strerror}", where=str(path), remedy="choose another --out"
             ) from None
         folder = cls(path)
         if resume:
@@ -88,7 +88,7 @@ class RunFolder:
         return folder
 
     @classmethod
-    def taken_up(cls, path: Path) -> "RunFolder":
+    def open_or_create(cls, path: Path) -> "RunFolder":
         """Make the folder, or go on with it where a run was begun in it."""
         return cls.create(path, resume=has_manifest(path))
 
@@ -183,17 +183,17 @@ class RunFolder:
         """Write the manifest and give it; a run to be resumed must be of the same study, data and kind."""
         manifest = self.manifest(study, data_hash, kind)
         if resume:
-            before = require_manifest(self.path, "begin in another folder")
+            before = require_manifest(self.path, "start in another folder")
             for key, what in (
                 ("kind", f"this folder holds the run of another command ({before.get('kind')})"),
-                ("study_hash", "the study file was changed since this run was started"),
-                ("data_hash", "the data were changed since this run was started"),
+                ("study_hash", "the study file has changed since this run was started"),
+                ("data_hash", "the data have changed since this run was started"),
             ):
                 if before.get(key) != manifest[key]:
                     raise Refusal(
                         what,
                         where=str(self.path),
-                        remedy="resume with what the run was started with, or begin in another folder",
+                        remedy="resume with the original study and data, or start in another folder",
                     )
             manifest |= {key: before.get(key) for key in ("command", "started")}
         self.write(MANIFEST, manifest)

@@ -56,7 +56,7 @@ class PartnerScore(ResultPart):
     error: Number
 
     @classmethod
-    def known(cls, data: Any) -> Json:
+    def normalize(cls, data: Any) -> Json:
         return data if isinstance(data, dict) else {"value": data}
 
 

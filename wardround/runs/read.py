@@ -16,7 +16,7 @@ from wardround.runs.fields import TOLERANT, Json, unknown_keys, whole
 from wardround.runs.file_names import MANIFEST, RESULT, ROUNDS
 from wardround.runs.result import FORMAT, KINDS, Result, RunResult
 
-UNFINISHED = "go on with it: the same command with --resume --out FOLDER"
+UNFINISHED = "continue it: the same command with --resume --out FOLDER"
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ def parse_result(found: Json) -> ResultFile:
 def remarks_on(found: Json, result: Result) -> list[str]:
     version, unknown = whole(found.get("format")), unknown_keys(result)
     if version is None:
-        return [f"{RESULT} has no format number: an older version wrote it, and what it lacks is left out."]
+        return [f"{RESULT} has no format number: an older version wrote it, and what it lacks is not shown."]
     if version > FORMAT:
         return [
-            f"{RESULT} has format {version}, and this version reads {FORMAT}: a newer one wrote it, and what is "
-            "not known here is left out."
+            f"{RESULT} has format {version}, and this version reads {FORMAT}: a newer version wrote it, and what "
+            "this version does not know is left out."
         ]
     if unknown:
-        return [f"{RESULT} holds keys that are not known here and are left out: {', '.join(unknown)}."]
+        return [f"{RESULT} holds keys that are unknown to this version and are left out: {', '.join(unknown)}."]
     return []
 
 
@@ -70,7 +70,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 def require_manifest(folder: Path, remedy: str = "name a folder that `wardround run` wrote") -> dict[str, Any]:
     found = read_manifest(folder)
     if found is None:
-        raise Refusal("this is no run folder", where=str(folder / MANIFEST), remedy=remedy)
+        raise Refusal("this is not a run folder", where=str(folder / MANIFEST), remedy=remedy)
     return found
 
 
@@ -89,13 +89,13 @@ def read_object(path: Path) -> dict[str, Any] | None:
         raise Refusal(
             f"the file cannot be read as JSON: {error}",
             where=str(path),
-            remedy="restore it, run the study again, or take the file away to see what the other files tell",
+            remedy="restore it, run the study again, or remove the file to see what the other files contain",
         ) from None
     if not isinstance(found, dict):
         raise Refusal(
             "the file cannot be read as JSON: it holds no object",
             where=str(path),
-            remedy="restore it, run the study again, or take the file away",
+            remedy="restore it, run the study again, or remove the file",
         )
     return found
 

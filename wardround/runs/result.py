@@ -86,7 +86,7 @@ class MethodResult(ResultPart):
     fairness: FairnessScores | None = None
 
     @classmethod
-    def known(cls, data: Any) -> Json:
+    def normalize(cls, data: Any) -> Json:
         found = mapping(data)
         return {**found, "label": found.get("label") or found.get("name")}
 

@@ -37,7 +37,7 @@ class Run:
     finished: bool = True
     remarks: tuple[str, ...] = ()
     """What is wrong with the files themselves."""
-    told_repeats: int | None = None
+    recorded_repeats: int | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def repeats(self) -> int:
-        return self.told_repeats or len({course.repeat for course in self.courses})
+        return self.recorded_repeats or len({course.repeat for course in self.courses})
 
     def method(self, name: str) -> MethodResult:
         """The method of that name; one that the result does not list goes by its name."""
@@ -97,7 +97,7 @@ def read_run(folder: Path) -> Run:
     study = mapping(mapping((manifest or {}).get("study")).get("study"))
     name = str(study.get("name") or mapping((manifest or {}).get("study")).get("name") or folder.resolve().name)
     result = found.result if found else None
-    run = run_of(result, default_name=name) if isinstance(result, RunResult) else without_result(name, courses)
+    run = run_of(result, default_name=name) if isinstance(result, RunResult) else unfinished_run(name, courses)
     return replace(run, courses=courses, manifest=manifest or {}, remarks=tuple(remarks))
 
 
@@ -115,18 +115,18 @@ def run_of(result: RunResult | PartnersResult, *, default_name: str = "study") -
         differences=result.comparison if isinstance(result, RunResult) else (),
         truth=result.truth or (),
         notes=result.notes,
-        told_repeats=result.repeats,
+        recorded_repeats=result.repeats,
     )
 
 
-def without_result(name: str, courses: tuple[Course, ...]) -> Run:
+def unfinished_run(name: str, courses: tuple[Course, ...]) -> Run:
     """A run that did not end: what the rounds alone tell."""
     names = dict.fromkeys(site for course in courses for site in course.site_loss)
     methods = dict.fromkeys(course.method for course in courses)
     return Run(
         name=name,
         hospitals=tuple(SiteSummary.model_validate({"name": name}, context=TOLERANT) for name in names),
-        methods=tuple(unknown_method(name, reached(name, courses)) for name in methods),
+        methods=tuple(unknown_method(name, last_round(name, courses)) for name in methods),
         finished=False,
     )
 
@@ -136,7 +136,7 @@ def unknown_method(name: str, rounds: int | None = None) -> MethodResult:
     return MethodResult.model_validate({"name": name, "label": name, "rounds": rounds}, context=TOLERANT)
 
 
-def reached(method: str, courses: tuple[Course, ...]) -> int:
+def last_round(method: str, courses: tuple[Course, ...]) -> int:
     return max((course.rounds[-1] for course in courses if course.method == method and course.rounds), default=0)
 
 

@@ -35,7 +35,7 @@ class MetricValue(ResultPart):
     """Groups that do not count in a gap between groups."""
 
     @classmethod
-    def known(cls, data: Any) -> Json:
+    def normalize(cls, data: Any) -> Json:
         return data if isinstance(data, dict) else {"value": data}
 
     @property
@@ -81,7 +81,7 @@ class GroupScores(ResultPart):
     rows: Number = None
 
     @classmethod
-    def known(cls, data: Any) -> Json:
+    def normalize(cls, data: Any) -> Json:
         return {key: one for key, one in mapping(data).items() if key == "rows" or isinstance(one, dict)}
 
     @property
@@ -98,7 +98,7 @@ class FairnessColumn(ResultPart):
     """Groups too small to be told of."""
 
     @classmethod
-    def known(cls, data: Any) -> Json:
+    def normalize(cls, data: Any) -> Json:
         own = ("groups", "withheld")
         return {key: one for key, one in mapping(data).items() if key in own or isinstance(one, dict)}
 

@@ -99,7 +99,7 @@ def read_rows(data: DataSection) -> Table | Federation:
 def array_setting(federation: Federation, partition: Partition | None, seed: int, data: DataSection) -> Setting:
     """Data that come as arrays (images) need no preparation; a partition deals their rows out anew."""
     if partition is not None:
-        federation = dealt(federation, partition, seed, tuple(data.shares))
+        federation = deal_rows(federation, partition, seed, tuple(data.shares))
     sample = np.linspace(0, len(federation.x) - 1, min(1000, len(federation.x))).astype(int)
     labels = sha256(np.ascontiguousarray(federation.y).tobytes()).hexdigest()
     rows = federation.x[sample].tobytes().hex()
@@ -107,7 +107,7 @@ def array_setting(federation: Federation, partition: Partition | None, seed: int
     return Setting(federation, fingerprint, positive=max(0, len(federation.task.classes) - 1))
 
 
-def dealt(federation: Federation, partition: Partition, seed: int, shares: Sequence[float]) -> Federation:
+def deal_rows(federation: Federation, partition: Partition, seed: int, shares: Sequence[float]) -> Federation:
     if partition.alter is not None:
         raise Refusal(
             "this partition changes columns, and the data set consists of images",
@@ -155,13 +155,13 @@ def model_of(study: Study, task: Task) -> Model:
 def build(study: Study, method: Method, task: Task, sites: Sequence[str] = ()) -> Algorithm:
     """The method's algorithm; the same words give the same object, so that repeats share compiled programs."""
     words = words_of(study, method, task, sites)
-    return _algorithm(*words) if study.privacy is None else privately.protected(study.privacy, _algorithm, words)
+    return _algorithm(*words) if study.privacy is None else privately.protect(study.privacy, _algorithm, words)
 
 
 def private_from(recipe: Recipe) -> Algorithm:
     """The algorithm that a recipe of the kind "private" names: at a site, whose noise nobody else knows."""
     privacy, words = privately.words_in(recipe)
-    return privately.protected(privacy, _algorithm, words)
+    return privately.protect(privacy, _algorithm, words)
 
 
 def steps_of(recipe: Recipe, row: tuple[Any, Any], rows: int, sites: int) -> privately.Steps:
@@ -176,7 +176,7 @@ def with_noise(
     """The study with the noise that its [privacy] needs for this method, and what its rounds will cost."""
     if study.privacy is None:
         return study, None
-    return noised(study, method, federation.task, privately.patients_of(federation), participation)
+    return plan_noise(study, method, federation.task, privately.patients_of(federation), participation)
 
 
 def refuse_uncovered(study: Study, method: Method, federation: Federation) -> None:
@@ -188,7 +188,7 @@ def refuse_uncovered(study: Study, method: Method, federation: Federation) -> No
     privately.refuse_uncovered(study.privacy, _algorithm, words, patients)
 
 
-def noised(
+def plan_noise(
     study: Study,
     method: Method,
     task: Task,
@@ -199,7 +199,7 @@ def noised(
     """The same where only the numbers of patients are known, as by the coordinator of real sites."""
     privately.refuse_choice(method.choice)
     words = words_of(study, method, task, patients.sites)
-    return privately.settled(study, words, _algorithm, patients, participation, quorum=quorum)
+    return privately.plan_noise(study, words, _algorithm, patients, participation, quorum=quorum)
 
 
 def words_of(study: Study, method: Method, task: Task, sites: Sequence[str]) -> privately.Words:

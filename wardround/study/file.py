@@ -157,7 +157,7 @@ class PrivacySection(Section):
     @model_validator(mode="after")
     def _one_of_two(self) -> "PrivacySection":
         if (self.epsilon is None) == (self.noise_multiplier is None):
-            raise ValueError("say either epsilon or noise_multiplier")
+            raise ValueError("give either epsilon or noise_multiplier")
         if self.level == "sample" and (self.quantile is not None or self.answers is not None):
             raise ValueError('quantile and answers belong to level = "site"')
         if self.level == "site" and self.batch is not None:

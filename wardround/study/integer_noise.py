@@ -36,7 +36,7 @@ def entries_of(algorithm: Algorithm, model: Model, row: Any, sites: int) -> int:
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(noised))
 
 
-def planned(study: Study, entries: int, answers: int, rounds: int) -> NoisePlan:
+def plan_integer_noise(study: Study, entries: int, answers: int, rounds: int) -> NoisePlan:
     """The noise that the study says, or the least that keeps its epsilon, if so many sites answer at least."""
     privacy = study.privacy
     assert privacy is not None

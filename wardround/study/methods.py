@@ -35,7 +35,7 @@ def own_method(study: Study) -> Method:
     method = method_of(study.algorithm.name, study.algorithm.name, study.algorithm.settings)
     if study.partners is None:
         return method
-    return choosing(method, study.partners.name, study.partners.settings, study.partners.rule)
+    return with_choice(method, study.partners.name, study.partners.settings, study.partners.rule)
 
 
 def compared_methods(study: Study) -> list[Method]:
@@ -66,7 +66,7 @@ def compared_method(study: Study, name: str, own: Settings) -> Method:
         rule = {**rule, **{key: settings.pop(key) for key in Rule._fields if key in settings}}
         rest = {key: value for key, value in own.items() if key not in known}
         method = method_of(name, study.algorithm.name, {**study.algorithm.settings, **rest})
-        return choosing(method._replace(label=choice.label), name, settings, rule_of(rule))
+        return with_choice(method._replace(label=choice.label), name, settings, rule_of(rule))
     # Another setting of an algorithm may have a name of its own: [compare.settings.reptile] algorithm = "meta"
     algorithm = str(own.get("algorithm", study.algorithm.name if name == "global" else name))
     if algorithm not in registry.names("algorithm"):
@@ -88,7 +88,7 @@ def method_of(name: str, algorithm: str, settings: Settings) -> Method:
     return Method(name, component.label, algorithm, tuple(sorted(settings.items())))
 
 
-def choosing(method: Method, choice: str, settings: Settings, rule: Rule) -> Method:
+def with_choice(method: Method, choice: str, settings: Settings, rule: Rule) -> Method:
     component = registry.find("choice", choice, where="[partners]")
     registry.check_settings(component, settings, "[partners]")
     return method._replace(choice=choice, choice_settings=tuple(sorted(settings.items())), rule=rule)

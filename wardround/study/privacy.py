@@ -58,19 +58,19 @@ class Protection:
     """Of noise in whole numbers, inside a secure sum."""
 
 
-def protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
+def protect(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
     """The algorithm under the privacy that a study asks for; always the same object for the same words."""
     if privacy.noise_multiplier is None:
         raise Refusal(
             "the noise for this epsilon has not been found",
             where="[privacy] epsilon",
-            remedy="say noise_multiplier instead: this command cannot tell which noise an epsilon needs",
+            remedy="give noise_multiplier instead: this command cannot compute the noise that an epsilon needs",
         )
-    return _protected(privacy, make, words)
+    return _protect(privacy, make, words)
 
 
 @lru_cache(maxsize=64)
-def _protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
+def _protect(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
     component, settings, aggregator, aggregator_settings, model = words
     plain = make(*words)
     if plain.silent and not plain.pools:
@@ -79,18 +79,18 @@ def _protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
     if privacy.level == "sample":
         # All that decides about the program but the noise, so that other noise needs no other program.
         alike = {"noise_multiplier": None, "epsilon": None, "delta": 0.5}
-        made = with_number(_noisy(privacy.model_copy(update=alike), make, words), noise)
+        made = with_number(_noise_family(privacy.model_copy(update=alike), make, words), noise)
     elif plain.pools:
         return plain  # all rows in one place: there are no sites whose presence could be hidden
     else:
-        uniform = make(component, counting_alike(component, settings), aggregator, aggregator_settings, model)
+        uniform = make(component, with_uniform_weights(component, settings), aggregator, aggregator_settings, model)
         made = site_level(
             uniform,
             noise_multiplier=noise,
             clip=privacy.clip,
             sites=privacy.answers or 1,
             seeded=privacy.seeded,
-            adapting=adapting_of(privacy),
+            adapting=adaptive_clip(privacy),
             whole=privacy.whole_numbers,
         )
     try:
@@ -102,22 +102,22 @@ def _protected(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
 
 
 @lru_cache(maxsize=64)
-def _noisy(privacy: PrivacySection, make: Make, words: Words) -> Callable[[Any], Algorithm]:
+def _noise_family(privacy: PrivacySection, make: Make, words: Words) -> Callable[[Any], Algorithm]:
     """From a noise multiplier to the algorithm under DP-SGD."""
     component, settings, aggregator, aggregator_settings, model = words
     under = private_model(model, clip=privacy.clip, noise_multiplier=1.0)
-    inner = make(component, expecting(component, settings, privacy), aggregator, aggregator_settings, under)
+    inner = make(component, with_expected_batches(component, settings, privacy), aggregator, aggregator_settings, under)
     plain = make(*words)
     return lambda noise: sample_level(inner, plain, seeded=privacy.seeded, noise=noise)
 
 
-def adapting_of(privacy: PrivacySection) -> AdaptiveClip | None:
+def adaptive_clip(privacy: PrivacySection) -> AdaptiveClip | None:
     if privacy.quantile is None:
         return None
     return AdaptiveClip(privacy.quantile, privacy.rate, max(privacy.rate, privacy.first_rate), privacy.count_share)
 
 
-def expecting(component: registry.Component, settings: Frozen, privacy: PrivacySection) -> Frozen:
+def with_expected_batches(component: registry.Component, settings: Frozen, privacy: PrivacySection) -> Frozen:
     """Settings whose batch sizes are expectations of Poisson batches."""
     said = dict(settings)
     for parameter in component.parameters:
@@ -128,7 +128,7 @@ def expecting(component: registry.Component, settings: Frozen, privacy: PrivacyS
     return tuple(sorted(said.items()))
 
 
-def counting_alike(component: registry.Component, settings: Frozen) -> Frozen:
+def with_uniform_weights(component: registry.Component, settings: Frozen) -> Frozen:
     """Settings under which every site counts the same, whatever the number of its patients."""
     said = dict(settings)
     if not any(parameter.name == "weights" for parameter in component.parameters):
@@ -137,7 +137,7 @@ def counting_alike(component: registry.Component, settings: Frozen) -> Frozen:
         raise Refusal(
             "sites are weighted by their patients, and the privacy of whole sites needs equal weights",
             where="[algorithm] weights",
-            remedy='say weights = "uniform", or take the key out',
+            remedy='set weights = "uniform", or remove the key',
         )
     return tuple(sorted({**said, "weights": "uniform"}.items()))
 
@@ -155,7 +155,7 @@ def patients_of(federation: Federation) -> Patients:
     return Patients(federation.sites, federation.part("train")[1], (row[0], row[1]))
 
 
-def settled(
+def plan_noise(
     study: Study,
     words: Words,
     make: Make,
@@ -174,13 +174,13 @@ def settled(
     plain, sites, rows = make(*words), list(patients.sites[:]), patients.rows
     secure = any(one.name == "secure_sum" for one in study.transforms)
     if plain.silent and not plain.pools:
-        return _with(study, privacy, noise=privacy.noise_multiplier or 1.0), Protection(privacy, silent=True)
+        return _with_noise(study, privacy, noise=privacy.noise_multiplier or 1.0), Protection(privacy, silent=True)
     if plain.pools:
         sites, rows = ["all"], np.array([rows.sum()])
         if privacy.level == "site":
-            return _with(study, privacy, noise=privacy.noise_multiplier or 1.0), None
+            return _with_noise(study, privacy, noise=privacy.noise_multiplier or 1.0), None
     refuse_delta(privacy, rows)
-    taking_part = rounds_of(participation, study.study.rounds, rows, pooled=plain.pools)
+    taking_part = attendance(participation, study.study.rounds, rows, pooled=plain.pools)
     # Of more sites than are named in records, nobody needs each one's steps.
     named = list(zip(sites, rows.tolist(), strict=True)) if len(sites) <= MOST_NAMED else []
     empty = frozenset(name for name, count in named if not count)
@@ -190,13 +190,13 @@ def settled(
         answers = privacy.answers or min(surely, *taking_part.answering)
         if secure:
             entries = integer_noise.entries_of(plain, words[-1], patients.row, len(patients.sites))
-            plan = integer_noise.planned(study, entries, answers, int(taking_part.times.max()))
-            found = _with(study, privacy, noise=plan.noise_multiplier, answers=answers, whole=True)
+            plan = integer_noise.plan_integer_noise(study, entries, answers, int(taking_part.times.max()))
+            found = _with_noise(study, privacy, noise=plan.noise_multiplier, answers=answers, whole=True)
             return found, Protection(found.privacy or privacy, empty=empty, secure=True, plan=plan)
         noise = privacy.noise_multiplier or noise_for(
             [(Step(1.0, 0.0, int(taking_part.times.max())),)], privacy.epsilon or 0.0, privacy.delta
         )
-        found = _with(study, privacy, noise=noise, answers=answers)
+        found = _with_noise(study, privacy, noise=noise, answers=answers)
         assert found.privacy is not None
         return found, Protection(found.privacy, empty=empty, secure=secure)
     of_size = {
@@ -204,17 +204,17 @@ def settled(
         for count in np.unique(rows[rows > 0])
     }
     noise = privacy.noise_multiplier or noise_for(
-        dearest(of_size, rows, taking_part.times), privacy.epsilon or 0.0, safe_delta(privacy, of_size, study)
+        costliest(of_size, rows, taking_part.times), privacy.epsilon or 0.0, safe_delta(privacy, of_size, study)
     )
-    found = _with(study, privacy, noise=noise)
+    found = _with_noise(study, privacy, noise=noise)
     assert found.privacy is not None
-    under = {size: under_noise(steps, noise) for size, steps in of_size.items()}
+    under = {size: with_noise(steps, noise) for size, steps in of_size.items()}
     largest = under[max(under, key=lambda size: cost(under[size]))]
     each = {name: under[count] for name, count in named if count}
     return found, Protection(found.privacy, {**each, ANY: largest}, empty, secure)
 
 
-def _with(
+def _with_noise(
     study: Study, privacy: PrivacySection, *, noise: float, answers: int | None = None, whole: bool = False
 ) -> Study:
     update = {"noise_multiplier": noise, "answers": answers, "whole_numbers": whole}
@@ -234,22 +234,22 @@ def refuse_delta(privacy: PrivacySection, rows: np.ndarray[Any, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class TakingPart:
+class Attendance:
     """In how many rounds each site takes part, and how many sites with patients answer in each."""
 
     times: np.ndarray[Any, Any]
     answering: tuple[int, ...]
 
 
-def rounds_of(participation: Participation, rounds: int, rows: np.ndarray[Any, Any], *, pooled: bool) -> TakingPart:
+def attendance(participation: Participation, rounds: int, rows: np.ndarray[Any, Any], *, pooled: bool) -> Attendance:
     if pooled:
-        return TakingPart(np.array([rounds]), (1,) * rounds)
+        return Attendance(np.array([rounds]), (1,) * rounds)
     times, answering = np.zeros(len(rows), np.int64), []
     for number in range(1, rounds + 1):
         cohort = participation.cohort(number)
         times[cohort] += 1
         answering.append(max(1, int((rows[cohort] > 0).sum())))
-    return TakingPart(times, tuple(answering))
+    return Attendance(times, tuple(answering))
 
 
 def refuse_uncovered(privacy: PrivacySection, make: Make, words: Words, patients: Patients) -> None:
@@ -259,10 +259,10 @@ def refuse_uncovered(privacy: PrivacySection, make: Make, words: Words, patients
         return
     refuse_delta(privacy, np.array([patients.rows.sum()]) if plain.pools else patients.rows)
     if privacy.level == "sample":
-        run, algorithm = _dry_run(counting(privacy), make, words)
+        run, algorithm = _dry_run(without_noise(privacy), make, words)
         run.trace(algorithm, first_shapes(words), patients.row, len(patients.sites))
     elif not plain.pools:
-        counting_alike(words[0], words[1])
+        with_uniform_weights(words[0], words[1])
 
 
 def first_shapes(words: Words) -> Any:
@@ -270,7 +270,7 @@ def first_shapes(words: Words) -> Any:
     return jax.eval_shape(lambda: words[-1].init(jax.random.key(0)))
 
 
-def counting(privacy: PrivacySection) -> PrivacySection:
+def without_noise(privacy: PrivacySection) -> PrivacySection:
     """What decides about the steps: noise does not change what is counted, and each dry run compiles."""
     return privacy.model_copy(update={"noise_multiplier": None, "epsilon": None, "answers": None})
 
@@ -278,7 +278,7 @@ def counting(privacy: PrivacySection) -> PrivacySection:
 @lru_cache(maxsize=4096)
 def round_steps(privacy: PrivacySection, make: Make, words: Words, row: Any, rows: int, sites: int) -> Steps:
     """What a site of so many rows does in a round: rates and numbers of sums, the noise left open."""
-    run, algorithm = _dry_run(counting(privacy), make, words)
+    run, algorithm = _dry_run(without_noise(privacy), make, words)
     found = run.rounds(algorithm, first_shapes(words), row, rows, sites)
     return tuple(Step(rate, 0.0, times) for rate, times in found)
 
@@ -288,12 +288,16 @@ def _dry_run(privacy: PrivacySection, make: Make, words: Words) -> tuple[DryRun,
     component, settings, aggregator, aggregator_settings, model = words
     run = DryRun()
     algorithm = make(
-        component, expecting(component, settings, privacy), aggregator, aggregator_settings, run.model(model)
+        component,
+        with_expected_batches(component, settings, privacy),
+        aggregator,
+        aggregator_settings,
+        run.model(model),
     )
     return run, algorithm
 
 
-def dearest(of_size: Mapping[int, Steps], rows: np.ndarray[Any, Any], times: np.ndarray[Any, Any]) -> list[Steps]:
+def costliest(of_size: Mapping[int, Steps], rows: np.ndarray[Any, Any], times: np.ndarray[Any, Any]) -> list[Steps]:
     """What the sites that spend most do over all rounds: a few, since each takes time to account for."""
     most: dict[int, int] = {}
     for size, count in zip(rows.tolist(), times.tolist(), strict=True):
@@ -312,7 +316,7 @@ def cost(steps: Steps) -> float:
     return sum(step.times * step.rate**2 for step in steps)
 
 
-def under_noise(steps: Steps, noise: float) -> Steps:
+def with_noise(steps: Steps, noise: float) -> Steps:
     return merge_steps(step._replace(noise_multiplier=noise) for step in steps)
 
 
@@ -351,7 +355,7 @@ def words_in(recipe: Recipe) -> tuple[PrivacySection, Words]:
         raise Refusal(
             "the noise would follow from the study's seed, which the coordinator knows",
             where="[privacy] seeded",
-            remedy="take seeded out: real sites draw their noise themselves",
+            remedy="remove seeded: real sites draw their own noise",
         )
     model = registry.made_from(plain.parts[0])
     aggregator = plain.parts[1] if len(plain.parts) > 1 else Recipe("aggregator", "weighted_mean")
@@ -371,5 +375,5 @@ def refuse_choice(choice: str, methods: Sequence[str] = ()) -> None:
         raise Refusal(
             f"the choice of partners by '{choice}' looks at the sites' losses and gradients without noise",
             where="[privacy]",
-            remedy="take [partners] out, or choose them by hand in a study of their own",
+            remedy="remove [partners], or choose them by hand in a study of their own",
         )

@@ -8,7 +8,7 @@ from wardround.study import integer_noise
 from wardround.study.privacy import ANY, Protection, overflow
 
 
-def noted(record: RoundRecord, protection: Protection | None) -> RoundRecord:
+def with_privacy_cost(record: RoundRecord, protection: Protection | None) -> RoundRecord:
     """The record of a round with what it cost in privacy."""
     if protection is None or record.round < 1:
         return record

@@ -65,14 +65,14 @@ def study_of(study: Study, case: CaseSection) -> Study:
     whole: dict[str, Any] = study.model_dump(mode="json", exclude_none=True)
     tables = {"data": case.data, "study": {"name": case.name, **case.study}, "model": case.model}
     for table, key in (("data", "source"), ("study", ""), ("model", "name")):
-        whole[table] = laid_over(whole[table], tables[table], key)
+        whole[table] = overlay_table(whole[table], tables[table], key)
     if case.privacy:
         whole["privacy"] = {**whole.get("privacy", {}), **case.privacy}
     whole["compare"]["cases"] = []
     return parse_study(whole, where=f"[[compare.cases]] {case.name}")
 
 
-def laid_over(under: Settings, over: Settings, whole: str) -> Settings:
+def overlay_table(under: Settings, over: Settings, whole: str) -> Settings:
     """The keys of one table over those of another; a table that has the key `whole` stands by itself."""
     return dict(over) if whole in over else {**under, **over}
 
@@ -85,12 +85,12 @@ def read_cases(study: Study) -> list[Case]:
     if twice is not None:
         raise Refusal(f"two cases are called '{twice}'", where="[[compare.cases]]", remedy="give each its own name")
     studies = [study_of(study, case) for case in study.compare.cases]
-    shelf = Shelf((own, own.study.seed) for own in studies)
+    shelf = SplitCache((own, own.study.seed) for own in studies)
     return [read_case(own, case, shelf) for own, case in zip(studies, study.compare.cases, strict=True)]
 
 
 @contextmanager
-def naming(case: str) -> Iterator[None]:
+def case_refusals(case: str) -> Iterator[None]:
     """A refusal also tells the case it comes from."""
     try:
         yield
@@ -99,13 +99,13 @@ def naming(case: str) -> Iterator[None]:
         raise Refusal(refusal.what, where=where, remedy=refusal.remedy) from None
 
 
-def read_case(own: Study, case: CaseSection, shelf: "Shelf") -> Case:
-    with naming(case.name):
-        plans = checked(own, shelf.take)
+def read_case(own: Study, case: CaseSection, shelf: "SplitCache") -> Case:
+    with case_refusals(case.name):
+        plans = check_comparison(own, shelf.take)
     return Case(case.name, case.title or case.name, own, plans)
 
 
-class Shelf:
+class SplitCache:
     """Splits that several cases need are read once: each is kept until the last of them has taken it."""
 
     def __init__(self, wanted: Iterable[tuple[Study, int]]) -> None:
@@ -139,7 +139,7 @@ def size(setting: Setting) -> int:
     return int(setting.federation.x.nbytes)
 
 
-def checked(study: Study, load: Callable[[Study, int], Setting] = assemble.load_setting) -> Plans:
+def check_comparison(study: Study, load: Callable[[Study, int], Setting] = assemble.load_setting) -> Plans:
     """The methods of a comparison that can work, planned on the first split."""
     assert study.compare is not None
     methods = compared_methods(study)
@@ -169,16 +169,16 @@ def compare_cases(
     fingerprint = digest([case.setting.fingerprint for case in cases])
     manifest = folder.begin(study.model_dump(mode="json"), fingerprint, kind="cases", resume=resume)
     results: dict[str, RunResult] = {}
-    shelf = Shelf((case.study, seed) for case in cases for seed in seeds_of(case.study)[1:])
+    shelf = SplitCache((case.study, seed) for case in cases for seed in seeds_of(case.study)[1:])
     for number, case in enumerate(cases):
         watch.on_case(case.title, number, len(cases))
         place = folder.path / FOLDER / case.name
-        found = finished(place, case) if resume else None
+        found = read_finished(place, case) if resume else None
         if found is None:
             begun = resume and has_manifest(place)
             own = RunFolder.create(place, resume=begun)
-            with naming(case.name):
-                found = compare_rated(case.study, own, case.plans, resume=begun, watch=watch, load=shelf.take)
+            with case_refusals(case.name):
+                found = compare_at_rates(case.study, own, case.plans, resume=begun, watch=watch, load=shelf.take)
             on_finished(place)
         results[case.name] = found
     result = CasesResult(
@@ -201,7 +201,7 @@ def seeds_of(study: Study) -> range:
     return range(study.study.seed, study.study.seed + study.compare.repeats)
 
 
-def finished(place: Path, case: Case) -> RunResult | None:
+def read_finished(place: Path, case: Case) -> RunResult | None:
     """The whole result of a case that is done, if the folder holds it and it is this very case's."""
     try:
         found, manifest = read_result(place), read_manifest(place)
@@ -214,7 +214,7 @@ def finished(place: Path, case: Case) -> RunResult | None:
     return result if same and manifest.get("data_hash") == case.setting.fingerprint else None
 
 
-def compare_rated(
+def compare_at_rates(
     study: Study,
     folder: RunFolder,
     plans: Plans,
@@ -229,14 +229,14 @@ def compare_rated(
     setting, methods, rates = plans[0][0].setting, methods_in(plans), study.compare.rates
     folder.begin(study.model_dump(mode="json"), setting.fingerprint, kind=kind, resume=resume)
     rated = rates_of(study, folder, plans, watch.on_rate)
-    with_rates = at_their_rates(study, methods, rated)
+    with_rates = methods_at_rates(study, methods, rated)
     result = run(
         study,
         folder,
         with_rates,
         kind=kind,
         repeats=study.compare.repeats,
-        plans=planned_at(study, plans, with_rates),
+        plans=plans_for(study, plans, with_rates),
         resume=True,  # the manifest is there already, also where nothing is trained yet
         on_round=watch.on_round,
         notes=rate_notes(rates, rated, [one.name for one in methods]) if rates else [],
@@ -252,7 +252,7 @@ def compare_rated(
     return result
 
 
-def planned_at(study: Study, plans: Plans, methods: Sequence[Method]) -> Plans:
+def plans_for(study: Study, plans: Plans, methods: Sequence[Method]) -> Plans:
     """The plans of these methods on the same split: those that are there, and new ones for another rate."""
     setting, known = plans[0][0].setting, {of_method[0].method.name: of_method for of_method in plans}
     return [
@@ -261,7 +261,7 @@ def planned_at(study: Study, plans: Plans, methods: Sequence[Method]) -> Plans:
     ]
 
 
-def at_their_rates(study: Study, methods: Sequence[Method], rated: Mapping[str, Mapping[str, Any]]) -> list[Method]:
+def methods_at_rates(study: Study, methods: Sequence[Method], rated: Mapping[str, Mapping[str, Any]]) -> list[Method]:
     """The methods with the rates that were found; one that diverged with all of them is left out."""
     found = []
     for method in methods:

@@ -41,7 +41,7 @@ class Trainer:
 
 
 @dataclass(frozen=True)
-class Walk:
+class LossCurve:
     """One repeat of one method as one asking site sees it, at every evaluated round."""
 
     site: str
@@ -66,23 +66,25 @@ def budgets(rounds: Iterable[Json], trainers: Sequence[Trainer], rows: Mapping[s
     for record in rounds:
         if record["method"] in records:
             records[record["method"]].setdefault((record["repeat"], record.get("user")), []).append(record)
-    walks = {trainer.name: walks_of(trainer, records[trainer.name], rows) for trainer in trainers}
+    curves = {trainer.name: loss_curves(trainer, records[trainer.name], rows) for trainer in trainers}
     return BudgetTables(
-        steps=EqualBudget.model_validate(equal(walks, "steps")),
-        traffic=EqualBudget.model_validate(equal(walks, "bytes")),
-        scope=ScopeTable.model_validate(scopes(walks, len(rows))),
+        steps=EqualBudget.model_validate(equal_budget(curves, "steps")),
+        traffic=EqualBudget.model_validate(equal_budget(curves, "bytes")),
+        scope=ScopeTable.model_validate(scopes(curves, len(rows))),
     )
 
 
-def walks_of(
+def loss_curves(
     trainer: Trainer, courses: Mapping[tuple[int, str | None], list[Json]], rows: Mapping[str, int]
-) -> list[Walk]:
+) -> list[LossCurve]:
     """For every repeat and asking site how it went; a method that is for all sites serves each of them at once."""
     found = []
     for (_, user), records in courses.items():
         last = sorted({record["round"]: record for record in records}.values(), key=lambda record: record["round"])
         sites = [user] if user is not None else list(losses_in(last))
-        found += [walk for site in sites if site in rows and (walk := walk_of(trainer, last, site, rows)) is not None]
+        found += [
+            curve for site in sites if site in rows and (curve := loss_curve(trainer, last, site, rows)) is not None
+        ]
     return found
 
 
@@ -95,7 +97,7 @@ def loss_sites(record: Json) -> Json:
     return sites
 
 
-def walk_of(trainer: Trainer, records: Sequence[Json], site: str, rows: Mapping[str, int]) -> Walk | None:
+def loss_curve(trainer: Trainer, records: Sequence[Json], site: str, rows: Mapping[str, int]) -> LossCurve | None:
     """None where the site's loss was never told (no validation patients, or too many sites to tell each)."""
     pooled = trainer.algorithm == "centralized"
     own, steps, sent = trainer.steps(sum(rows.values()) if pooled else rows[site]), 0, 0
@@ -111,7 +113,7 @@ def walk_of(trainer: Trainer, records: Sequence[Json], site: str, rows: Mapping[
     if not seen:
         return None
     numbers, losses, stepped, spent = zip(*seen, strict=True)
-    return Walk(site, numbers, losses, stepped, spent, steps, sent, scope_of(trainer, records, site, rows, sent))
+    return LossCurve(site, numbers, losses, stepped, spent, steps, sent, scope_of(trainer, records, site, rows, sent))
 
 
 def scope_of(trainer: Trainer, records: Sequence[Json], site: str, rows: Mapping[str, int], sent: int) -> float:
@@ -131,28 +133,28 @@ def scope_of(trainer: Trainer, records: Sequence[Json], site: str, rows: Mapping
     return everybody
 
 
-def equal(walks: Mapping[str, Sequence[Walk]], what: str) -> dict[str, Any]:
+def equal_budget(curves: Mapping[str, Sequence[LossCurve]], what: str) -> dict[str, Any]:
     """Every method's loss after the smallest total of `what` among those that spend any, site by site."""
     totals: dict[str, list[int]] = {}
-    for some in walks.values():
-        for walk in some:
-            total = walk.total_steps if what == "steps" else walk.total_bytes
+    for some in curves.values():
+        for curve in some:
+            total = curve.total_steps if what == "steps" else curve.total_bytes
             if total:
-                totals.setdefault(walk.site, []).append(total)
+                totals.setdefault(curve.site, []).append(total)
     budget = {site: min(spent) for site, spent in totals.items()}
     table: dict[str, Any] = {}
-    for name, some in walks.items():
-        if some and not any(walk.total_bytes if what == "bytes" else walk.total_steps for walk in some):
+    for name, some in curves.items():
+        if some and not any(curve.total_bytes if what == "bytes" else curve.total_steps for curve in some):
             # It spends nothing, so that no budget binds it: its last loss, and told as such.
-            table[name] = {"loss": mean([walk.losses[-1] for walk in some]), "spends": False}
+            table[name] = {"loss": mean([curve.losses[-1] for curve in some]), "spends": False}
             continue
-        spent = [(walk, walk.within(getattr(walk, what), budget.get(walk.site, 0))) for walk in some]
-        reached = [(walk, place) for walk, place in spent if place is not None]
+        spent = [(curve, curve.within(getattr(curve, what), budget.get(curve.site, 0))) for curve in some]
+        reached = [(curve, place) for curve, place in spent if place is not None]
         # A mean over fewer sites than the others' would be another question's answer.
         whole = bool(some) and len(reached) == len(spent)
         table[name] = {
-            "loss": mean([walk.losses[place] for walk, place in reached]) if whole else None,
-            "round": mean([walk.rounds[place] for walk, place in reached]) if whole else None,
+            "loss": mean([curve.losses[place] for curve, place in reached]) if whole else None,
+            "round": mean([curve.rounds[place] for curve, place in reached]) if whole else None,
             "spends": True,
         }
         if not whole:
@@ -162,20 +164,20 @@ def equal(walks: Mapping[str, Sequence[Walk]], what: str) -> dict[str, Any]:
     return {"budget": budget, "methods": table}
 
 
-def scopes(walks: Mapping[str, Sequence[Walk]], sites: int) -> dict[str, Any]:
+def scopes(curves: Mapping[str, Sequence[LossCurve]], sites: int) -> dict[str, Any]:
     """Every method with the number of sites its models learned from, in groups of like numbers, and its last loss."""
     table: dict[str, Any] = {}
-    for name, some in walks.items():
+    for name, some in curves.items():
         if not some:
             table[name] = {"scope": None, "group": None, "loss": None}
             continue
-        scope = mean([walk.scope for walk in some])
+        scope = mean([curve.scope for curve in some])
         table[name] = {
             "scope": scope,
-            "smallest": min(walk.scope for walk in some),
-            "largest": max(walk.scope for walk in some),
+            "smallest": min(curve.scope for curve in some),
+            "largest": max(curve.scope for curve in some),
             "group": int(np.floor(scope + 0.5)),
-            "loss": mean([walk.losses[-1] for walk in some]),
+            "loss": mean([curve.losses[-1] for curve in some]),
         }
     return {"sites": sites, "methods": table}
 

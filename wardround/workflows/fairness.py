@@ -20,16 +20,16 @@ from wardround.study.assemble import Setting
 from wardround.study.file import Study
 
 if TYPE_CHECKING:
-    from wardround.workflows.run import Trained
+    from wardround.workflows.run import TrainedModel
 
 Numbers = np.ndarray[Any, Any]
 OVERALL = ("accuracy", "precision", "recall", "f1", "roc_auc")
 AT_ONCE = 8192
 
 
-def fairness_of(study: Study, settings: Sequence[Setting], trained: "Sequence[Trained]") -> Report | None:
+def fairness_of(study: Study, settings: Sequence[Setting], trained: "Sequence[TrainedModel]") -> Report | None:
     """The "fairness" block of one method, averaged over repeats; none where the data have no groups."""
-    from wardround.workflows.results import averaged  # which itself asks for this block
+    from wardround.workflows.results import average  # which itself asks for this block
 
     if not settings[0].federation.groups:
         return None
@@ -53,10 +53,10 @@ def fairness_of(study: Study, settings: Sequence[Setting], trained: "Sequence[Tr
         for one, own in zip(trained, columns, strict=True)
     ]
     figures = [figures_of(study, settings[one.repeat], one, block) for one, block in zip(trained, blocks, strict=True)]
-    return {**averaged(blocks), "repeats": figures}
+    return {**average(blocks), "repeats": figures}
 
 
-def held_out_groups(federation: Federation, trained: "Trained") -> dict[str, Numbers]:
+def held_out_groups(federation: Federation, trained: "TrainedModel") -> dict[str, Numbers]:
     """For every group column its value for each predicted patient, in the order of the scores."""
     first, count = federation.part("test")
     if len(trained.sites) < len(federation.sites):
@@ -69,7 +69,7 @@ def held_out_groups(federation: Federation, trained: "Trained") -> dict[str, Num
     return {name: values[rows] for name, values in federation.groups.items()}
 
 
-def figures_of(study: Study, setting: Setting, trained: "Trained", block: Report) -> dict[str, Any]:
+def figures_of(study: Study, setting: Setting, trained: "TrainedModel", block: Report) -> dict[str, Any]:
     """One repeat in single numbers: over all patients, by column, and the recall of every group."""
     task = setting.federation.task
     everyone = trained.scores._replace(first=np.array([0, len(trained.scores.actual)]))
@@ -94,7 +94,7 @@ def figures_of(study: Study, setting: Setting, trained: "Trained", block: Report
     return told
 
 
-def overfitting(study: Study, setting: Setting, trained: "Trained") -> float | None:
+def overfitting(study: Study, setting: Setting, trained: "TrainedModel") -> float | None:
     """The loss on held-out patients less that on training patients; none where sites do not share one model."""
     federation = setting.federation
     rows = federation.rows_of("train")

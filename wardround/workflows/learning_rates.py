@@ -39,7 +39,7 @@ MOVABLE = (*RATES, "user")
 """Settings that the state can carry: they act only where a site or the server takes a step."""
 
 
-class Rated(NamedTuple):
+class RateChoice(NamedTuple):
     """The rate that a method got, and the loss of each that was tried (none: training diverged)."""
 
     method: str
@@ -68,7 +68,7 @@ def with_rate(method: Method, rate: float) -> Method:
 
 def rate_of(
     plans: Sequence[TrainingPlan], rates: Sequence[float], on_try: Callable[[], None] = lambda: None
-) -> Rated | None:
+) -> RateChoice | None:
     """The best of the rates for the planned method, the smaller of equals; none where it knows no rate."""
     method = plans[0].method
     name = rate_setting(method)
@@ -78,13 +78,13 @@ def rate_of(
     for plan in plans:
         for rate, loss in losses_for(plan, rates, on_try).items():
             losses[rate].append(loss)
-    found = {rate: pooled(parts) for rate, parts in losses.items()}
+    found = {rate: pooled_loss(parts) for rate, parts in losses.items()}
     known = {rate: loss for rate, loss in found.items() if loss is not None}
     best = min(sorted(known), key=lambda rate: known[rate], default=None)
-    return Rated(method.name, name, best, found)
+    return RateChoice(method.name, name, best, found)
 
 
-def pooled(parts: Sequence[tuple[float, int]]) -> float | None:
+def pooled_loss(parts: Sequence[tuple[float, int]]) -> float | None:
     """The mean over validation patients of all asking sites; none where training diverged for one of them."""
     rows = sum(count for _, count in parts)
     total = sum(loss * count for loss, count in parts if count)
@@ -99,7 +99,7 @@ def losses_for(
     with plan.engine() as engine:
         params = plan.first_params()
         if plan.method.choice:
-            algorithm = movable(plan)
+            algorithm = movable_algorithm(plan)
             question = question_of(plan.study, plan.setting, engine, algorithm, params, plan.participation)
             chosen = choose(question, plan.method)
             plan = replace(plan, participation=restrict(plan.participation, [chosen.user, *chosen.partners]))
@@ -122,7 +122,7 @@ def loss_at(plan: TrainingPlan, engine: Simulation, params: Params) -> tuple[flo
 
     try:
         try:
-            quality = judged(movable(plan))
+            quality = judged(movable_algorithm(plan))
         except jax.errors.ConcretizationTypeError:  # a factory that looks at its rate: one program a rate, then
             quality = judged(assemble.build(study, method, task, sites))
     except Diverged:
@@ -141,7 +141,7 @@ def refuse_rates(study: Study, setting: Setting, methods: Sequence[Method]) -> N
         raise Refusal(
             "every rate that is tried trains on the patients once more, which [privacy] does not account for",
             where="[compare] rates",
-            remedy="take rates out and say each method's learning_rate in [compare.settings]",
+            remedy="remove rates and give each method's learning_rate in [compare.settings]",
         )
     rows = setting.federation.part("validation")[1][evaluated_sites(study, setting, study.study.seed)]
     lacking = "no site has any"
@@ -152,11 +152,11 @@ def refuse_rates(study: Study, setting: Setting, methods: Sequence[Method]) -> N
         raise Refusal(
             f"rates are chosen by the loss of validation patients, and {lacking}",
             where="[compare] rates",
-            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take rates out",
+            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or remove rates",
         )
 
 
-def movable(plan: TrainingPlan) -> Algorithm:
+def movable_algorithm(plan: TrainingPlan) -> Algorithm:
     """The method's algorithm with its rate and its asking site in the state; equal to that of another rate or site."""
     study, method, federation = plan.study, plan.method, plan.federation
     component = registry.find("algorithm", method.algorithm, where="[algorithm]")
@@ -172,8 +172,8 @@ def movable(plan: TrainingPlan) -> Algorithm:
     combined = aggregator.build(where="[aggregator]", **study.aggregator.settings)
     fixed: Algorithm = component.build(family.model, combined, where="[algorithm]", **said)
     moving = {name: said[name] for name in MOVABLE if name in said}
-    return _carrying(family)._replace(
-        init=Beginning(family, fixed.init, moving), init_client=Beginning(family, fixed.init_client, moving)
+    return _with_movable_settings(family)._replace(
+        init=InitialState(family, fixed.init, moving), init_client=InitialState(family, fixed.init_client, moving)
     )
 
 
@@ -188,7 +188,7 @@ class Family(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Beginning:
+class InitialState:
     """The first state, with the moving settings in it.
 
     Two that differ in nothing else are equal: so are their algorithms, and the engine finds the same program for both.
@@ -203,7 +203,7 @@ class Beginning:
 
 
 @lru_cache(maxsize=64)
-def _carrying(family: Family) -> Algorithm:
+def _with_movable_settings(family: Family) -> Algorithm:
     """The algorithm that takes its moving settings from the state; what begins it is still to be put in."""
     settings = dict(family.settings)
     combined: Aggregator = family.aggregator.build(where="[aggregator]", **dict(family.aggregator_settings))
@@ -211,7 +211,7 @@ def _carrying(family: Family) -> Algorithm:
 
     def remade(moving: Mapping[str, Any]) -> Algorithm:
         """Built while the program is traced, so that the settings are numbers the program is given."""
-        made: Algorithm = unchecked(family.component, (family.model, combined), {**settings, **moving})
+        made: Algorithm = build_unchecked(family.component, (family.model, combined), {**settings, **moving})
         return made
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
@@ -236,7 +236,7 @@ def _carrying(family: Family) -> Algorithm:
     )
 
 
-def unchecked(component: registry.Component, given: Sequence[Any], settings: Mapping[str, Any]) -> Any:
+def build_unchecked(component: registry.Component, given: Sequence[Any], settings: Mapping[str, Any]) -> Any:
     """The factory called without looking at the settings, which cannot be looked at while a program is traced."""
     places = [p for p in inspect.signature(component.factory).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     return component.factory(*given[: len(places)], **settings)

@@ -19,7 +19,10 @@ from wardround.study.methods import Method
 from wardround.workflows.fairness import by_group, fairness_of
 
 if TYPE_CHECKING:
-    from wardround.workflows.run import Trained
+    pass
+
+if TYPE_CHECKING:
+    from wardround.workflows.run import TrainedModel
 
 MOST_COMPARED = 20
 """Sites up to which differences are also told site by site."""
@@ -27,7 +30,7 @@ MOST_PAIRED = 4
 """Methods up to which every pair is compared."""
 
 
-def described(setting: Setting) -> dict[str, Any]:
+def data_summary(setting: Setting) -> dict[str, Any]:
     """The task and the sites, in numbers that reveal no patient."""
     federation, task = setting.federation, setting.federation.task
     first, count = federation.part("train")
@@ -69,7 +72,7 @@ def prediction_task(task: Task, features: Sequence[str], positive: int) -> Predi
 
 
 def method_block(
-    study: Study, settings: Sequence[Setting], trained: "Sequence[Trained]", meters: dict[str, Any]
+    study: Study, settings: Sequence[Setting], trained: "Sequence[TrainedModel]", meters: dict[str, Any]
 ) -> MethodResult:
     """One method: its course, its cost, and its figures on held-out patients, averaged over repeats."""
     first = trained[0]
@@ -87,7 +90,7 @@ def method_block(
                 seed=study.study.seed,
             )
         )
-    scores = averaged(blocks)
+    scores = average(blocks)
     task = settings[0].federation.task
     if len(task.classes) == 2:
         scores["reliability"] = reliability_curve(first.scores, task, positive=settings[0].positive)
@@ -112,7 +115,7 @@ def method_block(
     )
 
 
-def averaged(blocks: Sequence[Any]) -> Any:
+def average(blocks: Sequence[Any]) -> Any:
     """The mean over repeats of every figure; where it is undefined in some repeats, of the others.
 
     Intervals are averaged end by end: they stay as wide as those of one test set, since repeats share patients.
@@ -123,7 +126,7 @@ def averaged(blocks: Sequence[Any]) -> Any:
     if isinstance(first, dict):
         # The keys of all repeats: a figure that is undefined in the first has its interval from the others.
         keys = dict.fromkeys(key for block in blocks for key in block)
-        merged = {key: averaged([block[key] for block in blocks if key in block]) for key in keys}
+        merged = {key: average([block[key] for block in blocks if key in block]) for key in keys}
         for reason, figure in (("undefined", "value"), ("no_interval", "low")):
             if merged.get(figure) is not None:
                 merged.pop(reason, None)
@@ -145,7 +148,7 @@ def pairs_of(study: Study, methods: Sequence[Method]) -> list[tuple[str, str]]:
 
 
 def comparison_of(
-    study: Study, settings: Sequence[Setting], trained: "Sequence[Trained]", methods: Sequence[Method], metric: str
+    study: Study, settings: Sequence[Setting], trained: "Sequence[TrainedModel]", methods: Sequence[Method], metric: str
 ) -> tuple[MethodDifference, ...]:
     """Paired differences over all sites and site by site, patient by patient, corrected for their number (Holm)."""
     scores = {method.name: [one.scores for one in trained if one.method == method] for method in methods}

@@ -19,7 +19,7 @@ from wardround.core.federation import PARTS, Federation
 from wardround.data.load import drop_unknown_targets, fingerprint_of, load, split_table
 from wardround.data.table import Partition
 from wardround.engine import registry
-from wardround.report.notes import retrained_note
+from wardround.report.notes import retrain_note
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import require_manifest, require_result
 from wardround.runs.result import RunResult
@@ -67,9 +67,7 @@ def retrain(
     methods = methods_of(study, manifest["kind"], folder)
     plans = check_methods(study, setting, methods)
     new = RunFolder.create(out, resume=False)
-    result = run(
-        study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[retrained_note(gone)]
-    )
+    result = run(study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[retrain_note(gone)])
     new.amend_manifest(without=gone, retrained_from=manifest["study_hash"])
     return result
 
@@ -81,7 +79,7 @@ def methods_of(study: Study, kind: str, folder: Path) -> list[Method]:
         raise Refusal(
             "this comparison trains in several settings, at several rates or for each site in turn",
             where=str(folder),
-            remedy="take the site out of the data and compare again; a single `run` can be retrained",
+            remedy="remove the site from the data and compare again; a single `run` can be retrained",
         )
     return compared_methods(study)
 
@@ -112,7 +110,7 @@ def setting_without(
     if isinstance(raw, Federation):
         setting = assemble.array_setting(raw, partition, seed, data)
         refuse_changed(setting.federation.sites, names, data_hash not in (None, setting.fingerprint))
-        kept = emptied(setting.federation, [list(names).index(name) for name in without])
+        kept = without_rows(setting.federation, [list(names).index(name) for name in without])
         return replace(setting, federation=kept, fingerprint=digest([setting.fingerprint, sorted(without)]))
     # Dealt out from all rows, as it was: the others must get what they had.
     table = raw if partition is None else split_table(drop_unknown_targets(raw), partition, seed)
@@ -148,9 +146,9 @@ def refuse_changed(there: Sequence[str], expected: Sequence[str], changed: bool)
     """Exact means from the same rows: other sites, or other rows than then, cannot give the same model."""
     if list(there) != list(expected) or changed:
         raise Refusal(
-            "the data were changed since this run",
+            "the data have changed since this run",
             where="[data]",
-            remedy="restore them as they were (the rows of the site that leaves may be gone), or run the study anew",
+            remedy="restore them as they were (the rows of the site that leaves may be gone), or run the study again",
         )
 
 
@@ -172,7 +170,7 @@ def with_places(federation: Federation, names: Sequence[str]) -> Federation:
     return replace(federation, sites=tuple(names), counts=counts, first=np.cumsum(totals) - totals)
 
 
-def emptied(federation: Federation, numbers: Sequence[int]) -> Federation:
+def without_rows(federation: Federation, numbers: Sequence[int]) -> Federation:
     """Without the rows of these sites, which keep their places."""
     totals = federation.counts.sum(axis=1)
     keep = np.ones(len(federation.x), bool)
@@ -213,10 +211,12 @@ def study_without(study: Study, without: Sequence[str], names: Sequence[str]) ->
             raise Refusal(
                 f"in round {alone[0]} nobody but {', '.join(without)} took part",
                 where="[participation]",
-                remedy="run the study anew on data without the site, with more sites in a round",
+                remedy="run the study again on data without the site, with more sites in a round",
             )
     present |= dict.fromkeys(without, spans([], study.study.rounds))
-    return forgotten(study, without).model_copy(update={"participation": ParticipationSection(present=present)})
+    return without_settings_of(study, without).model_copy(
+        update={"participation": ParticipationSection(present=present)}
+    )
 
 
 def spans(rounds: Sequence[int], most: int) -> str:
@@ -234,7 +234,7 @@ def spans(rounds: Sequence[int], most: int) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or str(most + 1)
 
 
-def forgotten(study: Study, without: Sequence[str]) -> Study:
+def without_settings_of(study: Study, without: Sequence[str]) -> Study:
     """The study with no word of these sites as asking site or partners."""
     if study.study.user in without:
         raise Refusal(

@@ -20,16 +20,16 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
-from wardround.study.privacy_cost import noted
+from wardround.study.privacy_cost import with_privacy_cost
 from wardround.workflows.partners.choose import choose, question_of
-from wardround.workflows.results import averaged, comparison_of, described, method_block
+from wardround.workflows.results import average, comparison_of, data_summary, method_block
 from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
 
 OnRound = Callable[[Method, int, RoundRecord], None]
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """One method, one repeat: what it learned and how it predicts held-out patients."""
 
     method: Method
@@ -67,7 +67,7 @@ def run(
     first = plans or plan_methods(study, load(study, study.study.seed), methods, 0)
     manifest = folder.begin(study.model_dump(mode="json"), first[0][0].setting.fingerprint, kind=kind, resume=resume)
     settings: list[Setting] = []
-    trained: list[Trained] = []
+    trained: list[TrainedModel] = []
     for repeat in range(repeats):
         planned = plan_methods(study, load(study, study.study.seed + repeat), methods, repeat) if repeat else first
         settings.append(planned[0][0].setting)
@@ -75,20 +75,20 @@ def run(
             each = [train(plan, folder, resume=resume, on_round=on_round) for plan in of_method]
             if repeat == 0:
                 write_models(study, folder, each, alone=len(methods) == 1)
-            trained.append(each[0] if len(each) == 1 else side_by_side(each))
+            trained.append(each[0] if len(each) == 1 else join_askings(each))
     metric = main_metric(study, settings[0])
     result = RunResult(
         study=study.study.name,
         kind=kind,
         metric=metric,
-        **described(settings[0]),
+        **data_summary(settings[0]),
         repeats=repeats,
         methods=tuple(
             method_block(
                 study,
                 settings,
                 [one for one in trained if one.method == method],
-                averaged([meters_of(folder, method, plan.study) for plan in of_method]),
+                average([meters_of(folder, method, plan.study) for plan in of_method]),
             )
             for method, of_method in zip(methods, first, strict=True)
         ),
@@ -100,7 +100,7 @@ def run(
     return result
 
 
-def side_by_side(each: Sequence[Trained]) -> Trained:
+def join_askings(each: Sequence[TrainedModel]) -> TrainedModel:
     """One method trained for each site in turn: every site's patients as predicted by the model trained for it."""
     first = each[0].scores.first
     own = [one.scores.predicted[first[i] : first[i + 1]] for i, one in enumerate(each)]
@@ -108,7 +108,7 @@ def side_by_side(each: Sequence[Trained]) -> Trained:
     return replace(each[0], scores=scores, seconds=sum(one.seconds for one in each), user=None, partners=None)
 
 
-def write_models(study: Study, folder: RunFolder, each: Sequence[Trained], *, alone: bool) -> None:
+def write_models(study: Study, folder: RunFolder, each: Sequence[TrainedModel], *, alone: bool) -> None:
     """The model of every method; one for each asking site where they take turns."""
     for number, one in enumerate(each):
         words = {"study": study.study.name, "method": one.method.name, "user": one.user or ""}
@@ -123,7 +123,7 @@ def train(
     resume: bool = False,
     on_round: OnRound = lambda method, repeat, record: None,
     part: str = "test",
-) -> Trained:
+) -> TrainedModel:
     """Train one method on one split and predict the held-out patients."""
     started = time.perf_counter()
     study, method, repeat, federation = plan.study, plan.method, plan.repeat, plan.federation
@@ -132,9 +132,9 @@ def train(
 
     def report(record: RoundRecord) -> None:
         if plan.protection is not None:
-            record = noted(record, plan.protection)
+            record = with_privacy_cost(record, plan.protection)
         if folder is not None:
-            folder.record(method.name, repeat, record, user=in_turn(study, method))
+            folder.record(method.name, repeat, record, user=asking_in_turn(study, method))
         on_round(method, repeat, record)
 
     with plan.engine() as engine:
@@ -145,6 +145,8 @@ def train(
             participation = restrict(participation, [chosen.user, *chosen.partners])
             partners = tuple(federation.sites[site] for site in chosen.partners)
             report(chosen.record)
+        suffix = checkpoint_suffix(study, method, federation)
+        checkpoint = folder.checkpoint(method.name, repeat, suffix) if folder else None
         fitted = fit(
             algorithm,
             engine,
@@ -153,7 +155,7 @@ def train(
             Schedule(study.study.rounds, study.evaluation.every, study.evaluation.every),
             validates=has_validation(plan),
             stopping=stopping_of(study),
-            checkpoint=folder.checkpoint(method.name, repeat, place(study, method, federation)) if folder else None,
+            checkpoint=checkpoint,
             identity=digest([study.model_dump(mode="json"), method, plan.setting.fingerprint]),
             resume=resume,
             on_round=report,
@@ -161,18 +163,18 @@ def train(
         scores = engine.predict(algorithm, fitted.progress, part)
     params = jax.device_get(algorithm.params(fitted.progress.server))
     names = [federation.sites[int(index)] for index in evaluated]
-    return Trained(method, repeat, fitted, params, scores, names, time.perf_counter() - started, user, partners)
+    return TrainedModel(method, repeat, fitted, params, scores, names, time.perf_counter() - started, user, partners)
 
 
-def in_turn(study: Study, method: Method) -> str | None:
+def asking_in_turn(study: Study, method: Method) -> str | None:
     """The asking site, where sites take turns and records must tell whose they are."""
     takes_turns = study.compare is not None and study.compare.users == "each" and method.for_one_site
     return study.study.user if takes_turns else None
 
 
-def place(study: Study, method: Method, federation: Federation) -> str:
+def checkpoint_suffix(study: Study, method: Method, federation: Federation) -> str:
     """What tells the checkpoints of sites that take turns apart; names of sites may hold anything, numbers do not."""
-    user = in_turn(study, method)
+    user = asking_in_turn(study, method)
     return "" if user is None else f"-for-{site_number(user, federation.sites)}"
 
 
@@ -187,7 +189,7 @@ def meters_of(folder: RunFolder, method: Method, study: Study) -> dict[str, Any]
     """What every meter says about the method's first repeat, from the recorded rounds."""
     recorded = [
         RoundRecord(**{key: value for key, value in entry.items() if key not in ("method", "repeat", "user")})
-        for entry in folder.rounds(method.name, 0, user=in_turn(study, method))
+        for entry in folder.rounds(method.name, 0, user=asking_in_turn(study, method))
     ]
     reports = {}
     for name, component in registry.components("meter").items():

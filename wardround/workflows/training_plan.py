@@ -23,7 +23,7 @@ from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
 from wardround.study.privacy import Protection
-from wardround.workflows.partners.choose import refuse_choosing, refuse_user, user_of
+from wardround.workflows.partners.choose import refuse_partner_choice, refuse_user, user_of
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def check_methods(study: Study, setting: Setting, methods: Sequence[Method]) -> 
         first_shapes(plan)
         refuse_uncovered(plan)
         if plan.method.choice:
-            refuse_choosing(plan.study, setting, plan.method, plan.participation)
+            refuse_partner_choice(plan.study, setting, plan.method, plan.participation)
     refuse_lonely_rounds(drafts)
     plans = [[with_noise(plan) for plan in each] for each in drafts]
     if study.privacy is not None:
@@ -183,7 +183,7 @@ def refuse_without_validation(plans: Plans) -> None:
         raise Refusal(
             "early stopping needs validation rows, and no site has any",
             where="[stopping]",
-            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take [stopping] out",
+            remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or remove [stopping]",
         )
 
 
@@ -209,5 +209,5 @@ def refuse_askings(study: Study, setting: Setting, methods: Sequence[Method]) ->
             raise Refusal(
                 "the asking site has no validation patients to stop by",
                 where="[stopping] user",
-                remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or take user = true out",
+                remedy="give validation a share, such as [data] shares = [0.6, 0.2, 0.2], or remove user = true",
             )

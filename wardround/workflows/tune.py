@@ -87,7 +87,7 @@ def with_settings(study: Study, values: Mapping[str, Any]) -> Study:
     return parse_study(content, where="[tune.parameters]")
 
 
-def cross_validated(study: Study, parts: list[Setting]) -> np.ndarray[Any, Any]:
+def cross_validate(study: Study, parts: list[Setting]) -> np.ndarray[Any, Any]:
     """The weighted validation loss in every fold."""
     method = own_method(study)
     losses = []
@@ -139,7 +139,7 @@ def tune(
         seed = (study.study.seed + 1_000_003 * len(search.trials)) % 2**32
         search.sampler = optuna.samplers.TPESampler(seed=seed)
         trial = search.ask(dict(space))
-        entry = tried(study, trial.params, parts)
+        entry = try_settings(study, trial.params, parts)
         folder.append(TRIALS, entry)
         search.tell(trial, loss_in(entry))
         on_trial(len(search.trials))
@@ -164,10 +164,10 @@ def tune(
     return found
 
 
-def tried(study: Study, values: Mapping[str, Any], parts: list[Setting]) -> dict[str, Any]:
+def try_settings(study: Study, values: Mapping[str, Any], parts: list[Setting]) -> dict[str, Any]:
     """One trial: its settings and its loss, none where training diverged."""
     try:
-        losses = cross_validated(with_settings(study, values), parts)
+        losses = cross_validate(with_settings(study, values), parts)
     except Diverged as diverged:  # a rate that makes training diverge is an answer too: as bad as can be
         return {"settings": dict(values), "loss": None, "folds": [], "refused": str(diverged)}
     return {"settings": dict(values), "loss": float(losses.mean()), "folds": losses.tolist()}

@@ -32,7 +32,7 @@ from wardround.partners.similarity.site_feedback import (
     steadied,
 )
 from wardround.queries.recorded_columns import recorded_columns
-from wardround.report.partners.feedback import further_words, in_sentences, weight_words
+from wardround.report.partners.feedback import feedback_text, further_words, weight_words
 
 try:
     WITH_DATA = (data_folder() / "uci_heart_disease").is_dir()
@@ -221,7 +221,7 @@ def test_no_help_beyond_chance_is_said_and_so_is_what_nobody_records():
     assert not any(row["helps"] for row in found.rows)
     assert further_words(found) == (
         "None of the further columns helped the sites that record them beyond what chance does: lab, shoe size.",
-        "No site records blood count, so nothing can be said of it.",
+        "No site records blood count, so its benefit is not known.",
     )
 
 
@@ -465,7 +465,7 @@ def test_everything_is_passed_on_and_json_can_hold_it(ill):
     shifted = [{"feature": "age", "words": "Patients are older here.", "distance": 0.4}]
     scores = Evidence(np.array([0.1, np.nan, 0.3, 0.2, np.nan]), np.full(5, 0.01), 0.0)
     weights, further = ill.weights(1), ill.further(0)
-    told = in_sentences(site_feedback(0, ill.sites, 1, scores, (2,), weights=weights, further=further), shifted)
+    told = feedback_text(site_feedback(0, ill.sites, 1, scores, (2,), weights=weights, further=further), shifted)
     assert set(told) == {"site", "rank", "chosen", "weights", "shifted", "further_features", "words"}
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["words"][-len(further_words(further)) :] == list(further_words(further))

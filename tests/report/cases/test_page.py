@@ -83,13 +83,13 @@ def test_best_only_where_more_than_chance_speaks_for_it() -> None:
 
 def test_the_answer_claims_what_was_shown_and_no_more() -> None:
     words = summary(view_of(parsed(result(CASES))))
-    assert "In 2 of the 5 settings at least one other model made together was better" in words
+    assert "In 2 of the 5 settings at least one other model trained together was better" in words
     assert "(Setting one, Setting five)" in words
     assert "Own patients only: worse in 3." in words
     assert "Personal model: better in 2 and worse in 1." in words
     nothing = summary(view_of(parsed(result([case("x", {"global": 0.8, "local": 0.9, "fine_tune": 0.9}, {})]))))
     assert "In none of the 1 settings" in nothing
-    assert "No difference is shown anywhere for: Own patients only, Personal model." in nothing
+    assert "No difference is shown in any setting for: Own patients only, Personal model." in nothing
     assert "No setting is finished yet" in summary(view_of(parsed(result([]))))
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support import example_run as example
 from tests.support.results import parsed
-from wardround.report.fairness.poster import Grid, in_short, over_repeats, read_grid
-from wardround.report.fairness.poster import told as poster
-from wardround.report.fairness.section import fairness_of, told
-from wardround.report.run.page import text_of
+from wardround.report.fairness.poster import Grid, poster_summary, read_grid, repeat_mean
+from wardround.report.fairness.poster import poster_section as poster
+from wardround.report.fairness.section import fairness_of, fairness_section
+from wardround.report.run.page import report_page
 from wardround.runs.result import CasesResult
 
 TASK = parsed({"task": {"target": "income", "positive": "high"}}).task
@@ -49,13 +49,13 @@ def result(*blocks: dict[str, Any]) -> dict[str, Any]:
 
 
 def page(*blocks: dict[str, Any]) -> str:
-    return str(told(fairness_of(parsed(result(*blocks)).methods), TASK))
+    return str(fairness_section(fairness_of(parsed(result(*blocks)).methods), TASK))
 
 
 def test_the_shares_found_are_told_in_words() -> None:
     text = page(block())
-    assert "Among patients with income high, the model finds of women 55 %, of men 71 %." in text
-    assert "do not overlap: that is more than chance" in text
+    assert "Share of patients with income high that the model finds: women 55 %, men 71 %." in text
+    assert "do not overlap: the difference is larger than chance" in text
     assert "Model 0 0.081" in text
     for number in ("0.310", "0.470", "0.160"):
         assert number in text
@@ -64,35 +64,35 @@ def test_the_shares_found_are_told_in_words() -> None:
 
 def test_the_group_worst_served_comes_first_and_chance_is_not_called_a_difference() -> None:
     text = page(block(women=0.60, men=0.58, half=0.05))
-    assert "finds of men 58 %, of women 60 %." in text
+    assert "finds: men 58 %, women 60 %." in text
     assert "overlap, so no difference between them is shown" in text
-    assert "more than chance" not in text
+    assert "larger than chance" not in text
 
 
 def test_several_models_are_named() -> None:
     text = page(block(), block(women=0.2))
-    assert "“Model 0” finds of women 55 %" in text
-    assert "“Model 1” finds of women 20 %" in text
+    assert "“Model 0” finds: women 55 %" in text
+    assert "“Model 1” finds: women 20 %" in text
 
 
 def test_who_is_withheld_or_left_out_is_said() -> None:
     groups = {"a": group(figure(0.5)), "b": group(figure(0.6)), "c": group({"value": None, "undefined": "too few"})}
     gap = {**figure(0.1), "left_out": ["c"]}
     text = page(block(groups=groups, withheld=["d", "e"], equal_opportunity_gap=gap))
-    assert "Withheld, since fewer than 10 test patients: d, e." in text
-    assert "since too few have the outcome: c." in text
-    assert "finds of a 50 %, of b 60 %." in text
+    assert "Withheld because of fewer than 10 test patients: d, e." in text
+    assert "because too few patients have the outcome: c." in text
+    assert "finds: a 50 %, b 60 %." in text
     assert "not defined: too few" in text
 
 
 def test_of_many_groups_the_two_ends_are_spoken() -> None:
     text = page(block(groups={f"g{n}": group(figure(0.3 + n / 20)) for n in range(7)}))
-    assert "finds of g0 30 %, of g6 60 %. These are the two ends of 7 groups." in text
+    assert "finds: g0 30 %, g6 60 %. These are the two ends of 7 groups." in text
 
 
 def test_without_groups_there_is_no_section() -> None:
     assert page() == ""
-    assert str(told(fairness_of(parsed({"methods": [{"name": "m"}, 3, None]}).methods), TASK)) == ""
+    assert str(fairness_section(fairness_of(parsed({"methods": [{"name": "m"}, 3, None]}).methods), TASK)) == ""
 
 
 def test_the_page_of_a_run_has_the_section_and_survives_names_that_attack_it(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_page_of_a_run_has_the_section_and_survives_names_that_attack_it(tmp
     nasty = {name: group(figure(0.3 + n / 20)) for n, name in enumerate(example.NASTY)}
     files["result"]["methods"][0]["fairness"] = block(groups=nasty, withheld=list(example.NASTY))
     example.write(tmp_path, files)
-    text = str(text_of(tmp_path))
+    text = str(report_page(tmp_path))
     assert 'id="fairness-title"' in text
     part = text[text.index('<section id="fairness"') :]
     part = part[: part.index("</section>")]
@@ -152,7 +152,7 @@ def write_cases(folder: Path, effect: float = 0.1, partitions: tuple[str, ...] =
 def test_cases_become_a_grid_by_partition_and_level(tmp_path: Path) -> None:
     grid = read_grid(tmp_path, write_cases(tmp_path))
     assert grid.levels == [None, 1.0, 0.1]
-    assert grid.partitions == {"iid": "dealt out at random (0.8)", "by_class": "class imbalance (0.8)"}
+    assert grid.partitions == {"iid": "divided at random (0.8)", "by_class": "class imbalance (0.8)"}
     assert grid.columns == {"sex": "m"}
     arms = grid.arms()
     assert arms is not None
@@ -161,7 +161,7 @@ def test_cases_become_a_grid_by_partition_and_level(tmp_path: Path) -> None:
     assert cell is not None
     assert (cell.test_share, cell.spent) == (0.3, 0.1)
     values = [one["f1"] for one in cell.repeats if one["f1"] is not None]
-    shown = over_repeats(cell, "f1")
+    shown = repeat_mean(cell, "f1")
     assert shown.value == pytest.approx(np.mean(values))
     # Nadeau and Bengio: the variance of the mean is (1/6 + 0.3/0.7) times that of a repeat; t(5) reaches 2.5706.
     reach = 2.5706 * np.std(values, ddof=1) * np.sqrt(1 / 6 + 3 / 7)
@@ -187,7 +187,7 @@ def test_the_section_gives_each_claim_its_verdict_and_the_numbers_behind_it(tmp_
     assert "class imbalance (0.8), epsilon 0.1 (spent 0.1)" in text
     assert text.count('class="chart"') == 10  # nine measures (5, 1, 3), and the recall of one column's groups
     # "none" is counted from the same verdicts that the table shows.
-    told_short = in_short(tmp_path, result)
+    told_short = poster_summary(tmp_path, result)
     for verdict, words in (("Borne out", "bear out {}"), ("Contradicted", "contradict {}")):
         assert words.format(text.count(f"<strong>{verdict}</strong>") or "none") in told_short
 

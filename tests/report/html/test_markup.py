@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wardround.report.html.markup import FigureCell, Html, chart_label, embedded, plain, safe, shown, table
+from wardround.report.html.markup import FigureCell, Html, cell_html, chart_label, plain, safe, script_json, table
 
 
 @given(st.recursive(st.text() | st.floats(allow_nan=False, allow_infinity=False), st.lists))
 def test_embedded_json_says_the_same_and_cannot_end_its_script(value: object) -> None:
-    text = embedded(value)
+    text = script_json(value)
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text) == value
 
 
 def test_embedded_json_of_a_closing_tag_by_hand() -> None:
-    assert embedded("</script>&") == '"\\u003c/script\\u003e\\u0026"'
+    assert script_json("</script>&") == '"\\u003c/script\\u003e\\u0026"'
     with pytest.raises(ValueError, match="JSON compliant"):
-        embedded(float("nan"))
+        script_json(float("nan"))
 
 
 class Reader(HTMLParser):
@@ -71,7 +71,7 @@ def test_a_table_makes_safe_whatever_is_not() -> None:
 
 def test_text_that_was_joined_from_safe_parts_is_made_safe_again_unless_it_says_so() -> None:
     # Better a visible &lt; than a name that runs: only Html itself is taken as it is.
-    assert shown(Html("<b>") + "x") == "&lt;b&gt;x"
-    assert shown(Html("<b>x</b>")) == "<b>x</b>"
-    assert shown("") == "(no name)"
-    assert shown(Html("")) == ""
+    assert cell_html(Html("<b>") + "x") == "&lt;b&gt;x"
+    assert cell_html(Html("<b>x</b>")) == "<b>x</b>"
+    assert cell_html("") == "(no name)"
+    assert cell_html(Html("")) == ""

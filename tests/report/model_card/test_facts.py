@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.support import tiny_study as tiny
 from tests.support.amount import examples
 from wardround.core.errors import Refusal
-from wardround.report.model_card.facts import PARTS, card, withheld_sites, write_card
-from wardround.report.model_card.text import in_words, safe
+from wardround.report.model_card.facts import PARTS, card_facts, withheld_sites, write_card
+from wardround.report.model_card.text import card_text, safe
 from wardround.runs.folder import RunFolder
 from wardround.study.file import read_study
 from wardround.study.methods import own_method
@@ -61,29 +61,29 @@ def test_what_it_says_is_what_the_run_says(finished: Path) -> None:
     assert f"{weighted['value']:.3f} ({weighted['low']:.3f} to {weighted['high']:.3f})" in text
     assert model in text
     assert "No differential privacy" in text
-    assert "no medical device" in text
+    assert "not a medical device" in text
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == [
         "## What it is for",
         "## Data",
         "## How good it is",
         "## Privacy",
-        "## What training took",
+        "## Cost of training",
         "## Limits",
-        "## To tell it from others",
+        "## Versions and hashes",
     ]
 
 
 def test_no_site_that_the_result_does_not_name(finished: Path) -> None:
-    names = json.dumps(card(finished))
+    names = json.dumps(card_facts(finished))
     for site in tiny.HOSPITALS:
         assert site in names
     assert "patients.csv" not in names  # nor any place of this machine
 
 
 def test_a_purpose_that_is_not_told_is_a_limit(finished: Path) -> None:
-    facts = {**card(finished), "purpose": ""}
-    assert "Nobody wrote down what it is for" in in_words(facts)
+    facts = {**card_facts(finished), "purpose": ""}
+    assert "Its purpose is not recorded" in card_text(facts)
 
 
 def counts(*rows: tuple[int, int, int]) -> dict[str, dict[str, int]]:
@@ -127,12 +127,12 @@ def test_small_sites_are_told_by_nobody(finished: Path, tmp_path: Path) -> None:
     result = json.loads((finished / "result.json").read_text())
     sites = [{**one, "test": 7} if one["name"] == "kenema" else one for one in result["sites"]]
     smaller = [{**one, "train": 50} if one["name"] == "bo" else one for one in sites]
-    facts = card(changed(finished, tmp_path, sites=smaller))
+    facts = card_facts(changed(finished, tmp_path, sites=smaller))
     # kenema has 7 test patients; bo is the smallest of the others, so it goes with kenema.
     assert set(facts["data"]["by_site"]) == {"freetown", "makeni"}
     assert set(facts["methods"][0]["by_site"]) == {"freetown", "makeni"}
     assert facts["data"]["rows"]["test"] == 67
-    text = in_words(facts)
+    text = card_text(facts)
     assert "2 sites are withheld" in text
     worst = [line for line in text.splitlines() if "does worst at" in line]
     assert all("kenema" not in line and "bo" not in line.split("worst at")[1] for line in worst)
@@ -141,7 +141,7 @@ def test_small_sites_are_told_by_nobody(finished: Path, tmp_path: Path) -> None:
 def test_a_total_that_is_small_is_not_told(finished: Path, tmp_path: Path) -> None:
     result = json.loads((finished / "result.json").read_text())
     sites = [{**one, "test": 2} for one in result["sites"]]
-    facts = card(changed(finished, tmp_path, sites=sites))
+    facts = card_facts(changed(finished, tmp_path, sites=sites))
     assert facts["data"]["rows"]["test"] == "fewer than 10"
     assert facts["data"]["by_site"] == {}
 
@@ -161,8 +161,8 @@ def test_groups_and_privacy_are_told_where_they_are(finished: Path, tmp_path: Pa
         "steps": {"bo": [[1.0, 8 / 60, 12]]},  # from 8/60 anybody knows bo's 60 patients
         "words": "Epsilon 2.5 at delta 1e-5 was spent.",
     }
-    facts = card(changed(finished, tmp_path, methods=[method]))
-    text = in_words(facts)
+    facts = card_facts(changed(finished, tmp_path, methods=[method]))
+    text = card_text(facts)
     assert "| f | 0.750 (0.600 to 0.900) |" in text
     assert "0.111" not in text
     assert "Epsilon 2.5 at delta 1e-5 was spent" in text
@@ -175,7 +175,7 @@ def test_names_are_no_markup(finished: Path, tmp_path: Path) -> None:
     evil = "<script>x</script> | **b** [a](http://e.org) \n# top"
     result = json.loads((finished / "result.json").read_text())
     sites = [{**one, "name": evil} if one["name"] == "bo" else one for one in result["sites"]]
-    text = in_words(card(changed(finished, tmp_path, sites=sites)))
+    text = card_text(card_facts(changed(finished, tmp_path, sites=sites)))
     assert "<script>" not in text
     assert "\n# top" not in text
     assert "](http" not in text

@@ -3,7 +3,7 @@
 import pytest
 
 from wardround.partners.similarity.site_feedback import DifferingWeights, FurtherFeatures, SiteFeedback
-from wardround.report.partners.feedback import in_words, phrase_of, rank_words, weight_words
+from wardround.report.partners.feedback import phrase_of, rank_words, weight_comparison, weight_words
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from wardround.report.partners.feedback import in_words, phrase_of, rank_words, 
     ],
 )
 def test_weights_in_words(here, there, said):
-    assert in_words("contact", "X", False, here, there) == said
+    assert weight_comparison("contact", "X", False, here, there) == said
 
 
 def told(site, rank=None, *, chosen=False, near=()):
@@ -38,7 +38,7 @@ def told(site, rank=None, *, chosen=False, near=()):
 @pytest.mark.parametrize(
     ("feedback", "words"),
     [
-        (told("Bo"), ("Bo asked: the ranking is of the others as its partners.",)),
+        (told("Bo"), ("Bo asked for partners: the ranking is of the others.",)),
         (
             told("Kabala"),
             ("Kabala was not judged as a partner of Bo: it gave no answer, or was no candidate.",),

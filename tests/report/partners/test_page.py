@@ -38,8 +38,8 @@ def test_the_answer_comes_first_and_result_json_is_enough(page: Any) -> None:
         "Train with Kenema and Bo, not with Makeni.",
         "With Kenema and Bo your log loss falls",
         "What this cannot tell",
-        "How well each hospital suits",
-        "What it cost to find out",
+        "How well each hospital fits",
+        "Cost of this answer",
     ]
     places = [page.text.index(words) for words in order]
     assert places == sorted(places)
@@ -123,7 +123,7 @@ def test_matrix_and_map_are_the_results(page: Any) -> None:
     assert marked["asks"] == (["Freetown"], [-0.2], [0.02])
     assert marked["chosen"][0] == ["Kenema", "Bo"]
     assert marked["not chosen"][0] == ["Makeni"]
-    assert "Two directions show 87 % of the differences." in page.text
+    assert "The map shows 87 % of the differences." in page.text
 
 
 def test_differences_are_told_largest_first_and_chance_is_folded_away(page: Any) -> None:
@@ -132,7 +132,7 @@ def test_differences_are_told_largest_first_and_chance_is_folded_away(page: Any)
     chance = page.text.index("1 further feature, which chance may explain", age)
     assert malaria < age < chance < page.text.index("Fever is recorded in 71 % there")
     # Kenema has one feature, and it does not differ beyond chance.
-    assert "Nothing differs more than chance would make it." in page.text
+    assert "No difference is larger than chance would explain." in page.text
 
 
 def test_agreement_is_put_into_words_only_where_there_are_hospitals_enough(page: Any) -> None:
@@ -142,7 +142,7 @@ def test_agreement_is_put_into_words_only_where_there_are_hospitals_enough(page:
         "Leaving one out",
         "1.000",
         "3",
-        "too few hospitals to tell agreement from chance",
+        "too few hospitals to distinguish agreement from chance",
     ]
     assert rows[1][2:] == ["0.500", "7", "some agreement. Bo and Makeni change places."]
 
@@ -168,7 +168,7 @@ def test_feedback_is_folded_a_hospital(page: Any) -> None:
 
 def test_cost_and_limits_are_told(page: Any) -> None:
     # 61,200 and 48,300 bytes.
-    assert "14 rounds of questions and answers, 61 kB to the hospitals, 48 kB from the hospitals and 7.4 s" in page.text
+    assert "14 rounds of requests and replies, 61 kB to the hospitals, 48 kB from the hospitals and 7.4 s" in page.text
     assert "Port Loko has not answered, so nothing is known of it." in page.text
     assert "The gain was measured on only 40 patients" in page.text
     assert "Age was missing for 14 patients" in page.text
@@ -226,7 +226,7 @@ def test_an_answer_without_words_gets_words(tmp_path: Path) -> None:
     del result["verdict"]["headline"], result["verdict"]["gain"]["words"]
     page = page_of(tmp_path, result)
     assert "Train with Kenema and Bo, not with Makeni." in page.text
-    assert "better by 0.065 in Log loss (interval 0.018 to 0.112) on 40 patients kept apart." in page.text
+    assert "better by 0.065 in Log loss (interval 0.018 to 0.112) on 40 patients held out." in page.text
     result["verdict"] |= {"helps": "no", "partners": [], "others": ["Kenema", "Bo", "Makeni"]}
     assert "Train alone." in page_of(tmp_path, result).text
 
@@ -234,7 +234,7 @@ def test_an_answer_without_words_gets_words(tmp_path: Path) -> None:
 def test_who_withdrew_is_no_partner(tmp_path: Path) -> None:
     result = asked.example()
     result["verdict"]["withdrawn"] = ["Bo"]
-    assert partnership_of(parsed(result)).standing("Bo") == "withdrew"
+    assert partnership_of(parsed(result)).status("Bo") == "withdrew"
     assert "Bo withdrew and cannot be chosen." in page_of(tmp_path, result).text
 
 
@@ -250,8 +250,8 @@ def test_long_names_are_cut_in_charts_and_whole_in_tables(tmp_path: Path) -> Non
 def test_one_hospital_has_nobody_to_train_with(tmp_path: Path) -> None:
     page = page_of(tmp_path, asked.sized(1))
     assert "Train alone." in page.text
-    assert "Who resembles whom" not in page.text
-    assert "How well each hospital suits" not in page.text
+    assert "Which hospitals are alike" not in page.text
+    assert "How well each hospital fits" not in page.text
 
 
 def test_thirty_hospitals_are_all_there(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_thirty_hospitals_are_all_there(tmp_path: Path) -> None:
     # Names would lie on each other: on the map the asking one alone is named.
     named = [trace["name"] for trace in chart(page, "map-0")["data"] if "text" in trace["mode"]]
     assert named == ["asks"]
-    assert "take distances on the map with care" in page.text
+    assert "read its distances with care" in page.text
 
 
 def test_the_truth_of_made_up_data_is_told(tmp_path: Path) -> None:

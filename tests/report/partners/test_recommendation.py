@@ -10,9 +10,9 @@ from wardround.report.partners.recommendation import MEASURES, gain_words, headl
 
 def test_headlines() -> None:
     assert headline("A", ["B", "C"], ["D"], "yes", "") == "Train with B and C, not with D."
-    assert "cannot be told" in headline("A", ["B"], [], "unclear", "")
+    assert "cannot be seen" in headline("A", ["B"], [], "unclear", "")
     assert headline("A", ["B"], [], "no", "").startswith("Joining does not help A")
-    assert headline("A", [], ["B"], "no", "train alone.").endswith("no site is likely to. Train alone.")
+    assert headline("A", [], ["B"], "no", "train alone.").endswith("no site is likely to help it. Train alone.")
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ def test_headlines() -> None:
         (0.2, 0.1, "about as well"),  # exactly two standard errors are not yet more than chance
         (-0.2, 0.1, "about as well"),
         (-0.21, 0.1, "does better"),
-        (math.nan, 0.1, "could not be tried"),
-        (0.5, math.inf, "could not be tried"),
+        (math.nan, 0.1, "could not be tested"),
+        (0.5, math.inf, "could not be tested"),
     ],
 )
 def test_a_reason_says_what_lies_beyond_two_standard_errors(gap: float, error: float, words: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import example_run as run
 from wardround.report.run.diagnostics_charts import ceiling
-from wardround.report.run.diagnostics_text import bullets_of, owner, weight_of
+from wardround.report.run.diagnostics_text import bullets_of, possessive, weight_of
 from wardround.report.run.page import write_report
 from wardround.runs.courses import read_courses, read_diagnostics
 
@@ -61,7 +61,9 @@ def charts(page: Any, start: str) -> list[Any]:
 
 def test_weights_are_told_in_words(page: Any) -> None:
     # Port Loko: 1 - 0.08 x 8 = 0.36 when it stopped, below half; Kenema: 0.992; Bo: 1 - 0.25 x 4 = 0.
-    assert "Port Loko's weight fell to 0.36 by round 8: its patients pulled the model elsewhere." in page.text
+    assert (
+        "Port Loko's weight fell to 0.36 by round 8: its patients pulled the model in another direction." in page.text
+    )
     assert "Kenema kept its weight (0.99 in round 8)" in page.text
     assert "Bo's weight fell to 0 by round 4" in page.text
     assert "Freetown's weight" not in page.text
@@ -70,7 +72,7 @@ def test_weights_are_told_in_words(page: Any) -> None:
 
 def test_the_end_and_what_was_missed_are_told(page: Any) -> None:
     assert "Training was stopped by round 8: the hospitals no longer agreed" in page.text
-    assert "2 rounds brought nothing, since Freetown was absent" in page.text
+    assert "2 rounds changed nothing, since Freetown was absent" in page.text
     assert "Kenema took part in 8 of 10 rounds." in page.text
 
 
@@ -92,7 +94,7 @@ def test_weights_and_distances_are_drawn_as_told(page: Any) -> None:
 
 def test_choosing_partners_is_no_round_but_counts_in_the_traffic(page: Any) -> None:
     assert "Choosing partners" in page.text
-    assert "Before training, Freetown chose Kenema and Port Loko among 3 hospitals (for Personal model)." in page.text
+    assert "Before training, Freetown chose Kenema and Port Loko out of 3 hospitals (for Personal model)." in page.text
     assert "Choosing took 43 kB of traffic and 600 ms" in page.text  # 20,000 + 23,000 bytes
     table = next(t for t in page.tables if t[0] == ["Hospital", "Score", "Partner"])
     assert table[1:] == [
@@ -118,7 +120,7 @@ def test_a_run_that_only_chose_partners_has_no_round(tmp_path: Path) -> None:
     del files["result"]
     files["rounds"] = [files["rounds"][0] | {"round": 0}]
     page = run.Page(write_report(run.write(tmp_path, files)))
-    assert "interrupted before a first round was written" in page.text
+    assert "interrupted before its first round was recorded" in page.text
 
 
 def test_a_record_without_a_number_is_told_as_unreadable(tmp_path: Path) -> None:
@@ -140,8 +142,8 @@ def test_rounds_between_evaluations_tell_nothing() -> None:
 @pytest.mark.parametrize(
     ("alphas", "words"),
     [
-        ((1.0, 0.95), "<strong>A</strong> kept its weight (0.95 in round 2): its patients pulled the model much"),
-        ((1.0, 0.6), "weight fell to 0.6 by round 2: its patients pulled the model somewhat elsewhere."),
+        ((1.0, 0.95), "<strong>A</strong> kept its weight (0.95 in round 2): its patients pulled the model in much"),
+        ((1.0, 0.6), "weight fell to 0.6 by round 2: its patients pulled the model in a somewhat different direction."),
         ((0.0, 0.0), "<strong>A</strong> took no part in the training."),
         ((0.0, 0.7), "<strong>A</strong> kept its weight (0.7 in round 2)"),  # a newcomer
     ],
@@ -153,8 +155,8 @@ def test_weights_that_stay_come_late_or_never_come(alphas: tuple[float, float], 
 
 
 def test_names_own_things() -> None:
-    assert owner("Bo") == "Bo&#x27;s"
-    assert owner("St. Thomas") == "St. Thomas&#x27;"
+    assert possessive("Bo") == "Bo&#x27;s"
+    assert possessive("St. Thomas") == "St. Thomas&#x27;"
 
 
 def test_groups_are_told_and_drawn(tmp_path: Path) -> None:

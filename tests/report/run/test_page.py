@@ -165,7 +165,7 @@ def test_one_method_in_regression_at_one_site(tmp_path: Path) -> None:
     files["result"]["methods"][0]["scores"]["sites"]["Only"]["rmse"] = {"value": 1234.56, "low": 987.6, "high": 1500.2}
     files["result"]["sites"][0]["prevalence"] = None
     page = run.Page(write_report(run.write(tmp_path, files)))
-    assert "it reached 1,235 (987.6 to 1,500) at Only" in page.text
+    assert "The model reached 1,235 (987.6 to 1,500) at Only" in page.text
     assert "Only one way of training was tried" in page.text
     assert "scored best" not in page.text
     assert "With outcome" not in page.text
@@ -213,8 +213,23 @@ def test_the_truth_of_made_up_data_is_told_in_words(tmp_path: Path) -> None:
     }
     page = run.Page(write_report(run.write(tmp_path, files)))
     assert "Freetown and Bo (urban): malaria is rare." in page.text
-    assert "ROC-AUC, given endless patients: 0.866 at Freetown." in page.text
+    assert "The best ROC-AUC that any model could reach, with unlimited patients: 0.866 at Freetown." in page.text
     assert ["coefficients.Freetown.age", "0.200"] in [row for table in page.tables for row in table]
+
+
+def test_a_lead_that_nothing_shows_is_called_chance(tmp_path: Path) -> None:
+    files = run.example(hospitals=("A",), methods=run.METHODS[:2], rounds=2, metrics=("roc_auc",))
+    for method, value in zip(files["result"]["methods"], (0.7, 0.8), strict=True):
+        method["scores"]["sites"]["A"]["roc_auc"] = method["scores"]["weighted"]["roc_auc"] = {"value": value}
+    pair = {"metric": "roc_auc", "method": "fed_avg", "against": "local", "difference": 0.1, "low": -0.1, "high": 0.3}
+    both = [pair | {"site": site, "verdict": "no difference shown"} for site in ("A", "all sites")]
+    files["result"]["comparison"] = both
+    page = run.Page(write_report(run.write(tmp_path / "chance", files)))
+    assert "may be due to chance (compared on the same patients, at A and all hospitals together" in page.text
+    files["result"]["comparison"] = [both[0] | {"low": 0.05, "verdict": "better"}, both[1]]
+    page = run.Page(write_report(run.write(tmp_path / "shown", files)))
+    assert "Every lead may be due to chance" not in page.text
+    assert "at A, the lead over Own model only is larger than chance would explain" in page.text
 
 
 def test_sureness_is_told_with_the_rivals_that_were_compared(tmp_path: Path) -> None:
@@ -229,6 +244,6 @@ def test_sureness_is_told_with_the_rivals_that_were_compared(tmp_path: Path) -> 
         pair | {"site": "B", "low": -0.1, "high": 0.5, "verdict": "no difference shown"},
     ]
     page = run.Page(write_report(run.write(tmp_path, files)))
-    assert "at A the lead over Own model only is more than chance would explain" in page.text
-    assert "at B the lead over Own model only may be chance" in page.text
-    assert "Not every lead over Common model and Own model only was tested so" in page.text
+    assert "at A, the lead over Own model only is larger than chance would explain" in page.text
+    assert "at B, the lead over Own model only may be due to chance" in page.text
+    assert "Not every lead over Common model and Own model only was tested in this way" in page.text

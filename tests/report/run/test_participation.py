@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from wardround.report.run.page import text_of
+from wardround.report.run.page import report_page
 from wardround.report.run.participation import spans
 from wardround.runs.courses import read_courses
 
@@ -27,12 +27,12 @@ def written(folder, kind):
     (folder / "rounds.jsonl").write_text("".join(json.dumps(one) + "\n" for one in RECORDS))
     (folder / "manifest.json").write_text("{}")
     (folder / "result.json").write_text(json.dumps({"study": "s", "kind": kind, "methods": []}))
-    return str(text_of(folder))
+    return str(report_page(folder))
 
 
 def test_rounds_and_reasons_of_each_hospital(tmp_path):
     page = written(tmp_path, "deployed")
-    assert "In 3 of 5 rounds somebody was missing" in page
+    assert "In 3 of 5 rounds a hospital was missing" in page
     assert '<tr><th scope="row">bo</th><td>5 of 5</td><td>none</td></tr>' in page
     assert "<td>2 of 5</td>" in page
     assert "rounds 2 to 3: it was not connected<br>round 4: late: &lt;b&gt;slow&lt;/b&gt;" in page

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.results import parsed
-from wardround.report.run.ranking import best_at, best_overall, sureness
+from wardround.report.run.ranking import best_at, best_overall, lead_of
 from wardround.runs.run import Run, run_of
 
 
@@ -46,9 +46,9 @@ def test_a_lead_is_judged_against_every_rival(
     verdicts: dict[tuple[str, str], str], shown: tuple[str, ...], open_: tuple[str, ...], untested: tuple[str, ...]
 ) -> None:
     one = run({"a": 0.7, "b": 0.9, "c": 0.8}, verdicts)
-    assert sureness(one, "x", "roc_auc", one.method("b")) == (shown, open_, untested)
+    assert lead_of(one, "x", "roc_auc", one.method("b")) == (shown, open_, untested)
 
 
 def test_a_rival_without_a_score_is_no_rival() -> None:
     one = run({"a": 0.7, "b": 0.9, "c": None}, {("b", "a"): "better"})
-    assert sureness(one, "x", "roc_auc", one.method("b")) == (("a",), (), ())
+    assert lead_of(one, "x", "roc_auc", one.method("b")) == (("a",), (), ())

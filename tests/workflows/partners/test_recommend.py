@@ -13,7 +13,7 @@ from wardround.partners.choice import Evidence
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import parse_study
-from wardround.workflows.partners.recommend import averaged, check_partners, partners
+from wardround.workflows.partners.recommend import average_evidence, check_partners, partners
 
 STUDY = """
 [study]
@@ -131,7 +131,7 @@ def test_bad_input_is_one_paragraph_and_nothing_is_written(data, asking, what, t
 def test_the_mean_over_splits_by_hand():
     one = Evidence(np.array([np.nan, -1.0, -3.0]), np.array([np.nan, 3.0, np.nan]), -2.0)
     two = Evidence(np.array([np.nan, -2.0, np.nan]), np.array([np.nan, 4.0, np.nan]), -4.0)
-    mean = averaged([one, two])
+    mean = average_evidence([one, two])
     np.testing.assert_allclose(mean.score, [np.nan, -1.5, -3.0])
     # Root mean square: sqrt((9 + 16) / 2).
     np.testing.assert_allclose(mean.error, [np.nan, np.sqrt(12.5), np.nan])

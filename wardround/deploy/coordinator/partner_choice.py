@@ -30,7 +30,14 @@ from wardround.study.file import Study
 from wardround.study.methods import Method, own_method
 from wardround.study.partners import asks_of
 from wardround.study.privacy import refuse_choice
-from wardround.workflows.partners.choose import Chosen, KnownSites, choose, question_about, user_of, withdrawn_of
+from wardround.workflows.partners.choose import (
+    KnownSites,
+    PartnerSelection,
+    choose,
+    question_about,
+    user_of,
+    withdrawn_sites,
+)
 
 NAME = "partners.json"
 
@@ -43,7 +50,7 @@ def refuse_partners(study: Study, sites: Sequence[str], *, sum_only: bool) -> No
     if study.privacy is not None:
         refuse_choice(method.choice)
     known = KnownSites(sites, np.zeros(len(sites)), Task((0,)))
-    user, withdrawn = user_of(study, known), withdrawn_of(study, known)
+    user, withdrawn = user_of(study, known), withdrawn_sites(study, known)
     others = [site for site in range(len(sites)) if site != user and site not in withdrawn]
     nothing = np.full(len(sites), np.nan)
     selected(Evidence(nothing, nothing, 0.0), method.rule, sites, others)
@@ -84,7 +91,7 @@ def make_choice(
     algorithm: Algorithm,
     params: Params,
     participation: Participation,
-) -> Chosen:
+) -> PartnerSelection:
     """Ask the sites, and write down whom the asking site takes."""
     rows = np.array([agreement.rows.get(site, (0, 0, 0))[0] for site in engine.sites])
     known = KnownSites(engine.sites, rows, agreement.task)
@@ -177,7 +184,7 @@ class RecordingEngine:
 # ---- on the disk ----
 
 
-def choice_to_json(chosen: Chosen, sites: Sequence[str]) -> dict[str, Any]:
+def choice_to_json(chosen: PartnerSelection, sites: Sequence[str]) -> dict[str, Any]:
     """The choice as JSON: who, how they were judged, and what it cost. A score that is not known is null."""
     evidence = chosen.evidence
     return {
@@ -192,7 +199,7 @@ def choice_to_json(chosen: Chosen, sites: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def read_choice(folder: Path) -> Chosen | None:
+def read_choice(folder: Path) -> PartnerSelection | None:
     """The choice that was made, if it was."""
     path = folder / NAME
     if not path.exists():
@@ -203,7 +210,7 @@ def read_choice(folder: Path) -> Chosen | None:
     cut = float("nan") if words["cut"] is None else float(words["cut"])
     partners = tuple(names.index(name) for name in words["partners"])
     evidence = Evidence(score, error, cut, words["details"])
-    return Chosen(names.index(words["user"]), partners, evidence, record_of(words["record"]))
+    return PartnerSelection(names.index(words["user"]), partners, evidence, record_of(words["record"]))
 
 
 def record_of(words: dict[str, Any]) -> RoundRecord:

@@ -20,7 +20,7 @@ from wardround.study import privacy as privately
 from wardround.study.file import Study
 from wardround.study.methods import own_method
 from wardround.study.privacy import KIND, Patients, Protection
-from wardround.study.privacy_cost import noted
+from wardround.study.privacy_cost import with_privacy_cost
 
 Counts = Mapping[str, tuple[int, int, int]]
 """Rows for training, validation and test by site, as told."""
@@ -67,7 +67,7 @@ def plan_noise(study: Study, task: Task, sites: Sequence[str], rows: Counts) -> 
     counts = np.array([told.get(site, 0) for site in sites], np.int64)
     participation = assemble.participation_of(study, sites, study.study.seed)
     patients = Patients(sites, counts, row_of(task))
-    return assemble.noised(study, own_method(study), task, patients, participation, quorum)
+    return assemble.plan_noise(study, own_method(study), task, patients, participation, quorum)
 
 
 def costliest_row_count(study: Study, task: Task, sites: int) -> int:
@@ -131,7 +131,7 @@ class Accounts:
             return record
         if not record.count:  # a sum that could not be opened has told nothing
             protection = replace(protection, silent=True)
-        record = noted(record, protection)
+        record = with_privacy_cost(record, protection)
         self._add(record.measures)
         told = {**record.measures["privacy"], "epsilon": self.epsilon_so_far()}
         return replace(record, measures={**record.measures, "privacy": told})

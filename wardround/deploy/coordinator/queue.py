@@ -16,7 +16,7 @@ from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.trust.audit_log import AuditLog, event_entry
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
-from wardround.workflows.retrain import forgotten, manifest_of, refuse_unknown
+from wardround.workflows.retrain import manifest_of, refuse_unknown, without_settings_of
 
 
 def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
@@ -95,7 +95,7 @@ def queue_without(folder: Path, without: Sequence[str], submitter: str | None = 
     present = study.participation.present
     if present is not None:
         present = {name: words for name, words in present.items() if name not in without} or None
-    new = forgotten(study, without).model_copy(
+    new = without_settings_of(study, without).model_copy(
         update={"deploy": deploy, "participation": study.participation.model_copy(update={"present": present})}
     )
     if new.partners is not None:  # they are no sites of the new study, so nothing is to be said about them

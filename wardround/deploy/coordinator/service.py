@@ -107,7 +107,7 @@ class Coordinator:
         self.state |= {"study": name, "state": "running", "round": 0, "rounds": study.study.rounds, "missing": {}}
         self.write_status()
         submission = Submission(study, self._participants(study, folder), submitter, known_rows(self.home))
-        return conduct(submission, RunFolder.taken_up(folder / "run"), self.transport, self._on_event)
+        return conduct(submission, RunFolder.open_or_create(folder / "run"), self.transport, self._on_event)
 
     def _participants(self, study: Study, folder: Path) -> tuple[str, ...]:
         """The sites of a study, fixed when it begins: one admitted later must not change a study under way."""

@@ -105,7 +105,7 @@ class StudyController(Controller):  # type: ignore[misc]
             (folder / "state.json").unlink(missing_ok=True)
             log.append(event_entry("started", study=submission.id, job=str(job), submitter=submitter))
             try:
-                run = RunFolder.taken_up(folder / "run")
+                run = RunFolder.open_or_create(folder / "run")
                 conduct(submission, run, transport, lambda event: self.log_info(fl_ctx, event_words(event)))
             except Refusal as refusal:
                 record_end(folder, log, submission.id, "failed", str(refusal))

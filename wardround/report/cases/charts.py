@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from wardround.report.html.charts import Chart, Spec, layout, merged, rows_axis, span
+from wardround.report.html.charts import Chart, Spec, layout, overlay, rows_axis, span
 from wardround.report.html.markup import chart_label, plain
 from wardround.report.html.palette import colour
 from wardround.report.metric_names import direction, label_of
 from wardround.report.run.progress_charts import whole_ticks
-from wardround.report.run.score_charts import bounds, dots, neutral, upright
+from wardround.report.run.score_charts import bounds, dots, neutral_value, vertical_line
 from wardround.runs.cases_result import CaseResult
 from wardround.runs.fields import Json, mapping, number
 from wardround.runs.scores import MetricValue
@@ -18,7 +18,7 @@ PANELS = 4
 LEGEND = 8
 
 
-def dots_of(labels: Mapping[str, str], case: CaseResult) -> Chart | None:
+def score_chart(labels: Mapping[str, str], case: CaseResult) -> Chart | None:
     """The main measure of one case: a row a method, with its interval."""
     names = [name for name in labels if name in case.methods]
     measures = [case.methods[name] for name in names]
@@ -27,20 +27,20 @@ def dots_of(labels: Mapping[str, str], case: CaseResult) -> Chart | None:
         return None
     low, high = bounds(case.metric)
     reach = span(seen, floor=low, ceiling=high)
-    chance = neutral(case.metric)
-    traces = [one_dot(labels[name], index, m) for index, (name, m) in enumerate(zip(names, measures, strict=True))]
+    chance = neutral_value(case.metric)
+    traces = [dot(labels[name], index, m) for index, (name, m) in enumerate(zip(names, measures, strict=True))]
     height = 70 + 19 * len(names)
     title = ", ".join(part for part in (label_of(case.metric), direction(case.metric)) if part)
     return Chart(
         title=case.title,
-        spoken=f"{plain(case.title)}: {label_of(case.metric)} of {len(names)} methods with intervals. The table above "
-        "has the same numbers.",
+        description=f"{plain(case.title)}: {label_of(case.metric)} of {len(names)} methods with intervals. The table "
+        "above has the same numbers.",
         traces=traces,
         layout=layout(
             height,
             x={"title": {"text": chart_label(title, 60)}, "range": reach},
             y=rows_axis([labels[name] for name in names]) | {"tickfont": {"size": 12}},
-            shapes=[upright(chance)] if chance is not None and reach[0] <= chance else [],
+            shapes=[vertical_line(chance)] if chance is not None and reach[0] <= chance else [],
             showlegend=False,
             margin={"l": 10, "r": 10, "t": 6, "b": 44},
         ),
@@ -48,15 +48,15 @@ def dots_of(labels: Mapping[str, str], case: CaseResult) -> Chart | None:
     )
 
 
-def one_dot(label: str, index: int, measure: MetricValue) -> Spec:
+def dot(label: str, index: int, measure: MetricValue) -> Spec:
     return dots(label, index, [measure], [float(index)], [label])
 
 
-def courses_of(labels: Mapping[str, str], against: str, title: str, records: Sequence[Json]) -> Chart | None:
+def course_chart(labels: Mapping[str, str], against: str, title: str, records: Sequence[Json]) -> Chart | None:
     """Loss by round for training alone, the reference and Weight Erosion; beneath, the weights of the hospitals."""
     first = [record for record in records if record.get("repeat") == 0 and (number(record.get("round")) or 0) > 0]
     shown = [name for name in dict.fromkeys(("local", against, EROSION)) if name in labels]
-    users = asking(first, shown)[:PANELS]
+    users = asking_sites(first, shown)[:PANELS]
     if not users:
         return None
     rounds = [number(record.get("round")) or 0.0 for record in first]
@@ -72,7 +72,7 @@ def courses_of(labels: Mapping[str, str], against: str, title: str, records: Seq
     height = 470 if weighted else 300
     return Chart(
         title=title,
-        spoken=f"{plain(title)}: validation loss by round for {len(users)} asking hospitals"
+        description=f"{plain(title)}: validation loss by round for {len(users)} asking hospitals"
         + (", and below the weight of each hospital by round." if weighted else "."),
         traces=traces,
         layout=panels(height, users, span(rounds), span(losses), max(rounds), weighted),
@@ -80,7 +80,7 @@ def courses_of(labels: Mapping[str, str], against: str, title: str, records: Seq
     )
 
 
-def asking(records: Sequence[Json], shown: Sequence[str]) -> list[str]:
+def asking_sites(records: Sequence[Json], shown: Sequence[str]) -> list[str]:
     """Those for whom something was trained in turn; where nothing was, every hospital whose loss is told."""
     own = [record for record in records if record.get("method") in shown]
     turns = dict.fromkeys(str(record["user"]) for record in own if record.get("user") is not None)
@@ -91,7 +91,7 @@ def site_losses(record: Json) -> Json:
     return mapping(mapping(mapping(record.get("measures")).get("validation_loss")).get("sites"))
 
 
-def of(records: Sequence[Json], method: str, user: str) -> list[Json]:
+def records_of(records: Sequence[Json], method: str, user: str) -> list[Json]:
     """The rounds of a method as this hospital sees them: trained for it, or for all."""
     return [one for one in records if one.get("method") == method and one.get("user") in (None, user)]
 
@@ -99,7 +99,7 @@ def of(records: Sequence[Json], method: str, user: str) -> list[Json]:
 def weights(records: Sequence[Json], user: str) -> dict[str, list[tuple[float, float]]]:
     """For every hospital its weight by round in the asking one's model."""
     found: dict[str, list[tuple[float, float]]] = {}
-    for record in of(records, EROSION, user):
+    for record in records_of(records, EROSION, user):
         told = mapping(mapping(mapping(record.get("measures")).get("told")).get("alpha"))
         for name, value in told.items():
             weight, at = number(value), number(record.get("round"))
@@ -115,7 +115,7 @@ def loss_lines(
     for name in shown:
         points = [
             (at, loss)
-            for record in of(records, name, user)
+            for record in records_of(records, name, user)
             if (loss := number(site_losses(record).get(user))) is not None
             and (at := number(record.get("round"))) is not None
         ]
@@ -193,6 +193,6 @@ def panels(
                 "showticklabels": panel == 0,
                 "title": {"text": words if panel == 0 else ""},
             }
-            frame[f"xaxis{axis}"], frame[f"yaxis{axis}"] = merged(across, below), merged(up, beside)
+            frame[f"xaxis{axis}"], frame[f"yaxis{axis}"] = overlay(across, below), overlay(up, beside)
     frame["legend"] = {**frame["legend"], "y": 1.02}
     return frame

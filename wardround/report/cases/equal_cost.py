@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from wardround.report import numbers
-from wardround.report.html.markup import Html, joined, paragraph, plain, safe, table
+from wardround.report.html.markup import Html, join, paragraph, plain, safe, table
 from wardround.runs.cases_result import BudgetLoss, CaseResult, EqualBudget
 
 if TYPE_CHECKING:
@@ -14,9 +14,10 @@ def budget_words() -> Html:
     return paragraph(
         Html(
             "The error on the asking hospital's validation patients (lower is better), when every method may spend the "
-            "same: as many steps at the asking hospital as the method with the fewest takes in all; or as much traffic "
-            "for the model it uses as the thriftiest method that sends anything. What a method spends on choosing "
-            "partners counts. Then methods in groups, by how many hospitals' patients the model has learned from."
+            "same: as many steps at the asking hospital as the method with the fewest takes in total; or as much "
+            "traffic for the model it uses as the method that sends least, of those that send anything. What a method "
+            "spends on choosing partners counts. The last table groups the methods by how many hospitals their model "
+            "has learned from."
         )
     )
 
@@ -28,19 +29,19 @@ def budget_tables(told: "CasesView") -> list[Html]:
         rows = []
         for case in told.cases:
             entries: EqualBudget = getattr(case.budgets, key)
-            rows.append([safe(case.title), *(spent_cell(entries.methods.get(name)) for name in told.labels)])
+            rows.append([safe(case.title), *(cost_cell(entries.methods.get(name)) for name in told.labels)])
         parts.append(table(title, columns, rows))
     rows = [[safe(case.title), *scope_cells(told, case)] for case in told.cases]
     heads = [Html(head) for head in ("Setting", "Alone", "With some", "With all")]
-    return [*parts, table("Among as many hospitals", heads, rows)]
+    return [*parts, table("By the number of hospitals learned from", heads, rows)]
 
 
-def spent_cell(entry: BudgetLoss | None) -> Html:
+def cost_cell(entry: BudgetLoss | None) -> Html:
     if entry is None or entry.loss is None:
         return Html(f'<span class="undefined">{safe((entry and entry.undefined) or "not known")}</span>')
     at = entry.round
     small = "spends nothing" if entry.spends is False else f"round {at:.3g}" if at is not None else ""
-    return joined([safe(numbers.score(entry.loss)), Html(f'<span class="interval">{safe(small)}</span>')], " ")
+    return join([safe(numbers.score(entry.loss)), Html(f'<span class="interval">{safe(small)}</span>')], " ")
 
 
 def scope_cells(told: "CasesView", case: CaseResult) -> list[Html]:
@@ -56,4 +57,4 @@ def scope_cells(told: "CasesView", case: CaseResult) -> list[Html]:
         place = 0 if group <= 1 else 2 if group >= everyone else 1
         words = f"{plain(label)}: {numbers.score(loss)}" + (f" ({size:.2g} hospitals)" if place == 1 else "")
         groups[place].append(safe(words))
-    return [joined(group, "<br>") for group in groups]
+    return [join(group, "<br>") for group in groups]

@@ -13,12 +13,12 @@ from rich.text import Text
 
 from wardround.core.files import write_whole
 from wardround.report import numbers
-from wardround.report.cases.charts import courses_of, dots_of
+from wardround.report.cases.charts import course_chart, score_chart
 from wardround.report.cases.equal_cost import budget_tables, budget_words
 from wardround.report.fairness import poster as fairness_poster
-from wardround.report.html.document import document, drawn, facts, moment, notices
-from wardround.report.html.markup import Html, bullets, folded, joined, paragraph, plain, safe, section, table
-from wardround.report.metric_names import direction, label_of, lower_is_better
+from wardround.report.html.document import chart_figures, date_text, document, facts, notices
+from wardround.report.html.markup import Html, bullets, details, join, paragraph, plain, safe, section, table
+from wardround.report.metric_names import direction, is_lower_better, label_of
 from wardround.runs.cases_result import CaseMethodResult, CaseResult
 from wardround.runs.read import read_manifest, read_result, read_rounds
 from wardround.runs.result import CasesResult
@@ -52,31 +52,31 @@ class CasesView:
         return self.result.cases
 
     @property
-    def alone(self) -> bool:
+    def is_single(self) -> bool:
         """Whether there is one way to train only."""
         return len(self.labels) < 2
 
     def label(self, method: str) -> str:
         return self.labels.get(method, method)
 
-    def won(self, case: CaseResult, method: str) -> bool:
-        return case.won(method, self.against)
+    def is_better(self, case: CaseResult, method: str) -> bool:
+        return case.is_better(method, self.against)
 
-    def lost(self, case: CaseResult, method: str) -> bool:
-        return case.lost(method, self.against)
+    def is_worse(self, case: CaseResult, method: str) -> bool:
+        return case.is_worse(method, self.against)
 
     def best(self, case: CaseResult) -> str | None:
         """The method with the best value, if more than chance speaks for it; else none.
 
         Another than the reference must be better than it; the reference itself must be better than all others.
         """
-        lower = lower_is_better(case.metric)
+        lower = is_lower_better(case.metric)
         known = {name: one.value for name, one in case.methods.items() if one.value is not None}
         if lower is None or not known:
             return None
         top = (min if lower else max)(known, key=lambda name: known[name])
-        others = [self.lost(case, name) for name in case.methods if name != self.against]
-        shown = all(others) and others if top == self.against else self.won(case, top)
+        others = [self.is_worse(case, name) for name in case.methods if name != self.against]
+        shown = all(others) and others if top == self.against else self.is_better(case, top)
         return top if shown else None
 
 
@@ -104,45 +104,47 @@ def cases_page(folder: Path) -> Html:
     when = "finished" if manifest.get("finished") else "started"
     subtitle = [Html("Many settings compared")]
     if manifest.get(when):
-        subtitle.append(Html(f"{when} {safe(moment(manifest[when]))}"))
-    poster = fairness_poster.told(folder, result)
-    short = paragraph(joined([summary(told), safe(fairness_poster.in_short(folder, result))], " "), "summary")
+        subtitle.append(Html(f"{when} {safe(date_text(manifest[when]))}"))
+    poster = fairness_poster.poster_section(folder, result)
+    short = paragraph(join([summary(told), safe(fairness_poster.poster_summary(folder, result))], " "), "summary")
     cannot = [*limits(told), *fairness_poster.limits(folder, result), *(safe(note) for note in result.notes)]
-    content = joined(
+    content = join(
         [
             notices(safe(remark) for remark in found.remarks),
-            section("summary", "In short", short, figures_first(told)),
+            section("summary", "In short", short, key_figures(told)),
             section("fairness", "Privacy, uneven data and fairness", poster),
             section("limits", "What this cannot tell", bullets(cannot)),
             # With a single way to train the tables above say all, and there is nothing to compare it with.
-            Html("") if told.alone and poster else table_section(told),
-            Html("") if told.alone else compared_sections(folder, told),
+            Html("") if told.is_single and poster else table_section(told),
+            Html("") if told.is_single else comparison_sections(folder, told),
             section("reports", "The report of each setting", links(told)),
         ]
     )
-    return document(told.name, joined(subtitle, " · "), content, manifest)
+    return document(told.name, join(subtitle, " · "), content, manifest)
 
 
 def table_section(told: CasesView) -> Html:
     return section("table", "All settings, all ways to train", table_words(told), score_table(told))
 
 
-def compared_sections(folder: Path, told: CasesView) -> Html:
+def comparison_sections(folder: Path, told: CasesView) -> Html:
     """Ways to train side by side: setting by setting, round by round, and at equal cost."""
-    return joined(
+    return join(
         [
-            section("plots", "Each setting", drawn("plots", [dots_of(told.labels, case) for case in told.cases])),
+            section(
+                "plots", "Each setting", chart_figures("plots", [score_chart(told.labels, case) for case in told.cases])
+            ),
             section("courses", "Round by round", course_words(), *(course_part(folder, told, c) for c in told.cases)),
             section("budgets", "At equal cost", budget_words(), *budget_tables(told)),
         ]
     )
 
 
-def times(count: int, of: int) -> str:
+def count_of_settings(count: int, of: int) -> str:
     return f"{'none' if not count else 'all' if count == of and of > 1 else count} of the {of} settings"
 
 
-def named_cases(cases: Sequence[CaseResult], most: int = 6) -> str:
+def case_names(cases: Sequence[CaseResult], most: int = 6) -> str:
     titles = [plain(case.title) for case in cases]
     return ", ".join(titles[:most]) + (f" and {len(titles) - most} more" if len(titles) > most else "")
 
@@ -153,39 +155,39 @@ def summary(told: CasesView) -> Html:
         return Html("No setting is finished yet.")
     count, reference = len(told.cases), told.label(told.against)
     turns = ", each hospital asking in turn" if told.result.users == "each" else ""
-    if told.alone:
+    if told.is_single:
         return safe(
             f"“{plain(reference)}” was trained in {count} settings and tried on patients whom it had not seen{turns}."
         )
     personal = [name for name in told.labels if name not in (told.against, *BASELINES)]
-    together = [case for case in told.cases if any(told.won(case, name) for name in personal)]
+    together = [case for case in told.cases if any(told.is_better(case, name) for name in personal)]
     words = [
         f"{len(told.labels)} ways to train were compared in {count} settings, on patients whom the models had not "
-        f"seen{turns}. “{plain(reference)}” is what the others are measured against."
+        f"seen{turns}. “{plain(reference)}” is the reference for the others."
     ]
     if personal:
-        which = f" ({named_cases(together)})" if together else ""
+        which = f" ({case_names(together)})" if together else ""
         words.append(
-            f"In {times(len(together), count)} at least one other model made together was better than it by more than "
-            f"chance{which}."
+            f"In {count_of_settings(len(together), count)} at least one other model trained together was better, and "
+            f"chance does not explain it{which}."
         )
     for name in [n for n in told.labels if n != told.against]:
-        won = [case for case in told.cases if told.won(case, name)]
-        lost = [case for case in told.cases if told.lost(case, name)]
+        won = [case for case in told.cases if told.is_better(case, name)]
+        lost = [case for case in told.cases if told.is_worse(case, name)]
         if won or lost:
             said = [f"better in {len(won)}" if won else "", f"worse in {len(lost)}" if lost else ""]
             words.append(f"{plain(told.label(name))}: {' and '.join(filter(None, said))}.")
-    quiet = [plain(told.label(n)) for n in told.labels if n != told.against and not any_shown(told, n)]
+    quiet = [plain(told.label(n)) for n in told.labels if n != told.against and not has_verdict(told, n)]
     if quiet:
-        words.append(f"No difference is shown anywhere for: {', '.join(quiet)}.")
+        words.append(f"No difference is shown in any setting for: {', '.join(quiet)}.")
     return safe(" ".join(words))
 
 
-def any_shown(told: CasesView, method: str) -> bool:
-    return any(told.won(case, method) or told.lost(case, method) for case in told.cases)
+def has_verdict(told: CasesView, method: str) -> bool:
+    return any(told.is_better(case, method) or told.is_worse(case, method) for case in told.cases)
 
 
-def figures_first(told: CasesView) -> Html:
+def key_figures(told: CasesView) -> Html:
     return facts(
         [
             ("Settings", f"{len(told.cases):,}"),
@@ -199,29 +201,33 @@ def figures_first(told: CasesView) -> Html:
 def limits(told: CasesView) -> list[Html]:
     expected = 0.05 * len(told.cases)
     made = Html(
-        "Hospitals that a partition made out of one pool are not hospitals: they show a kind of difference, alone."
+        "Sites that were made by dividing one data set are not real hospitals: they show one kind of difference only."
     )
-    if told.alone:
+    if told.is_single:
         return [made]
     return [
         Html(
-            f"Where no difference exists at all, about {expected:.1g} of {len(told.cases)} settings would still show "
+            f"If there were no difference at all, about {expected:.1g} of {len(told.cases)} settings would still show "
             "one by chance."
         ),
-        Html("No difference shown does not prove that there is none: settings with few patients can hardly show any."),
-        Html("Only differences from the reference were tested; two other methods may differ or not."),
+        Html(
+            "“No difference shown” does not prove that there is none: settings with few patients can hardly show any."
+        ),
+        Html("Only differences from the reference were tested; whether two other methods differ is not known."),
         made,
-        Html("The tables at equal cost rest on validation patients, by which rates were chosen; they give no verdict."),
+        Html(
+            "The tables at equal cost use the validation patients by which rates were chosen, so they give no verdict."
+        ),
     ]
 
 
 def table_words(told: CasesView) -> Html:
     return paragraph(
         Html(
-            "The mean over hospitals, each counting by its test patients, and over repeats; small: the interval, and "
-            "the learning rate where it was chosen. ▲ better and ▼ worse than "
-            f"<em>{safe(told.label(told.against))}</em> by more than chance. "
-            "Bold: the best value of a row, only where more than chance speaks for it."
+            "The mean over hospitals, each counting by its test patients, and over repeats; in small print the "
+            "interval, and the learning rate where it was chosen. ▲ better and ▼ worse than "
+            f"<em>{safe(told.label(told.against))}</em>, beyond chance. "
+            "Bold: the best value of a row, only where it is beyond chance."
         )
     )
 
@@ -233,7 +239,7 @@ def score_table(told: CasesView) -> Html:
         best = told.best(case)
         size = f"{len(case.sites)} hospitals, {case.patients:,} patients"
         about = f"{label_of(case.metric)}, {direction(case.metric)}; {size}"
-        head = joined([safe(case.title), Html(f'<span class="interval">{safe(about)}</span>')], " ")
+        head = join([safe(case.title), Html(f'<span class="interval">{safe(about)}</span>')], " ")
         cells = [
             score_cell(case.methods.get(name), case.verdict(name, told.against), winner=name == best)
             for name in told.labels
@@ -252,7 +258,7 @@ def score_cell(score: CaseMethodResult | None, verdict: str, *, winner: bool) ->
     if sign:
         shown = Html(f'{shown} <span aria-hidden="true">{sign}</span><span class="sr"> ({safe(verdict)})</span>')
     small = [numbers.interval(score), f"rate {score.rate:g}" if score.rate is not None else ""]
-    return joined([shown, *(Html(f'<span class="interval">{safe(part)}</span>') for part in small if part)], " ")
+    return join([shown, *(Html(f'<span class="interval">{safe(part)}</span>') for part in small if part)], " ")
 
 
 def course_words() -> Html:
@@ -267,8 +273,8 @@ def course_words() -> Html:
 
 def course_part(folder: Path, told: CasesView, case: CaseResult) -> Html:
     records, _ = read_rounds(folder / "cases" / case.name)
-    chart = courses_of(told.labels, told.against, case.title, records)
-    return folded(case.title, drawn(f"courses-{case.name.replace('.', '-')}", [chart])) if chart else Html("")
+    chart = course_chart(told.labels, told.against, case.title, records)
+    return details(case.title, chart_figures(f"courses-{case.name.replace('.', '-')}", [chart])) if chart else Html("")
 
 
 def links(told: CasesView) -> Html:
@@ -309,9 +315,12 @@ def whole_row(told: CasesView, case: CaseResult) -> list[Text]:
 def short_row(told: CasesView, case: CaseResult) -> list[Text]:
     """The reference, whoever has the best value, and those that differ from the reference by more than chance."""
     known = {name: one.value for name, one in case.methods.items() if one.value is not None}
-    lower = lower_is_better(case.metric)
+    lower = is_lower_better(case.metric)
     top = (min if lower else max)(known, key=lambda name: known[name]) if known and lower is not None else None
-    marked = [", ".join(name for name in told.labels if of(case, name)) or "none shown" for of in (told.won, told.lost)]
+    marked = [
+        ", ".join(name for name in told.labels if of(case, name)) or "none shown"
+        for of in (told.is_better, told.is_worse)
+    ]
     return [
         Text(numbers.score(known[told.against]) if told.against in known else "not defined"),
         Text(

@@ -17,8 +17,8 @@ from wardround.report.fairness.section import INDEX
 from wardround.report.fairness.verdicts import MEANINGS as MEASURES
 from wardround.report.fairness.verdicts import claim_answers, claim_tests, label, title_of
 from wardround.report.html.charts import Chart, Spec, layout, span
-from wardround.report.html.document import drawn
-from wardround.report.html.markup import Html, bullets, chart_label, folded, joined, paragraph, plain, safe, table
+from wardround.report.html.document import chart_figures
+from wardround.report.html.markup import Html, bullets, chart_label, details, join, paragraph, plain, safe, table
 from wardround.report.html.palette import colour, mark
 from wardround.report.metric_names import direction
 from wardround.runs.fields import Json, mapping, number
@@ -26,7 +26,7 @@ from wardround.runs.read import read_manifest, read_result
 from wardround.runs.result import CasesResult, RunResult
 
 PARTITIONS = {
-    "iid": "dealt out at random",
+    "iid": "divided at random",
     "by_class": "class imbalance",
     "by_feature": "feature imbalance",
     "by_quantity": "node imbalance",
@@ -139,7 +139,7 @@ def read_cell(result: RunResult, study: Json, against: str) -> Cell | None:
     )
 
 
-def told(folder: Path, result: CasesResult) -> Html:
+def poster_section(folder: Path, result: CasesResult) -> Html:
     """The whole section; nothing where the cases do not differ in privacy or tell of no groups."""
     grid = read_grid(folder, result)
     if len(grid.levels) < 2 or not grid.columns:
@@ -147,20 +147,20 @@ def told(folder: Path, result: CasesResult) -> Html:
     claims = claims_of(grid)
     utility = [name for name in measure_names(grid) if name in UTILITY]
     fairness = [name for name in measure_names(grid) if name not in UTILITY]
-    return joined(
+    return join(
         [
-            paragraph(words(grid)),
+            paragraph(introduction(grid)),
             bullets(meanings(grid)),
             claim_answers(claims)
             if claims
             else paragraph(Html("Not every setting is finished: no claim is tested yet.")),
-            folded("What the measures mean", bullets(safe(words) for words in MEASURES)),
-            drawn("fairness", charts(grid)),
-            figure_table(grid, "How well patients are told apart, in all settings: means over repeats", utility),
+            details("What the measures mean", bullets(safe(words) for words in MEASURES)),
+            chart_figures("fairness", charts(grid)),
+            figure_table(grid, "How well the model predicts, in all settings: means over repeats", utility),
             figure_table(
                 grid, "How fair it is, in all settings: means over repeats; for all of these 0 is fair", fairness
             ),
-            folded("How every claim was tested", *(claim_tests(claim, grid.partitions) for claim in claims))
+            details("How every claim was tested", *(claim_tests(claim, grid.partitions) for claim in claims))
             if claims
             else Html(""),
         ]
@@ -173,7 +173,7 @@ def claims_of(grid: Grid) -> list[Claim]:
     return judge_claims(arms, test_share=grid.cells[0].test_share) if arms else []
 
 
-def in_short(folder: Path, result: CasesResult) -> str:
+def poster_summary(folder: Path, result: CasesResult) -> str:
     """A few sentences for the top of the page; empty where there is no such section."""
     grid = read_grid(folder, result)
     claims = claims_of(grid) if len(grid.levels) > 1 and grid.columns else []
@@ -197,25 +197,27 @@ def in_short(folder: Path, result: CasesResult) -> str:
 
 def limits(folder: Path, result: CasesResult) -> list[Html]:
     """What a reader must not take from the section; nothing where there is none."""
-    if not in_short(folder, result):
+    if not poster_summary(folder, result):
         return []
     return [
-        Html("“Cannot be told” is not “wrong”: with so few repeats of one data set only large differences show."),
+        Html("“Cannot be told” does not mean “wrong”: with few repeats of one data set, only large differences show."),
         Html(
             "Privacy by DP-SGD cuts every patient's gradient and adds noise. Without privacy neither is done, so the "
             "first step, from none to the loosest level, shows both; the others show the noise."
         ),
-        Html("One model with one learning rate served all settings; tuned to a setting, it might do better there."),
+        Html(
+            "One model with one learning rate was used in all settings; tuned to a setting, it might do better there."
+        ),
         Html("Epsilon does not cover how rows were prepared, nor the figures on this page."),
     ]
 
 
-def words(grid: Grid) -> Html:
+def introduction(grid: Grid) -> Html:
     repeats = max(len(cell.repeats) for cell in grid.cells)
     columns = " and ".join(plain(name) for name in grid.columns)
     return safe(
-        f"Epsilon limits what the model can tell about any one patient: the smaller, the stricter; “{NONE}” is no "
-        f"limit. Each way to deal the patients out to sites was run at {len(grid.levels)} levels (epsilon "
+        f"Epsilon limits what the model can reveal about any one patient: the smaller, the stricter; “{NONE}” is no "
+        f"limit. Each way of dividing the patients among sites was run at {len(grid.levels)} levels (epsilon "
         f"{', '.join(map(level_name, grid.levels))}), {repeats} times each on new splits. Groups are by {columns}. "
         "Bars and ± are 95 % intervals over repeats, widened because splits share patients."
     )
@@ -248,7 +250,7 @@ class RepeatMean:
     note: str = ""
 
 
-def over_repeats(cell: Cell | None, name: str) -> RepeatMean:
+def repeat_mean(cell: Cell | None, name: str) -> RepeatMean:
     """The mean with its interval; undefined where no repeat has a value."""
     values = [repeat.get(name) for repeat in cell.repeats] if cell else []
     found = paired_values(
@@ -269,17 +271,17 @@ def chart(grid: Grid, name: str) -> Chart:
     """One measure by privacy level, a line a partition."""
     title = f"{label(name)} ({direction(name) or FAIR})"
     rows = [
-        (words, [over_repeats(grid.at(partition, epsilon), name) for epsilon in grid.levels])
+        (words, [repeat_mean(grid.at(partition, epsilon), name) for epsilon in grid.levels])
         for partition, words in grid.partitions.items()
     ]
-    return lines_of(grid, title, f"{title} by privacy level, a line for each way to deal the rows out.", rows)
+    return lines_of(grid, title, f"{title} by privacy level, a line for each way of dividing the patients.", rows)
 
 
 def group_chart(grid: Grid, column: str) -> Chart:
     """The recall of every group, with rows dealt out as in the first partition."""
     partition, words = next(iter(grid.partitions.items()))
     rows = [
-        (group, [over_repeats(grid.at(partition, e), f"{column}/recall/{group}") for e in grid.levels])
+        (group, [repeat_mean(grid.at(partition, e), f"{column}/recall/{group}") for e in grid.levels])
         for group in grid.cells[0].sizes[column]
     ]
     title = f"Recall by {title_of(column).lower()}, {plain(words)}"
@@ -330,7 +332,7 @@ def figure_table(grid: Grid, caption: str, names: Sequence[str]) -> Html:
             cell = grid.at(partition, epsilon)
             spent = "" if cell is None or cell.spent is None else f" (spent {cell.spent:.3g})"
             head = safe(f"{title}, epsilon {level_name(epsilon)}{spent}")
-            rows.append([head, *(figure_cell(over_repeats(cell, name)) for name in names)])
+            rows.append([head, *(figure_cell(repeat_mean(cell, name)) for name in names)])
     return table(caption, [Html("Setting"), *(safe(label(name)) for name in names)], rows)
 
 
@@ -339,4 +341,4 @@ def figure_cell(measure: RepeatMean) -> Html:
         return Html(f'<span class="undefined">not defined: {safe(measure.reason)}</span>')
     reach = "" if measure.high is None else f"± {numbers.score(measure.high - measure.value)}"
     small = "; ".join(filter(None, [reach, measure.note]))
-    return joined([safe(numbers.score(measure.value)), Html(f'<span class="interval">{safe(small)}</span>')], " ")
+    return join([safe(numbers.score(measure.value)), Html(f'<span class="interval">{safe(small)}</span>')], " ")

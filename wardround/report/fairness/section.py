@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wardround.report import numbers
-from wardround.report.html.markup import Cell, Html, bullets, folded, joined, paragraph, plain, safe, table
+from wardround.report.html.markup import Cell, Html, bullets, details, join, paragraph, plain, safe, table
 from wardround.report.metric_names import label_of
 from wardround.report.run.tables import cell
 from wardround.runs.fields import whole
@@ -50,13 +50,13 @@ def fairness_of(methods: Sequence[MethodResult]) -> tuple[MethodFairness, ...]:
     )
 
 
-def left_out(column: FairnessColumn) -> tuple[str, ...]:
+def left_out_groups(column: FairnessColumn) -> tuple[str, ...]:
     """Groups with too few patients who have the outcome to count in the gap of equal opportunity."""
     gap = column.between.get("equal_opportunity_gap")
     return gap.left_out if gap else ()
 
 
-def told(found: Sequence[MethodFairness], task: PredictionTask) -> Html:
+def fairness_section(found: Sequence[MethodFairness], task: PredictionTask) -> Html:
     """The whole section; nothing where no method tells of groups."""
     if not found:
         return Html("")
@@ -66,14 +66,16 @@ def told(found: Sequence[MethodFairness], task: PredictionTask) -> Html:
     for name in names:
         both = [(one, one.scores.columns[name]) for one in found if name in one.scores.columns]
         spoken = [words for one, column in both if (words := sentence(one, column, outcome, alone=len(found) == 1))]
-        inside = joined([bullets(spoken) if spoken else Html(""), group_table(name, both), set_apart(both)])
+        inside = join([bullets(spoken) if spoken else Html(""), group_table(name, both), withheld_groups(both)])
         # Crossings of columns come last and are many: folded away.
-        parts.append(folded(f"By {plain(name)}", inside) if " and " in name else headed(f"By {plain(name)}", inside))
-    return joined([explanation(), *parts, between_table(found)])
+        parts.append(
+            details(f"By {plain(name)}", inside) if " and " in name else with_heading(f"By {plain(name)}", inside)
+        )
+    return join([explanation(), *parts, between_table(found)])
 
 
-def headed(title: str, inside: Html) -> Html:
-    return joined([Html(f"<h3>{safe(title)}</h3>"), inside])
+def with_heading(title: str, inside: Html) -> Html:
+    return join([Html(f"<h3>{safe(title)}</h3>"), inside])
 
 
 def explanation() -> Html:
@@ -91,26 +93,26 @@ def sentence(one: MethodFairness, column: FairnessColumn, outcome: PredictedOutc
     recalls = {
         name: own.metrics["recall"]
         for name, own in column.groups.items()
-        if own.metrics.get("recall", NOT_MEASURED).value is not None and name not in left_out(column)
+        if own.metrics.get("recall", NOT_MEASURED).value is not None and name not in left_out_groups(column)
     }
     if len(recalls) < 2:
         return Html("")
     rising = sorted(recalls, key=lambda name: recalls[name].value or 0.0)
     named = rising if len(rising) <= MOST_SPOKEN else [rising[0], rising[-1]]
-    listed = [f"of {plain(name)} {numbers.share(recalls[name].value or 0.0)}" for name in named]
+    listed = [f"{plain(name)} {numbers.share(recalls[name].value or 0.0)}" for name in named]
     who = f"with {plain(outcome.target)} {plain(outcome.positive)}" if outcome.positive else "with the outcome"
     model = "the model" if alone else f"“{plain(one.label)}”"
     most = "" if len(named) == len(rising) else f" These are the two ends of {len(rising)} groups."
-    first = f"Among patients {who}, {model} finds {listed[0]}, {', '.join(listed[1:])}.{most}"
-    return safe(f"{first} {beyond(recalls[rising[0]], recalls[rising[-1]])}".strip())
+    first = f"Share of patients {who} that {model} finds: {', '.join(listed)}.{most}"
+    return safe(f"{first} {overlap_sentence(recalls[rising[0]], recalls[rising[-1]])}".strip())
 
 
-def beyond(low: MetricValue, high: MetricValue) -> str:
+def overlap_sentence(low: MetricValue, high: MetricValue) -> str:
     """Whether the intervals of the two ends keep apart, which is a strict sign of more than chance."""
     if low.high is None or high.low is None:
         return ""
     if low.high < high.low:
-        return "The intervals of the two ends do not overlap: that is more than chance."
+        return "The intervals of the two ends do not overlap: the difference is larger than chance would explain."
     return "The intervals of the two ends overlap, so no difference between them is shown."
 
 
@@ -120,7 +122,7 @@ def group_table(name: str, both: Iterable[tuple[MethodFairness, FairnessColumn]]
     rows = []
     for one, column in kept:
         for group, own in column.groups.items():
-            title = safe(group) if len(kept) == 1 else joined([safe(group), safe(one.label)], ", ")
+            title = safe(group) if len(kept) == 1 else join([safe(group), safe(one.label)], ", ")
             count = whole(own.rows)
             cells = [cell(own.metrics.get(metric, NOT_MEASURED)) for metric in metrics]
             rows.append([title, safe("" if count is None else f"{count:,}"), *cells])
@@ -130,16 +132,16 @@ def group_table(name: str, both: Iterable[tuple[MethodFairness, FairnessColumn]]
     return table(f"Test patients by {plain(name)}", columns, rows)
 
 
-def set_apart(both: Iterable[tuple[MethodFairness, FairnessColumn]]) -> Html:
+def withheld_groups(both: Iterable[tuple[MethodFairness, FairnessColumn]]) -> Html:
     """Who is not told of, and who does not count in the gaps."""
     one, column = next(iter(both))
     few = f"fewer than {one.scores.smallest} test patients" if one.scores.smallest else "too few test patients"
     words = []
     if column.withheld:
-        words.append(f"Withheld, since {few}: {', '.join(plain(name) for name in column.withheld)}.")
-    if apart := left_out(column):
+        words.append(f"Withheld because of {few}: {', '.join(plain(name) for name in column.withheld)}.")
+    if apart := left_out_groups(column):
         names = ", ".join(plain(name) for name in apart)
-        words.append(f"Not in the gap of equal opportunity, since too few have the outcome: {names}.")
+        words.append(f"Not in the gap of equal opportunity because too few patients have the outcome: {names}.")
     return paragraph(safe(" ".join(words))) if words else Html("")
 
 
@@ -150,7 +152,7 @@ def between_table(found: Sequence[MethodFairness]) -> Html:
     measures = [key for key in BETWEEN if any(key in between for between in everything)]
     for one in found:
         for name, column in one.scores.columns.items():
-            title = safe(name) if len(found) == 1 else joined([safe(name), safe(one.label)], ", ")
+            title = safe(name) if len(found) == 1 else join([safe(name), safe(one.label)], ", ")
             rows.append([title, *(cell(column.between.get(key, NOT_MEASURED)) for key in measures)])
     if not measures:
         return Html("")
@@ -170,4 +172,4 @@ def between_table(found: Sequence[MethodFairness]) -> Html:
         "fairness e means: each decision is at most exp(e) times as frequent in one group as in another."
     )
     columns = [Html("Groups by"), *(safe(BETWEEN[key]) for key in measures)]
-    return joined([table("How far groups are apart", columns, rows), paragraph(safe(f"{words} {entropy}".strip()))])
+    return join([table("How far groups are apart", columns, rows), paragraph(safe(f"{words} {entropy}".strip()))])

@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from wardround.evaluate.fairness_claims import Claim, Trial
 from wardround.report import numbers
 from wardround.report.fairness.section import BETWEEN, INDEX
-from wardround.report.html.markup import Html, joined, paragraph, plain, safe, table
+from wardround.report.html.markup import Html, join, paragraph, plain, safe, table
 from wardround.report.metric_names import label_of
 from wardround.runs.scores import MetricValue
 
 MEANINGS = (
     "Generalized entropy index: how unequally patients benefit from the decisions, whatever their group.",
     "Differential fairness e: each decision is at most exp(e) times as frequent in one group as in another.",
-    "Equal opportunity: the recall of the group served best less that of the group served worst.",
+    "Equal opportunity: the recall of the group served best minus that of the group served worst.",
     "Equal odds: the larger of that gap and the same gap in false alarms.",
-    "Overfitting: the loss on new patients less that on the patients learned from.",
+    "Overfitting: the loss on new patients minus the loss on the patients learned from.",
 )
 SAYS = {"for": "for it", "against": "against it", "open": "nothing shown"}
 
@@ -40,26 +40,27 @@ def claim_answers(claims: Sequence[Claim]) -> Html:
     rows = [
         [
             safe(claim.words),
-            joined(
+            join(
                 [
                     Html(f"<strong>{safe(claim.verdict.capitalize())}</strong>"),
                     Html(f'<span class="interval">{safe(claim.tally_text)}</span>'),
                 ],
                 " ",
             ),
-            seen(claim),
+            observed_change(claim),
         ]
         for claim in claims
     ]
     rule = (
         "A claim is borne out where at least half of its tests speak for it beyond chance and none against it, "
-        "contradicted where it is the other way round. One test is one measure in one way to deal the patients out."
+        "contradicted where it is the other way round. One test is one measure in one way of dividing the "
+        "patients among sites."
     )
     heads = [Html(head) for head in ("Claim", "What these data say", "What was seen, on average")]
-    return joined([table("Claims, and what these data say", heads, rows), paragraph(safe(rule))])
+    return join([table("Claims, and what these data say", heads, rows), paragraph(safe(rule))])
 
 
-def seen(claim: Claim) -> Html:
+def observed_change(claim: Claim) -> Html:
     """Both ends of what each measure was tested for, averaged over the ways to deal patients out."""
     lines = []
     for name in dict.fromkeys(test.what for test in claim.tests):
@@ -69,7 +70,7 @@ def seen(claim: Claim) -> Html:
     if not lines:
         return Html("")
     head = Html(f'<span class="interval">{safe(" → ".join(claim.ends))}</span>')
-    return joined([head, joined(lines, "<br>")], " ")
+    return join([head, join(lines, "<br>")], " ")
 
 
 def claim_tests(claim: Claim, partitions: Mapping[str, str]) -> Html:
@@ -80,21 +81,21 @@ def claim_tests(claim: Claim, partitions: Mapping[str, str]) -> Html:
         [
             safe(f"{label(test.what)}, {partitions.get(test.partition, test.partition)}"),
             *(safe("" if value is None else numbers.score(value)) for value in (test.before, test.after)),
-            tested_cell(test),
+            trial_cell(test),
             safe("" if test.found.p_value is None else f"{test.found.p_value:.2g}"),
             safe(SAYS[test.standing]),
         ]
         for test in claim.tests
     ]
     caption = f"{claim.words} {claim.verdict.capitalize()}."
-    return joined(
+    return join(
         [paragraph(safe(f"{claim.words} {claim.tested}")), table(caption, [Html(safe(head)) for head in heads], rows)]
     )
 
 
-def tested_cell(test: Trial) -> Html:
+def trial_cell(test: Trial) -> Html:
     found = test.found
     if found.value is None:
         return Html(f'<span class="undefined">{safe(found.reason or "not defined")}</span>')
     reach = numbers.interval(MetricValue(value=found.value, low=found.low, high=found.high)) or found.reason
-    return joined([safe(numbers.signed(found.value)), Html(f'<span class="interval">{safe(reach)}</span>')], " ")
+    return join([safe(numbers.with_sign(found.value)), Html(f'<span class="interval">{safe(reach)}</span>')], " ")

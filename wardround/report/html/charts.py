@@ -17,7 +17,7 @@ class Chart:
     """`spoken` is what a screen reader says; `half` charts stand side by side where there is room."""
 
     title: str
-    spoken: str
+    description: str
     traces: Sequence[Spec]
     layout: Spec
     height: int
@@ -47,17 +47,17 @@ def layout(height: int, *, x: Spec | None = None, y: Spec | None = None, **rest:
         | {"bgcolor": "rgba(0,0,0,0)"},
         "hovermode": "closest",
         "dragmode": False,
-        "xaxis": merged(axis, x or {}),
-        "yaxis": merged(axis, y or {}),
+        "xaxis": overlay(axis, x or {}),
+        "yaxis": overlay(axis, y or {}),
         **rest,
     }
 
 
-def merged(under: Spec, over: Spec) -> Spec:
+def overlay(under: Spec, over: Spec) -> Spec:
     """`over` laid on `under`, tables within tables too."""
     both = dict(under)
     for key, value in over.items():
-        both[key] = merged(both[key], value) if isinstance(value, dict) and isinstance(both.get(key), dict) else value
+        both[key] = overlay(both[key], value) if isinstance(value, dict) and isinstance(both.get(key), dict) else value
     return both
 
 

@@ -1,4 +1,4 @@
-"""The frame that all pages share: one HTML file that needs no network and tells no tales.
+"""The frame that all pages share: one HTML file that needs no network and sends nothing.
 
 Self-contained: Plotly's program is inside, once (about 4.8 MB). A content security policy allows the two scripts by
 their hashes and nothing else, so that even a name that slipped through the escaping could neither run nor load a thing.
@@ -12,7 +12,7 @@ from datetime import datetime
 from plotly.offline import get_plotlyjs
 
 from wardround.report.html.charts import Chart
-from wardround.report.html.markup import Html, bullets, embedded, folded, joined, paragraph, safe
+from wardround.report.html.markup import Html, bullets, details, join, paragraph, safe, script_json
 from wardround.report.html.style import CSS
 from wardround.runs.fields import Json
 
@@ -69,7 +69,7 @@ def document(name: str, subtitle: Html, content: Html, manifest: Json) -> Html:
 <main>
 {content}
 </main>
-<footer><p>{made_by(manifest)} This page is one file and loads nothing.</p></footer>
+<footer><p>{made_by(manifest)} This page is a single file and loads nothing from the network.</p></footer>
 <script>{plotly}</script>
 <script>{DRAW}</script>
 </body>
@@ -88,7 +88,7 @@ def fingerprint(script: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def moment(value: object) -> str:
+def date_text(value: object) -> str:
     """A date as people write it, or as it stands when it is none."""
     try:
         when = datetime.fromisoformat(str(value))
@@ -98,39 +98,51 @@ def moment(value: object) -> str:
     return f"{when.day} {MONTHS[when.month - 1]} {when.year}, {when:%H:%M} {when.tzname() or ''}".strip()
 
 
-def facts(found: Iterable[tuple[str, str]]) -> Html:
-    """Figures a reader looks for first, each in a box."""
-    rows = "".join(f"<div><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>" for name, value in found)
+def facts(found: Iterable[tuple[str, str] | tuple[str, str, str]]) -> Html:
+    """Figures a reader looks for first, each in a box: its name, its value, and perhaps a note below."""
+    rows = "".join(
+        f"<div><dt>{safe(name)}</dt><dd>{safe(value)}</dd>{f'<dd>{safe(note[0])}</dd>' if note else ''}</div>"
+        for name, value, *note in found
+    )
     return Html(f'<dl class="facts">{rows}</dl>' if rows else "")
 
 
+def headed_list(found: Iterable[tuple[str, Html]]) -> Html:
+    """Short answers, each beside its heading."""
+    return Html(
+        '<dl class="summary">'
+        + "".join(f"<div><dt>{safe(title)}</dt><dd>{text}</dd></div>" for title, text in found)
+        + "</dl>"
+    )
+
+
 def notices(found: Iterable[Html]) -> Html:
-    return joined(paragraph(text, "notice") for text in found)
+    return join(paragraph(text, "notice") for text in found)
 
 
-def noted(notes: Sequence[str]) -> Html:
+def remark_list(notes: Sequence[str]) -> Html:
     """What the program remarked while it prepared the data and trained."""
     if not notes:
         return Html("")
     remarks = bullets(safe(note) for note in notes)
-    return joined([Html("<h3>Remarks on the data</h3>"), remarks]) if len(notes) <= 8 else folded("Remarks", remarks)
+    return join([Html("<h3>Notes</h3>"), remarks]) if len(notes) <= 8 else details("Notes", remarks)
 
 
-def drawn(name: str, charts: Iterable[Chart | None]) -> Html:
+def chart_figures(name: str, charts: Iterable[Chart | None]) -> Html:
     """Figures with captions, words for screen readers, and their data beside them."""
     parts = []
     shown = [chart for chart in charts if chart is not None]
     for index, chart in enumerate(shown):
         mark = f"chart-{name}-{index}"
-        data = embedded({"data": list(chart.traces), "layout": chart.layout})
+        data = script_json({"data": list(chart.traces), "layout": chart.layout})
         parts.append(
             Html(
                 f'<figure><figcaption id="{mark}-title">{safe(chart.title)}</figcaption>'
-                f'<div class="chart" id="{mark}" role="img" aria-label="{safe(chart.spoken)}" '
+                f'<div class="chart" id="{mark}" role="img" aria-label="{safe(chart.description)}" '
                 f'data-paper="{325 if chart.half else 670}" style="height:{chart.height}px">'
                 "<noscript>Charts need JavaScript; the tables have the same numbers.</noscript></div>"
                 f'<script type="application/json" id="{mark}-data">{data}</script></figure>'
             )
         )
-    inside = joined(parts)
+    inside = join(parts)
     return Html(f'<div class="side">{inside}</div>') if any(chart.half for chart in shown) else inside

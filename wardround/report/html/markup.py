@@ -51,13 +51,13 @@ def chart_label(text: object, longest: int = 32) -> str:
     return html.escape(line, quote=False)
 
 
-def embedded(value: Any) -> Html:
+def script_json(value: Any) -> Html:
     """JSON that nothing can break out of when it stands inside a script element."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return Html(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def joined(parts: Iterable[Html], between: str = "") -> Html:
+def join(parts: Iterable[Html], between: str = "") -> Html:
     return Html(between.join(parts))
 
 
@@ -71,18 +71,18 @@ def bullets(entries: Iterable[Html]) -> Html:
 
 def section(name: str, title: str, *parts: Html) -> Html:
     """A section with its heading, nothing when it has no parts."""
-    inside = joined(part for part in parts if part)
+    inside = join(part for part in parts if part)
     if not inside:
         return Html("")
     heading = f'<h2 id="{name}-title">{safe(title)}</h2>'
     return Html(f'<section id="{name}" aria-labelledby="{name}-title">{heading}{inside}</section>')
 
 
-def folded(title: str, *parts: Html) -> Html:
-    return Html(f"<details><summary>{safe(title)}</summary>{joined(parts)}</details>")
+def details(title: str, *parts: Html) -> Html:
+    return Html(f"<details><summary>{safe(title)}</summary>{join(parts)}</details>")
 
 
-def shown(cell: Cell) -> Html:
+def cell_html(cell: Cell) -> Html:
     """What stands in a cell, made safe if it is not."""
     if isinstance(cell, Html):
         return cell
@@ -90,14 +90,16 @@ def shown(cell: Cell) -> Html:
         return safe(cell)
     value = safe(cell.value)
     strong = f'<strong>{value}</strong><span class="sr"> (best)</span>' if cell.best else value
-    return joined([Html(strong), *(Html(f'<span class="interval">{safe(part)}</span>') for part in cell.beside)], " ")
+    return join([Html(strong), *(Html(f'<span class="interval">{safe(part)}</span>') for part in cell.beside)], " ")
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, kind: str = "") -> Html:
     """A table whose first column names the row; on a narrow screen it scrolls by itself and not with the page."""
-    head = "".join(f'<th scope="col">{shown(column)}</th>' for column in columns)
+    head = "".join(f'<th scope="col">{cell_html(column)}</th>' for column in columns)
     body = "".join(
-        f'<tr><th scope="row">{shown(first)}</th>' + "".join(f"<td>{shown(cell)}</td>" for cell in rest) + "</tr>"
+        f'<tr><th scope="row">{cell_html(first)}</th>'
+        + "".join(f"<td>{cell_html(cell)}</td>" for cell in rest)
+        + "</tr>"
         for first, *rest in rows
     )
     start = f'<table class="{kind}" style="min-width:{7 * len(columns)}rem"><caption>{safe(caption)}</caption>'

@@ -21,7 +21,7 @@ def mark(index: int) -> str:
     return MARKS[index % len(MARKS)]
 
 
-def faded(colour: str, share: float) -> str:
+def with_opacity(colour: str, share: float) -> str:
     """The colour with the given opacity."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{share:g})"

@@ -19,7 +19,12 @@ p { margin: 0 0 1rem; max-width: 48rem; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem; margin: 0 0 1.5rem; }
 .facts div { border: 1px solid var(--line); border-radius: 4px; padding: .7rem .9rem; }
 .facts dt { font-size: .875rem; color: var(--quiet); }
-.facts dd { margin: 0; font-size: 1.25rem; font-weight: 600; overflow-wrap: anywhere; }
+.facts dd { margin: 0; font-size: 1.25rem; font-weight: 600; line-height: 1.3; overflow-wrap: anywhere; }
+.facts dd + dd { font-size: .875rem; font-weight: 400; color: var(--quiet); }
+dl.summary div { display: grid; grid-template-columns: 7.5rem 1fr; gap: 0 1rem; }
+dl.summary div + div { margin-top: .55rem; }
+dl.summary dt { font-weight: 600; color: var(--accent); }
+dl.summary dd { margin: 0; }
 section { margin: 0 0 1.75rem; }
 ul { margin: 0 0 1rem; padding-left: 1.3rem; max-width: 48rem; }
 li { margin: 0 0 .4rem; overflow-wrap: anywhere; }
@@ -56,6 +61,7 @@ a { color: var(--accent); }
 footer { color: var(--quiet); font-size: .875rem; padding-bottom: 3rem; }
 @media (max-width: 34rem) {
   body { font-size: 1rem; } h1 { font-size: 1.6rem; } .answer { font-size: 1.4rem; }
+  dl.summary div { display: block; }
   main, footer { padding: 0 1rem; } header { padding: 1.5rem 1rem 0; }
 }
 @page { size: A4; margin: 16mm 15mm; }

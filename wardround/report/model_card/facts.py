@@ -13,6 +13,7 @@ from typing import Any
 
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
+from wardround.report.model_card.text import card_text
 from wardround.runs.folder import RunFolder
 from wardround.runs.read import require_manifest, require_result
 from wardround.runs.result import MethodResult, RunResult
@@ -28,16 +29,14 @@ Facts = dict[str, Any]
 
 def write_card(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Path:
     """Write both files into the folder of a finished run; gives the one for people."""
-    from wardround.report.model_card.text import in_words
-
-    facts = card(folder, smallest_cell=smallest_cell)
+    facts = card_facts(folder, smallest_cell=smallest_cell)
     RunFolder(folder).write_card(facts)
     path = folder / "model_card.md"
-    write_whole(path, in_words(facts).encode())
+    write_whole(path, card_text(facts).encode())
     return path
 
 
-def card(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Facts:
+def card_facts(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Facts:
     """All that the card tells, as plain values."""
     manifest, result = require_manifest(folder), require_result(folder)
     if not isinstance(result, RunResult):
@@ -93,12 +92,12 @@ def withheld_sites(rows: Mapping[str, Mapping[str, int]], cell: int, *, zero_is_
     return hidden
 
 
-def told_count(number: int, cell: int) -> int | str:
+def public_count(number: int, cell: int) -> int | str:
     return number if number == 0 or number >= cell else f"fewer than {cell}"
 
 
 def data_facts(rows: Mapping[str, Mapping[str, int]], withheld: set[str], cell: int) -> Facts:
-    totals = {part: told_count(sum(one[part] for one in rows.values()), cell) for part in PARTS}
+    totals = {part: public_count(sum(one[part] for one in rows.values()), cell) for part in PARTS}
     listed = {name: dict(parts) for name, parts in rows.items() if name not in withheld}
     return {
         "sites": sum(1 for parts in rows.values() if any(parts.values())) or len(rows),
@@ -139,7 +138,7 @@ def method_facts(
         "bytes_down": sum(int(one["bytes_down"]) for one in own),
         "bytes_up": sum(int(one["bytes_up"]) for one in own),
         "energy": method.meters.get("energy", {}).get("words", ""),
-        "took_part": took_part(own),
+        "took_part": rounds_by_site(own),
         "partners_chosen": None if method.partners is None else len(method.partners),
     }
 
@@ -161,7 +160,7 @@ def group_facts(groups: Mapping[str, Mapping[str, GroupScores]], cell: int) -> F
     return told
 
 
-def took_part(rounds: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def rounds_by_site(rounds: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """In how many rounds each site took part; nothing where cohorts were too large to be named."""
     counts: dict[str, int] = {}
     for one in rounds:

@@ -5,13 +5,13 @@ from typing import Any
 
 from wardround.core.text import format_bytes
 from wardround.report.html.markup import plain
-from wardround.report.metric_names import direction, label_of, lower_is_better, words_of
+from wardround.report.metric_names import direction, is_lower_better, label_of, meaning_of
 
 SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]()<>#|!~&"})
 Facts = Mapping[str, Any]
 
 
-def in_words(card: Facts) -> str:
+def card_text(card: Facts) -> str:
     """The whole card as Markdown."""
     parts = [
         [f"# Model card: {safe(card['name'])}"],
@@ -36,7 +36,7 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 0.01 or abs(value) >= 1000 else f"{value:.3f}"
 
 
-def told(one: Facts, *, level: bool = False, share: float = 0.95) -> str:
+def figure_text(one: Facts, *, level: bool = False, share: float = 0.95) -> str:
     """A figure with its interval, or why there is none."""
     if "value" not in one:
         return f"not defined ({safe(one.get('undefined', 'no reason given'))})"
@@ -55,12 +55,12 @@ def purpose(card: Facts) -> list[str]:
     task = card["task"]
     what = f"It predicts {safe(task['target'])}"
     if task.get("positive"):
-        what += f" (the outcome that counts is {safe(task['positive'])})"
+        what += f" (outcome: {safe(task['positive'])})"
     elif task["classes"]:
         what += f" ({', '.join(safe(one) for one in task['classes'])})"
     else:
         what += ", a quantity"
-    purpose = safe(card["purpose"]) if card["purpose"] else "The study does not say what the model is for."
+    purpose = safe(card["purpose"]) if card["purpose"] else "The study does not state what the model is for."
     return [
         "## What it is for",
         "",
@@ -78,19 +78,19 @@ def data(card: Facts) -> list[str]:
     lines = [
         "## Data",
         "",
-        f"{sites} site{'' if sites == 1 else 's'}: {train} patients' rows to learn from, {validation} to choose by, "
-        f"{test} held out to judge.",
+        f"{sites} site{'' if sites == 1 else 's'}: {train} patients for training, {validation} for validation and "
+        f"{test} held out for testing.",
     ]
     if card["left_out"]:
         many = card["left_out"]
         lines.append(
-            f"{many} site{' was' if many == 1 else 's were'} left out: the model was trained anew as if "
+            f"{many} site{' was' if many == 1 else 's were'} left out: the model was retrained as if "
             f"{'it' if many == 1 else 'they'} had never taken part."
         )
     if facts["withheld"]:
         lines.append(
-            f"Numbers and figures of {facts['withheld']} sites are withheld: some have fewer than "
-            f"{facts['smallest_cell']} patients in a part, others so that those cannot be worked out."
+            f"Counts and scores of {facts['withheld']} sites are withheld: some have fewer than "
+            f"{facts['smallest_cell']} patients in a part; the others are withheld so that those cannot be inferred."
         )
     if facts["by_site"]:
         rows = [
@@ -101,7 +101,7 @@ def data(card: Facts) -> list[str]:
     return lines
 
 
-def ordered(metric: str, names: Sequence[str]) -> list[str]:
+def main_first(metric: str, names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: name != metric)
 
 
@@ -112,16 +112,19 @@ def figures(card: Facts) -> list[str]:
     for method in card["methods"]:
         lines += ["", f"### {safe(method['label'])} ({safe(method['name'])})", ""]
         if not method["figures"]:
-            lines.append("No site could tell any figure.")
+            lines.append("No site could report a score.")
             continue
         rows = [
-            [label_of(name), told(method["figures"][name]), f"{words_of(name)}; {direction(name)}".strip("; ")]
-            for name in ordered(card["metric"], list(method["figures"]))
+            [label_of(name), figure_text(method["figures"][name]), f"{meaning_of(name)}; {direction(name)}".strip("; ")]
+            for name in main_first(card["metric"], list(method["figures"]))
         ]
-        lines += table(["Measure", f"Value ({method['interval_level']:.0%} interval)", "What it is"], rows)
+        lines += table(["Measure", f"Value ({method['interval_level']:.0%} interval)", "Meaning"], rows)
         named = {name: one[card["metric"]] for name, one in method["by_site"].items() if card["metric"] in one}
         if named:
-            lines += ["", *table(["Site", label_of(card["metric"])], [[safe(n), told(o)] for n, o in named.items()])]
+            lines += [
+                "",
+                *table(["Site", label_of(card["metric"])], [[safe(n), figure_text(o)] for n, o in named.items()]),
+            ]
     return lines
 
 
@@ -130,7 +133,7 @@ def groups(card: Facts) -> list[str]:
     for method in card["methods"]:
         for column, one in method["groups"].items():
             lines += ["", f"### {safe(method['label'])}, by {safe(column)}", ""]
-            rows = [[safe(name), told(one["groups"][name].get(card["metric"], {}))] for name in one["groups"]]
+            rows = [[safe(name), figure_text(one["groups"][name].get(card["metric"], {}))] for name in one["groups"]]
             lines += table(["Group", label_of(card["metric"])], rows)
             if one["withheld"]:
                 lines.append(f"{one['withheld']} groups are withheld: too few patients.")
@@ -139,7 +142,7 @@ def groups(card: Facts) -> list[str]:
 
 def privacy(card: Facts) -> list[str]:
     facts = card["privacy"]
-    lines = ["## Privacy", "", "No patient's row left its site."] if "real" in card["trained"] else ["## Privacy", ""]
+    lines = ["## Privacy", "", "No patient record left its site."] if "real" in card["trained"] else ["## Privacy", ""]
     for name, spent in facts["spent"].items():
         lines.append(f"{safe(name)}: {safe(spent.get('words', ''))}")
     if facts["promised"] and not facts["spent"]:
@@ -147,16 +150,16 @@ def privacy(card: Facts) -> list[str]:
         lines.append(f"Promised: epsilon {safe(said.get('epsilon'))}, delta {safe(said.get('delta'))}.")
     if not facts["spent"] and not facts["promised"]:
         lines.append(
-            "No differential privacy: nothing bounds what the model itself tells of a single patient. "
-            "Give it only to those who might see such data."
+            "No differential privacy: nothing limits what the model itself reveals about a single patient. "
+            "Share it only with people who may see such data."
         )
     if facts["transforms"]:
-        lines.append(f"Messages went through: {', '.join(safe(name) for name in facts['transforms'])}.")
+        lines.append(f"Messages were transformed by: {', '.join(safe(name) for name in facts['transforms'])}.")
     return lines
 
 
 def cost(card: Facts) -> list[str]:
-    lines = ["## What training took"]
+    lines = ["## Cost of training"]
     for method in card["methods"]:
         lines += [
             "",
@@ -171,7 +174,7 @@ def cost(card: Facts) -> list[str]:
                 f"{many} site{'' if many == 1 else 's'} took part, in {each} round{'' if each == 1 else 's'} each."
             )
         elif counts:
-            lines.append("Rounds taken part in: " + ", ".join(f"{safe(n)} {c}" for n, c in counts.items()) + ".")
+            lines.append("Rounds per site: " + ", ".join(f"{safe(n)} {c}" for n, c in counts.items()) + ".")
     return lines
 
 
@@ -179,32 +182,33 @@ def limits(card: Facts) -> list[str]:
     lines = [
         "## Limits",
         "",
-        "- It was judged on patients of the same sites and the same time as those it learned from; how it does at "
+        "- It was tested on patients of the same sites and the same time as its training patients; how it performs at "
         "another hospital, or later, is not known.",
-        "- It is no medical device. A clinician decides; look at the figures of the own site first.",
+        "- It is not a medical device. A clinician decides; look at the scores of your own site first.",
     ]
     metric = card["metric"]
     for method in card["methods"]:
         values = {
             name: one[metric]["value"] for name, one in method["by_site"].items() if "value" in one.get(metric, {})
         }
-        lower = lower_is_better(metric)
+        lower = is_lower_better(metric)
         if len(values) > 1 and lower is not None:
             worst = (max if lower else min)(values, key=lambda name: values[name])
             lines.append(
-                f"- {safe(method['label'])} does worst at {safe(worst)}: {label_of(metric)} {number(values[worst])}."
+                f"- {safe(method['label'])} performs worst at {safe(worst)}: {label_of(metric)} "
+                f"{number(values[worst])}."
             )
         main = method["figures"].get(metric, {})
         if "value" in main and "low" not in main:
-            lines.append(f"- How sure the {label_of(metric)} of {safe(method['label'])} is was not computed.")
+            lines.append(f"- No interval was computed for the {label_of(metric)} of {safe(method['label'])}.")
         open_ = [name for name, one in method["figures"].items() if "value" not in one]
         if open_:
             lines.append(f"- Not defined for {safe(method['label'])}: {', '.join(label_of(name) for name in open_)}.")
     if card["remarks"]:
-        remarks = "a remark" if card["remarks"] == 1 else f"{card['remarks']} remarks"
-        lines.append(f"- The run's report holds {remarks} on its data: read it.")
+        remarks = "a note" if card["remarks"] == 1 else f"{card['remarks']} notes"
+        lines.append(f"- See the run's report: it has {remarks} on the data.")
     if not card["purpose"]:
-        lines.append("- Nobody wrote down what it is for: do not use it for anything that matters.")
+        lines.append("- Its purpose is not recorded: do not use it for anything that matters.")
     return lines
 
 
@@ -212,7 +216,7 @@ def identity(card: Facts) -> list[str]:
     versions = card["versions"]
     packages = ", ".join(f"{safe(name)} {safe(one)}" for name, one in versions["packages"].items())
     lines = [
-        "## To tell it from others",
+        "## Versions and hashes",
         "",
         f"Made by wardround {safe(versions['wardround'])}, Python {safe(versions['python'])}, "
         f"on {safe(versions['platform'])}, seed {card['seed']}. With {packages}.",

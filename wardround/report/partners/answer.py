@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from wardround.report.metric_names import lower_is_better
+from wardround.report.metric_names import is_lower_better
 from wardround.runs.fields import Json, mapping
 from wardround.runs.partners_result import (
     FeatureDifference,
@@ -25,7 +25,7 @@ from wardround.runs.run import Run, run_of
 from wardround.runs.scores import MetricValue
 
 Helps = Literal["yes", "no", "unclear", ""]
-Standing = Literal["partner", "not taken", "did not answer", "withdrew", "not judged"]
+CandidateStatus = Literal["partner", "not taken", "did not answer", "withdrew", "not judged"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Partnership:
     places: tuple[PlaceOnMap, ...]
     shown: float | None
     """Share of the differences that the map can show."""
-    mapped: str
+    map_source: str
     """What the map was made from."""
     pairs: tuple[SiteComparison, ...]
     dilution: tuple[TrainingShare, ...]
@@ -130,7 +130,7 @@ class Partnership:
         """Those by which the choice was made."""
         return self.measures[0].scores if self.measures else {}
 
-    def standing(self, site: str) -> Standing:
+    def status(self, site: str) -> CandidateStatus:
         if site in self.withdrawn:
             return "withdrew"
         if site in self.partners:
@@ -147,14 +147,14 @@ class Partnership:
         pair = next((pair for pair in self.pairs if pair.site == site), None)
         if pair is None:
             return self.reasons.get(site, "")
-        sure = [one for one in pair.features if one.beyond_chance and words_for(one)]
+        sure = [one for one in pair.features if one.beyond_chance and difference_text(one)]
         largest = max(sure, key=lambda one: one.distance or 0.0, default=None)
         if largest:
-            return words_for(largest)
-        return pair.words or ("Nothing differs more than chance would make it." if pair.features else "")
+            return difference_text(largest)
+        return pair.words or ("No difference is larger than chance would explain." if pair.features else "")
 
 
-def words_for(difference: FeatureDifference) -> str:
+def difference_text(difference: FeatureDifference) -> str:
     return difference.words or difference.feature
 
 
@@ -179,7 +179,7 @@ def partnership_of(
         matrices=tuple(view for one in result.similarity if (view := similarity_view(one)).sites),
         places=tuple(place for one in result.map.sites if (place := place_of(one))),
         shown=result.map.shown,
-        mapped=result.map.made_from,
+        map_source=result.map.made_from,
         pairs=result.pairs,
         dilution=result.dilution,
         feedback=tuple(advice_view(one) for one in result.feedback),
@@ -208,7 +208,7 @@ def improvement(difference: MetricValue, metric: str, alone: float | None, toget
         return difference
     change = None if alone is None or together is None else together - alone
     told_backwards = change is not None and abs(difference.value + change) < abs(difference.value - change)
-    if told_backwards != (lower_is_better(metric) is True):
+    if told_backwards != (is_lower_better(metric) is True):
         low = None if difference.high is None else -difference.high
         high = None if difference.low is None else -difference.low
         return MetricValue(value=-difference.value, low=low, high=high)

@@ -6,10 +6,10 @@ from wardround.report import numbers
 from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
 from wardround.report.html.markup import chart_label, plain
 from wardround.report.html.palette import COLOURS, INK, LINE, QUIET
-from wardround.report.metric_names import label_of, lower_is_better
+from wardround.report.metric_names import is_lower_better, label_of
 from wardround.report.partners.answer import Partnership, PlaceOnMap, Rating, RatingMethod, SimilarityView
 from wardround.report.partners.text import CROWDED
-from wardround.report.run.score_charts import above, below, upright
+from wardround.report.run.score_charts import lower_error, upper_error, vertical_line
 
 BARS = 40
 """Hospitals up to which each has a bar."""
@@ -30,7 +30,7 @@ def gain(asked: Partnership) -> Chart | None:
     own = asked.gain.improvement
     if own.value is None:
         return None
-    known = lower_is_better(asked.gain.metric) is not None
+    known = is_lower_better(asked.gain.metric) is not None
     ends = [x for x in (own.value, own.low, own.high, 0.0) if x is not None]
     half = 1.25 * max(abs(x) for x in ends) or 1.0
     trace = {
@@ -42,28 +42,28 @@ def gain(asked: Partnership) -> Chart | None:
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": [above(own)],
-            "arrayminus": [below(own)],
+            "array": [upper_error(own)],
+            "arrayminus": [lower_error(own)],
             "color": TAKEN,
             "thickness": 4,
             "width": 9,
         },
         "hoverinfo": "text",
-        "hovertext": [f"{numbers.signed(own.value)} ({numbers.interval(own) or 'no interval'})"],
+        "hovertext": [f"{numbers.with_sign(own.value)} ({numbers.interval(own) or 'no interval'})"],
     }
     label = label_of(asked.gain.metric) or "the measure"
-    sides = [side(0.0, "left", "◀ better alone"), side(1.0, "right", "better together ▶")] if known else []
+    sides = [side_label(0.0, "left", "◀ better alone"), side_label(1.0, "right", "better together ▶")] if known else []
     words = f"{'improvement' if known else 'difference'} in {label}"
     span_words = f", interval {numbers.interval(own)}" if numbers.interval(own) else ""
     return Chart(
         title=f"What training with the chosen partners changes for {plain(asked.asking) if asked.asking else 'you'}",
-        spoken=f"The {words} is {numbers.signed(own.value)}{span_words}; above zero means better together.",
+        description=f"The {words} is {numbers.with_sign(own.value)}{span_words}; above zero means better together.",
         traces=[trace],
         layout=layout(
             170,
             x={"title": {"text": chart_label(words, 60)}, "range": [-half, half]},
             y={"range": [-1, 1], "visible": False},
-            shapes=[upright(0.0) | {"line": {"color": INK, "width": 1.6}}],
+            shapes=[vertical_line(0.0) | {"line": {"color": INK, "width": 1.6}}],
             annotations=sides,
             showlegend=False,
             margin={"l": 10, "r": 10, "t": 30, "b": 48},
@@ -72,7 +72,7 @@ def gain(asked: Partnership) -> Chart | None:
     )
 
 
-def side(x: float, anchor: str, text: str) -> Spec:
+def side_label(x: float, anchor: str, text: str) -> Spec:
     spot = {"x": x, "xref": "paper", "xanchor": anchor, "y": 1, "yref": "paper", "yanchor": "bottom"}
     return spot | {"text": text, "showarrow": False, "font": {"size": 13, "color": QUIET}}
 
@@ -85,7 +85,7 @@ def scores(asked: Partnership, judged: RatingMethod, *, half: bool = False) -> C
         return None
     shown, cut = ranked[:BARS], judged.cut or 0.0
     names = [f"✓ {plain(site)}" if site in asked.partners else site for site, _ in shown]
-    reach = [end for _, score in shown for end in ends(score)] + [cut]
+    reach = [end for _, score in shown for end in error_ends(score)] + [cut]
     top = 20 if half else 26
     height = 74 + (26 if half else 32) * len(shown)
     trace = {
@@ -109,11 +109,11 @@ def scores(asked: Partnership, judged: RatingMethod, *, half: bool = False) -> C
         "hoverlabel": {"namelength": -1},
     }
     more = f" (the best {BARS} of {len(ranked):,})" if len(ranked) > BARS else ""
-    line = upright(cut) | {"layer": "above", "line": {"color": INK, "width": 1.6, "dash": "dash"}}
+    line = vertical_line(cut) | {"layer": "above", "line": {"color": INK, "width": 1.6, "dash": "dash"}}
     mark = {"x": cut, "y": 1, "yref": "paper", "yanchor": "bottom", "text": "cut", "showarrow": False}
     return Chart(
         title=f"{plain(judged.label)}{more}",
-        spoken="; ".join(f"{plain(site)} {with_error(score)}" for site, score in shown[:12])
+        description="; ".join(f"{plain(site)} {with_error(score)}" for site, score in shown[:12])
         + f". Bars right of the cut at {numbers.score(cut)} speak for a partner; ticks mark the chosen.",
         traces=[trace],
         layout=layout(
@@ -130,7 +130,7 @@ def scores(asked: Partnership, judged: RatingMethod, *, half: bool = False) -> C
     )
 
 
-def ends(score: Rating) -> tuple[float, float]:
+def error_ends(score: Rating) -> tuple[float, float]:
     reach = STRETCH * (score.error or 0.0)
     return score.value - reach, score.value + reach
 
@@ -171,7 +171,7 @@ def matrix(asked: Partnership, own: SimilarityView) -> Chart | None:
     columns = {"tickvals": list(range(size)), "ticktext": names, "side": "top", "showgrid": False, "ticks": ""}
     return Chart(
         title=plain(own.label),
-        spoken=f"A table of colours for {size} by {size} hospitals; the folded table below has the numbers.",
+        description=f"A table of colours for {size} by {size} hospitals; the folded table below has the numbers.",
         traces=[trace],
         layout=layout(
             height,
@@ -228,7 +228,7 @@ def places(asked: Partnership) -> Chart | None:
     plainly: Spec = {"showgrid": False, "showticklabels": False, "showline": False, "title": {"text": ""}}
     return Chart(
         title="Map of the hospitals: the closer, the more alike",
-        spoken=f"A map of {len(asked.places)} hospitals, on which those that lie close are alike. "
+        description=f"A map of {len(asked.places)} hospitals, on which those that lie close are alike. "
         + (f"{plain(asked.asking)} is marked by a star." if asked.asking else ""),
         traces=traces,
         layout=layout(
@@ -293,8 +293,8 @@ def dilution(asked: Partnership) -> Chart | None:
     widest = max([largest, *(limit for limit, _ in limited)])
     height = 110 + (44 if weighted else 34) * len(own)
     return Chart(
-        title="How large each hospital's part would be",
-        spoken=f"Bars of the shares of {len(own)} hospitals against their own limits. The table below has the numbers.",
+        title="How large each hospital's share would be",
+        description=f"Shares of {len(own)} hospitals against their own limits; the table below has the numbers.",
         traces=traces,
         layout=layout(
             height,

@@ -16,8 +16,8 @@ from wardround.queries.cells_of import ColumnCells
 
 Numbers = np.ndarray[Any, Any]
 
-NOTHING = "Nothing differs more than chance would make it."
-UNKNOWN = "This site has not told about its patients."
+NOTHING = "No difference is larger than chance would explain."
+UNKNOWN = "This site has not reported on its patients."
 YES, NO = {"yes", "true", "1", "positive", "present"}, {"no", "false", "0", "negative", "absent"}
 
 
@@ -49,20 +49,20 @@ def sentence(told: Histograms, index: int, here: int, there: int) -> str:
     rows = (all_rows[0] * (1 - theirs[-1]), all_rows[1] * (1 - ours[-1]))
     ours, theirs = ours[:-1] / ours[:-1].sum(), theirs[:-1] / theirs[:-1].sum()
     if column.number and len(column.edges) > 1:
-        return of_number(told, column, site, (theirs, ours), rows)
+        return number_sentence(told, column, site, (theirs, ours), rows)
     labels = [*column.names, "something else"]
     if column.number:
         labels = (
             ["recorded"] if not column.edges else [f"{word} {column.edges[0]:.3g}" for word in ("below", "at least")]
         )
-    at = telling(labels, np.abs(theirs - ours))
+    at = clearest_category(labels, np.abs(theirs - ours))
     shares = both_shares(told, theirs[at], ours[at], rows)
     if labels[at].lower() in ("yes", "true"):
         return f"{name}: yes for {shares}."
     return f"{name} is {labels[at]} for {shares}."
 
 
-def telling(labels: list[str], apart: Numbers) -> int:
+def clearest_category(labels: list[str], apart: Numbers) -> int:
     """The category that moved most; of two that mirror each other, the one that says yes."""
     at = int(np.argmax(apart))
     if labels[at].lower() in NO:
@@ -71,7 +71,7 @@ def telling(labels: list[str], apart: Numbers) -> int:
     return at
 
 
-def of_number(
+def number_sentence(
     told: Histograms, column: ColumnCells, site: str, shares: tuple[Numbers, Numbers], rows: tuple[float, float]
 ) -> str:
     """Which way the middle moved, or where patients lie if it did not; `shares` and `rows` are theirs, then ours."""

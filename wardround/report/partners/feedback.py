@@ -19,7 +19,7 @@ NAMED = 6
 """Columns named in one sentence, at most."""
 
 
-def in_sentences(told: SiteFeedback, shifted: Sequence[Mapping[str, Any]] = ()) -> Report:
+def feedback_text(told: SiteFeedback, shifted: Sequence[Mapping[str, Any]] = ()) -> Report:
     """All that one site is told, in plain values and in sentences; `shifted` has a feature, words and distance each."""
     rows = [{**row, "words": weight_sentence(row, told.weights.regression)} for row in told.weights.rows]
     words = [*rank_words(told), *(weight_words(told.weights)), *(str(row["words"]) for row in shifted)]
@@ -36,7 +36,7 @@ def in_sentences(told: SiteFeedback, shifted: Sequence[Mapping[str, Any]] = ()) 
 
 def rank_words(told: SiteFeedback) -> tuple[str, ...]:
     if told.site == told.user:
-        return (f"{told.site} asked: the ranking is of the others as its partners.",)
+        return (f"{told.site} asked for partners: the ranking is of the others.",)
     if told.rank is None:
         return (f"{told.site} was not judged as a partner of {told.user}: it gave no answer, or was no candidate.",)
     place, of = told.rank["place"], told.rank["of"]
@@ -65,13 +65,13 @@ def further_words(found: FurtherFeatures) -> tuple[str, ...]:
             f"None of the further columns helped the sites that record them beyond what chance does: {named(useless)}."
         )
     elif useless:
-        words.append(f"No help beyond chance was seen from {named(useless)}.")
+        words.append(f"No benefit beyond chance was seen from {named(useless)}.")
     if unknown:
         names = named([plain(row["column"]) for row in unknown])
         words.append(f"Too few patients at comparable sites to say whether these columns would help: {names}.")
     if found.nobody:
         words.append(
-            f"No site records {named([plain(column) for column in found.nobody])}, so nothing can be said of it."
+            f"No site records {named([plain(column) for column in found.nobody])}, so its benefit is not known."
         )
     return tuple(words) or ("Every column that other sites record is recorded here too.",)
 
@@ -92,7 +92,7 @@ def weight_words(found: DifferingWeights) -> tuple[str, ...]:
 
 def weight_sentence(row: Report, regression: bool) -> str:
     here, there = (row["here"], row["here_error"]), (row["elsewhere"], row["elsewhere_error"])
-    return in_words(phrase_of(row["feature"], row["column"]), row["outcome"], regression, here, there)
+    return weight_comparison(phrase_of(row["feature"], row["column"]), row["outcome"], regression, here, there)
 
 
 def phrase_of(feature: str, column: str) -> str:
@@ -107,7 +107,9 @@ def phrase_of(feature: str, column: str) -> str:
     return plain(column) if label.lower() in AFFIRMED else f"{plain(column)} = {label}"
 
 
-def in_words(phrase: str, outcome: str, number: bool, here: tuple[float, float], there: tuple[float, float]) -> str:
+def weight_comparison(
+    phrase: str, outcome: str, number: bool, here: tuple[float, float], there: tuple[float, float]
+) -> str:
     """A weight here against elsewhere, each with its standard error, as a clinician would say it."""
     verb, (toward, away), it = (
         ("goes", ("with a higher", "with a lower"), "one") if number else ("speaks", ("for", "against"), "it")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 MEASURES = {
-    "evidence": "What is expected to be lost per patient by following this site instead of one's own, 0 at best.",
+    "evidence": "The expected loss per patient from using this site's data instead of one's own; 0 is best.",
     "ndoye": "How well the model of this site does on the asking site's patients, against its own (transfer loss).",
     "gradient_distance": "How differently this site would change the common model, relative to the asking site.",
     "distribution_distance": "How differently the patients' features are distributed, beyond chance.",
@@ -25,18 +25,20 @@ MATRICES = {
 def headline(asking: str, taken: Sequence[str], others: Sequence[str], helps: str, advice: str) -> str:
     """The answer in a sentence or two; `advice` is for a site that is left without partners."""
     if not taken:
-        return f"Joining does not help {asking}: no site is likely to. {advice[:1].upper()}{advice[1:]}.".replace(
-            "..", "."
+        return (
+            f"Joining does not help {asking}: no site is likely to help it. {advice[:1].upper()}{advice[1:]}.".replace(
+                "..", "."
+            )
         )
-    advice = f"Train with {listed(taken)}" + (f", not with {listed(others)}." if others else ".")
+    advice = f"Train with {comma_list(taken)}" + (f", not with {comma_list(others)}." if others else ".")
     if helps == "no":
         return f"Joining does not help {asking}: its own patients alone gave a better model. If it joins: {advice}"
     if helps == "unclear":
-        return f"{advice} Whether that helps {asking} cannot be told from so few patients."
+        return f"{advice} Whether that helps {asking} cannot be seen from so few patients."
     return advice
 
 
-def listed(names: Sequence[str]) -> str:
+def comma_list(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -51,9 +53,9 @@ def gain_words(
         f"its own patients only, {shown['together']} with the chosen partners and {shown['everyone']} with everybody."
     )
     meaning = {
-        "yes": "The gain is more than chance would make it.",
-        "no": "Training with partners did worse than training alone, more than chance would make it.",
-        "unclear": "The difference could be chance.",
+        "yes": "The gain is larger than chance would explain.",
+        "no": "Training with partners did worse than training alone, by more than chance would explain.",
+        "unclear": "The difference may be due to chance.",
     }[helps]
     return f"{seen} {meaning}"
 
@@ -61,7 +63,7 @@ def gain_words(
 def reason(gap: float, error: float, differences: Sequence[str]) -> str:
     """For or against a site: what its model loses on the asking site's patients, and how its patients differ."""
     if not (math.isfinite(gap) and math.isfinite(error)):
-        words = "Its own model could not be tried on the asking site's patients."
+        words = "Its own model could not be tested on the asking site's patients."
     elif gap > 2 * error:
         words = "Its own model does worse on the asking site's patients than the asking site's own."
     elif gap < -2 * error:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from wardround.report import numbers
-from wardround.report.html.markup import Html, bullets, folded, joined, paragraph, plain, safe, table
+from wardround.report.html.markup import Html, bullets, details, join, paragraph, plain, safe, table
 from wardround.report.partners import text as words
-from wardround.report.partners.answer import AdviceView, Partnership, SimilarityView, words_for
+from wardround.report.partners.answer import AdviceView, Partnership, SimilarityView, difference_text
 from wardround.report.partners.charts import with_error
 from wardround.report.run.summary import NAMED
 from wardround.report.run.tables import OPEN
@@ -18,7 +18,7 @@ CELLS = 10_000
 
 
 def tag(asked: Partnership, site: str) -> Html:
-    standing = asked.standing(site)
+    standing = asked.status(site)
     return Html(f'<span class="tag{" taken" if standing == "partner" else ""}">{standing}</span>')
 
 
@@ -27,7 +27,7 @@ def verdicts(asked: Partnership) -> Html:
     if len(asked.candidates) <= SHORT:
         return verdict_table(asked, asked.candidates)
     rest = [site for site in asked.candidates if site not in asked.partners]
-    return joined([verdict_table(asked, asked.partners), folded(f"{len(rest):,} others", verdict_table(asked, rest))])
+    return join([verdict_table(asked, asked.partners), details(f"{len(rest):,} others", verdict_table(asked, rest))])
 
 
 def verdict_table(asked: Partnership, sites: Sequence[str]) -> Html:
@@ -37,7 +37,9 @@ def verdict_table(asked: Partnership, sites: Sequence[str]) -> Html:
     label = asked.measures[0].label if asked.measures else "score"
     error = " ± standard error" if asked.scores else ""
     columns = [Html("Hospital"), Html("Verdict"), Html(f"Score{error}"), Html("Why")]
-    return table(f"Who was taken, and why. Scores by: {plain(label)}; higher is better", columns, rows, kind="verdicts")
+    return table(
+        f"Who was chosen, and why. Scores by: {plain(label)}; higher is better", columns, rows, kind="verdicts"
+    )
 
 
 def verdict_row(asked: Partnership, site: str) -> list[Html]:
@@ -63,8 +65,8 @@ def scores(asked: Partnership) -> Html:
         for site in sites
     ]
     cuts = ["none" if judged.cut is None else numbers.score(judged.cut) for judged in asked.measures]
-    rows.append([Html("Cut: above it, a score speaks for a partner"), *(safe(cut) for cut in cuts)])
-    return folded("All scores, with their standard errors", table("Scores; higher is better in all", columns, rows))
+    rows.append([Html("Threshold: a score above it speaks for a partner"), *(safe(cut) for cut in cuts)])
+    return details("All scores, with their standard errors", table("Scores; higher is better in all", columns, rows))
 
 
 def agreement(asked: Partnership) -> Html:
@@ -73,7 +75,7 @@ def agreement(asked: Partnership) -> Html:
     rows = []
     for own in asked.agreement:
         value = "not defined" if own.rank_correlation is None else numbers.score(own.rank_correlation)
-        said = words.agreement(asked, own)
+        said = words.agreement_text(asked, own)
         note = Html(f"{said}. {safe(own.note)}") if own.note else said
         rows.append(
             [
@@ -98,7 +100,7 @@ def matrix(own: SimilarityView) -> Html:
     caption = f"{plain(own.label)}: " + (
         f"{plain(own.rows)} (rows), {plain(own.columns)} (columns)" if own.rows and own.columns else "all pairs"
     )
-    return folded(f"{plain(own.label)}: the numbers", table(caption, [Html("Hospital"), *map(safe, own.sites)], rows))
+    return details(f"{plain(own.label)}: the numbers", table(caption, [Html("Hospital"), *map(safe, own.sites)], rows))
 
 
 def pairs(asked: Partnership) -> Html:
@@ -106,16 +108,16 @@ def pairs(asked: Partnership) -> Html:
     order = {site: index for index, site in enumerate(asked.candidates)}
     ranked = sorted(asked.pairs, key=lambda pair: order.get(pair.site, len(order)))
     many = len(ranked) > NAMED
-    return joined(pair_folded(pair) if many else pair_open(asked, pair) for pair in ranked)
+    return join(pair_details(pair) if many else pair_section(asked, pair) for pair in ranked)
 
 
-def pair_open(asked: Partnership, pair: SiteComparison) -> Html:
-    return joined([Html(f"<h3>{safe(pair.site)} {tag(asked, pair.site)}</h3>"), pair_words(pair)])
+def pair_section(asked: Partnership, pair: SiteComparison) -> Html:
+    return join([Html(f"<h3>{safe(pair.site)} {tag(asked, pair.site)}</h3>"), pair_words(pair)])
 
 
-def pair_folded(pair: SiteComparison) -> Html:
+def pair_details(pair: SiteComparison) -> Html:
     sure = sum(one.beyond_chance for one in pair.features)
-    return folded(
+    return details(
         f"{plain(pair.site)}: {sure} feature{' differs' if sure == 1 else 's differ'} beyond chance", pair_words(pair)
     )
 
@@ -125,17 +127,17 @@ def pair_words(pair: SiteComparison) -> Html:
     rest = [one for one in pair.features if not one.beyond_chance]
     parts = [paragraph(safe(pair.words))] if pair.words else []
     if sure:
-        parts.append(bullets(safe(words_for(one)) for one in sure))
+        parts.append(bullets(safe(difference_text(one)) for one in sure))
     elif not pair.words:
-        parts.append(paragraph(Html("Nothing differs more than chance would make it.")))
+        parts.append(paragraph(Html("No difference is larger than chance would explain.")))
     if rest:
         parts.append(
-            folded(
+            details(
                 f"{len(rest)} further feature{'' if len(rest) == 1 else 's'}, which chance may explain",
-                bullets(safe(words_for(one)) for one in rest),
+                bullets(safe(difference_text(one)) for one in rest),
             )
         )
-    return joined(parts)
+    return join(parts)
 
 
 def dilution(asked: Partnership) -> Html:
@@ -148,8 +150,8 @@ def dilution(asked: Partnership) -> Html:
         del columns[3]
         for row in rows:
             del row[3]
-    whole = table("Parts of those who would train together", [Html(c) for c in columns], rows)
-    return whole if len(rows) <= OPEN else folded(f"Parts of all {len(rows):,} hospitals", whole)
+    whole = table("Shares of the hospitals that would train together", [Html(c) for c in columns], rows)
+    return whole if len(rows) <= OPEN else details(f"Shares of all {len(rows):,} hospitals", whole)
 
 
 def share_row(share: TrainingShare) -> list[Html]:
@@ -164,7 +166,7 @@ def share_row(share: TrainingShare) -> list[Html]:
 
 
 def feedback(asked: Partnership) -> Html:
-    return joined(feedback_of(own) for own in asked.feedback)
+    return join(feedback_of(own) for own in asked.feedback)
 
 
 def feedback_of(own: AdviceView) -> Html:
@@ -177,4 +179,4 @@ def feedback_of(own: AdviceView) -> Html:
     parts = [bullets(safe(word) for word in own.words)] if own.words else []
     for heading, remarks in own.remarks.items():
         parts += [Html(f"<h3>{safe(heading)}</h3>"), bullets(safe(text) for text in remarks)]
-    return folded(title, *(parts or [paragraph(Html("There is nothing to remark."))]))
+    return details(title, *(parts or [paragraph(Html("There is nothing to report."))]))

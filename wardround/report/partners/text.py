@@ -1,10 +1,10 @@
 """The answer about partners in plain words: whom to train with, what it brings, how sure that is, what is not known."""
 
 from wardround.report import numbers
-from wardround.report.html.markup import Html, joined, paragraph, plain, safe
-from wardround.report.metric_names import direction, label_of, words_of
+from wardround.report.html.markup import Html, join, paragraph, plain, safe
+from wardround.report.metric_names import direction, label_of, meaning_of
 from wardround.report.partners.answer import Partnership
-from wardround.report.run.summary import FEW, NAMED, amounts, listed, plural
+from wardround.report.run.summary import FEW, NAMED, amounts, comma_list, plural
 from wardround.runs.partners_result import RankAgreement
 
 CROWDED = 12
@@ -14,7 +14,7 @@ HELPS = {"yes": "Yes", "no": "No", "unclear": "Not clear from these patients"}
 
 def names(sites: tuple[str, ...]) -> Html:
     """Few are named, more are counted."""
-    return listed([safe(site) for site in sites]) if len(sites) <= NAMED else plural(len(sites), "hospital")
+    return comma_list([safe(site) for site in sites]) if len(sites) <= NAMED else plural(len(sites), "hospital")
 
 
 def headline(asked: Partnership) -> str:
@@ -25,11 +25,11 @@ def headline(asked: Partnership) -> str:
         return "Train alone."
     if not asked.partners:
         return "There is no answer yet."
-    rest = f", not with {together(asked.others, 'the other {}')}" if asked.others else ""
-    return f"Train with {together(asked.partners)}{rest}."
+    rest = f", not with {site_list(asked.others, 'the other {}')}" if asked.others else ""
+    return f"Train with {site_list(asked.partners)}{rest}."
 
 
-def together(sites: tuple[str, ...], many: str = "{} hospitals") -> str:
+def site_list(sites: tuple[str, ...], many: str = "{} hospitals") -> str:
     if len(sites) > NAMED:
         return many.format(f"{len(sites):,}")
     return " and ".join(part for part in (", ".join(sites[:-1]), sites[-1]) if part)
@@ -41,22 +41,22 @@ def lead(asked: Partnership) -> Html:
         return safe(asked.gain.words)
     own, metric = asked.gain.improvement, asked.gain.metric
     if own.value is None:
-        return Html("What training together would bring was not measured.")
+        return Html("The gain from training together was not measured.")
     turn = "better" if own.value > 0 else "worse"
     span = f" (interval {numbers.interval(own)})" if numbers.interval(own) else ""
-    who = f" on {plural(asked.gain.patients, 'patient')} kept apart" if asked.gain.patients else ""
+    who = f" on {plural(asked.gain.patients, 'patient')} held out" if asked.gain.patients else ""
     size = numbers.score(abs(own.value))
     return Html(f"With the chosen partners the model is {turn} by {size} in {safe(label_of(metric))}{span}{who}.")
 
 
-def measured_by(asked: Partnership) -> Html:
+def metric_meaning(asked: Partnership) -> Html:
     """What the measure of the gain means."""
     metric = asked.gain.metric
-    meaning = "; ".join(part for part in (words_of(metric), direction(metric)) if part)
+    meaning = "; ".join(part for part in (meaning_of(metric), direction(metric)) if part)
     return Html(f"{safe(label_of(metric))}: {safe(meaning)}.") if meaning else Html("")
 
 
-def facts(asked: Partnership) -> list[tuple[str, str]]:
+def key_figures(asked: Partnership) -> list[tuple[str, str]]:
     gain, label = asked.gain, plain(label_of(asked.gain.metric)) if asked.gain.metric else "Score"
     found = []
     if asked.helps:
@@ -76,8 +76,8 @@ def limits(asked: Partnership) -> list[Html]:
     if asked.helps == "unclear":
         found.append(
             Html(
-                "<strong>The patients do not settle whether training together helps.</strong> The partners named are "
-                "the most likely ones; more held-out patients would tell more."
+                "<strong>These patients do not show whether training together helps.</strong> The partners named are "
+                "the most likely ones; more held-out patients would make this clearer."
             )
         )
     if asked.unanswered:
@@ -94,17 +94,17 @@ def limits(asked: Partnership) -> list[Html]:
         )
     )
     found.append(
-        Html("That patients differ between hospitals does not tell why, nor which hospital records them rightly.")
+        Html("That patients differ between hospitals shows neither why nor which hospital records them correctly.")
     )
     return found
 
 
-def agreement(asked: Partnership, own: RankAgreement) -> Html:
+def agreement_text(asked: Partnership, own: RankAgreement) -> Html:
     """How far two ways of judging put the hospitals in the same order."""
     if own.rank_correlation is None:
-        return Html("cannot be told")
+        return Html("not known")
     if own.sites is not None and own.sites < 4:
-        return Html("too few hospitals to tell agreement from chance")
+        return Html("too few hospitals to distinguish agreement from chance")
     steps = (
         (0.9, "almost the same order"),
         (0.7, "much the same order"),
@@ -114,27 +114,27 @@ def agreement(asked: Partnership, own: RankAgreement) -> Html:
     return Html(next((words for least, words in steps if own.rank_correlation >= least), "the opposite order"))
 
 
-def mapped(asked: Partnership) -> Html:
+def map_text(asked: Partnership) -> Html:
     """What the map was made from, and how much of it two directions can show."""
     parts = []
-    if asked.mapped:
-        parts.append(Html(f"Made from: {safe(asked.mapped)}."))
+    if asked.map_source:
+        parts.append(Html(f"Made from: {safe(asked.map_source)}."))
     if asked.shown is not None:
-        coarse = "" if asked.shown >= 0.6 else " That is little, so take distances on the map with care."
-        parts.append(Html(f"Two directions show {numbers.share(asked.shown)} of the differences.{coarse}"))
-    parts.append(Html("Left, right, up and down have no meaning of their own."))
+        coarse = "" if asked.shown >= 0.6 else " That is little, so read its distances with care."
+        parts.append(Html(f"The map shows {numbers.share(asked.shown)} of the differences.{coarse}"))
+    parts.append(Html("Its axes have no meaning of their own: only distances count."))
     if len(asked.places) > CROWDED:
         parts.append(Html("Point at a mark for its name."))
-    return joined(parts, " ")
+    return join(parts, " ")
 
 
 def cost(asked: Partnership) -> Html:
     parts = amounts(
-        (asked.rounds, lambda value: f"{value:,.0f} round{'' if value == 1 else 's'}", "{} of questions and answers"),
+        (asked.rounds, lambda value: f"{value:,.0f} round{'' if value == 1 else 's'}", "{} of requests and replies"),
         (asked.cost.bytes_down, numbers.traffic, "{} to the hospitals"),
         (asked.cost.bytes_up, numbers.traffic, "{} from the hospitals"),
         (asked.cost.seconds, numbers.time, "{} of time"),
     )
     if not parts:
         return Html("")
-    return paragraph(Html(f"Finding this out took {listed(parts)}. No patient's record left its hospital."))
+    return paragraph(Html(f"Finding the answer took {comma_list(parts)}. No patient record left its hospital."))

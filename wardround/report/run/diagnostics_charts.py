@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from wardround.report import numbers
 from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
-from wardround.report.html.document import drawn
-from wardround.report.html.markup import Html, bullets, chart_label, folded, joined, paragraph, plain, safe, table
-from wardround.report.html.palette import COLOURS, INK, QUIET, colour, faded
+from wardround.report.html.document import chart_figures
+from wardround.report.html.markup import Html, bullets, chart_label, details, join, paragraph, plain, safe, table
+from wardround.report.html.palette import COLOURS, INK, QUIET, colour, with_opacity
 from wardround.report.run import diagnostics_text
 from wardround.report.run.progress_charts import POINTS, whole_ticks
 from wardround.runs.courses import ChoiceRound, Course, Diagnostics
@@ -33,8 +33,8 @@ KNOWN = {
     "alpha": DiagnosticChart(
         "How much each hospital counts",
         "weight",
-        "Every hospital starts with weight 1 and loses weight while its patients pull the model elsewhere than those "
-        "of the asking hospital. A hospital with few patients also loses weight as they are used again and again.",
+        "Every hospital starts with weight 1 and loses weight while its patients pull the model in another direction "
+        "than those of the asking hospital. A hospital with few patients also loses weight as they are reused.",
     ),
     "distance": DiagnosticChart(
         "How far each hospital pulls from the asking one",
@@ -55,7 +55,7 @@ KNOWN = {
 }
 
 
-def named(name: str) -> DiagnosticChart:
+def chart_for(name: str) -> DiagnosticChart:
     """What we know of the number, or its name in plain words."""
     words = plain(name.replace("_", " "))
     return KNOWN.get(name, DiagnosticChart(f"{words[:1].upper()}{words[1:]} of each hospital", words, ""))
@@ -67,27 +67,27 @@ def by_hospital(run: Run) -> Html:
     explained: set[str] = set()
     for index, method in enumerate(run.methods):
         course = run.first_course(method.name)
-        if course is None or not (told_names(course.diagnostics) or course.diagnostics.stopped):
+        if course is None or not (chart_names(course.diagnostics) or course.diagnostics.stopped):
             continue
-        fresh = [name for name in told_names(course.diagnostics) if name not in explained]
+        fresh = [name for name in chart_names(course.diagnostics) if name not in explained]
         explained.update(fresh)
-        meaning = " ".join(words for name in fresh if (words := named(name).words))
+        meaning = " ".join(words for name in fresh if (words := chart_for(name).words))
         parts += [
             Html(f"<h3>{safe(method.label)}</h3>"),
             paragraph(Html(meaning)) if meaning else Html(""),
-            listed_words(course.diagnostics, run.asking),
-            drawn(f"told-{index}", charts(course, run.asking)),
+            diagnostic_bullets(course.diagnostics, run.asking),
+            chart_figures(f"told-{index}", charts(course, run.asking)),
             last_numbers(method, course.diagnostics),
         ]
-    return joined(part for part in parts if part)
+    return join(part for part in parts if part)
 
 
-def listed_words(told: Diagnostics, asking: str) -> Html:
+def diagnostic_bullets(told: Diagnostics, asking: str) -> Html:
     words = diagnostics_text.bullets_of(told, asking)
     return bullets(words) if words else Html("")
 
 
-def told_names(told: Diagnostics) -> list[str]:
+def chart_names(told: Diagnostics) -> list[str]:
     """Those numbers by hospital that a chart can show."""
     shown = [name for name in told.sites if name not in HIDDEN]
     return [name for name in shown if any(x is not None for values in told.sites[name].values() for x in values)]
@@ -95,19 +95,19 @@ def told_names(told: Diagnostics) -> list[str]:
 
 def charts(course: Course, asking: str) -> list[Chart]:
     told = course.diagnostics
-    return [groups(told) if name == "cluster" else lines(told, name, asking) for name in told_names(told)]
+    return [groups(told) if name == "cluster" else lines(told, name, asking) for name in chart_names(told)]
 
 
 def lines(told: Diagnostics, name: str, asking: str) -> Chart:
-    """A line a hospital."""
-    known, series = named(name), told.sites[name]
+    """One line per hospital."""
+    known, series = chart_for(name), told.sites[name]
     kept = range(0, len(told.rounds), max(1, math.ceil(len(told.rounds) / POINTS)))
     rounds = [told.rounds[i] for i in kept]
     few = len(series) <= LEGEND
     traces: list[Spec] = []
     for index, (site, values) in enumerate(series.items()):
         asks = site == asking
-        shade = INK if asks else colour(index) if few else faded(COLOURS[0], 0.45)
+        shade = INK if asks else colour(index) if few else with_opacity(COLOURS[0], 0.45)
         traces.append(
             {
                 "type": "scatter",
@@ -129,14 +129,14 @@ def lines(told: Diagnostics, name: str, asking: str) -> Chart:
     height = 270 + 20 * rows
     return Chart(
         title=f"{known.title} (values above {numbers.score(top)} are cut off)" if cut else known.title,
-        spoken=spoken(told, name, known.title),
+        description=description(told, name, known.title),
         traces=traces,
         layout=layout(
             height,
             x={"title": {"text": "round"}, "range": span([first, last]), **whole_ticks(first, last)},
             y={"title": {"text": chart_label(known.axis)}, "range": span([min(0.0, *seen), top])},
-            shapes=[halt(told.stopped)] if told.stopped is not None else [],
-            annotations=[halt_words(told.stopped)] if told.stopped is not None else [],
+            shapes=[stop_line(told.stopped)] if told.stopped is not None else [],
+            annotations=[stop_label(told.stopped)] if told.stopped is not None else [],
             margin={"l": 10, "r": 10, "t": 20 + 20 * rows, "b": 44},
         ),
         height=height,
@@ -152,12 +152,12 @@ def ceiling(values: list[float]) -> tuple[float, bool]:
     return (top, True) if ranked[-1] > top else (ranked[-1], False)
 
 
-def halt(number: int) -> Spec:
+def stop_line(number: int) -> Spec:
     line = {"color": QUIET, "width": 1.2, "dash": "dot"}
     return {"type": "line", "x0": number, "x1": number, "y0": 0, "y1": 1, "yref": "paper", "line": line}
 
 
-def halt_words(number: int) -> Spec:
+def stop_label(number: int) -> Spec:
     spot = {"x": number, "xanchor": "right", "y": 0.5, "yref": "paper", "yanchor": "middle", "showarrow": False}
     return (
         spot
@@ -171,11 +171,11 @@ def point(site: str, number: int, value: float | None) -> str:
     return f"<b>{chart_label(site, 60)}</b><br>round {number}: {words}"
 
 
-def spoken(told: Diagnostics, name: str, title: str) -> str:
+def description(told: Diagnostics, name: str, title: str) -> str:
     last = [(site, values[-1]) for site, values in told.sites[name].items() if values[-1] is not None]
     start = f"Lines for {len(told.sites[name])} hospitals over {len(told.rounds)} rounds. {title}"
     if not last or len(last) > LEGEND:
-        return f"{start}. The table of last numbers has the end."
+        return f"{start}. The table has the final values."
     ends = "; ".join(f"{plain(site)} {numbers.score(value or 0.0)}" for site, value in last)
     return f"{start}, in round {told.rounds[-1]}: {ends}."
 
@@ -207,8 +207,8 @@ def groups(told: Diagnostics) -> Chart:
     first, last = told.rounds[0], told.rounds[-1]
     return Chart(
         title=KNOWN["cluster"].title,
-        spoken=f"Bands for {len(series)} hospitals over {len(told.rounds)} rounds, coloured by the model each takes. "
-        "The words above tell who shares a model in the end.",
+        description=f"Bands for {len(series)} hospitals over {len(told.rounds)} rounds, coloured by the model each "
+        "uses. The text above says who shares a model at the end.",
         traces=[trace],
         layout=layout(
             height,
@@ -230,14 +230,14 @@ def point_of_group(site: str, number: int, value: float | None) -> str:
 
 
 def last_numbers(method: MethodResult, told: Diagnostics) -> Html:
-    names = told_names(told)
+    names = chart_names(told)
     if not names:
         return Html("")
     sites = list(dict.fromkeys(site for name in names for site in told.sites[name]))
     rows = [[safe(site), *(last_cell(told.sites[name].get(site, ()), name) for name in names)] for site in sites]
-    caption = f"{plain(method.label)}: last numbers, round {told.rounds[-1]:,}"
-    columns = [Html("Hospital"), *(safe(named(name).axis.capitalize()) for name in names)]
-    return folded(f"Numbers in round {told.rounds[-1]:,}", table(caption, columns, rows))
+    caption = f"{plain(method.label)}: values in round {told.rounds[-1]:,}"
+    columns = [Html("Hospital"), *(safe(chart_for(name).axis.capitalize()) for name in names)]
+    return details(f"Values in round {told.rounds[-1]:,}", table(caption, columns, rows))
 
 
 def last_cell(values: tuple[float | None, ...], name: str) -> Html:
@@ -247,14 +247,14 @@ def last_cell(values: tuple[float | None, ...], name: str) -> Html:
     return safe(f"{value:.0f}" if name == "cluster" else numbers.score(value))
 
 
-def choosing(run: Run) -> Html:
+def choice_section(run: Run) -> Html:
     """How partners were chosen before training, and what each hospital was given."""
     parts = []
     for labels, choice in diagnostics_text.choices(run):
         parts.append(paragraph(diagnostics_text.choice_words(run, labels, choice)))
         if choice.scores:
             parts.append(score_table(choice, run.asking))
-    return joined(parts)
+    return join(parts)
 
 
 def score_table(choice: ChoiceRound, asking: str) -> Html:
@@ -268,5 +268,5 @@ def score_table(choice: ChoiceRound, asking: str) -> Html:
         for site in ranked
     ]
     columns = [Html("Hospital"), Html("Score"), Html("Partner")]
-    whole = table("Scores before training; higher speaks for a partner", columns, rows)
-    return whole if len(rows) <= 30 else folded(f"Scores of all {len(rows):,} hospitals", whole)
+    whole = table("Scores before training; a higher score speaks for the partner", columns, rows)
+    return whole if len(rows) <= 30 else details(f"Scores of all {len(rows):,} hospitals", whole)

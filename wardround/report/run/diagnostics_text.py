@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from wardround.report import numbers
-from wardround.report.html.markup import Html, joined, plain, safe
-from wardround.report.run.summary import NAMED, amounts, listed, plural, strong
+from wardround.report.html.markup import Html, join, plain, safe
+from wardround.report.run.summary import NAMED, amounts, comma_list, plural, strong
 from wardround.runs.courses import ChoiceRound, Course, Diagnostics
 from wardround.runs.run import Run
 
@@ -13,7 +13,7 @@ KEPT = 0.9
 HALF = 0.5
 
 
-def owner(name: str) -> Html:
+def possessive(name: str) -> Html:
     """The name as an owner: Bo's, St. Thomas'."""
     return safe(f"{plain(name)}'" if plain(name).endswith(("s", "S")) else f"{plain(name)}'s")
 
@@ -55,17 +55,17 @@ def weight_of(told: Diagnostics, site: str) -> Html:
     if last <= 0:
         gone = next(r for r, x in known if x <= 0 and r > counted[0][0])
         return Html(
-            f"<strong>{owner(site)}</strong> weight fell to 0 by round {gone:,}: its patients pulled the model "
-            "elsewhere, and from then on they no longer counted."
+            f"<strong>{possessive(site)}</strong> weight fell to 0 by round {gone:,}: its patients pulled the model "
+            "in another direction, and from then on they no longer counted."
         )
     value, last_round = two_digits(last), min(last_round, told.stopped or last_round)
     if last >= KEPT * first:
-        reason = "its patients pulled the model much the same way"
+        reason = "its patients pulled the model in much the same direction"
         return Html(f"{strong(site)} kept its weight ({value} in round {last_round:,}): {reason}.")
-    where = "elsewhere" if last < HALF * first else "somewhat elsewhere"
+    where = "in another direction" if last < HALF * first else "in a somewhat different direction"
     return Html(
-        f"<strong>{owner(site)}</strong> weight fell to {value} by round {last_round:,}: its patients pulled the model "
-        f"{where}."
+        f"<strong>{possessive(site)}</strong> weight fell to {value} by round {last_round:,}: its patients pulled the "
+        f"model {where}."
     )
 
 
@@ -85,7 +85,7 @@ def clusters(told: Diagnostics) -> list[Html]:
     found = []
     for number in sorted(set(last.values())):
         members = [safe(site) for site, own in last.items() if own == number]
-        who = listed(members) if len(members) <= NAMED else plural(len(members), "hospital")
+        who = comma_list(members) if len(members) <= NAMED else plural(len(members), "hospital")
         shares = "uses" if len(members) == 1 else "share"
         found.append(Html(f"{who} {shares} <strong>model {number}</strong>."))
     changes = [
@@ -106,18 +106,18 @@ def ending(told: Diagnostics, asking: str) -> list[Html]:
         found.append(
             Html(
                 f"<strong>Training was stopped by round {told.stopped:,}</strong>: the hospitals no longer agreed on a "
-                "direction, and a further step would have made the model worse for one that still counts."
+                "direction, and a further step would have made the model worse for a hospital that still counts."
             )
         )
     if told.skipped:
         who = safe(asking) if asking else Html("the asking hospital")
         found.append(
-            Html(f"{plural(told.skipped, 'round')} brought nothing, since {who} was absent or had nothing to learn.")
+            Html(f"{plural(told.skipped, 'round')} changed nothing, since {who} was absent or had nothing to learn.")
         )
-    return found + absent(told)
+    return found + absences(told)
 
 
-def absent(told: Diagnostics) -> list[Html]:
+def absences(told: Diagnostics) -> list[Html]:
     """Hospitals that came to fewer rounds than others."""
     came = {site: int(values[-1] or 0) for site, values in told.sites.get("rounds", {}).items() if values}
     most = max(came.values(), default=0)
@@ -136,7 +136,7 @@ def choices(run: Run) -> list[tuple[tuple[str, ...], ChoiceRound]]:
         course = run.first_course(method.name)
         if course is None or course.choice is None:
             continue
-        same = next((entry for entry in found if alike(entry[1], course)), None)
+        same = next((entry for entry in found if is_same_choice(entry[1], course)), None)
         if same is None:
             found.append(([method.label], course.choice))
         else:
@@ -144,7 +144,7 @@ def choices(run: Run) -> list[tuple[tuple[str, ...], ChoiceRound]]:
     return [(tuple(labels), choosing) for labels, choosing in found]
 
 
-def alike(choosing: ChoiceRound, course: Course) -> bool:
+def is_same_choice(choosing: ChoiceRound, course: Course) -> bool:
     other = course.choice
     return other is not None and (choosing.chosen, choosing.scores) == (other.chosen, other.scores)
 
@@ -156,15 +156,15 @@ def choice_words(run: Run, labels: Sequence[str], choosing: ChoiceRound) -> Html
     if not choosing.chosen:
         words = Html(f"Before training, {who} chose no partner")
     elif len(choosing.chosen) <= NAMED:
-        words = Html(f"Before training, {who} chose {listed([strong(site) for site in choosing.chosen])}")
+        words = Html(f"Before training, {who} chose {comma_list([strong(site) for site in choosing.chosen])}")
     else:
         words = Html(f"Before training, {who} chose {plural(len(choosing.chosen), 'partner')}")
     if len(among) > len(choosing.chosen):
-        words = Html(f"{words} among {plural(len(among), 'hospital')}")
+        words = Html(f"{words} out of {plural(len(among), 'hospital')}")
     if len(run.methods) > 1:
-        words = Html(f"{words} (for {listed([safe(label) for label in labels])})")
+        words = Html(f"{words} (for {comma_list([safe(label) for label in labels])})")
     spent = amounts(
         (choosing.cost.traffic, numbers.traffic, "{} of traffic"), (choosing.cost.seconds, numbers.time, "{}")
     )
-    cost = Html(f" Choosing took {listed(spent)}; the traffic is part of the totals below.") if spent else Html("")
-    return joined([words, Html("."), cost])
+    cost = Html(f" Choosing took {comma_list(spent)}; the traffic is part of the totals below.") if spent else Html("")
+    return join([words, Html("."), cost])

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from wardround.core.errors import Refusal
-from wardround.report.html.document import document, moment, notices
-from wardround.report.html.markup import Html, joined, safe, section
+from wardround.report.html.document import date_text, document, notices
+from wardround.report.html.markup import Html, join, safe, section
 from wardround.report.partners.answer import partnership_of
 from wardround.report.partners.page import partners_page
 from wardround.report.run.section import find_sections
@@ -26,7 +26,7 @@ KINDS = {
 def write_report(folder: Path) -> Path:
     """Writes `report.html` into the run folder and returns its path; a report that is there is replaced."""
     folder = Path(folder)
-    text = text_of(folder)
+    text = report_page(folder)
     target, fresh = folder / FILE, folder / f".{FILE}.{os.getpid()}"
     try:
         fresh.write_text(text, encoding="utf-8")
@@ -41,7 +41,7 @@ def write_report(folder: Path) -> Path:
     return target
 
 
-def text_of(folder: Path) -> Html:
+def report_page(folder: Path) -> Html:
     """The page that fits what the folder holds: an answer about partners, or a run."""
     found = read_result(folder)
     if found is not None and isinstance(found.result, CasesResult):
@@ -49,12 +49,12 @@ def text_of(folder: Path) -> Html:
 
         return cases_page(folder)
     if found is None or not isinstance(found.result, PartnersResult):
-        return page(read_run(folder))
+        return run_page(read_run(folder))
     manifest, name = read_manifest(folder), folder.resolve().name
     return partners_page(partnership_of(found.result, manifest=manifest, default_name=name, remarks=found.remarks))
 
 
-def page(run: Run) -> Html:
+def run_page(run: Run) -> Html:
     """The whole document."""
     return document(run.name, subtitle(run), content(run), run.manifest)
 
@@ -63,26 +63,26 @@ def subtitle(run: Run) -> Html:
     parts = [safe(KINDS.get(run.kind, "Report"))]
     if run.manifest.get("finished" if run.finished else "started"):
         word = "finished" if run.finished else "started"
-        parts.append(Html(f"{word} {safe(moment(run.manifest[word]))}"))
-    return joined(parts, " · ")
+        parts.append(Html(f"{word} {safe(date_text(run.manifest[word]))}"))
+    return join(parts, " · ")
 
 
 def content(run: Run) -> Html:
-    """The sections in the order in which a reader asks: what came out, what it cannot tell, the evidence, the cost."""
+    """The sections in the order in which a reader asks: the result, its limits, the evidence, the cost."""
     parts = (section(one.name, one.title, *one.parts(run)) for one in find_sections())
-    return joined([broken(run), *parts])
+    return join([file_problems(run), *parts])
 
 
-def broken(run: Run) -> Html:
+def file_problems(run: Run) -> Html:
     """What is wrong with the files, before anything else is said."""
     found = []
     if not run.finished:
         done = max((course.rounds[-1] for course in run.courses if course.rounds), default=0)
-        until = f"after round {done:,}" if done else "before a first round was written"
+        until = f"after round {done:,}" if done else "before its first round was recorded"
         found.append(
             Html(
                 f"<strong>This run was interrupted {until}:</strong> there is no <code>result.json</code>. Run the "
-                "study again (it goes on where it stopped if it left a checkpoint); then make the report again."
+                "study again with <code>--resume</code>: it continues from its last checkpoint."
             )
         )
     found += [safe(remark) for remark in run.remarks]

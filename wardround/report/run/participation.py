@@ -9,13 +9,13 @@ from wardround.runs.run import Run
 MOST_REASONS = 3
 
 
-def told(run: Run) -> Html:
+def attendance_section(run: Run) -> Html:
     """A line a hospital; nothing in simulation, where everybody who is asked answers."""
     course = next((one for one in run.courses if one.rounds), None)
     if run.kind != "deployed" or course is None:
         return Html("")
-    names = sorted({*(site for sites in course.answered for site in sites), *missed(course)})
-    lead = "Every hospital answered in every round." if not missed(course) else sentence(course)
+    names = sorted({*(site for sites in course.answered for site in sites), *missing_sites(course)})
+    lead = "Every hospital answered in every round." if not missing_sites(course) else sentence(course)
     rows = [row(course, name) for name in names]
     columns = [Html(title) for title in ("Hospital", "Rounds", "Missed, and why")]
     return Html(paragraph(safe(lead)) + table("Rounds in which each hospital took part", columns, rows))
@@ -23,10 +23,10 @@ def told(run: Run) -> Html:
 
 def sentence(course: Course) -> str:
     short = sum(bool(one) for one in course.missing)
-    return f"In {short:,} of {len(course.rounds):,} rounds somebody was missing; the others went on without them."
+    return f"In {short:,} of {len(course.rounds):,} rounds a hospital was missing; the others continued without it."
 
 
-def missed(course: Course) -> set[str]:
+def missing_sites(course: Course) -> set[str]:
     return {site for one in course.missing for site in one}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from wardround.report import numbers
 from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
 from wardround.report.html.markup import chart_label, plain
-from wardround.report.html.palette import PARTS, colour, faded
+from wardround.report.html.palette import PARTS, colour, with_opacity
 from wardround.report.run.score_charts import MANY
 from wardround.runs.courses import Course
 from wardround.runs.run import Run
@@ -16,7 +16,7 @@ POINTS = 600
 """More points than this on a line nobody can see; a long run is thinned to them for the chart."""
 
 
-WORDS = {"train": "for training", "validation": "for checking (validation)", "test": "for testing"}
+WORDS = {"train": "for training", "validation": "for validation", "test": "for testing"}
 
 
 def progress(run: Run) -> list[Chart]:
@@ -24,7 +24,7 @@ def progress(run: Run) -> list[Chart]:
     shown = [(m, course) for m in run.methods if (course := run.first_course(m.name)) is not None and course.rounds]
     if not shown:
         return []
-    values = [x for _, course in shown for x in drawn_losses(course)]
+    values = [x for _, course in shown for x in visible_losses(course)]
     if not values:
         return []
     reach = span(values, floor=0.0 if min(values) >= 0 else None)
@@ -32,8 +32,8 @@ def progress(run: Run) -> list[Chart]:
     first = min(course.rounds[0] for _, course in shown)
     return [
         Chart(
-            title=titled(method.label, course, method.best_round),
-            spoken=spoken_progress(method.label, course, method.best_round),
+            title=progress_title(method.label, course, method.best_round),
+            description=progress_description(method.label, course, method.best_round),
             traces=progress_traces(course, colour(run.methods.index(method)), method.best_round),
             layout=layout(
                 270,
@@ -54,7 +54,7 @@ def whole_ticks(first: int, last: int) -> Spec:
     return {"dtick": 1} if last - first <= 8 else {}
 
 
-def drawn_losses(course: Course) -> list[float]:
+def visible_losses(course: Course) -> list[float]:
     """What the chart of this course shows, for a common scale; single bad rounds must not flatten all else."""
     own = sorted(x for line in (course.loss, *course.site_loss.values()) for x in line if x is not None)
     if not own:
@@ -62,12 +62,12 @@ def drawn_losses(course: Course) -> list[float]:
     return own[: max(1, math.ceil(0.99 * len(own)))] if len(own) > 100 else own
 
 
-def thinned(course: Course) -> range:
+def sampled_rounds(course: Course) -> range:
     return range(0, len(course.rounds), max(1, math.ceil(len(course.rounds) / POINTS)))
 
 
 def progress_traces(course: Course, shade: str, best_round: int | None) -> list[Spec]:
-    kept = thinned(course)
+    kept = sampled_rounds(course)
     rounds = [course.rounds[i] for i in kept]
     if len(course.site_loss) > MANY:
         traces = band(course, kept, rounds, shade)
@@ -78,7 +78,7 @@ def progress_traces(course: Course, shade: str, best_round: int | None) -> list[
                 "mode": "lines",
                 "x": rounds,
                 "y": [losses[i] for i in kept],
-                "line": {"color": faded(shade, 0.4), "width": 1},
+                "line": {"color": with_opacity(shade, 0.4), "width": 1},
                 "hoverinfo": "text",
                 "hovertext": [point_words(site, r, losses[i]) for i, r in zip(kept, rounds, strict=True)],
             }
@@ -116,7 +116,7 @@ def loss_in(course: Course, number: int | None) -> float | None:
     return course.loss[course.rounds.index(number)] if number is not None and number in course.rounds else None
 
 
-def titled(label: str, course: Course, best_round: int | None) -> str:
+def progress_title(label: str, course: Course, best_round: int | None) -> str:
     """The best round is told in the title: words beside the mark would lie on the lines."""
     return label if loss_in(course, best_round) is None else f"{label} (best: round {best_round})"
 
@@ -135,11 +135,11 @@ def band(course: Course, kept: Sequence[int], rounds: list[int], shade: str) -> 
     edge: Spec = {"type": "scatter", "mode": "lines", "x": rounds, "line": {"width": 0}, "hoverinfo": "skip"}
     return [
         edge | {"y": [low for low, _ in ends]},
-        edge | {"y": [high for _, high in ends], "fill": "tonexty", "fillcolor": faded(shade, 0.18)},
+        edge | {"y": [high for _, high in ends], "fill": "tonexty", "fillcolor": with_opacity(shade, 0.18)},
     ]
 
 
-def spoken_progress(label: str, course: Course, best_round: int | None) -> str:
+def progress_description(label: str, course: Course, best_round: int | None) -> str:
     known = [(r, x) for r, x in zip(course.rounds, course.loss, strict=True) if x is not None]
     if not known:
         return f"Validation loss of {plain(label)}: no values."
@@ -180,7 +180,7 @@ def bars(run: Run, title: str, values: Sequence[float | None], words: Callable[[
     spoken = "; ".join(f"{plain(m.label)}: {word}" for m, word in zip(run.methods, known, strict=True))
     return Chart(
         title=title,
-        spoken=f"{title}. {spoken}.",
+        description=f"{title}. {spoken}.",
         traces=[trace],
         # The words stand right of the bars and need room there.
         layout=layout(
@@ -233,8 +233,8 @@ def patients_by_hospital(hospitals: Sequence[SiteSummary]) -> Chart:
     most = max(hospital.patients for hospital in hospitals)
     return Chart(
         title="Patients at each hospital",
-        spoken=f"Stacked bars of training, validation and test patients at {len(hospitals)} hospitals. The table below "
-        "has the numbers.",
+        description=f"Stacked bars of training, validation and test patients at {len(hospitals)} hospitals. The table "
+        "below has the numbers.",
         traces=traces,
         layout=layout(
             height,
@@ -249,7 +249,7 @@ def patients_by_hospital(hospitals: Sequence[SiteSummary]) -> Chart:
 def patients_spread(hospitals: Sequence[SiteSummary]) -> list[Chart]:
     sizes = [float(hospital.patients) for hospital in hospitals]
     shares = [hospital.prevalence for hospital in hospitals if hospital.prevalence is not None]
-    charts = [histogram("Patients a hospital", "patients", sizes)]
+    charts = [histogram("Patients per hospital", "patients", sizes)]
     if shares:
         charts.append(histogram("Share of patients with the outcome", "share", shares))
     return charts
@@ -260,7 +260,7 @@ def histogram(title: str, unit: str, values: Sequence[float]) -> Chart:
     words = f"from {numbers.score(min(values))} to {numbers.score(max(values))}"
     return Chart(
         title=title,
-        spoken=f"Histogram over {len(values)} hospitals: {unit} {words}.",
+        description=f"Histogram over {len(values)} hospitals: {unit} {words}.",
         traces=[trace],
         layout=layout(260, x={"title": {"text": unit}}, y={"title": {"text": "hospitals"}}, bargap=0.05)
         | {"margin": {"l": 10, "r": 10, "t": 10, "b": 44}},

@@ -6,7 +6,7 @@ and may be apart by chance where nobody compared.
 
 from typing import NamedTuple
 
-from wardround.report.metric_names import lower_is_better
+from wardround.report.metric_names import is_lower_better
 from wardround.runs.result import ALL, MethodResult
 from wardround.runs.run import Run
 from wardround.runs.scores import MetricValue
@@ -22,7 +22,7 @@ class Lead(NamedTuple):
 
 def best(run: Run, scores: dict[str, MetricValue], metric: str) -> tuple[MethodResult, ...]:
     """The methods with the best score (several when equal); none when nothing can be ranked."""
-    lower = lower_is_better(metric)
+    lower = is_lower_better(metric)
     known = {name: m.value for name, m in scores.items() if m.value is not None}
     if lower is None or not known:
         return ()
@@ -38,14 +38,14 @@ def best_overall(run: Run, metric: str) -> tuple[MethodResult, ...]:
     return best(run, {m.name: m.over_all(metric) for m in run.methods if metric in m.scores.weighted}, metric)
 
 
-def scored(method: MethodResult, site: str, metric: str) -> bool:
+def has_score(method: MethodResult, site: str, metric: str) -> bool:
     measure = method.over_all(metric) if site == ALL else method.at(site, metric)
     return measure.value is not None
 
 
-def sureness(run: Run, site: str, metric: str, leader: MethodResult) -> Lead:
+def lead_of(run: Run, site: str, metric: str, leader: MethodResult) -> Lead:
     """What the paired comparison says of the leader against every other method with a score at this site."""
-    rivals = [method.name for method in run.methods if method != leader and scored(method, site, metric)]
+    rivals = [method.name for method in run.methods if method != leader and has_score(method, site, metric)]
     won: dict[str, bool] = {}
     for entry in run.differences:
         if entry.metric != metric or entry.site != site:

@@ -7,6 +7,7 @@ from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
 from wardround.report.html.markup import chart_label, plain
 from wardround.report.html.palette import INK, QUIET, colour, mark
 from wardround.report.metric_names import MEANINGS, direction, label_of
+from wardround.report.run.summary import interval_name
 from wardround.runs.result import ALL, MethodDifference
 from wardround.runs.run import Run
 from wardround.runs.scores import MetricValue
@@ -34,6 +35,7 @@ def scores_by_hospital(run: Run) -> Chart:
     traces: list[Spec] = []
     notes: list[Spec] = []
     seen: list[float] = []
+    has_intervals = False
     for index, method in enumerate(run.methods):
         measures = [method.at(site, metric) for site in rows]
         if together:
@@ -41,23 +43,25 @@ def scores_by_hospital(run: Run) -> Chart:
         places = [row + step * (index - (len(run.methods) - 1) / 2) for row in range(len(measures))]
         traces.append(dots(method.label, index, measures, places, [*rows, "All hospitals"]))
         seen += [x for m in measures for x in (m.value, m.low, m.high) if x is not None]
+        has_intervals |= any(m.low is not None for m in measures)
         notes += [
-            undefined(method.label, measure.reason, place, index)
+            missing_score_label(method.label, measure.reason, place, index)
             for measure, place in zip(measures, places, strict=True)
             if measure.value is None
         ]
     names = [*rows, "All hospitals, by patients"] if together else rows
     low, high = bounds(metric)
     reach = span(seen, floor=low, ceiling=high)
-    shapes = [upright(neutral(metric))] if neutral(metric) is not None and reach[0] <= (neutral(metric) or 0) else []
+    chance = neutral_value(metric)
+    shapes = [vertical_line(chance)] if chance is not None and reach[0] <= chance else []
     if together:
-        shapes.append(across(len(rows) - 0.5))
+        shapes.append(horizontal_line(len(rows) - 0.5))
     height = 110 + round(len(names) * (26 + 15 * len(run.methods)))
     title = ", ".join(part for part in (label_of(metric), direction(metric)) if part)
     return Chart(
-        title=f"{label_of(metric)} at each hospital",
-        spoken=f"Dot plot of {label_of(metric)} with intervals for {len(rows)} hospitals and {len(run.methods)} "
-        "models. The same numbers are in the table of numbers.",
+        title=f"{label_of(metric)} at each hospital" + (f" (lines: {interval_name(run)}s)" if has_intervals else ""),
+        description=f"Dot plot of {label_of(metric)} with intervals for {len(rows)} hospitals and {len(run.methods)} "
+        "models. The table of all scores has the same numbers.",
         traces=traces,
         layout=layout(
             height,
@@ -70,18 +74,18 @@ def scores_by_hospital(run: Run) -> Chart:
     )
 
 
-def neutral(metric: str) -> float | None:
+def neutral_value(metric: str) -> float | None:
     return MEANINGS[metric].neutral if metric in MEANINGS else None
 
 
-def upright(x: float | None) -> Spec:
+def vertical_line(x: float) -> Spec:
     """A dotted line where a model that knows nothing would be."""
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "layer": "below"} | {
         "line": {"color": QUIET, "width": 1.2, "dash": "dot"}
     }
 
 
-def across(y: float) -> Spec:
+def horizontal_line(y: float) -> Spec:
     return {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": y, "y1": y} | {
         "line": {"color": QUIET, "width": 0.8}
     }
@@ -100,33 +104,33 @@ def dots(name: str, index: int, measures: Sequence[MetricValue], places: Sequenc
             "type": "data",
             "symmetric": False,
             # No bar where there is no interval: of zero length it would claim certainty only to those who look closely.
-            "array": [above(m) for m, _, _ in known],
-            "arrayminus": [below(m) for m, _, _ in known],
+            "array": [upper_error(m) for m, _, _ in known],
+            "arrayminus": [lower_error(m) for m, _, _ in known],
             "color": colour(index),
             "thickness": 2,
             "width": 0,
         },
         "hoverinfo": "text",
-        "hovertext": [hover(row, name, m) for m, _, row in known],
+        "hovertext": [hover_text(row, name, m) for m, _, row in known],
     }
 
 
-def above(measure: MetricValue) -> float:
+def upper_error(measure: MetricValue) -> float:
     return max(0.0, measure.high - measure.value) if measure.high is not None and measure.value is not None else 0.0
 
 
-def below(measure: MetricValue) -> float:
+def lower_error(measure: MetricValue) -> float:
     return max(0.0, measure.value - measure.low) if measure.low is not None and measure.value is not None else 0.0
 
 
-def hover(row: str, name: str, measure: MetricValue) -> str:
+def hover_text(row: str, name: str, measure: MetricValue) -> str:
     lines = [f"<b>{chart_label(row, 60)}</b>", chart_label(name, 60), numbers.score(measure.value or 0.0)]
     if numbers.interval(measure):
         lines[-1] += f" ({numbers.interval(measure)})"
     return "<br>".join(lines)
 
 
-def undefined(name: str, reason: str, y: float, index: int) -> Spec:
+def missing_score_label(name: str, reason: str, y: float, index: int) -> Spec:
     """Words where a dot would be."""
     return {
         "x": 0.01,
@@ -166,7 +170,7 @@ def scores_spread(run: Run) -> Chart:
     title = ", ".join(part for part in (label_of(run.metric), direction(run.metric)) if part)
     return Chart(
         title=f"{label_of(run.metric)} over {len(run.hospitals):,} hospitals",
-        spoken=f"Box plots of {label_of(run.metric)} over {len(run.hospitals)} hospitals, one for each of "
+        description=f"Box plots of {label_of(run.metric)} over {len(run.hospitals)} hospitals, one for each of "
         f"{len(run.methods)} models. Percentiles are in a table further down.",
         traces=traces,
         layout=layout(
@@ -178,7 +182,7 @@ def scores_spread(run: Run) -> Chart:
     )
 
 
-def shown_differences(run: Run) -> list[MethodDifference]:
+def main_differences(run: Run) -> list[MethodDifference]:
     """Those of the main measure; with many hospitals only the one over all of them."""
     own = [d for d in run.differences if d.metric == run.metric and d.measure.value is not None]
     return own if len({d.site for d in own}) <= MANY else [d for d in own if d.site == ALL]
@@ -186,7 +190,7 @@ def shown_differences(run: Run) -> list[MethodDifference]:
 
 def differences(run: Run) -> Chart | None:
     """Differences with intervals around a line at zero, a colour for each pair of methods."""
-    entries = shown_differences(run)
+    entries = main_differences(run)
     if not entries:
         return None
     pairs = list(dict.fromkeys((d.method, d.against) for d in entries))
@@ -202,10 +206,10 @@ def differences(run: Run) -> Chart | None:
         traces[-1]["name"] = chart_label(name, 70)
     values = [x for d in entries for x in (d.measure.value, d.measure.low, d.measure.high, 0.0) if x is not None]
     height = 130 + round(len(sites) * (26 + 15 * len(pairs))) + 18 * max(0, len(pairs) - 2)
-    zero = upright(0.0) | {"line": {"color": INK, "width": 1.2}}
+    zero = vertical_line(0.0) | {"line": {"color": INK, "width": 1.2}}
     return Chart(
         title=f"Differences in {label_of(run.metric)} on the same patients",
-        spoken=f"Differences in {label_of(run.metric)} with intervals, for {len(pairs)} pairs of models at "
+        description=f"Differences in {label_of(run.metric)} with intervals, for {len(pairs)} pairs of models at "
         f"{len(sites)} places. An interval that crosses the line at zero shows no difference. The table below has "
         "the same numbers and a verdict in words.",
         traces=traces,
@@ -243,8 +247,8 @@ def calibration(run: Run) -> Chart | None:
             }
         )
     return Chart(
-        title="Can the probabilities be taken at their word?",
-        spoken=f"Predicted against observed shares for {len(with_curve)} models; the diagonal is perfect.",
+        title="Calibration: do predicted probabilities match what was observed?",
+        description=f"Predicted against observed shares for {len(with_curve)} models; the diagonal is perfect.",
         traces=traces,
         layout=layout(
             380,

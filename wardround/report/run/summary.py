@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from wardround.report import numbers
-from wardround.report.html.markup import Html, joined, safe
-from wardround.report.metric_names import label_of, lower_is_better, words_of
-from wardround.report.run.ranking import best_at, best_overall, sureness
+from wardround.report import method_names, numbers
+from wardround.report.html.markup import Html, join, safe
+from wardround.report.metric_names import is_lower_better, label_of, meaning_of
+from wardround.report.run.ranking import best_at, best_overall, lead_of
 from wardround.runs.fields import mapping, total
-from wardround.runs.result import ALL
+from wardround.runs.result import ALL, MethodResult
 from wardround.runs.run import Run
 from wardround.runs.scores import MetricValue
 
@@ -21,10 +21,10 @@ def strong(text: object) -> Html:
     return Html(f"<strong>{safe(text)}</strong>")
 
 
-def listed(parts: Sequence[Html]) -> Html:
+def comma_list(parts: Sequence[Html]) -> Html:
     """One, two and three."""
     if len(parts) < 2:
-        return joined(parts)
+        return join(parts)
     return Html(", ".join(parts[:-1]) + " and " + parts[-1])
 
 
@@ -32,7 +32,7 @@ def plural(number: int, one: str, many: str = "") -> Html:
     return Html(f"{number:,} {one if number == 1 else many or one + 's'}")
 
 
-def valued(measure: MetricValue) -> Html:
+def score_in_brackets(measure: MetricValue) -> Html:
     """A score with its interval, in brackets after a name."""
     if measure.value is None:
         return Html("")
@@ -44,80 +44,104 @@ def interval_name(run: Run) -> str:
     return "interval" if run.level is None else f"{100 * run.level:g} % interval"
 
 
-def summary(run: Run) -> Html:
-    """One paragraph that a reader in a hurry can stop after."""
-    parts = [took_part(run), trained(run)]
-    if run.finished:
-        parts += [ranking(run), certainty(run)]
-    else:
-        parts.append(Html("The run was interrupted before it was evaluated, so no model can be called best yet."))
-    parts.append(costs(run))
-    return joined([part for part in parts if part], " ")
+def summary(run: Run) -> list[tuple[str, Html]]:
+    """What a reader in a hurry can stop after, each answer with its heading."""
+    result = [
+        ("Measure", measure_meaning(run)),
+        ("Result", ranking(run)),
+        ("Certainty", join([part for part in (certainty(run), interval_note(run)) if part], " ")),
+    ]
+    unfinished = Html("The run was interrupted before it was evaluated, so no model can be called best yet.")
+    parts = [
+        ("Hospitals", participants(run)),
+        ("Model", training(run)),
+        *(result if run.finished else [("Result", unfinished)]),
+        ("Cost", costs(run)),
+    ]
+    return [(title, text) for title, text in parts if text]
 
 
-def took_part(run: Run) -> Html:
+def participants(run: Run) -> Html:
     hospitals = run.hospitals
     if not hospitals:
         return Html("The files do not say which hospitals took part.")
     names = [safe(h.name) for h in hospitals]
     who = Html(f"{plural(len(names), 'hospital')} took part")
     if len(names) <= NAMED:
-        who = Html(f"{who} ({listed(names)})")
+        who = Html(f"{who} ({comma_list(names)})")
     patients = sum(h.patients for h in hospitals)
-    return Html(f"{who}, with {plural(patients, 'patient')} in all." if patients else f"{who}.")
+    return Html(f"{who}, with {plural(patients, 'patient')} in total." if patients else f"{who}.")
 
 
-def trained(run: Run) -> Html:
+def training(run: Run) -> Html:
     model = mapping(mapping(run.manifest.get("study")).get("model")).get("name")
     what = Html(f"A model ({safe(model)})" if model else "A model")
     target, positive = run.task.target, run.task.positive
     if target:
         what = Html(f"{what} that predicts {strong(target)}")
         if positive is not None and run.task.kind == "classification":
-            what = Html(f"{what} (looked for: {safe(positive)})")
+            what = Html(f"{what} (outcome: {safe(positive)})")
     if not run.methods:
-        return Html(f"{what} was to be trained; no method is recorded.")
+        return Html(f"{what}. No training is recorded.")
     if len(run.methods) == 1:
         only = run.methods[0]
         rounds = f", in {plural(only.rounds, 'round')}" if only.rounds else ""
         return Html(f"{what} was trained in one way: {strong(only.label)}{rounds}.")
-    return Html(f"{what} was trained in {len(run.methods)} ways: {listed([strong(m.label) for m in run.methods])}.")
+    ways = comma_list([Html(strong(method.label) + way_to_train(method)) for method in run.methods])
+    return Html(f"{what} was trained in {len(run.methods)} ways: {ways}.")
+
+
+def way_to_train(method: MethodResult) -> Html:
+    """In brackets, where it is known."""
+    meaning = method_names.meaning_of(method.algorithm)
+    return Html(f" ({safe(meaning)})" if meaning else "")
+
+
+def has_scores(run: Run) -> bool:
+    blocks = [method.scores for method in run.methods]
+    return bool(run.metric) and any(run.metric in own for one in blocks for own in (*one.sites.values(), one.weighted))
+
+
+def measure_meaning(run: Run) -> Html:
+    """What the main measure is, and whom it was measured on."""
+    if not has_scores(run):
+        return Html("")
+    meaning = meaning_of(run.metric)
+    return Html(
+        f"{safe(label_of(run.metric))}{f': {meaning}' if meaning else ''}. All scores are for patients whom the models "
+        "had not seen in training."
+    )
 
 
 def ranking(run: Run) -> Html:
-    metric = run.metric
-    blocks = [method.scores for method in run.methods]
-    if not metric or not any(metric in scores for own in blocks for scores in (*own.sites.values(), own.weighted)):
+    if not has_scores(run):
         return Html("No score is recorded.")
-    meaning = words_of(metric)
-    lead = f"Measured by {safe(label_of(metric))}" + (f", {meaning}," if meaning else "")
-    lead += " on patients whom the models had not seen"
     if len(run.methods) == 1:
-        return Html(f"{lead}, {alone(run)}.")
-    if lower_is_better(metric) is None:
-        return Html(f"{lead}, the models scored as shown below; which way is better is not known for this measure.")
-    return Html(f"{lead}, {winners(run)}.")
+        return Html(f"{single_method(run)}.")
+    if is_lower_better(run.metric) is None:
+        return Html("The scores are shown below; which way is better is not known for this measure.")
+    return winners(run)
 
 
-def alone(run: Run) -> Html:
+def single_method(run: Run) -> Html:
     only, metric = run.methods[0], run.metric
     known = [h for h in run.hospitals if only.at(h.name, metric).value is not None]
     if len(run.hospitals) <= NAMED and known:
-        return Html("it reached " + listed([reached(only.at(h.name, metric), h.name) for h in known]))
+        return Html("The model reached " + comma_list([score_at(only.at(h.name, metric), h.name) for h in known]))
     overall = only.over_all(metric)
     if overall.value is None:
-        return Html("its score is not defined")
-    return Html(f"it reached {numbers.score(overall.value)} on average over the patients of all hospitals")
+        return Html("The model's score is not defined")
+    return Html(f"The model reached {numbers.score(overall.value)} on average over the patients of all hospitals")
 
 
-def reached(measure: MetricValue, site: str) -> Html:
+def score_at(measure: MetricValue, site: str) -> Html:
     span = numbers.interval(measure)
     value = numbers.score(measure.value or 0.0)
     return Html(f"{value} ({span}) at {safe(site)}" if span else f"{value} at {safe(site)}")
 
 
 def winners(run: Run) -> Html:
-    """Which model leads where, hospitals grouped by model."""
+    """Which model leads on average and where, hospitals grouped by model."""
     won: dict[str, list[str]] = {method.name: [] for method in run.methods}
     tied: list[str] = []
     for hospital in run.hospitals:
@@ -126,74 +150,77 @@ def winners(run: Run) -> Html:
             won[leaders[0].name].append(hospital.name)
         elif leaders:
             tied.append(hospital.name)
-    clauses = []
+    sentences = []
+    overall = best_overall(run, run.metric)
+    if len(overall) == 1 and len(run.hospitals) > 1:
+        score = score_in_brackets(overall[0].over_all(run.metric))
+        sentences.append(Html(f"On average over all patients, {strong(overall[0].label)} scored best{score}."))
     for name, sites in won.items():
         if not sites:
             continue
         method = run.method(name)
         if len(run.hospitals) <= NAMED:
-            where = listed([Html(safe(site) + valued(method.at(site, run.metric))) for site in sites])
+            where = comma_list([Html(safe(site) + score_in_brackets(method.at(site, run.metric))) for site in sites])
         else:
             where = Html(f"{len(sites):,} of {len(run.hospitals):,} hospitals")
-        clauses.append(Html(f"{strong(method.label)} scored best at {where}"))
+        sentences.append(Html(f"{strong(method.label)} scored best at {where}."))
     if tied:
-        where = listed([safe(site) for site in tied]) if len(tied) <= NAMED else plural(len(tied), "hospital")
-        clauses.append(Html(f"the best score is shared by several models at {where}"))
-    leaders = best_overall(run, run.metric)
-    if len(leaders) == 1 and len(run.hospitals) > 1:
-        overall = valued(leaders[0].over_all(run.metric))
-        clauses.append(Html(f"on average over all patients {strong(leaders[0].label)} leads{overall}"))
-    return joined(clauses, "; ") if clauses else Html("no model can be called best, since no score is defined")
+        where = comma_list([safe(site) for site in tied]) if len(tied) <= NAMED else plural(len(tied), "hospital")
+        sentences.append(Html(f"Several models share the best score at {where}."))
+    return join(sentences, " ") if sentences else Html("No model can be called best, since no score is defined.")
 
 
 def certainty(run: Run) -> Html:
     """How much of the ranking is more than chance."""
-    if len(run.methods) < 2:
-        return ranges(run)
+    if len(run.methods) < 2 or not has_scores(run):
+        return Html("")
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     untested: dict[str, None] = {}
     for site in [h.name for h in run.hospitals] + [ALL]:
         leaders = best_overall(run, run.metric) if site == ALL else best_at(run, site, run.metric)
         if len(leaders) == 1:
-            lead = sureness(run, site, run.metric, leaders[0])
+            lead = lead_of(run, site, run.metric, leaders[0])
             untested |= dict.fromkeys(lead.untested if site == ALL or len(run.hospitals) <= NAMED else ())
             if lead.shown or lead.open:
                 groups.setdefault((lead.shown, lead.open), []).append(site)
     if not groups:
-        return Html(
-            f"How sure: the models were not compared pair by pair, so a lead may be chance. {ranges(run)}".strip()
-        )
+        return Html("The models were not compared pair by pair, so every lead may be due to chance.")
+    if not any(shown for shown, _ in groups) and not untested:
+        where = places([site for sites in groups.values() for site in sites])
+        return Html(f"<strong>Every lead may be due to chance</strong> (compared on the same patients, at {where}).")
     clauses = [lead_clause(run, shown, open_, sites) for (shown, open_), sites in groups.items()]
-    parts = [Html(f"How sure, comparing on the same patients: {joined(clauses, '; ')}.")]
+    parts = [Html(f"Compared on the same patients: {join(clauses, '; ')}.")]
     if untested:
-        names = listed([strong(run.method(name).label) for name in untested])
-        parts.append(Html(f"Not every lead over {names} was tested so; it may be chance."))
-    return joined([*parts, ranges(run)], " ")
+        names = comma_list([strong(run.method(name).label) for name in untested])
+        parts.append(Html(f"Not every lead over {names} was tested in this way; it may be due to chance."))
+    return join(parts, " ")
 
 
 def lead_clause(run: Run, shown: Sequence[str], open_: Sequence[str], sites: Sequence[str]) -> Html:
     """At these places the lead over some is more than chance, over others it may be chance."""
     parts = []
     if shown:
-        parts.append(Html(f"the lead over {names_of(run, shown)} is more than chance would explain"))
+        parts.append(Html(f"the lead over {names_of(run, shown)} is larger than chance would explain"))
     if open_:
-        parts.append(Html(f"the lead over {names_of(run, open_)} may be chance"))
-    return Html(f"at {places(sites)} {listed(parts)}")
+        parts.append(Html(f"the lead over {names_of(run, open_)} may be due to chance"))
+    return Html(f"at {places(sites)}, {comma_list(parts)}")
 
 
 def names_of(run: Run, methods: Sequence[str]) -> Html:
-    return listed([safe(run.method(name).label) for name in methods])
+    return comma_list([safe(run.method(name).label) for name in methods])
 
 
 def places(sites: Sequence[str]) -> Html:
     hospitals = [safe(site) for site in sites if site != ALL]
     named = hospitals if len(hospitals) <= NAMED else [plural(len(hospitals), "hospital")]
-    return listed([*named, Html("all hospitals together")] if ALL in sites else named)
+    return comma_list([*named, Html("all hospitals together")] if ALL in sites else named)
 
 
-def ranges(run: Run) -> Html:
+def interval_note(run: Run) -> Html:
     has = any(m.at(h.name, run.metric).low is not None for m in run.methods for h in run.hospitals)
-    return Html(f"Ranges in brackets are each score's {interval_name(run)}.") if has else Html("")
+    if not has:
+        return Html("")
+    return Html(f"The ranges in brackets are {interval_name(run)}s: the wider the range, the less certain the score.")
 
 
 def costs(run: Run) -> Html:
@@ -204,10 +231,10 @@ def costs(run: Run) -> Html:
         (total([c.watt_hours for c in cost]), numbers.energy, "an estimated {} of energy"),
     )
     if not parts:
-        return Html("What it cost was not measured.")
-    subject = "Training it" if len(run.methods) == 1 else "Training all of them"
+        return Html("The cost was not measured.")
+    subject = "Training the model" if len(run.methods) == 1 else "Training all models"
     so_far = "" if run.finished else " so far"
-    return Html(f"{subject} cost {listed(parts)}{so_far}.")
+    return Html(f"{subject} took {comma_list(parts)}{so_far}.")
 
 
 def amounts(*entries: tuple[float | None, Callable[[float], str], str]) -> list[Html]:
@@ -218,29 +245,31 @@ def limits(run: Run) -> list[Html]:
     """What a reader might take from the report although it is not in it."""
     found = []
     if not run.finished:
-        found.append(Html("<strong>The run did not end.</strong> What follows is what it had written until then."))
+        found.append(Html("<strong>The run did not finish.</strong> The report shows what it had written up to then."))
     if run.kind == "demo":
-        found.append(Html("The patients of this demonstration are invented. It shows the method, not medicine."))
+        found.append(
+            Html("The patients of this demonstration are simulated: it shows the method, not a medical result.")
+        )
     if run.finished:
         found.append(
             Html(
-                "Scores are for patients of these hospitals, from the time when the data were collected. For other "
-                "hospitals, later years or other ways of recording, they may not hold."
+                "The scores are for patients of these hospitals at the time when the data were collected. They may not "
+                "hold for other hospitals, for later years, or where data are recorded in another way."
             )
         )
         found.append(
-            Html("A good prediction does not show what causes the outcome, nor that acting on it helps patients.")
+            Html("A good prediction shows neither what causes the outcome nor that acting on it helps patients.")
         )
     found += small_hospitals(run) + undefined_scores(run)
     if len(run.methods) == 1 and run.finished:
         found.append(Html("Only one way of training was tried, so the report cannot say whether another is better."))
     if run.finished and run.repeats == 1:
-        found.append(Html("Training was done once. Another random start would give slightly different numbers."))
+        found.append(Html("Each model was trained once. Another random start would give slightly different numbers."))
     if len(run.differences) > 20:
         found.append(
             Html(
-                f"{len(run.differences):,} comparisons were made. Unless the verdicts were corrected for that, a few "
-                "of them are expected to be chance."
+                f"{len(run.differences):,} comparisons were made. Unless the verdicts were corrected for that, a "
+                "few differences are expected to be due to chance."
             )
         )
     if any(run.cost(method).watt_hours is not None for method in run.methods):
@@ -253,11 +282,12 @@ def small_hospitals(run: Run) -> list[Html]:
     if not small:
         return []
     if len(small) <= NAMED:
-        where = listed([Html(f"{safe(h.name)} ({h.test})") for h in small])
-        return [Html(f"Few patients were held out for testing at {where}; scores there are uncertain.")]
+        where = comma_list([Html(f"{safe(h.name)} ({h.test})") for h in small])
+        return [Html(f"Few patients were held out for testing at {where}; the scores there are uncertain.")]
     return [
         Html(
-            f"At {plural(len(small), 'hospital')} fewer than {FEW} patients were held out; scores there are uncertain."
+            f"At {plural(len(small), 'hospital')} fewer than {FEW} patients were held out for testing; scores there "
+            "are uncertain."
         )
     ]
 

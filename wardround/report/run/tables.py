@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from wardround.report import numbers
-from wardround.report.html.markup import Cell, FigureCell, Html, folded, joined, plain, safe, table
-from wardround.report.metric_names import direction, label_of, words_of
+from wardround.report.html.markup import Cell, FigureCell, Html, details, join, plain, safe, table
+from wardround.report.metric_names import direction, label_of, meaning_of
 from wardround.report.run.ranking import best
 from wardround.report.run.summary import interval_name
 from wardround.runs.fields import Json
@@ -33,17 +33,19 @@ def scores(run: Run) -> Html:
     if not run.methods or not run.metrics:
         return Html("")
     parts = [scores_of(run, metric) for metric in run.metrics]
-    main = parts[0] if len(run.hospitals) <= OPEN else joined([totals_of(run, run.metrics[0]), fold_all(run, parts[0])])
+    main = (
+        parts[0] if len(run.hospitals) <= OPEN else join([totals_of(run, run.metrics[0]), all_hospitals(run, parts[0])])
+    )
     if len(run.metrics) == 1:
         return main
-    others = [folded(f"{label_of(m)}: all numbers", part) for m, part in zip(run.metrics[1:], parts[1:], strict=True)]
-    return joined([main, *others])
+    others = [details(f"{label_of(m)}: all scores", part) for m, part in zip(run.metrics[1:], parts[1:], strict=True)]
+    return join([main, *others])
 
 
-def fold_all(run: Run, part: Html) -> Html:
+def all_hospitals(run: Run, part: Html) -> Html:
     if len(run.hospitals) > LISTED:
         return Html(f"<p>The numbers of all {len(run.hospitals):,} hospitals are in <code>result.json</code>.</p>")
-    return folded(f"All {len(run.hospitals):,} hospitals", part)
+    return details(f"All {len(run.hospitals):,} hospitals", part)
 
 
 def scores_of(run: Run, metric: str) -> Html:
@@ -76,7 +78,9 @@ def score_row(run: Run, name: str, metric: str, of: Callable[[MethodResult], Met
 
 
 def score_table(run: Run, metric: str, rows: Iterable[Sequence[Cell]]) -> Html:
-    about = "; ".join(part for part in (words_of(metric), direction(metric), f"small: {interval_name(run)}") if part)
+    about = "; ".join(
+        part for part in (meaning_of(metric), direction(metric), f"in small print: {interval_name(run)}") if part
+    )
     columns = ["Hospital", *(method.label for method in run.methods)]
     return table(f"{label_of(metric)}: {about}", columns, rows, kind="numbers")
 
@@ -91,14 +95,14 @@ def differences(run: Run) -> Html:
     rest = [d for d in entries if d not in first] if len(entries) <= 20 * LISTED else []
     parts = [difference_table(run, first)] if first else []
     if rest:
-        parts.append(folded(f"{len(rest):,} further comparisons", difference_table(run, rest)))
-    return joined(parts)
+        parts.append(details(f"{len(rest):,} further comparisons", difference_table(run, rest)))
+    return join(parts)
 
 
 def difference_table(run: Run, entries: Sequence[MethodDifference]) -> Html:
     rows = []
     for d in entries:
-        value = "not defined" if d.measure.value is None else numbers.signed(d.measure.value)
+        value = "not defined" if d.measure.value is None else numbers.with_sign(d.measure.value)
         word = d.verdict.strip() or "no verdict"
         sign = VERDICTS.get(word.split(maxsplit=1)[0].lower(), "")
         rows.append(
@@ -120,7 +124,7 @@ def costs(run: Run) -> Html:
         ("Traffic to hospitals", lambda c: c.bytes_down, numbers.traffic),
         ("Traffic from hospitals", lambda c: c.bytes_up, numbers.traffic),
         ("Time", lambda c: c.seconds, numbers.time),
-        ("of it preparing the program", lambda c: c.compile_seconds, numbers.time),
+        ("of which compiling", lambda c: c.compile_seconds, numbers.time),
         ("Energy (estimate)", lambda c: c.watt_hours, numbers.energy),
         ("CO₂ (estimate)", lambda c: c.co2_grams, numbers.mass),
     ]
@@ -153,13 +157,13 @@ def patients(run: Run) -> Html:
         return Html("")
     outcome = run.task.positive
     last = f"With outcome ({plain(outcome)})" if outcome is not None else "With outcome"
-    columns = ["Hospital", "Training", "Validation", "Test", "In all", last]
+    columns = ["Hospital", "Training", "Validation", "Test", "Total", last]
     rows = [patient_row(hospital) for hospital in run.hospitals]
     rows.append(patient_total(run.hospitals))
     if not any(h.prevalence is not None for h in run.hospitals):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     whole = table("Patients at each hospital", columns, rows)
-    return whole if len(run.hospitals) <= OPEN else folded(f"Patients of all {len(run.hospitals):,} hospitals", whole)
+    return whole if len(run.hospitals) <= OPEN else details(f"Patients of all {len(run.hospitals):,} hospitals", whole)
 
 
 def patient_row(hospital: SiteSummary) -> list[str]:
@@ -192,14 +196,16 @@ def manifest(run: Run) -> Html:
     """What it takes to do the run again."""
     if not run.manifest:
         return Html("")
-    rows = [[name, Html(f"<code>{safe(value)}</code>")] for name, value in flat(run.manifest)]
-    return folded("How this was made: versions, seed, hashes, study", table("Manifest", ["Key", "Value"], rows))
+    rows = [[name, Html(f"<code>{safe(value)}</code>")] for name, value in flatten(run.manifest)]
+    return details(
+        "How this was made: versions, seed, hashes and study settings", table("Manifest", ["Key", "Value"], rows)
+    )
 
 
-def flat(values: Json, under: str = "") -> Iterable[tuple[str, object]]:
+def flatten(values: Json, under: str = "") -> Iterable[tuple[str, object]]:
     """Tables within tables as one list of dotted keys."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            yield from flat(value, f"{under}{key}.")
+            yield from flatten(value, f"{under}{key}.")
         else:
             yield f"{under}{key}", value

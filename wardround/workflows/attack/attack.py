@@ -24,7 +24,12 @@ from wardround.privacy.attacks.label_leak import label_of_one, label_shares, las
 from wardround.report.notes import attack_notes
 from wardround.study.file import Study
 from wardround.study.methods import site_number
-from wardround.workflows.attack.first_round import Heard, alone, heard_in_first_round, training_rows
+from wardround.workflows.attack.first_round import (
+    FirstRound,
+    observe_first_round,
+    split_into_small_sites,
+    training_rows,
+)
 from wardround.workflows.attack.shadow_models import Shadows, shadows_of
 from wardround.workflows.training_plan import TrainingPlan, plan_training
 
@@ -52,7 +57,7 @@ def attack(study: Study, plan: TrainingPlan, *, shadows: int = 16, say: Say = la
 
     `plan` is that of the study's own method on the first split.
     """
-    found = [attacked(variant, shadows, say) for variant in variants(study, plan)]
+    found = [attack_variant(variant, shadows, say) for variant in variants(study, plan)]
     return {
         "study": study.study.name,
         "kind": "attack",
@@ -68,20 +73,20 @@ def attack(study: Study, plan: TrainingPlan, *, shadows: int = 16, say: Say = la
     }
 
 
-def attacked(variant: Variant, shadows: int, say: Say) -> dict[str, Any]:
+def attack_variant(variant: Variant, shadows: int, say: Say) -> dict[str, Any]:
     study, plan = variant.study, variant.plan
-    single = alone(plan.federation, plan.seed)
+    single = split_into_small_sites(plan.federation, plan.seed)
     say(f"{variant.name}: listening to a round")
     told: dict[str, Any] = {"name": variant.name, "protections": list(variant.protections)}
-    told["updates"] = tried(lambda: from_updates(plan, plan.federation))
-    told["one_patient"] = tried(lambda: from_updates(plan, single))
+    told["updates"] = attempt(lambda: from_updates(plan, plan.federation))
+    told["one_patient"] = attempt(lambda: from_updates(plan, single))
     if not told["one_patient"].get("single_updates_seen", True) and told["one_patient"]["rows"].get("rebuilt"):
-        told["few_patients"] = rebuilt_from_few(plan)
+        told["few_patients"] = rebuild_from_few(plan)
     say(f"{variant.name}: training {shadows + 1} models")
-    told["membership"] = tried(lambda: from_model(study, plan, shadows))
+    told["membership"] = attempt(lambda: from_model(study, plan, shadows))
     if study.algorithm.name == "weight_erosion":
         say(f"{variant.name}: looking at the weights")
-        told["weights"] = tried(lambda: from_weights(plan))
+        told["weights"] = attempt(lambda: from_weights(plan))
     return told
 
 
@@ -98,13 +103,13 @@ def variants(study: Study, plan: TrainingPlan) -> list[Variant]:
     ]
 
 
-def rebuilt_from_few(plan: TrainingPlan) -> list[dict[str, int]]:
+def rebuild_from_few(plan: TrainingPlan) -> list[dict[str, int]]:
     """How many patients a site it takes until nobody is rebuilt from the sum of all sites."""
     told: list[dict[str, int]] = []
     largest = int(plan.federation.part("train")[1].max(initial=0))
     for patients in (number for number in FEW if number <= largest):
-        few = alone(plan.federation, plan.seed, patients)
-        rows = tried(partial(from_updates, plan, few)).get("rows", {})
+        few = split_into_small_sites(plan.federation, plan.seed, patients)
+        rows = attempt(partial(from_updates, plan, few)).get("rows", {})
         if "rebuilt" not in rows:
             break
         told.append({"patients": patients, "rows": rows["rows"], "rebuilt": rows["rebuilt"]})
@@ -113,7 +118,7 @@ def rebuilt_from_few(plan: TrainingPlan) -> list[dict[str, int]]:
     return told
 
 
-def tried(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def attempt(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What an attack finds, or why it cannot be tried."""
     try:
         return act()
@@ -129,15 +134,15 @@ def from_updates(plan: TrainingPlan, federation: Federation) -> dict[str, Any]:
     if plan.algorithm.silent:
         raise Refusal("no site sends anything", where="[algorithm]", remedy="attack an algorithm whose sites do")
     params = plan.first_params()
-    heard = heard_in_first_round(plan.algorithm, plan.transform, federation, params, seed=plan.seed)
+    heard = observe_first_round(plan.algorithm, plan.transform, federation, params, seed=plan.seed)
     return {
         "single_updates_seen": heard.single,
-        "rows": rows_rebuilt(plan.model, federation, heard, params),
-        "labels": labels_read(plan, federation, heard, params),
+        "rows": rebuild_rows(plan.model, federation, heard, params),
+        "labels": read_labels(plan, federation, heard, params),
     }
 
 
-def rows_rebuilt(model: Model, federation: Federation, heard: Heard, params: Any) -> dict[str, Any]:
+def rebuild_rows(model: Model, federation: Federation, heard: FirstRound, params: Any) -> dict[str, Any]:
     layer, task = first_dense(params), federation.task
     counts = federation.part("train")[1]
     middle = federation.x[federation.rows_of("train")].astype(np.float64).mean(axis=0)
@@ -166,7 +171,7 @@ def rows_rebuilt(model: Model, federation: Federation, heard: Heard, params: Any
     }
 
 
-def labels_read(plan: TrainingPlan, federation: Federation, heard: Heard, params: Any) -> dict[str, Any]:
+def read_labels(plan: TrainingPlan, federation: Federation, heard: FirstRound, params: Any) -> dict[str, Any]:
     task = federation.task
     name = None if task.regression else last_bias(params, task.outputs)
     if name is None:

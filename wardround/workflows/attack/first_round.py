@@ -20,7 +20,7 @@ MOST_SITES = 200
 """Sites whose answers are kept side by side."""
 
 
-class Heard(NamedTuple):
+class FirstRound(NamedTuple):
     """The update of every site without its weight, or the mean of all, the same for everybody."""
 
     updates: list[Params | None]
@@ -29,9 +29,9 @@ class Heard(NamedTuple):
     """Whether the coordinator sees each site's own."""
 
 
-def heard_in_first_round(
+def observe_first_round(
     algorithm: Algorithm, transform: Transform, federation: Federation, params: Params, *, seed: int
-) -> Heard:
+) -> FirstRound:
     """Everybody takes part in a first round, and the coordinator keeps what it sees."""
     sites = len(federation.sites)
     if sites > MOST_SITES:
@@ -55,7 +55,7 @@ def heard_in_first_round(
             where="[algorithm]",
             remedy="attack a study whose sites send updates, such as fed_avg",
         )
-    ear = with_ear(algorithm, shapes, transform, sites)
+    ear = with_recorder(algorithm, shapes, transform, sites)
     with Simulation(federation, seed=seed, transform=transform) as engine:
         progress = engine.begin(ear, params)
         progress, _ = engine.train(ear, progress, [(1, np.arange(sites))])
@@ -64,17 +64,17 @@ def heard_in_first_round(
     rows = federation.part("train")[1]
     if transform.sum_only:
         mean = jax.tree.map(lambda leaf: leaf / max(float(weight), 1e-30), update)
-        return Heard([mean if count else None for count in rows], single=False)
+        return FirstRound([mean if count else None for count in rows], single=False)
     each = [
         jax.tree.map(lambda leaf, place=place: leaf[place] / max(float(weight[place]), 1e-30), update)
         if rows[place]
         else None
         for place in range(sites)
     ]
-    return Heard(each, single=True)
+    return FirstRound(each, single=True)
 
 
-def with_ear(algorithm: Algorithm, shapes: Message, transform: Transform, sites: int) -> Algorithm:
+def with_recorder(algorithm: Algorithm, shapes: Message, transform: Transform, sites: int) -> Algorithm:
     """The algorithm with a coordinator that only listens."""
 
     def init(params: Params, count: int) -> Tree:
@@ -102,7 +102,7 @@ def with_ear(algorithm: Algorithm, shapes: Message, transform: Transform, sites:
     )
 
 
-def alone(federation: Federation, seed: int, patients: int = 1) -> Federation:
+def split_into_small_sites(federation: Federation, seed: int, patients: int = 1) -> Federation:
     """The same sites with one patient each (or so many neighbours), drawn once: the worst case for their updates."""
     first, rows = federation.part("train")
     counts = np.zeros_like(federation.counts)

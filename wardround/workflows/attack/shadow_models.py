@@ -35,7 +35,7 @@ def shadows_of(study: Study, plan: TrainingPlan, models: int) -> Shadows:
             remedy="attack a classification",
         )
     if plan.method.choice:
-        raise Refusal("partners are chosen first", where="[partners]", remedy="take the table out for the attack")
+        raise Refusal("partners are chosen first", where="[partners]", remedy="remove the table for the attack")
     halves = [half_of(federation, np.random.default_rng((seed, 0x5AD0, number))) for number in range(models)]
     # All halves have as many rows, so they need the same noise.
     plan = with_noise(replace(plan, study=study, setting=replace(plan.setting, federation=halves[0][0])))

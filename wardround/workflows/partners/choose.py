@@ -33,7 +33,7 @@ class KnownSites(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class PartnerSelection:
     """Whom the asking site takes as partners (best first), why, and what finding out cost."""
 
     user: int
@@ -51,17 +51,17 @@ def question_of(
     participation: Participation,
 ) -> Question:
     """The question as the study puts it to the sites of a simulation."""
-    return question_about(study, known_in(setting), engine, algorithm, params, participation)
+    return question_about(study, known_sites(setting), engine, algorithm, params, participation)
 
 
-def known_in(setting: Setting) -> KnownSites:
+def known_sites(setting: Setting) -> KnownSites:
     federation = setting.federation
     return KnownSites(federation.sites, federation.part("train")[1], federation.task)
 
 
-def refuse_choosing(study: Study, setting: Setting, method: Method, participation: Participation) -> None:
+def refuse_partner_choice(study: Study, setting: Setting, method: Method, participation: Participation) -> None:
     """Refuse a choice of partners that cannot be made, before anybody is asked."""
-    _, candidates = candidates_of(study, known_in(setting), participation)
+    _, candidates = candidates_of(study, known_sites(setting), participation)
     refuse_rule(method.rule, setting.federation.sites, candidates)
 
 
@@ -89,11 +89,11 @@ def candidates_of(study: Study, known: KnownSites, participation: Participation)
             where="[participation]",
             remedy="let it be present from round 1 on",
         )
-    withdrawn = withdrawn_of(study, known)
+    withdrawn = withdrawn_sites(study, known)
     return user, tuple(int(site) for site in present if site != user and site not in withdrawn and known.rows[site] > 0)
 
 
-def choose(question: Question, method: Method) -> Chosen:
+def choose(question: Question, method: Method) -> PartnerSelection:
     """Judge the candidates as the method says, and take whom its rule takes."""
     component = registry.find("choice", method.choice, where="[partners]")
     choice: Choice = component.build(where="[partners]", **dict(method.choice_settings))
@@ -104,7 +104,7 @@ def choose(question: Question, method: Method) -> Chosen:
     else:
         evidence = choice.assess(question)
     partners = selected(evidence, method.rule, names, question.candidates)
-    return Chosen(question.user, partners, evidence, cost(question, evidence, partners))
+    return PartnerSelection(question.user, partners, evidence, cost(question, evidence, partners))
 
 
 def cost(question: Question, evidence: Evidence, partners: tuple[int, ...]) -> RoundRecord:
@@ -128,7 +128,7 @@ def cost(question: Question, evidence: Evidence, partners: tuple[int, ...]) -> R
     )
 
 
-def withdrawn_of(study: Study, known: WithSites) -> set[int]:
+def withdrawn_sites(study: Study, known: WithSites) -> set[int]:
     """The numbers of the sites that do not want to be partners in this study."""
     said = study.partners.withdrawn if study.partners else []
     names = list(known.sites) if said else []
@@ -160,14 +160,18 @@ def refuse_user(study: Study, setting: Setting) -> None:
     user = user_of(study, federation)
     for part, what, remedy in (
         ("train", "training", "it needs patients of its own to learn from: add rows, or change [data] shares"),
-        ("test", "test", "without held-out patients nobody can tell what helps it: change [data] shares or add rows"),
+        (
+            "test",
+            "test",
+            "without held-out patients it cannot be measured what helps it: change [data] shares or add rows",
+        ),
     ):
         first, count = (int(column[user]) for column in federation.part(part))
         where = f"[study] user = {study.study.user!r}"
         if not count:
             raise Refusal(f"the asking site has no {what} patients", where=where, remedy=remedy)
         labels = federation.y[first : first + count]
-        if one_class(labels, federation.task):
+        if is_one_class(labels, federation.task):
             found = federation.task.classes[int(labels[0])]
             raise Refusal(
                 f"all {count} {what} patients of the asking site have the same outcome ({found})",
@@ -176,5 +180,5 @@ def refuse_user(study: Study, setting: Setting) -> None:
             )
 
 
-def one_class(labels: np.ndarray[Any, Any], task: Task) -> bool:
+def is_one_class(labels: np.ndarray[Any, Any], task: Task) -> bool:
     return not task.regression and len(np.unique(labels)) < 2

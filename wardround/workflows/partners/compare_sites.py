@@ -21,7 +21,7 @@ from wardround.partners.similarity.transfer import Transfer, transfer_matrix
 from wardround.queries.recorded_columns import recorded_columns
 from wardround.report.partners.agreement import note_on
 from wardround.report.partners.differences import sentence, sentences
-from wardround.report.partners.feedback import in_sentences
+from wardround.report.partners.feedback import feedback_text
 from wardround.report.partners.recommendation import MATRICES, MEASURES, reason, unlike_most
 from wardround.runs.partners_result import (
     FeatureDifference,
@@ -79,13 +79,13 @@ def likeness_of(plan: TrainingPlan, evidence: Evidence, chosen: Sequence[int]) -
     differ = {names[site]: sentences(told, found, question.user, site) for site in question.candidates}
     parts = {
         "measures": (
-            shown(study.partners.name, evidence, question),
-            *(shown(name, one, question) for name, one in measured.items()),
+            measure_result(study.partners.name, evidence, question),
+            *(measure_result(name, one, question) for name, one in measured.items()),
         ),
         "agreement": agreements({study.partners.name: evidence, **measured}),
         "similarity": tuple(map(SimilarityTable.model_validate, matrices(question, moved, pulled, found))),
-        "map": placed(evidence, names, question, found),
-        "pairs": tuple(pair(told, found, question.user, site) for site in question.candidates),
+        "map": site_map(evidence, names, question, found),
+        "pairs": tuple(site_comparison(told, found, question.user, site) for site in question.candidates),
         "feedback": tuple(map(SiteAdvice.model_validate, gains)),
     }
     return Likeness(parts, list(question.records), names, question.user, differ, moved)
@@ -105,7 +105,7 @@ def further_measures(study: Study, question: Question) -> dict[str, Evidence]:
     return found
 
 
-def shown(name: str, evidence: Evidence, question: Question) -> PartnerMeasure:
+def measure_result(name: str, evidence: Evidence, question: Question) -> PartnerMeasure:
     names = question.engine.sites
     return PartnerMeasure(
         name=name,
@@ -177,7 +177,7 @@ def matrices(question: Question, moved: Transfer, pulled: Any, found: Difference
     ]
 
 
-def placed(evidence: Evidence, names: Sequence[str], question: Question, found: Differences) -> SiteMap:
+def site_map(evidence: Evidence, names: Sequence[str], question: Question, found: Differences) -> SiteMap:
     """A map on which like sites lie close together: the choice's own where it has one, else by their patients."""
     drawn = (evidence.details or {}).get("map")
     source = "all evidence together"
@@ -189,7 +189,7 @@ def placed(evidence: Evidence, names: Sequence[str], question: Question, found: 
     return SiteMap.model_validate({"sites": sites, "shown": drawn["shown"], "from": source})
 
 
-def pair(told: Histograms, found: Differences, here: int, there: int) -> SiteComparison:
+def site_comparison(told: Histograms, found: Differences, here: int, there: int) -> SiteComparison:
     """How one site's patients differ from the asking site's, column by column, largest difference first."""
     distance = found.distance[:, here, there]
     certain = holm(np.nan_to_num(found.p[:, here, there], nan=1.0)) < 0.05
@@ -251,11 +251,11 @@ def feedback(
         )
         further = further_features(state, tried, columns, recorded, site)
         numbers = site_feedback(site, names, question.user, evidence, chosen, weights=weights, further=further)
-        said.append(in_sentences(numbers, shifted(told, found, site, peers)))
+        said.append(feedback_text(numbers, shifts(told, found, site, peers)))
     return said
 
 
-def shifted(told: Histograms, found: Differences, site: int, peers: Sequence[int]) -> list[dict[str, Any]]:
+def shifts(told: Histograms, found: Differences, site: int, peers: Sequence[int]) -> list[dict[str, Any]]:
     """Columns in which a site differs from most of its peers, beyond chance."""
     rows = []
     for index, column in enumerate(told.columns):

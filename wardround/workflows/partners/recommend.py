@@ -29,9 +29,9 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import PartnersSection, Study
 from wardround.study.methods import method_of, own_method
-from wardround.workflows.partners.choose import Chosen, choose, question_of, refuse_user, user_of
+from wardround.workflows.partners.choose import PartnerSelection, choose, question_of, refuse_user, user_of
 from wardround.workflows.partners.compare_sites import likeness_of
-from wardround.workflows.results import described
+from wardround.workflows.results import data_summary
 from wardround.workflows.run import train
 from wardround.workflows.training_plan import TrainingPlan, check_methods, main_metric, plan_training
 
@@ -43,7 +43,7 @@ class Split:
     """One split of the patients: what the choice said, and how three ways to train predict the held-out ones."""
 
     setting: Setting
-    chosen: Chosen
+    chosen: PartnerSelection
     alone: Scores
     together: Scores
     everyone: Scores
@@ -61,10 +61,10 @@ def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words
     splits = []
     for number in range(said.repeats):
         step(f"split {number + 1} of {said.repeats}")
-        splits.append(one_split(plan if number == 0 else on_another_split(plan, number)))
-    evidence = averaged([one.chosen.evidence for one in splits])
+        splits.append(judge_split(plan if number == 0 else plan_for_split(plan, number)))
+    evidence = average_evidence([one.chosen.evidence for one in splits])
     user, names = user_of(study, first.federation), first.federation.sites
-    settlement = settled(study, said, first, evidence, splits[0].chosen)
+    settlement = settle_partners(study, said, first, evidence, splits[0].chosen)
     step("other measures")
     told = likeness_of(plan, evidence, [list(names).index(name) for name in settlement.partners])
     metric = main_metric(study, first)
@@ -72,7 +72,7 @@ def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words
         study=study.study.name,
         kind="partners",
         metric=metric,
-        **described(first),
+        **data_summary(first),
         asking=names[user],
         repeats=said.repeats,
         verdict=PartnersVerdict.model_validate(verdict(study, splits, evidence, settlement, told)),
@@ -92,53 +92,53 @@ def check_partners(study: Study, setting: Setting) -> TrainingPlan:
     refuse_user(study, setting)
     refuse_without_validation(study, setting)
     ((plan,),) = check_methods(study, setting, [own_method(study)])
-    return for_all(plan)
+    return plan_for_all(plan)
 
 
-def for_all(plan: TrainingPlan) -> TrainingPlan:
+def plan_for_all(plan: TrainingPlan) -> TrainingPlan:
     """With the patients of all sites predicted, however few [evaluation] asks for: the asking site must be there."""
     return replace(plan, evaluated=np.arange(len(plan.federation.sites)))
 
 
-def on_another_split(plan: TrainingPlan, number: int) -> TrainingPlan:
+def plan_for_split(plan: TrainingPlan, number: int) -> TrainingPlan:
     setting = assemble.load_setting(plan.study, plan.study.study.seed + number)
-    return for_all(plan_training(plan.study, setting, plan.method, number))
+    return plan_for_all(plan_training(plan.study, setting, plan.method, number))
 
 
 def refuse_without_validation(study: Study, setting: Setting) -> None:
     user = user_of(study, setting.federation)
     if not setting.federation.part("validation")[1][user]:
         raise Refusal(
-            "the asking site has no validation patients, on whom it could be seen whether joining helps",
+            "the asking site has no validation patients to measure whether joining helps",
             where="[data] shares",
             remedy="give validation a share, such as shares = [0.6, 0.2, 0.2]",
         )
 
 
-def one_split(plan: TrainingPlan) -> Split:
+def judge_split(plan: TrainingPlan) -> Split:
     """Judge the partners on the training rows, and train alone, with the chosen ones, and with everybody."""
     study, setting, participation = plan.study, plan.setting, plan.participation
     with plan.engine() as engine:
         asked = question_of(study, setting, engine, plan.algorithm, plan.first_params(), participation)
         question = replace(asked, seed=plan.seed)
         chosen = choose(question, plan.method)
-        together = trained_among(engine, question, [chosen.user, *chosen.partners])
-        everyone = trained_among(engine, question, participation.cohort(1).tolist())
+        together = train_among(engine, question, [chosen.user, *chosen.partners])
+        everyone = train_among(engine, question, participation.cohort(1).tolist())
     known = {parameter.name for parameter in registry.find("algorithm", "local").parameters}
     inherited = {key: value for key, value in study.algorithm.settings.items() if key in known}
     own = plan_training(study, setting, method_of("local", "local", inherited), plan.repeat)
-    alone = train(for_all(own), None, part="validation").scores
+    alone = train(plan_for_all(own), None, part="validation").scores
     return Split(setting, chosen, alone, together, everyone)
 
 
-def trained_among(engine: Simulation, question: Question, sites: Sequence[int]) -> Scores:
+def train_among(engine: Simulation, question: Question, sites: Sequence[int]) -> Scores:
     """Predictions of the validation rows after training among these sites only."""
     participation = restrict(everyone(len(engine.sites)), sites)
     fitted = fit(question.algorithm, engine, question.params, participation, Schedule(question.rounds))
     return engine.predict(question.algorithm, fitted.progress, "validation")
 
 
-def averaged(found: Sequence[Evidence]) -> Evidence:
+def average_evidence(found: Sequence[Evidence]) -> Evidence:
     """The mean over the splits. Errors stay as large as those of one split, since splits share patients."""
     scores = np.array([one.score for one in found])
     errors = np.array([one.error for one in found])
@@ -157,8 +157,8 @@ def averaged(found: Sequence[Evidence]) -> Evidence:
     return Evidence(score, np.sqrt(squares), float(np.mean([one.cut for one in found])), found[0].details)
 
 
-def settled(
-    study: Study, said: PartnersSection, setting: Setting, evidence: Evidence, chosen: Chosen
+def settle_partners(
+    study: Study, said: PartnersSection, setting: Setting, evidence: Evidence, chosen: PartnerSelection
 ) -> DilutionOutcome:
     """Whom the mean evidence takes, once those who find their share too large have withdrawn."""
     federation = setting.federation
@@ -188,7 +188,7 @@ def verdict(
     unanswered = [
         name for site, name in enumerate(names) if site != user and site not in judged and name not in withdrawn
     ]
-    gain = gained(study, splits, user)
+    gain = measure_gain(study, splits, user)
     helps = gain.pop("helps")
     if not taken:
         helps = "no"
@@ -204,7 +204,7 @@ def verdict(
     }
 
 
-def gained(study: Study, splits: Sequence[Split], user: int) -> dict[str, Any]:
+def measure_gain(study: Study, splits: Sequence[Split], user: int) -> dict[str, Any]:
     """What training with the chosen partners gains on the asking site's held-out patients, against training alone."""
     setting = splits[0].setting
     task = setting.federation.task

@@ -114,7 +114,7 @@ class Promise:
         noise = given.noise_multiplier or 0.0
         if given.level == "site":
             return (Step(1.0, noise, 1),)
-        return privacy.under_noise(assemble.steps_of(recipe, own.row, own.rows, len(own.sites)), noise)
+        return privacy.with_noise(assemble.steps_of(recipe, own.row, own.rows, len(own.sites)), noise)
 
     def _refuse_weak(self, steps: Steps, own: SiteFacts, rounds: int) -> None:
         """The approved promise must hold for the own patients over all rounds of the study, or those asked for."""
@@ -127,7 +127,7 @@ class Promise:
         if said.epsilon is None:
             return
         participation = assemble.participation_of(self.study, own.sites, self.study.study.seed)
-        planned = privacy.rounds_of(
+        planned = privacy.attendance(
             participation, self.study.study.rounds, np.ones(len(own.sites), np.int64), pooled=False
         ).times[own.number]
         times = max(int(planned), rounds)

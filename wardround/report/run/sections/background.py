@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from wardround.report.html.document import drawn
+from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html
 from wardround.report.run import progress_charts, score_charts, tables
 from wardround.report.run.section import ReportSection
@@ -10,16 +10,16 @@ from wardround.runs.run import Run
 
 
 def costs(run: Run) -> Iterable[Html]:
-    return drawn("costs", progress_charts.costs(run)), tables.costs(run)
+    return chart_figures("costs", progress_charts.costs(run)), tables.costs(run)
 
 
 def patients(run: Run) -> Iterable[Html]:
-    return drawn("patients", progress_charts.patients(run)), tables.patients(run)
+    return chart_figures("patients", progress_charts.patients(run)), tables.patients(run)
 
 
-def curious(run: Run) -> Iterable[Html]:
+def technical_details(run: Run) -> Iterable[Html]:
     return (
-        drawn("calibration", [score_charts.calibration(run)]),
+        chart_figures("calibration", [score_charts.calibration(run)]),
         tables.percentiles(run),
         tables.manifest(run),
     )
@@ -28,5 +28,5 @@ def curious(run: Run) -> Iterable[Html]:
 SECTIONS = (
     ReportSection(120, "costs", "Traffic, time and energy", costs),
     ReportSection(130, "patients", "Patients", patients),
-    ReportSection(140, "curious", "For the curious", curious),
+    ReportSection(140, "curious", "Technical details", technical_details),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from wardround.report.fairness import section as groups
-from wardround.report.html.document import drawn
+from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, paragraph
 from wardround.report.run import score_charts, tables
 from wardround.report.run.section import ReportSection
@@ -11,7 +11,7 @@ from wardround.runs.run import Run
 
 
 def scores(run: Run) -> Iterable[Html]:
-    return (drawn("scores", [score_charts.scores(run)]),)
+    return (chart_figures("scores", [score_charts.scores(run)]),)
 
 
 def numbers(run: Run) -> Iterable[Html]:
@@ -21,13 +21,13 @@ def numbers(run: Run) -> Iterable[Html]:
 def differences(run: Run) -> Iterable[Html]:
     return (
         difference_words(run),
-        drawn("differences", [score_charts.differences(run)]),
+        chart_figures("differences", [score_charts.differences(run)]),
         tables.differences(run),
     )
 
 
 def fairness(run: Run) -> Iterable[Html]:
-    return (groups.told(groups.fairness_of(run.methods), run.task),)
+    return (groups.fairness_section(groups.fairness_of(run.methods), run.task),)
 
 
 def difference_words(run: Run) -> Html:
@@ -35,16 +35,16 @@ def difference_words(run: Run) -> Html:
         return Html("")
     return paragraph(
         Html(
-            "Two models are compared on the very same patients, so that easy or hard patients do not decide. Where "
-            "the interval includes zero, no difference is shown; that does not prove that there is none. A verdict may "
-            "be withheld although the interval excludes zero, when many comparisons were made at once."
+            "Two models are compared on the same patients, so that easy or difficult patients do not decide. Where the "
+            "interval includes zero, no difference is shown; that does not prove that there is none. Because many "
+            "comparisons are made at once, a verdict may be withheld although the interval excludes zero."
         )
     )
 
 
 SECTIONS = (
     ReportSection(50, "scores", "How good the models are at each hospital", scores),
-    ReportSection(90, "numbers", "The numbers", numbers),
+    ReportSection(90, "numbers", "All scores", numbers),
     ReportSection(100, "differences", "Is one model better than another?", differences),
     ReportSection(110, "fairness", "Groups of patients", fairness),
 )

@@ -1,10 +1,10 @@
-"""What came out, what it cannot tell, and what the maker of the data knows."""
+"""What came out, what it cannot tell, and the ground truth of simulated data."""
 
 from collections.abc import Iterable
 
 from wardround.report import numbers
-from wardround.report.html.document import facts, noted
-from wardround.report.html.markup import Html, bullets, paragraph, plain
+from wardround.report.html.document import facts, headed_list, remark_list
+from wardround.report.html.markup import Html, bullets, plain
 from wardround.report.metric_names import label_of
 from wardround.report.run import ground_truth
 from wardround.report.run import summary as words
@@ -15,22 +15,22 @@ from wardround.runs.run import Run
 
 
 def summary(run: Run) -> Iterable[Html]:
-    return paragraph(words.summary(run), "summary"), figures_first(run)
+    return headed_list(words.summary(run)), key_figures(run)
 
 
 def limits(run: Run) -> Iterable[Html]:
-    return bullets(words.limits(run)), noted(run.notes)
+    return bullets(words.limits(run)), remark_list(run.notes)
 
 
 def truth(run: Run) -> Iterable[Html]:
-    return (ground_truth.told(run),)
+    return (ground_truth.truth_section(run),)
 
 
-def figures_first(run: Run) -> Html:
+def key_figures(run: Run) -> Html:
     """The figures a reader looks for first."""
     cost = [run.cost(method) for method in run.methods]
     patients = sum(hospital.patients for hospital in run.hospitals)
-    found = []
+    found: list[tuple[str, str] | tuple[str, str, str]] = []
     if run.hospitals:
         found.append(("Hospitals", f"{len(run.hospitals):,}"))
     if patients:
@@ -40,9 +40,9 @@ def figures_first(run: Run) -> Html:
         value = leaders[0].over_all(run.metric).value or 0.0
         reached = f"{plain(label_of(run.metric))} {numbers.score(value)}"
         if len(run.methods) == 1:
-            found.append(("All hospitals, by patients", reached))
+            found.append(("Score over all patients", f"{numbers.score(value)}", plain(label_of(run.metric))))
         else:
-            found.append((f"Best on average, {reached}", leaders[0].label))
+            found.append(("Best on average", plain(leaders[0].label), reached))
     for title, amount, unit in (
         ("Traffic", total([c.traffic for c in cost]), numbers.traffic),
         ("Time", total([c.seconds for c in cost]), numbers.time),
@@ -56,5 +56,5 @@ def figures_first(run: Run) -> Html:
 SECTIONS = (
     ReportSection(10, "summary", "In short", summary),
     ReportSection(20, "limits", "What this cannot tell", limits),
-    ReportSection(30, "truth", "What is really so", truth),
+    ReportSection(105, "truth", "Ground truth", truth),
 )

@@ -2,27 +2,27 @@
 
 from collections.abc import Iterable
 
-from wardround.report.html.document import drawn
+from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, paragraph
 from wardround.report.run import diagnostics_charts, participation, progress_charts, score_charts
 from wardround.report.run.section import ReportSection
 from wardround.runs.run import Run
 
 
-def choosing(run: Run) -> Iterable[Html]:
-    return (diagnostics_charts.choosing(run),)
+def partner_choice(run: Run) -> Iterable[Html]:
+    return (diagnostics_charts.choice_section(run),)
 
 
 def progress(run: Run) -> Iterable[Html]:
     charts = progress_charts.progress(run)
-    return progress_words(run) if charts else Html(""), drawn("progress", charts)
+    return progress_words(run) if charts else Html(""), chart_figures("progress", charts)
 
 
 def attendance(run: Run) -> Iterable[Html]:
-    return (participation.told(run),)
+    return (participation.attendance_section(run),)
 
 
-def told(run: Run) -> Iterable[Html]:
+def diagnostics(run: Run) -> Iterable[Html]:
     return (diagnostics_charts.by_hospital(run),)
 
 
@@ -32,15 +32,15 @@ def progress_words(run: Run) -> Html:
     repeat = f" Shown is the first of {run.repeats} repeats." if run.repeats > 1 else ""
     return paragraph(
         Html(
-            "The error on patients kept apart for checking (validation loss; lower is better). The thick line is the "
-            f"mean over all patients. {hospitals}{repeat}"
+            "The error on validation patients, who are not used for training (validation loss; lower is "
+            f"better). The thick line is the mean over all patients. {hospitals}{repeat}"
         )
     )
 
 
 SECTIONS = (
-    ReportSection(40, "choosing", "Choosing partners", choosing),
+    ReportSection(40, "choosing", "Choosing partners", partner_choice),
     ReportSection(60, "progress", "Progress round by round", progress),
     ReportSection(70, "attendance", "Who took part", attendance),
-    ReportSection(80, "told", "Who counted, round by round", told),
+    ReportSection(80, "told", "How much each hospital counted, round by round", diagnostics),
 )
