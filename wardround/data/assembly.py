@@ -10,7 +10,7 @@ import pandas as pd
 
 from wardround.core.errors import Refusal
 from wardround.data.table import Kind, Table
-from wardround.queries.columns import as_text, kind_of, nearest
+from wardround.queries.columns import as_text, kind_of, suggest_name
 
 POOL = "all"
 """Name of the one site of a pool that a partition will divide."""
@@ -62,7 +62,7 @@ def assemble_table(
         for column in columns:
             if column not in known:
                 raise Refusal(
-                    f"the list {key} names column {column!r}, which is missing; {nearest(column, known)}",
+                    f"the list {key} names column {column!r}, which is missing; {suggest_name(column, known)}",
                     where=origin,
                     remedy="correct the name",
                 )
@@ -98,7 +98,7 @@ def split_by_site(frame: pd.DataFrame, site: str, origin: str) -> dict[str, pd.D
     """The rows of every value of the column `site`, sites in sorted order."""
     if site not in frame.columns:
         raise Refusal(
-            f"column {site!r}, which should name the site, is missing; {nearest(site, frame.columns)}",
+            f"column {site!r}, which should name the site, is missing; {suggest_name(site, frame.columns)}",
             where=origin,
             remedy='correct the name, or set site = "" if all rows are one pool',
         )

@@ -36,7 +36,7 @@ from wardround.deploy.site.release.partner_questions import debit, refuse_course
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts, request_of
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
-from wardround.engine.registry import made_from
+from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_of, site_round
 from wardround.evaluate.block import result_block
 from wardround.evaluate.metrics import names_with
@@ -74,7 +74,7 @@ class AtWork:
         """A statistic, by a query that is installed here; on the whole table only for its card."""
         recipe = from_json(header["query"])
         self.allow(recipe)
-        query: Query = made_from(in_own_cells(recipe, self.smallest_cell))
+        query: Query = make_from(in_own_cells(recipe, self.smallest_cell))
         raw = header["on"] == "raw"
         if raw and terms_for(recipe).rows != "table":
             raise Refusal("only its card may be asked of a whole table", remedy="ask about the training rows")
@@ -210,7 +210,7 @@ class AtWork:
     def _made(self, content: Any) -> Any:
         recipe = from_json(content)
         self.allow(recipe)
-        return private_from(recipe) if recipe.kind == KIND else made_from(recipe)
+        return private_from(recipe) if recipe.kind == KIND else make_from(recipe)
 
     def _method(self, header: Header) -> tuple[Algorithm, Transform]:
         # Each is checked by `allow`; that none was left out (a clipping, say) is checked here.
