@@ -84,7 +84,7 @@ def test_each_broken_rule_is_told_and_only_who_names_it_is_refused(
     assert find("aggregator", "weighted_mean").build()
     assert "calm" not in sys.modules
     if not fault:  # only making one shows it
-        with pytest.raises(Refusal, match=r"The aggregator 'calm' of fed-extras 1\.2 gives no aggregator"):
+        with pytest.raises(Refusal, match=r"The aggregator 'calm' of fed-extras 1\.2 returns no aggregator"):
             find("aggregator", "calm").build()
         return
     assert "calm" not in registry.components("aggregator")

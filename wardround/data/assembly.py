@@ -29,7 +29,7 @@ def assemble_table(
     categories: Sequence[str] = (),
     untangle: bool = False,
 ) -> Table:
-    """One frame (with a column `site`, or one pool) or a frame a site, as a table.
+    """One frame (with a column `site`, or one pool) or one frame per site, as a table.
 
     A column named in both `drop` and `groups` is kept for fairness but shown to no model. Columns in `categories`
     become text, so that codes such as 1, 2, 3 are not taken for quantities. `untangle` is for files without types of
@@ -87,10 +87,12 @@ def column_names(frame: pd.DataFrame, where: str) -> list[str]:
     """The names of the columns, which must be text and each there once."""
     for column in frame.columns:
         if not isinstance(column, str):
-            raise Refusal(f"column {column!r} has no name in words", where=where, remedy="give every column a name")
+            raise Refusal(
+                f"column {column!r} has a name that is not text", where=where, remedy="give every column a name"
+            )
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
-        raise Refusal(f"column {twice[0]!r} is there twice", where=where, remedy="rename or remove one of them")
+        raise Refusal(f"column {twice[0]!r} appears twice", where=where, remedy="rename or remove one of them")
     return list(frame.columns)
 
 

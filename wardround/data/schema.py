@@ -145,7 +145,7 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
         task = "classification" if kind != "number" or (whole and distinct <= MOST_TOLD) else "regression"
     if task == "regression":
         if kind == "text":
-            raise Refusal("the target is text, so it is no quantity", where=where, remedy='set task = "classification"')
+            raise Refusal("the target is text, not a quantity", where=where, remedy='set task = "classification"')
         if table.positive is not None:
             raise Refusal(
                 f"the positive label {table.positive!r} needs classes, but the target is taken for a quantity",
@@ -165,7 +165,7 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
     classes = tuple(sorted(labels, key=float) if kind == "number" else sorted(labels))
     if table.positive is not None and table.positive not in classes:
         raise Refusal(
-            f"the positive label {table.positive!r} is no value of the target; {suggest_name(table.positive, classes)}",
+            f"the positive label {table.positive!r} is not in the target; {suggest_name(table.positive, classes)}",
             where=where,
             remedy="name one of its values",
         )

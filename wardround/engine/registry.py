@@ -71,7 +71,7 @@ class Component(NamedTuple):
         parts = given[: len(positional)]
         made = self.factory(*parts, **checked)
         if self.package != OWN and type(made).__name__ not in GIVES.get(self.kind, ()):
-            raise Refusal(f"the {self.kind} '{self.name}' of {self.package} gives no {self.kind}", where=where)
+            raise Refusal(f"the {self.kind} '{self.name}' of {self.package} returns no {self.kind}", where=where)
         remember_made(made, self, parts, checked)
         return made
 

@@ -127,7 +127,7 @@ def refuse_rule(rule: Rule, sites: Sequence[str], candidates: Sequence[int]) -> 
     """Refuse a rule that says two things, or takes whom nobody may take; before anybody is asked."""
     if sum(value is not None for value in rule) > 1:
         raise Refusal(
-            "partners are to be chosen in two ways",
+            "partners are chosen in two ways",
             where="[partners]",
             remedy="keep one of top, threshold and by_hand",
         )

@@ -54,7 +54,7 @@ class DryRun:
 
         return plain._replace(
             loss=lambda *given: refuse_uncovered("looks at the losses of a site's rows"),
-            predict=lambda *given: refuse_uncovered("predicts a site's own rows, or tells its classes"),
+            predict=lambda *given: refuse_uncovered("predicts a site's own rows, or reveals its classes"),
             gradient=gradient,
         )
 

@@ -101,7 +101,7 @@ def count_cells(site: Site, column: ColumnCells) -> Numbers:
     """The site's training rows in each cell; every row is in exactly one."""
     if len(column.edges) > MOST_EDGES:
         raise Refusal(
-            f"counts between {len(column.edges)} edges were asked for, and ever finer ones would tell single patients",
+            f"counts between {len(column.edges)} edges were asked for, and finer ones would reveal single patients",
             where=f"site {site.name}, column {column.name!r}",
             remedy=f"ask for {MOST_EDGES} edges at most",
         )

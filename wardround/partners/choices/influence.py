@@ -38,7 +38,7 @@ def influence(
     iterations: Count = 30,
     tolerance: Positive = 1e-3,
 ) -> Choice:
-    """How much the asking site's loss would rise without a site, told by Newton steps from the model of all (quick)."""
+    """How much the asking site's loss would rise without a site, by Newton steps from the model of all (quick)."""
 
     def assess(question: Question) -> Evidence:
         whole = question.train(question.everyone)
@@ -69,7 +69,7 @@ def influence_at(
         score, error = loss_rises(question, stack, part)
     except Diverged as astray:
         raise Refusal(
-            "a step to the model without one of the sites left the finite numbers",
+            "the model without one of the sites diverged: its numbers are not finite",
             where="choice influence",
             remedy="raise the damping, or choose leave_one_out",
         ) from astray

@@ -178,9 +178,9 @@ def check_recorded(recorded: Numbers, columns: Sequence[str]) -> Numbers:
     has = np.asarray(recorded, bool)
     if has.ndim != 2 or has.shape[1] != len(columns):
         raise Refusal(
-            f"which site records what is told for {has.shape[-1] if has.ndim else 0} columns, but there are "
-            f"{len(columns)}",
-            remedy="ask recorded_columns about the very columns that were prepared",
+            f"the table of recorded columns has {has.shape[-1] if has.ndim else 0} columns, but {len(columns)} were "
+            "prepared",
+            remedy="ask recorded_columns about exactly the columns that were prepared",
         )
     return has
 

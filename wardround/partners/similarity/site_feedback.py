@@ -207,7 +207,7 @@ def by_outcome(
         return value, error, [as_words(target)]
     if positive is not None and positive not in classes:
         raise Refusal(
-            f"{positive!r} is no outcome", where=f"target {target}", remedy=f"name one of {', '.join(classes)}"
+            f"{positive!r} is not an outcome", where=f"target {target}", remedy=f"name one of {', '.join(classes)}"
         )
     if len(classes) == 2:
         at = 1 if positive is None else classes.index(positive)
