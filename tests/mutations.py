@@ -96,7 +96,7 @@ MUTATIONS = (
             self.promise.charge(from_json(header["algorithm"]), number, request, known)
             point("site.budget.charged")
 """,
-        ("deploy/test_private_rounds.py",),
+        ("deploy/test_private_rounds.py::test_a_site_debits_before_it_trains",),
     ),
     Mutation(
         "server_threshold_dropped",
