@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all soak lint types unit bench docs browser database clean
+.PHONY: demo test test-all mutations soak lint types unit bench docs browser database clean
 
 demo: $(VENV)/.installed
 	@rm -rf runs/demo
@@ -15,6 +15,7 @@ test: lint types unit
 # All of it: every example, the crash sweep in full, long processes, programs compiled as users compile them.
 test-all: lint types $(VENV)/.developing browser database
 	WARDROUND_TESTS=all $(BIN)/pytest -n 2 --dist loadfile
+	$(MAKE) mutations
 	$(MAKE) soak
 
 lint: $(VENV)/.developing
@@ -26,6 +27,10 @@ types: $(VENV)/.developing
 
 unit: $(VENV)/.developing browser database
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# Places made wrong on purpose, one at a time: the quick suite must notice each of them.
+mutations: $(VENV)/.developing
+	$(BIN)/python -m tests.mutations
 
 # Real processes over mutual TLS: killed at every named point, at random for 200 rounds, timed, and 1,000 rounds long.
 soak: $(VENV)/.developing

@@ -51,7 +51,7 @@ def question_of(engine: Simulation, model: Model, algorithm: Algorithm, user: in
 
 def both(question: Question) -> tuple[Evidence, Evidence]:
     exact = leave_one_out().assess(question)
-    return exact, influence_at(question, question.trained(question.everyone))
+    return exact, influence_at(question, question.train(question.everyone))
 
 
 def orders(seeds: int) -> dict[str, Any]:
@@ -128,8 +128,8 @@ def times(askers: int) -> dict[str, Any]:
     with Simulation(federation) as engine:
         for user in range(1 + askers):
             question = question_of(engine, model, algorithm, user, ROUNDS["triage"])
-            common.append(timed(question.trained, question.everyone))
-            whole = question.trained(question.everyone)
+            common.append(timed(question.train, question.everyone))
+            whole = question.train(question.everyone)
             retraining.append(timed(leave_one_out().assess, question))
             steps.append(timed(influence_at, question, whole))
     shared, every, quick = middle(common), middle(retraining), middle(steps)

@@ -222,7 +222,7 @@ def in_words(annotation: Any) -> str:
         return "a table"
     if origin is list and get_args(annotation) == (Any,):
         return "a list"
-    return settings.in_words(annotation)
+    return settings.type_text(annotation)
 
 
 def shown(value: Any) -> str:

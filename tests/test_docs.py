@@ -254,14 +254,14 @@ def contributed(tmp_path, monkeypatch):
         (folder / f"{name}.py").write_text(code)
     for name, room in ROOMS.items():
         monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path / name)])
-    registry.own.cache_clear()
+    registry.own_components.cache_clear()
     importlib.invalidate_caches()
     yield tmp_path / "tests"
     for name, room in ROOMS.items():
         sys.modules.pop(f"{room.__name__}.{name}", None)
         if hasattr(room, name):
             delattr(room, name)
-    registry.own.cache_clear()
+    registry.own_components.cache_clear()
 
 
 def test_the_worked_example_is_found_and_its_tests_pass(contributed, even, model):

@@ -106,5 +106,5 @@ def test_the_last_layer_is_found_in_both_layouts_or_named() -> None:
 
 def test_answers_without_class_shares_are_refused() -> None:
     assert class_weighted().needs == ("class_shares",)
-    with pytest.raises(Refusal, match="do not tell their class shares"):
+    with pytest.raises(Refusal, match="do not contain their class shares"):
         combined(Message({"update": jnp.ones((2, 3)), "weight": jnp.ones(2)}))

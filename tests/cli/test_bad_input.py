@@ -68,7 +68,7 @@ STUDIES: dict[str, tuple[dict[str, dict[str, Any]], tuple[str, ...]]] = {
     "pattern that names no rounds": ({"participation": {"present": {"bo": "3-1"}}}, ("'3-1'", "site bo")),
     "round with nobody": (
         {"participation": {"present": dict.fromkeys(tiny.HOSPITALS, "2-")}},
-        ("nobody takes part in round 1",),
+        ("no site takes part in round 1",),
     ),
     "participation in two ways": ({"participation": {"fraction": 0.5, "cohort": 2}}, ("fraction, cohort",)),
     "cohort larger than all": ({"participation": {"cohort": 5}}, ("5 sites", "there are 4")),
@@ -294,7 +294,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         (
             # The last checkpoint and the one before it: a single damaged one would be bridged.
             lambda folder: [path.write_bytes(b"torn") for path in (folder / "out" / "checkpoints").iterdir()],
-            ("not a checkpoint", "fed_avg-0"),
+            ("checkpoint cannot be read", "fed_avg-0"),
         ),
     ],
 )

@@ -9,6 +9,9 @@ import pytest
 from wardround.core.journal import (
     DIGEST,
     ROOT,
+    End,
+    Format,
+    Journal,
     Violation,
     canonical_json,
     chain_hash,
@@ -83,3 +86,22 @@ def test_only_the_very_fields_in_their_very_form():
     ):
         with pytest.raises(ValueError, match=re.compile("it is not|malformed")):
             parse_object(bad, fields, forms)
+
+
+def test_a_changed_line_is_found_though_its_hash_still_leads_to_the_next(tmp_path):
+    journal = Journal(tmp_path / "file", Format("journal", lambda content: content, "restore it"))
+    with journal.lock(write=True) as file:
+        journal.append(file, End(0, ROOT, "", 0), {"rows": 10}, {"rows": 20})
+    journal.path.write_bytes(journal.path.read_bytes().replace(b'{"rows":10}', b'{"rows":90}'))
+    with journal.lock(write=False) as file:
+        assert journal.check(file).violations == (Violation(1, "its content was changed: the hash does not fit"),)
+
+
+def test_a_cut_is_on_the_disk_before_anything_is_added(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "file", Format("journal", lambda content: content, "restore it"))
+    journal.path.write_bytes(b"whole\ntorn")
+    fsync, sizes = os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda file: (sizes.append(os.fstat(file).st_size), fsync(file)))
+    with journal.lock(write=True) as file:
+        journal.cut_torn_line(file, len(b"torn"))
+    assert (journal.path.read_bytes(), sizes) == (b"whole\n", [6])

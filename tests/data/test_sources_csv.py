@@ -138,7 +138,7 @@ def test_wrong_separator_is_noticed(tmp_path: Path) -> None:
 
 def test_column_there_twice_is_refused_not_renamed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "age,age,outcome\n1,2,3\n")
-    assert "column 'age' is there twice" in refusal(path=path, target="outcome").lower()
+    assert "column 'age' appears twice" in refusal(path=path, target="outcome").lower()
 
 
 def test_separator_inside_a_quoted_name(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_mistakes_in_the_query(database: int) -> None:
     assert "syntax error" in refusal(url=url, query="SELECT FROM WHERE")
     assert "may not read" in refusal(url=url, query="SELECT * FROM secrets")
     assert "selects no rows" in refusal(url=url, query="SELECT * FROM patients WHERE age > 200")
-    assert "'age' is there twice" in refusal(url=url, query="SELECT age, age, died FROM patients")
+    assert "'age' appears twice" in refusal(url=url, query="SELECT age, age, died FROM patients")
     assert "did you mean 'hospital'" in refusal(url=url, query="TABLE patients", site="hospitl")
 
 
@@ -292,7 +292,7 @@ def test_rows_of_any_database_in_the_order_of_their_values() -> None:
         # By age as text ("40.5" < "61"), unknown first, then by sex.
         assert found["sex"].tolist() == ["f", "f", "x%y", "m"]
         assert found["age"].tolist()[1:] == [40.5, 40.5, 61.0]
-        with pytest.raises(Refusal, match="'age' is there twice"):
+        with pytest.raises(Refusal, match="'age' appears twice"):
             rows_of(connection, "SELECT age, sex, age FROM p", "here")
         with pytest.raises(Refusal, match="selects no rows"):
             rows_of(connection, "SELECT * FROM p WHERE age > 200", "here")

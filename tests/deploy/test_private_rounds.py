@@ -18,6 +18,7 @@ from wardround.deploy.coordinator.status import epsilon_so_far
 from wardround.deploy.fault_points import CHARGED
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
+from wardround.deploy.site import study_worker
 from wardround.deploy.site.approvals import approve, read_offer
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.policy_file import read_policy, set_policy
@@ -162,6 +163,21 @@ def test_the_same_request_costs_nothing_and_gives_the_same_bytes(consortium: Any
         key = ("bo", "round", number)
         assert consortium.handlers["bo"].answer("round", "server", ended.requests[key]) == ended.replies[key]
     assert len(entries(consortium, "bo", ended.study)) == before
+
+
+def test_a_site_debits_before_it_trains(consortium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the k-th training begins, k debits are in the ledgers: a death afterwards cannot make one free."""
+    study, train = study_of("debit_first", rounds=1), study_worker.site_round
+    debits: list[int] = []
+
+    def watched(*given: Any, **settings: Any) -> Any:
+        debits.append(sum(len(entries(consortium, site, study)) for site in NAMES))
+        return train(*given, **settings)
+
+    monkeypatch.setattr(study_worker, "site_round", watched)
+    consortium.conduct(study)
+    assert len(debits) == len(NAMES)
+    assert all(paid >= number for number, paid in enumerate(debits, start=1))
 
 
 def test_another_question_in_a_round_that_was_charged_gets_no_answer(consortium: Any, ended: Ended) -> None:

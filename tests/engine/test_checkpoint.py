@@ -57,12 +57,22 @@ def test_names_are_unique_also_for_a_bare_array() -> None:
     assert names_of(np.zeros(2)) == ["value"]
 
 
+def test_a_number_that_a_disk_changed_is_noticed(tmp_path: Path) -> None:
+    """The file still reads as a checkpoint of the right shape: only its hash tells."""
+    path = tmp_path / "state.safetensors"
+    write_checkpoint(path, {"a": np.full(4, 1.5, np.float32)}, {})
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(Refusal, match="checkpoint cannot be read"):
+        read_header(path)
+
+
 @pytest.mark.parametrize("kept", [0, 1, 7, 8, 100, -1])
 def test_a_torn_file_is_refused(kept: int, tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     write_checkpoint(path, state(), {"round": 3})
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(Refusal, match=r"not a checkpoint.*state\.safetensors"):
+    with pytest.raises(Refusal, match=r"checkpoint cannot be read.*state\.safetensors"):
         read_checkpoint(path, state())
 
 
@@ -70,14 +80,14 @@ def test_a_torn_file_is_refused(kept: int, tmp_path: Path) -> None:
 def test_garbage_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     path.write_bytes(content)
-    with pytest.raises(Refusal, match="not a checkpoint"):
+    with pytest.raises(Refusal, match="checkpoint cannot be read"):
         read_header(path)
 
 
 def test_a_file_of_another_kind_or_none_is_refused(tmp_path: Path) -> None:
     save_file({"a": np.zeros(2)}, tmp_path / "model.safetensors")
     for name in ("model.safetensors", "missing.safetensors"):
-        with pytest.raises(Refusal, match="not a checkpoint"):
+        with pytest.raises(Refusal, match="checkpoint cannot be read"):
             read_header(tmp_path / name)
 
 

@@ -14,7 +14,7 @@ from wardround.core.components.recipes import Recipe, recipe_of
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.engine import registry
-from wardround.engine.registry import faults, find, made_from, names, package_of
+from wardround.engine.registry import faults, find, make_from, names, package_of
 
 GOOD = MEAN.format(name="calm")
 
@@ -49,7 +49,7 @@ def test_a_sound_one_is_as_good_as_ours(laid: Callable[..., None]) -> None:
     made = one.build(times=3)
     assert recipe_of(made) == Recipe("aggregator", "calm", (("times", 3),))
     total = Message({"update": jnp.float32(6), "weight": jnp.float32(3)})
-    again = made_from(recipe_of(made))
+    again = make_from(recipe_of(made))
     assert (
         again.reduce((), total)[0].arrays == weighted_mean().reduce((), total)[0].arrays == {"update": 2, "weight": 3}
     )
@@ -84,7 +84,7 @@ def test_each_broken_rule_is_told_and_only_who_names_it_is_refused(
     assert find("aggregator", "weighted_mean").build()
     assert "calm" not in sys.modules
     if not fault:  # only making one shows it
-        with pytest.raises(Refusal, match=r"The aggregator 'calm' of fed-extras 1\.2 gives no aggregator"):
+        with pytest.raises(Refusal, match=r"The aggregator 'calm' of fed-extras 1\.2 returns no aggregator"):
             find("aggregator", "calm").build()
         return
     assert "calm" not in registry.components("aggregator")

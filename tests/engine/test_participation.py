@@ -79,7 +79,7 @@ def test_spans_that_name_no_rounds_are_refused(spans: str) -> None:
 
 
 def test_a_round_without_anybody_and_an_unknown_site_are_refused() -> None:
-    with pytest.raises(Refusal, match="obody takes part in round 2"):
+    with pytest.raises(Refusal, match="o site takes part in round 2"):
         pattern(["a", "b"], {"a": "1,3", "b": "1,3"}, 3)
     with pytest.raises(Refusal, match=r"'c'.*sites are a, b"):
         pattern(["a", "b"], {"c": "1"}, 3)

@@ -6,10 +6,10 @@ from typing import Any, Literal
 import pytest
 
 from wardround.core.bounds import Count, Positive, Share
-from wardround.core.components.settings import checked, in_words
+from wardround.core.components.settings import check_value, type_text
 from wardround.core.errors import Refusal
 from wardround.engine import registry
-from wardround.engine.registry import Component, broken_rule, check_settings, describe, find, nearest
+from wardround.engine.registry import Component, broken_rule, check_settings, describe, find, suggest_name
 from wardround.evaluate.metrics import METRICS
 
 EVERYTHING = [(kind, name) for kind in registry.ROOMS for name in registry.components(kind)]
@@ -48,14 +48,14 @@ def test_every_component_says_what_it_does_and_has_typed_settings(kind: str, nam
     assert component.factory.__module__ == f"{registry.ROOMS[kind]}.{name}"
     for parameter in component.parameters:
         assert parameter.annotation is not Any, f"{parameter.name} has no type"
-        assert in_words(parameter.annotation)
+        assert type_text(parameter.annotation)
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERYTHING)
 def test_every_default_would_pass_the_check(kind: str, name: str) -> None:
     for parameter in find(kind, name).parameters:
         if not parameter.required:
-            value = checked(parameter.name, parameter.default, parameter.annotation, "")
+            value = check_value(parameter.name, parameter.default, parameter.annotation, "")
             assert value == parameter.default
 
 
@@ -77,8 +77,8 @@ def test_an_unknown_kind_and_an_unknown_name_are_refused_with_the_nearest() -> N
 
 
 def test_nearest_word_or_all_of_them() -> None:
-    assert nearest("learning_rat", ("learning_rate", "momentum")) == "did you mean 'learning_rate'?"
-    assert nearest("zzz", ("learning_rate", "momentum")) == "known are learning_rate, momentum"
+    assert suggest_name("learning_rat", ("learning_rate", "momentum")) == "did you mean 'learning_rate'?"
+    assert suggest_name("zzz", ("learning_rate", "momentum")) == "known are learning_rate, momentum"
 
 
 def test_a_factory_is_described_by_its_signature(component: Component) -> None:

@@ -320,7 +320,7 @@ def test_an_entry_too_long_is_refused_and_nothing_is_written(ledger):
 def test_paths_that_are_no_ledger(tmp_path):
     with pytest.raises(Refusal, match="No such file"):
         Ledger(tmp_path / "nowhere.jsonl").verify(PUBLIC)
-    with pytest.raises(Refusal, match="is no file"):
+    with pytest.raises(Refusal, match="is not a file"):
         Ledger(tmp_path).verify(PUBLIC)
     with pytest.raises(Refusal, match="No such file"):
         Ledger(tmp_path / "nowhere" / "ledger.jsonl").append(entry(0), KEYS["va"])

@@ -225,7 +225,7 @@ def test_large_models_on_several_devices_do_not_hang() -> None:
 def test_derivatives_by_the_rows_are_refused_not_guessed() -> None:
     model = from_torch(small_network(), nn.CrossEntropyLoss(), CLASSES)
     x, y = rows(4)
-    with pytest.raises(Refusal, match="no derivatives by the rows"):
+    with pytest.raises(Refusal, match="no derivatives with respect to its input rows"):
         jax.grad(lambda x: model.loss(model.init(KEY), Batch(x, y, np.ones(4, np.float32)), KEY))(jnp.array(x))
 
 

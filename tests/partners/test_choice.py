@@ -8,7 +8,7 @@ from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.errors import Refusal
 from wardround.engine.simulate import Simulation
-from wardround.partners.choice import Evidence, Question, Rule, selected
+from wardround.partners.choice import Evidence, Question, Rule, select_partners
 
 SITES = ("asking", "near", "far", "silent", "nearest", "withdrawn")
 CANDIDATES = (1, 2, 3, 4)
@@ -17,7 +17,7 @@ EVIDENCE = Evidence(SCORES, np.full(6, 0.1), cut=0.0)
 
 
 def chosen(rule: Rule, evidence: Evidence = EVIDENCE) -> tuple[int, ...]:
-    return selected(evidence, rule, SITES, CANDIDATES)
+    return select_partners(evidence, rule, SITES, CANDIDATES)
 
 
 def test_without_a_rule_those_above_the_cut_are_taken_best_first():
@@ -86,7 +86,7 @@ def test_training_with_some_is_training_of_these_and_is_written_down(even, model
     cohort = np.array([3, 5])
     progress, _ = engine.train(algorithm, progress, [(1, cohort), (2, cohort)])
     expected = jax.device_get(progress.server)
-    found = question.trained((5, 3))  # in any order
+    found = question.train((5, 3))  # in any order
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value)
     assert [(record.round, record.sites) for record in question.records] == [
@@ -94,8 +94,8 @@ def test_training_with_some_is_training_of_these_and_is_written_down(even, model
         (2, ("site-3", "site-5")),
     ]
     # Always from the same start: what was trained in between leaves no trace.
-    question.trained(question.everyone)
-    for name, value in question.trained((3, 5)).items():
+    question.train(question.everyone)
+    for name, value in question.train((3, 5)).items():
         np.testing.assert_array_equal(value, expected[name])
     assert question.records[2].count == 4
     assert sum(record.bytes_up for record in question.records) > 0

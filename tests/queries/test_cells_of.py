@@ -10,18 +10,18 @@ from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.core.json_arrays import pack, unpack
 from wardround.partners.similarity.histograms import WIDE, ZOOM, ZOOMS
-from wardround.queries.cells_of import MOST_EDGES, TERMS, ColumnCells, cells_of, counted, withheld
+from wardround.queries.cells_of import MOST_EDGES, TERMS, ColumnCells, cells_of, count_cells, withhold_small_cells
 
 
 def test_every_row_is_counted_in_one_cell() -> None:
     table = pd.DataFrame({"age": [3, 10, 19.5, 20, 88, None], "sign": ["yes", "no", "no", "odd", None, "yes"]})
     site = Site("a", table)
     # A value on an edge lies above it: 3 | 10 19.5 | 20 88 | missing.
-    assert counted(site, ColumnCells("age", (10.0, 20.0), number=True)).tolist() == [1, 2, 2, 1]
+    assert count_cells(site, ColumnCells("age", (10.0, 20.0), number=True)).tolist() == [1, 2, 2, 1]
     # yes twice, no twice, one of another name, one missing.
-    assert counted(site, ColumnCells("sign", names=("yes", "no"))).tolist() == [2, 2, 1, 1]
+    assert count_cells(site, ColumnCells("sign", names=("yes", "no"))).tolist() == [2, 2, 1, 1]
     # A column that the site does not have is missing for all.
-    assert counted(site, ColumnCells("weight", (10.0,), number=True)).tolist() == [0, 0, 6]
+    assert count_cells(site, ColumnCells("weight", (10.0,), number=True)).tolist() == [0, 0, 6]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_every_row_is_counted_in_one_cell() -> None:
     ],
 )
 def test_small_cells_are_withheld(counts: list[int], told: list[int], rest: int) -> None:
-    cells, kept = withheld(np.array(counts), 5, noisy=False)
+    cells, kept = withhold_small_cells(np.array(counts), 5, noisy=False)
     assert (cells.tolist(), kept) == (told, rest)
 
 
@@ -52,7 +52,7 @@ def test_a_message_holds_noisy_cells_and_nothing_else() -> None:
     for cells in (answer.arrays["cells_0"], answer.arrays["cells_1"]):
         assert cells.dtype == np.int64
         assert ((cells == 0) | (cells >= 5)).all()
-    exact = [counted(site, column) for column in columns]
+    exact = [count_cells(site, column) for column in columns]
     assert exact[0].tolist() == [40, 30, 4, 0]
     assert any((answer.arrays[f"cells_{i}"] != exact[i]).any() for i in range(2))
 

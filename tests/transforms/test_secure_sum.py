@@ -92,7 +92,7 @@ def test_too_large_an_answer_and_a_nan_stop_the_study_and_name_the_sites(make_fe
 
 @pytest.mark.parametrize("sizes", [[20], [20, 20], [20, 20, 0]])
 def test_fewer_than_three_sites_with_patients_are_refused_before_the_first_round(make_federation, model, sizes):
-    with pytest.raises(Refusal, match=r"with fewer than 3 the answers of single sites would be told.*at least 3"):
+    with pytest.raises(Refusal, match=r"with fewer than 3 the answers of single sites would be revealed.*at least 3"):
         Simulation(make_federation(sizes), transform=secure_sum()).begin(algorithm_of(model), model.init(KEY))
 
 

@@ -60,7 +60,7 @@ def find_last_layer(shapes: dict[str, tuple[int, ...]], classes: int, last_layer
     if len(fit) != 1:
         found = "none" if not fit else "several: " + ", ".join(sorted(fit))
         raise Refusal(
-            f"the layer that gives one number for each of the {classes} classes could not be told; found {found}",
+            f"the layer that gives one number for each of the {classes} classes could not be identified; found {found}",
             where=f"aggregator class_weighted, strategy 'layer', last_layer '{last_layer}'",
             remedy=f"name one of the layers {', '.join(sorted(layers))} as last_layer, or use strategy 'model'",
         )
@@ -74,7 +74,7 @@ def class_weighted(*, strategy: Strategy = "model", last_layer: str = "") -> Agg
         arrays = content(answers)
         if SHARES not in arrays:
             raise Refusal(
-                "the sites' answers do not tell their class shares",
+                "the sites' answers do not contain their class shares",
                 where="aggregator class_weighted",
                 remedy="use an algorithm that sends them, such as fed_avg, on a classification, or another aggregator",
             )

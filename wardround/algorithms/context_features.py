@@ -68,7 +68,7 @@ def context_features(
     def init(params: Params, sites: int) -> Tree:
         if any(name.startswith("context/") for name in params):
             raise Refusal(
-                "the model has a layer called 'context', which is what this algorithm calls its own",
+                "the model has a layer called 'context', a name that this algorithm uses itself",
                 where="algorithm context_features",
                 remedy="give the layer another name",
             )
@@ -155,7 +155,7 @@ def inputs_of(model: Model, params: Params) -> int:
     fitting = [size for size in sizes if taken(size)]
     if len(fitting) != 1:
         raise Refusal(
-            "it cannot be told from the model how many numbers a row has",
+            "the model does not show how many numbers a row has",
             where="algorithm context_features",
             remedy="say the shape of a row, such as shape = [28, 28]",
         )

@@ -35,10 +35,10 @@ def ditto(
     momentum: Momentum = 0.0,
     weights: Weights = "samples",
 ) -> Algorithm:
-    """A personal model a site, trained on its own patients and pulled towards the common one (pull 0: alone)."""
+    """A personal model for each site, trained on its own patients and pulled towards the common one (pull 0: alone)."""
     if pull * personal_learning_rate >= 2:
         raise Refusal(
-            f"a pull of {pull:g} with steps of {personal_learning_rate:g} flings the personal models away",
+            f"a pull of {pull:g} with steps of {personal_learning_rate:g} makes the personal models diverge",
             where="algorithm ditto",
             remedy=f"choose personal_learning_rate below {2 / pull:g}, or a smaller pull",
         )

@@ -33,7 +33,7 @@ def fed_opt(
     batch_size: CountOrAll = 32,
     weights: Weights = "samples",
 ) -> Algorithm:
-    """FedAvg whose server steps with momentum, Adagrad, Adam or Yogi; steadier when few sites answer a round."""
+    """FedAvg whose server steps with momentum, Adagrad, Adam or Yogi; steadier when few sites answer in a round."""
     plain = fed_avg(
         model,
         aggregator,

@@ -21,7 +21,7 @@ def fed_sgd(
     batch_size: CountOrAll = 0,
     weights: Weights = "samples",
 ) -> Algorithm:
-    """One gradient a site a round, over all its rows or one batch; one step of the common model along their mean."""
+    """One gradient per site and round, over all rows or one batch; the common model takes one step along their mean."""
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         common: Params = message.arrays["params"]

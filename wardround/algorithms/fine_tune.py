@@ -29,7 +29,7 @@ def fine_tune(
     momentum: Momentum = 0.0,
     weights: Weights = "samples",
 ) -> Algorithm:
-    """A personal model a site: the common one trained on with its own patients (frozen: layers left as they are)."""
+    """A personal model for each site: the common one trained on with its own patients (frozen: layers kept fixed)."""
     plain = fed_avg(
         model,
         aggregator,

@@ -65,7 +65,7 @@ def layer_split(
     momentum: Momentum = 0.0,
     weights: Weights = "samples",
 ) -> Algorithm:
-    """Sites share the lower layers and keep the upper ones (shared: which; sample: how many a round; fallback)."""
+    """Sites share the lower layers and keep the upper ones (shared: which; sample: how many per round; fallback)."""
     optimizer = local_optimizer(learning_rate, momentum)
     careful = local_optimizer(learning_rate / rate_reduction, momentum)
     size = batch_size or None

@@ -62,7 +62,7 @@ def model_interpolation(
 ) -> Algorithm:
     """A site mixes the common model's predictions with its own model's, in a share it finds by cross-validation."""
     if not grid:
-        raise Refusal("there is no share to choose from", where="grid", remedy="give at least one, such as [0.5]")
+        raise Refusal("the list of shares is empty", where="grid", remedy="give at least one, such as [0.5]")
     shares = np.sort(np.asarray(grid, np.float32))  # from the common model up: of equals the first is taken
     optimizer = local_optimizer(own_learning_rate, momentum)
     plain = fed_avg(

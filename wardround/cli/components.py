@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wardround.core.components.packages import OWN
-from wardround.core.components.settings import in_words
+from wardround.core.components.settings import type_text
 from wardround.engine import registry
 
 
@@ -31,7 +31,7 @@ def list_command(kind: str | None, *, as_json: bool) -> None:
                 "parameters": [
                     {
                         "name": p.name,
-                        "type": in_words(p.annotation),
+                        "type": type_text(p.annotation),
                         "default": p.default,
                         "required": p.required,
                     }

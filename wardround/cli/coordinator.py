@@ -224,7 +224,7 @@ def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     """What can be known to be wrong before any site hears of the study."""
     from wardround.deploy.coordinator.schema_agreement import table_without_rows
     from wardround.deploy.protocol.study_id import study_id
-    from wardround.engine.registry import nearest
+    from wardround.engine.registry import suggest_name
     from wardround.runs.json_files import read_json
 
     try:
@@ -237,7 +237,7 @@ def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     for site in study.deploy.sites:
         if site not in known:
             raise Refusal(
-                f"there is no site called '{site}'", where=f"{path}, [deploy] sites", remedy=nearest(site, known)
+                f"there is no site called '{site}'", where=f"{path}, [deploy] sites", remedy=suggest_name(site, known)
             )
     ended = home.folder(study_id(study)) / "state.json"
     if ended.exists() and read_json(ended, "").get("state") == "finished":

@@ -29,7 +29,7 @@ def chain(transforms: Sequence[Transform]) -> Transform:
     if any(link.must_be_last for link in links[:-1]):
         raise Refusal(
             "a transform that hides single answers (secure_sum, two_servers) is followed by another transform, which "
-            "would have to work on what nobody can read",
+            "could not read the hidden answers",
             where="[[transforms]]",
             remedy="name it once, as the last of the transforms",
         )

@@ -141,7 +141,7 @@ class Journal(Generic[E]):
             ) from None
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise Refusal(f"the {name} is no file", where=where, remedy="check its path")
+                raise Refusal(f"the {name} is not a file", where=where, remedy="check its path")
             fcntl.flock(file, fcntl.LOCK_EX if write else fcntl.LOCK_SH)
             yield file
         finally:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from wardround.core.errors import Refusal
 from wardround.data.table import Kind, Table
-from wardround.queries.columns import as_text, kind_of, nearest
+from wardround.queries.columns import as_text, kind_of, suggest_name
 
 POOL = "all"
 """Name of the one site of a pool that a partition will divide."""
@@ -29,7 +29,7 @@ def assemble_table(
     categories: Sequence[str] = (),
     untangle: bool = False,
 ) -> Table:
-    """One frame (with a column `site`, or one pool) or a frame a site, as a table.
+    """One frame (with a column `site`, or one pool) or one frame per site, as a table.
 
     A column named in both `drop` and `groups` is kept for fairness but shown to no model. Columns in `categories`
     become text, so that codes such as 1, 2, 3 are not taken for quantities. `untangle` is for files without types of
@@ -62,7 +62,7 @@ def assemble_table(
         for column in columns:
             if column not in known:
                 raise Refusal(
-                    f"the list {key} names column {column!r}, which is missing; {nearest(column, known)}",
+                    f"the list {key} names column {column!r}, which is missing; {suggest_name(column, known)}",
                     where=origin,
                     remedy="correct the name",
                 )
@@ -87,10 +87,12 @@ def column_names(frame: pd.DataFrame, where: str) -> list[str]:
     """The names of the columns, which must be text and each there once."""
     for column in frame.columns:
         if not isinstance(column, str):
-            raise Refusal(f"column {column!r} has no name in words", where=where, remedy="give every column a name")
+            raise Refusal(
+                f"column {column!r} has a name that is not text", where=where, remedy="give every column a name"
+            )
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
-        raise Refusal(f"column {twice[0]!r} is there twice", where=where, remedy="rename or remove one of them")
+        raise Refusal(f"column {twice[0]!r} appears twice", where=where, remedy="rename or remove one of them")
     return list(frame.columns)
 
 
@@ -98,7 +100,7 @@ def split_by_site(frame: pd.DataFrame, site: str, origin: str) -> dict[str, pd.D
     """The rows of every value of the column `site`, sites in sorted order."""
     if site not in frame.columns:
         raise Refusal(
-            f"column {site!r}, which should name the site, is missing; {nearest(site, frame.columns)}",
+            f"column {site!r}, which should name the site, is missing; {suggest_name(site, frame.columns)}",
             where=origin,
             remedy='correct the name, or set site = "" if all rows are one pool',
         )

@@ -1,4 +1,4 @@
-"""Finding and opening the files of a source: one file, or a folder with one file a site."""
+"""Finding and opening the files of a source: one file, or a folder with one file per site."""
 
 import csv
 import zlib
@@ -37,7 +37,7 @@ def read_path(
         raise Refusal(
             f"there is no {' or '.join(suffixes)} file in the folder",
             where=str(place),
-            remedy="put one file a site there, named for the site",
+            remedy="put one file per site there, named for the site",
         )
     return {name: read_frame(file, read) for name, file in found.items()}
 

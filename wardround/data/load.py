@@ -25,7 +25,7 @@ from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Sch
 from wardround.data.site_rows import frame_for_schema, known_rows, split_site_rows
 from wardround.data.table import Partition, Table
 from wardround.queries.cards import cards, cards_of
-from wardround.queries.columns import as_numbers, as_text, kind_of, nearest
+from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
 
 Rows = np.ndarray[Any, Any]
 
@@ -132,7 +132,7 @@ def set_patient(table: Table, by: str) -> Table:
         where = f"site {name}, {table.origin}"
         if by not in frame.columns:
             raise Refusal(
-                f"column {by!r}, which should name the patient, is missing; {nearest(by, frame.columns)}",
+                f"column {by!r}, which should name the patient, is missing; {suggest_name(by, frame.columns)}",
                 where=where,
                 remedy="correct the name; the column must not be in drop, it is kept from the model anyway",
             )

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.queries.columns import as_numbers, as_text, kind_of, nearest
+from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
 
 FORMAT = "wardround preparation 1"
 
@@ -69,7 +69,7 @@ class Preparation:
             at += width
             if column.name not in frame.columns:
                 raise Refusal(
-                    f"column {column.name!r} is missing; {nearest(column.name, map(str, frame.columns))}",
+                    f"column {column.name!r} is missing; {suggest_name(column.name, map(str, frame.columns))}",
                     where=where,
                     remedy="rename the column, or add it with empty values, which are then filled",
                 )

@@ -12,7 +12,7 @@ from typing import Literal
 from wardround.core.errors import Refusal
 from wardround.data.table import Kind, Table
 from wardround.queries.cards import MOST_CLASSES, MOST_TOLD, Card
-from wardround.queries.columns import list_some, nearest
+from wardround.queries.columns import list_some, suggest_name
 
 MissingColumns = Literal["refuse", "fill"]
 MissingTarget = Literal["refuse", "drop"]
@@ -76,7 +76,7 @@ def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], mi
             what = "the target" if column == table.target else "column"
             everywhere = column not in columns
             raise Refusal(
-                f"{what} {column!r} is missing; {nearest(column, card.kinds)}",
+                f"{what} {column!r} is missing; {suggest_name(column, card.kinds)}",
                 where=table.origin if everywhere else f"site {card.site}, {table.origin}",
                 remedy="correct the name" if everywhere else "rename or add the column there, or leave the site out",
             )
@@ -86,7 +86,7 @@ def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], mi
         without = [card for card in told if column not in card.kinds]
         if without:
             raise Refusal(
-                f"column {column!r} is missing; {nearest(column, without[0].kinds)}",
+                f"column {column!r} is missing; {suggest_name(column, without[0].kinds)}",
                 where=f"site {list_some(card.site for card in without)}, {table.origin}",
                 remedy='rename the column there, drop it everywhere, or set missing_columns = "fill" to treat it as'
                 " unknown at those sites",
@@ -145,7 +145,7 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
         task = "classification" if kind != "number" or (whole and distinct <= MOST_TOLD) else "regression"
     if task == "regression":
         if kind == "text":
-            raise Refusal("the target is text, so it is no quantity", where=where, remedy='set task = "classification"')
+            raise Refusal("the target is text, not a quantity", where=where, remedy='set task = "classification"')
         if table.positive is not None:
             raise Refusal(
                 f"the positive label {table.positive!r} needs classes, but the target is taken for a quantity",
@@ -165,7 +165,7 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
     classes = tuple(sorted(labels, key=float) if kind == "number" else sorted(labels))
     if table.positive is not None and table.positive not in classes:
         raise Refusal(
-            f"the positive label {table.positive!r} is no value of the target; {nearest(table.positive, classes)}",
+            f"the positive label {table.positive!r} is not in the target; {suggest_name(table.positive, classes)}",
             where=where,
             remedy="name one of its values",
         )

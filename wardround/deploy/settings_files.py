@@ -52,9 +52,9 @@ def validate(content: Mapping[str, Any], sort: type[Sort], where: str) -> Sort:
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            from wardround.engine.registry import nearest  # loads JAX, which only this mistake needs
+            from wardround.engine.registry import suggest_name  # loads JAX, which only this mistake needs
 
-            remedy = nearest(key, tuple(sort.model_fields))
+            remedy = suggest_name(key, tuple(sort.model_fields))
             raise Refusal(f"unknown key '{key}'", where=where, remedy=remedy) from None
         if first["type"] == "missing":
             raise Refusal(f"the key '{key}' is missing", where=where, remedy=f"add {key} = ...") from None

@@ -84,9 +84,9 @@ def read_newest(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, 
     found = read_contents(path) or (read_contents(previous_path(path)) if path.exists() else None)
     if found is None:
         raise Refusal(
-            "this is not a checkpoint that can be read",
+            "the checkpoint cannot be read",
             where=str(path),
-            remedy="start the run anew in another folder, or restore the file",
+            remedy="start the run again in another folder, or restore the file",
         )
     return found
 

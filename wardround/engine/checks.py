@@ -16,8 +16,8 @@ def refuse_unseen(transform: Transform, aggregator: Aggregator) -> None:
         )
     if transform.products_only and not aggregator.products:
         raise Refusal(
-            "two servers open the distances between the answers and one weighted sum, and this aggregator or algorithm "
-            "needs more or less than that",
+            "two servers reveal only the distances between the answers and one weighted sum, which is not what this "
+            "aggregator or algorithm needs",
             where="[[transforms]] two_servers",
             remedy="choose the aggregator krum or multi_krum, or the algorithm weight_erosion; for a plain mean take "
             "the transform secure_sum instead",
@@ -29,7 +29,7 @@ def refuse_few(transform: Transform, sites: int, where: str) -> None:
     if sites < transform.fewest:
         raise Refusal(
             f"{sites} {'site with patients takes' if sites == 1 else 'sites with patients take'} part, and with fewer "
-            f"than {transform.fewest} the answers of single sites would be told (secure_sum, two_servers)",
+            f"than {transform.fewest} the answers of single sites would be revealed (secure_sum, two_servers)",
             where=where,
             remedy=f"let at least {transform.fewest} sites take part in every round, or leave the transform out",
         )

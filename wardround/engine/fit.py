@@ -167,14 +167,14 @@ def refuse_without_loss(site: str, engine: Engine, algorithm: Algorithm, progres
     sites = engine.sites
     if site not in sites:
         raise Refusal(
-            f"training is to stop by the validation loss of '{site}', which is not among the sites",
+            f"early stopping watches the validation loss of '{site}', which is not among the sites",
             where="stopping",
             remedy=f"name one of {', '.join(sites[:20])}",
         )
     losses = engine.judge(algorithm, progress, "validation").mean_losses()
     if not np.isfinite(losses.get(site, np.nan)):
         raise Refusal(
-            f"training is to stop by the validation loss of '{site}', which has no validation rows or is not evaluated",
+            f"early stopping watches the validation loss of '{site}', which has no validation rows or is not evaluated",
             where="stopping",
             remedy="give this site a validation share and evaluate it, or stop by the loss of all sites",
         )

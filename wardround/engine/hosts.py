@@ -17,17 +17,19 @@ class Hosts:
 
 
 def join(hosts: Hosts) -> None:
-    """Meet the other hosts; must come before JAX computes anything."""
+    """Connect to the other hosts; must come before JAX computes anything."""
     if not 0 <= hosts.number < hosts.count:
         raise Refusal(
-            f"host {hosts.number} of {hosts.count} hosts", where="--host", remedy=f"number them 0 to {hosts.count - 1}"
+            f"there is no host {hosts.number} among {hosts.count} hosts",
+            where="--host",
+            remedy=f"number them 0 to {hosts.count - 1}",
         )
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         jax.distributed.initialize(hosts.coordinator, hosts.count, hosts.number, initialization_timeout=60)
     except RuntimeError as error:
         raise Refusal(
-            f"the hosts could not meet: {str(error).splitlines()[0]}",
+            f"the hosts could not connect to each other: {str(error).splitlines()[0]}",
             where=hosts.coordinator,
             remedy="start the same command on every host within a minute, with the address of host 0",
         ) from None

@@ -79,7 +79,7 @@ def pattern(sites: Sequence[str], present: Mapping[str, str], rounds: int) -> Pa
     counts = table[1:].sum(axis=1)
     if not counts.all():
         raise Refusal(
-            f"nobody takes part in round {int(np.argmin(counts)) + 1}",
+            f"no site takes part in round {int(np.argmin(counts)) + 1}",
             where="participation.present",
             remedy="let at least one site be present in every round",
         )

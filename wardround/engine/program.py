@@ -114,7 +114,7 @@ def refuse_owed_noise(answer: Message) -> Message:
     """An answer as it leaves a site, unless it still owes noise."""
     if OWED in answer.arrays:
         raise Refusal(
-            "the noise of the study's privacy is to be added in whole numbers, and no transform does so",
+            "[privacy] asks for noise in whole numbers, and no transform adds it",
             where="[privacy], [[transforms]]",
             remedy="let secure_sum be the last transform, or take whole_numbers out of [privacy]",
         )

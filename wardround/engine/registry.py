@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from wardround.core.components.packages import OWN, Announcement, Package, announcements, import_factory
 from wardround.core.components.recipes import Recipe, hashable, recipe_of, remember
-from wardround.core.components.settings import checked, convert, in_words
+from wardround.core.components.settings import check_value, convert, type_text
 from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
 
@@ -71,7 +71,7 @@ class Component(NamedTuple):
         parts = given[: len(positional)]
         made = self.factory(*parts, **checked)
         if self.package != OWN and type(made).__name__ not in GIVES.get(self.kind, ()):
-            raise Refusal(f"the {self.kind} '{self.name}' of {self.package} gives no {self.kind}", where=where)
+            raise Refusal(f"the {self.kind} '{self.name}' of {self.package} returns no {self.kind}", where=where)
         remember_made(made, self, parts, checked)
         return made
 
@@ -88,12 +88,12 @@ def remember_made(made: Any, component: Component, parts: tuple[Any, ...], setti
 
 
 @lru_cache(maxsize=256)
-def made_from(recipe: Recipe) -> Any:
+def make_from(recipe: Recipe) -> Any:
     """Make what a recipe tells, from installed components only."""
     if recipe.kind == "task":
         words = dict(recipe.settings)
         return Task(tuple(words["shape"]), tuple(words["classes"]), words["target"])
-    parts = [made_from(part) for part in recipe.parts]
+    parts = [make_from(part) for part in recipe.parts]
     return find(recipe.kind, recipe.name).build(*parts, **dict(recipe.settings))
 
 
@@ -102,7 +102,7 @@ def kinds() -> tuple[str, ...]:
 
 
 @cache
-def own(kind: str) -> Mapping[str, Component]:
+def own_components(kind: str) -> Mapping[str, Component]:
     """Our components of a kind, by name."""
     if kind not in kinds():
         raise Refusal(f"there is no kind of component called '{kind}'", remedy=f"choose one of {', '.join(kinds())}")
@@ -123,23 +123,23 @@ def own(kind: str) -> Mapping[str, Component]:
 def names(kind: str) -> tuple[str, ...]:
     """Every name of a kind, ours and those that other packages announce; nothing of theirs is imported."""
     theirs = {one.name for one in announcements() if one.kind == kind and not one.fault and not is_taken(one)}
-    return tuple(sorted({*own(kind), *theirs}))
+    return tuple(sorted({*own_components(kind), *theirs}))
 
 
 def components(kind: str) -> Mapping[str, Component]:
     """All components of a kind, by name; those of other packages as far as they can be imported."""
     theirs = [load(one) for one in announcements() if one.kind == kind]
     sound = {one.name: one for one in theirs if isinstance(one, Component)}
-    return dict(sorted({**sound, **own(kind)}.items()))
+    return dict(sorted({**sound, **own_components(kind)}.items()))
 
 
 def find(kind: str, name: str, *, where: str = "") -> Component:
     """The component of that name, ours first; an unknown one is refused with the nearest known name."""
-    if name in own(kind):
-        return own(kind)[name]
+    if name in own_components(kind):
+        return own_components(kind)[name]
     told = announcement_of(kind, name)
     if told is None:
-        raise Refusal(f"there is no {kind} called '{name}'", where=where, remedy=nearest(name, names(kind)))
+        raise Refusal(f"there is no {kind} called '{name}'", where=where, remedy=suggest_name(name, names(kind)))
     loaded = load(told)
     if isinstance(loaded, str):
         remedy = f"repair or uninstall the package {told.package.name}, or name another {kind}"
@@ -153,7 +153,7 @@ def announcement_of(kind: str, name: str) -> Announcement | None:
 
 def package_of(kind: str, name: str) -> Package | None:
     """The package that brings a component, without importing it; none where it is not installed."""
-    if kind in kinds() and name in own(kind):
+    if kind in kinds() and name in own_components(kind):
         return OWN
     told = announcement_of(kind, name)
     return told.package if told else None
@@ -181,18 +181,20 @@ def announcement_fault(one: Announcement) -> str:
         return f"there is no kind of component called '{one.kind}' (there are {', '.join(kinds())})"
     if is_taken(one):
         return f"wardround has a component called '{one.name}', which no package can replace"
-    rivals = [str(two.package) for two in announcements() if two.kind in beside(one.kind) and two.name == one.name]
+    rivals = [
+        str(two.package) for two in announcements() if two.kind in kinds_beside(one.kind) and two.name == one.name
+    ]
     return f"this name is brought more than once ({', '.join(rivals)})" if len(rivals) > 1 else ""
 
 
-def beside(kind: str) -> tuple[str, ...]:
+def kinds_beside(kind: str) -> tuple[str, ...]:
     """The kinds among which a name must be one thing only."""
     return next((both for both in SHARED if kind in both), (kind,))
 
 
 def is_taken(one: Announcement) -> bool:
     """Whether the name belongs to us."""
-    return one.name in RESERVED or any(one.name in own(kind) for kind in beside(one.kind))
+    return one.name in RESERVED or any(one.name in own_components(kind) for kind in kinds_beside(one.kind))
 
 
 @cache
@@ -252,7 +254,7 @@ def broken_rule(component: Component) -> str:
             return told
     for parameter in component.parameters:
         if not parameter.required and not convert(parameter.default, parameter.annotation)[0]:
-            return f"the default of its setting {parameter.name} is not {in_words(parameter.annotation)}"
+            return f"the default of its setting {parameter.name} is not {type_text(parameter.annotation)}"
     return ""
 
 
@@ -261,7 +263,7 @@ def is_ours(made: Any) -> bool:
     return inspect.isclass(made) and made.__module__.startswith("wardround.")
 
 
-def nearest(word: str, known: tuple[str, ...]) -> str:
+def suggest_name(word: str, known: tuple[str, ...]) -> str:
     """Advice after a wrong word: the nearest known one, or the list of all."""
     close = get_close_matches(word, known, n=1, cutoff=0.5)
     return f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
@@ -284,9 +286,9 @@ def check_settings(component: Component, settings: Mapping[str, Any], where: str
     place = f"{where}, {component.kind} {component.name}" if where else f"{component.kind} {component.name}"
     for key in settings:
         if key not in known:
-            advice = nearest(key, tuple(known)) if known else "it takes no settings: take the key out"
+            advice = suggest_name(key, tuple(known)) if known else "it takes no settings: take the key out"
             raise Refusal(f"unknown key '{key}'", where=place, remedy=advice)
     for parameter in component.parameters:
         if parameter.required and parameter.name not in settings:
             raise Refusal(f"the key '{parameter.name}' is missing", where=place, remedy=f"add {parameter.name} = ...")
-    return {key: checked(key, value, known[key].annotation, place) for key, value in settings.items()}
+    return {key: check_value(key, value, known[key].annotation, place) for key, value in settings.items()}

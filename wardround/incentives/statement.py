@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wardround.core.errors import Refusal
-from wardround.engine.registry import nearest
+from wardround.engine.registry import suggest_name
 from wardround.incentives.dilution import DilutedPart, PartnerSet, check_limits, settle
 from wardround.incentives.rewards import RULES, reward
 from wardround.runs.read import hash_of, require_manifest, require_result, round_lines
@@ -55,7 +55,7 @@ def settle_dilution(
     for where, names in places:
         for name in names:
             if name not in rows:
-                raise Refusal(f"'{name}' is not among the sites", where=where, remedy=nearest(name, tuple(rows)))
+                raise Refusal(f"'{name}' is not among the sites", where=where, remedy=suggest_name(name, tuple(rows)))
     if asking in withdrawn:
         remedy = "remove it from withdrawn, or let another site ask"
         raise Refusal(f"'{asking}' asks for partners and has withdrawn", where="[partners] withdrawn", remedy=remedy)

@@ -113,7 +113,7 @@ def _check(module: nn.Module, task: Task, training: dict[str, bool], resting: di
             {"/".join(path[:-1]) or "the module" for kind in others for path in flatten_dict(variables[kind])}
         )
         raise Refusal(
-            f"the module keeps variables that are no parameters: {', '.join(others)} of {', '.join(layers)}",
+            f"the module keeps variables that are not parameters: {', '.join(others)} of {', '.join(layers)}",
             where=where,
             remedy="use a normalization without running statistics, such as nn.GroupNorm or nn.LayerNorm",
         )

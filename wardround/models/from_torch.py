@@ -55,7 +55,7 @@ def from_torch(module: Any, loss: TorchLoss, task: Task) -> Model:
     def forward(params: Params, batch: Batch, seed: Array) -> tuple[Array, Params]:
         if any(leaf.perturbed for leaf in jax.tree.leaves(batch)):
             raise Refusal(
-                "a PyTorch model gives no derivatives by the rows it is shown",
+                "a PyTorch model gives no derivatives with respect to its input rows",
                 where=f"PyTorch module {host.name}",
                 remedy="bring the model as a Flax module (from_flax)",
             )
@@ -223,7 +223,7 @@ class _Host:
             told = (str(error) or repr(error)).splitlines()[0]
             raise Refusal(f"the loss cannot be computed: {told}", where=where, remedy=remedy) from error
         if shape != (2,):
-            raise Refusal(f"the loss gives {shape} for two rows, not a number a row", where=where, remedy=remedy)
+            raise Refusal(f"the loss gives {shape} for two rows, not one number per row", where=where, remedy=remedy)
 
     def _refuse_running_statistics(self, module: Any) -> None:
         nn = self.torch.nn

@@ -48,7 +48,7 @@ class Question:
         self.records.extend(done)
         return progress.server
 
-    def trained(self, sites: Sequence[int]) -> Params:
+    def train(self, sites: Sequence[int]) -> Params:
         """The common model of these sites, trained as the study says, always from the same start."""
         return self.algorithm.params(self.probe(self.algorithm, self.params, sites, self.rounds))
 
@@ -110,7 +110,7 @@ class Rule(NamedTuple):
     by_hand: tuple[str, ...] | None = None
 
 
-def selected(evidence: Evidence, rule: Rule, sites: Sequence[str], candidates: Sequence[int]) -> tuple[int, ...]:
+def select_partners(evidence: Evidence, rule: Rule, sites: Sequence[str], candidates: Sequence[int]) -> tuple[int, ...]:
     """The partners, best first; a site that has not answered can only be taken by hand."""
     refuse_rule(rule, sites, candidates)
     if rule.by_hand is not None:
@@ -127,7 +127,7 @@ def refuse_rule(rule: Rule, sites: Sequence[str], candidates: Sequence[int]) -> 
     """Refuse a rule that says two things, or takes whom nobody may take; before anybody is asked."""
     if sum(value is not None for value in rule) > 1:
         raise Refusal(
-            "partners are to be chosen in two ways",
+            "partners are chosen in two ways",
             where="[partners]",
             remedy="keep one of top, threshold and by_hand",
         )

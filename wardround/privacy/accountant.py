@@ -39,7 +39,7 @@ def merge_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
     times: dict[tuple[float, float], int] = {}
     for step in steps:
         if not (0 <= step.rate <= 1 and step.noise_multiplier >= 0 and step.times >= 0):
-            raise Refusal(f"{step} is no private step", where="privacy accountant", remedy="check rate and noise")
+            raise Refusal(f"{step} is not a private step", where="privacy accountant", remedy="check rate and noise")
         if step.rate and step.times:
             place = (float(step.rate), float(step.noise_multiplier))
             times[place] = times.get(place, 0) + int(step.times)

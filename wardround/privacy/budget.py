@@ -56,7 +56,7 @@ class Budget:
     ) -> bool:
         """Charge what a round will spend, before it is done; whether it was charged now (not before).
 
-        Raises Spent where the cap would be passed, and writes nothing then.
+        Raises BudgetExhausted where the cap would be passed, and writes nothing then.
         """
         if level not in LEVELS:
             raise Refusal(f"there is no privacy level '{level}'", where=WHAT, remedy="choose sample or site")

@@ -49,13 +49,13 @@ class NoisePlan:
         where = "distributed noise"
         if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0 and 0 < self.clip < math.inf):
             raise Refusal(
-                f"a noise multiplier of {self.noise_multiplier:g} with answers of length {self.clip:g} is no noise",
+                f"a noise multiplier of {self.noise_multiplier:g} with answers of length {self.clip:g} adds no noise",
                 where=where,
                 remedy="give both a number above 0",
             )
         if min(self.entries, self.lost + 1, self.telling + 1) < 1 or self.hiding_sites < 2:
             raise Refusal(
-                f"of {self.sites} sites, {self.lost} may be lost and {self.telling} may tell their noise: "
+                f"of {self.sites} sites, {self.lost} may be lost and {self.telling} may reveal their noise: "
                 "too few are left to hide each other",
                 where=where,
                 remedy="let more sites take part, or allow fewer losses",
@@ -138,7 +138,7 @@ def plan_for(
 ) -> NoisePlan:
     """The least noise with which so many rounds cost no more than this epsilon."""
     if not (math.isfinite(epsilon) and epsilon > 0):
-        raise Refusal(f"an epsilon of {epsilon:g}", where="distributed noise", remedy="choose a number above 0")
+        raise Refusal(f"epsilon cannot be {epsilon:g}", where="distributed noise", remedy="choose a number above 0")
     refuse_delta(delta)
     from scipy.optimize import brentq
 
@@ -156,7 +156,7 @@ def plan_for(
 
 def refuse_delta(delta: float) -> None:
     if not 0 < delta < 1:
-        raise Refusal(f"a delta of {delta:g}", where="distributed noise", remedy="choose a number between 0 and 1")
+        raise Refusal(f"delta cannot be {delta:g}", where="distributed noise", remedy="choose a number between 0 and 1")
 
 
 # ---- at a site ----

@@ -54,7 +54,7 @@ class DryRun:
 
         return plain._replace(
             loss=lambda *given: refuse_uncovered("looks at the losses of a site's rows"),
-            predict=lambda *given: refuse_uncovered("predicts a site's own rows, or tells its classes"),
+            predict=lambda *given: refuse_uncovered("predicts a site's own rows, or reveals its classes"),
             gradient=gradient,
         )
 
@@ -77,7 +77,7 @@ class DryRun:
         done = self._program(algorithm)(*self._given(algorithm, params, row, rows, sites))
         jax.block_until_ready(done)
         jax.effects_barrier()
-        return self._judged()
+        return self._count_sums()
 
     def _program(self, algorithm: Algorithm) -> Any:
         if algorithm not in self._programs:
@@ -106,7 +106,7 @@ class DryRun:
     def _take(self, nonce: Any, rate: Any, variance: Any, _: Any) -> None:
         self.taken.append((_place(nonce), float(rate), float(variance)))
 
-    def _judged(self) -> tuple[Any, ...]:
+    def _count_sums(self) -> tuple[Any, ...]:
         asked, taken = Counter(self.asked), Counter(place for place, _, _ in self.taken)
         if set(asked) - set(taken):
             refuse_uncovered("looks at rows without taking a gradient of them")

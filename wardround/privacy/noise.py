@@ -67,16 +67,16 @@ def stream(key: Array, nonce: Array, first: int, count: int) -> Array:
 def _quarter_rounds(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, Array, Array, Array]:
     """Four quarter rounds side by side, one a column."""
     a = a + b
-    d = _turned(d ^ a, 16)
+    d = _rotate(d ^ a, 16)
     c = c + d
-    b = _turned(b ^ c, 12)
+    b = _rotate(b ^ c, 12)
     a = a + b
-    d = _turned(d ^ a, 8)
+    d = _rotate(d ^ a, 8)
     c = c + d
-    return a, _turned(b ^ c, 7), c, d
+    return a, _rotate(b ^ c, 7), c, d
 
 
-def _turned(words: Array, bits: int) -> Array:
+def _rotate(words: Array, bits: int) -> Array:
     return (words << jnp.uint32(bits)) | (words >> jnp.uint32(32 - bits))
 
 

@@ -186,7 +186,7 @@ class _Walk:
         self.shifts: list[Array] | None = None
 
     def uses(self, params: Params, row: Any) -> _Found:
-        """Where the parameters are used; raises Unfamiliar where that is not once, in a product or a sum."""
+        """Where the parameters are used; raises UnsupportedUse where that is not once, in a product or a sum."""
         jax.eval_shape(lambda params, row: self.run(params, row, None), params, row)
         used = [use.name for use in self.places]
         if len(set(used)) < len(used):
@@ -222,11 +222,11 @@ class _Walk:
                 inner = step.params.get("jaxpr") or step.params["call_jaxpr"]
                 results, made = self._jaxpr(inner.jaxpr, inner.consts, inside, of)
             elif not any(of):
-                results, made = _bound(step, inside), [None] * len(step.outvars)
+                results, made = _bind(step, inside), [None] * len(step.outvars)
             elif name in LIKE_A_VIEW:
-                results, made = _bound(step, inside), [_further(step, of[0])]
+                results, made = _bind(step, inside), [_next_view(step, of[0])]
             else:
-                results, made = [self._used(step, inside, of)], [None]
+                results, made = [self._record_use(step, inside, of)], [None]
             values.update(zip(step.outvars, results, strict=True))
             seen.update((var, one) for var, one in zip(step.outvars, made, strict=True) if one is not None)
         last = [view(atom) for atom in jaxpr.outvars]
@@ -234,8 +234,8 @@ class _Walk:
             raise UnsupportedUse  # the loss is a parameter
         return [value(atom) for atom in jaxpr.outvars], last
 
-    def _used(self, step: Any, inside: list[Any], of: list[ParameterView | None]) -> Any:
-        result = _bound(step, inside)[0]
+    def _record_use(self, step: Any, inside: list[Any], of: list[ParameterView | None]) -> Any:
+        result = _bind(step, inside)[0]
         viewed = [one for one in of if one is not None]
         if len(viewed) != 1 or len(of) != 2:
             raise UnsupportedUse
@@ -259,12 +259,12 @@ class _Walk:
         return result if self.shifts is None else result + self.shifts[len(self.outputs) - 1]
 
 
-def _bound(step: Any, inside: list[Any]) -> list[Any]:
+def _bind(step: Any, inside: list[Any]) -> list[Any]:
     results = step.primitive.bind(*inside, **step.primitive.get_bind_params(step.params))
     return list(results) if step.primitive.multiple_results else [results]
 
 
-def _further(step: Any, before: ParameterView | None) -> ParameterView:
+def _next_view(step: Any, before: ParameterView | None) -> ParameterView:
     assert before is not None
     if step.primitive.name == "convert_element_type" and step.params["new_dtype"] != jnp.float32:
         raise UnsupportedUse
@@ -272,4 +272,4 @@ def _further(step: Any, before: ParameterView | None) -> ParameterView:
         raise UnsupportedUse
     grows = step.outvars[0].aval.size > step.invars[0].aval.size
     inner = before.view
-    return ParameterView(before.name, lambda p: _bound(step, [inner(p)])[0], before.repeats or grows)
+    return ParameterView(before.name, lambda p: _bind(step, [inner(p)])[0], before.repeats or grows)

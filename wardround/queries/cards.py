@@ -46,7 +46,7 @@ def describe(name: str, frame: pd.DataFrame, target: str, task: TaskKind | None 
     Counts are told in whole cells. A column known for fewer patients than a cell counts as empty, a rarer label is not
     named, and that a column holds infinite values, a mistake to be mended, is told without their number.
     """
-    kinds = {str(column): told_kind(frame[column], smallest_cell) for column in frame.columns}
+    kinds = {str(column): released_kind(frame[column], smallest_cell) for column in frame.columns}
     measured = [column for column, kind in kinds.items() if kind == "number"]
     infinite = {column: int(np.isinf(as_numbers(frame[column])).sum()) for column in measured}
     labels: list[str] = []
@@ -59,7 +59,7 @@ def describe(name: str, frame: pd.DataFrame, target: str, task: TaskKind | None 
         distinct = int(outcome.nunique())
         most = MOST_TOLD if task is None and kinds[target] == "number" else MOST_CLASSES
         if task != "regression" and distinct <= most and (whole or kinds[target] != "number" or task is not None):
-            labels = common_labels(outcome, smallest_cell)
+            labels = frequent_labels(outcome, smallest_cell)
             distinct = len(labels)
     return Card(
         name,
@@ -73,12 +73,12 @@ def describe(name: str, frame: pd.DataFrame, target: str, task: TaskKind | None 
     )
 
 
-def told_kind(column: "pd.Series[Any]", smallest_cell: int) -> str:
+def released_kind(column: "pd.Series[Any]", smallest_cell: int) -> str:
     known = int(column.notna().sum())
     return "empty" if 0 < known < smallest_cell else str(kind_of(column))
 
 
-def common_labels(outcome: "pd.Series[Any]", smallest_cell: int) -> list[str]:
+def frequent_labels(outcome: "pd.Series[Any]", smallest_cell: int) -> list[str]:
     """The labels that enough patients have, in order."""
     named, times = np.unique([label for label in as_text(outcome) if label is not None], return_counts=True)
     return [str(label) for label, number in zip(named, times, strict=True) if number >= smallest_cell]

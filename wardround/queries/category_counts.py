@@ -13,7 +13,7 @@ from wardround.core.errors import Refusal
 from wardround.core.json_arrays import pack, unpack
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import as_numbers, as_text
-from wardround.queries.values import summed
+from wardround.queries.values import sum_over_sites
 
 TERMS = Terms("counts of categories", lambda of: of.columns * (of.settings["most"] + 1), times=None)
 
@@ -54,6 +54,6 @@ def category_counts(*, columns: tuple[str, ...], most: Count, numbers: bool = Fa
             for name, counts in unpack(answer.arrays["counts"]).items():
                 for label, number in counts.items():
                     total[name][label] = total[name].get(label, 0) + number
-        return {"counts": total, "missing": summed(answers, "missing").tolist()}
+        return {"counts": total, "missing": sum_over_sites(answers, "missing").tolist()}
 
     return Query(ask, combine)

@@ -18,14 +18,14 @@ from wardround.core.errors import Refusal
 from wardround.core.json_arrays import pack, unpack
 from wardround.privacy.discrete_laplace import noise_source
 from wardround.queries.names_of import MOST_NAMES, epsilon_spent
-from wardround.queries.values import plain, words_of
+from wardround.queries.values import typed_values, words_of
 
 Numbers = np.ndarray[Any, Any]
 MOST_EDGES = 29
 """Edges of a number's cells, at most (those by which the search for its range begins)."""
 
 
-def largest(of: Extent) -> int:
+def most_numbers(of: Extent) -> int:
     """In every column a count for each range, or for each name that any of the sites told; and what was withheld."""
     return of.columns * (max(MOST_EDGES, MOST_NAMES * of.sites) + 3)
 
@@ -33,7 +33,7 @@ def largest(of: Extent) -> int:
 TERMS = Terms(
     "counts of your training patients in every column, outcome included, by ranges and by categories; no count below"
     " {smallest_cell} patients",
-    largest,
+    most_numbers,
     times=5,
     rows="training",
     spends=epsilon_spent,
@@ -65,9 +65,11 @@ def cells_of(*, epsilon: NotNegative, smallest_cell: Count, seed: int | None) ->
         noise = noise_source(epsilon, seed, f"cells {site.name}")
         arrays: dict[str, Any] = {"site": pack(site.name)}
         for index, fields in enumerate(unpack(message.arrays["columns"])):
-            exact = counted(site, ColumnCells(**fields))
+            exact = count_cells(site, ColumnCells(**fields))
             noisy = np.array([int(n) + noise() for n in exact], np.int64)
-            arrays[f"cells_{index}"], arrays[f"rest_{index}"] = withheld(noisy, smallest_cell, noisy=epsilon > 0)
+            arrays[f"cells_{index}"], arrays[f"rest_{index}"] = withhold_small_cells(
+                noisy, smallest_cell, noisy=epsilon > 0
+            )
         arrays["names"] = message.arrays["columns"]
         return Message(arrays)
 
@@ -84,7 +86,7 @@ def cells_of(*, epsilon: NotNegative, smallest_cell: Count, seed: int | None) ->
     return Query(ask, combine)
 
 
-def withheld(counts: Numbers, smallest: int, *, noisy: bool) -> tuple[Numbers, int]:
+def withhold_small_cells(counts: Numbers, smallest: int, *, noisy: bool) -> tuple[Numbers, int]:
     """Small cells as 0, and what they held together; where a sum would tell single cells, the largest cell takes it."""
     small = counts < smallest
     rest = int(counts[small].sum())
@@ -95,11 +97,11 @@ def withheld(counts: Numbers, smallest: int, *, noisy: bool) -> tuple[Numbers, i
     return told, 0
 
 
-def counted(site: Site, column: ColumnCells) -> Numbers:
+def count_cells(site: Site, column: ColumnCells) -> Numbers:
     """The site's training rows in each cell; every row is in exactly one."""
     if len(column.edges) > MOST_EDGES:
         raise Refusal(
-            f"counts between {len(column.edges)} edges were asked for, and ever finer ones would tell single patients",
+            f"counts between {len(column.edges)} edges were asked for, and finer ones would reveal single patients",
             where=f"site {site.name}, column {column.name!r}",
             remedy=f"ask for {MOST_EDGES} edges at most",
         )
@@ -111,7 +113,7 @@ def counted(site: Site, column: ColumnCells) -> Numbers:
         np.add.at(counts, [where.get(word, len(column.names)) for word in words], 1)
         known = len(words)
     else:
-        values = plain(site.table[column.name])[1] if column.name in site.table.columns else np.empty(0)
+        values = typed_values(site.table[column.name])[1] if column.name in site.table.columns else np.empty(0)
         np.add.at(counts, np.searchsorted(column.edges, values, side="right"), 1)
         known = len(values)
     counts[-1] = rows - known

@@ -83,7 +83,7 @@ def as_text(series: "pd.Series[Any]") -> np.ndarray[Any, Any]:
     return values
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """A clause that helps with a misspelt name: the nearest one, or all there are."""
     names = list(known)
     lowered = {n.lower(): n for n in names}
@@ -96,7 +96,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def list_some(names: Iterable[str], most: int = 5) -> str:
     """
-    >>> some(["a", "b", "c"], most=2)
+    >>> list_some(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
     listed = list(names)

@@ -16,14 +16,14 @@ from wardround.queries.cells import Ends
 from wardround.queries.values import ends_of, numbers_of, sorted_known
 
 
-def words(settings: Settings) -> str:
+def describe_terms(settings: Settings) -> str:
     if settings["smallest_cell"] == 1:
         return "the smallest and largest value of each number, which are values of single patients"
     cell = settings["smallest_cell"]
     return f"between which values each number lies, rounded, with at least {cell} patients at either end"
 
 
-TERMS = Terms(words, lambda of: 3 * of.columns, times=None)
+TERMS = Terms(describe_terms, lambda of: 3 * of.columns, times=None)
 
 
 @recorded("query", TERMS)

@@ -12,7 +12,7 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
 from wardround.queries.cells import BINS, in_cells
-from wardround.queries.values import Matrix, ends_of, numbers_of, sorted_known, summed
+from wardround.queries.values import Matrix, ends_of, numbers_of, sorted_known, sum_over_sites
 
 TERMS = Terms(
     "counts between edges around the median",
@@ -43,6 +43,6 @@ def histogram(*, columns: tuple[str, ...], smallest_cell: Count = 1) -> Query:
         return Message({"below": below[..., 0], "counts": np.diff(below, axis=-1), "known": known})
 
     def combine(answers: Sequence[Message]) -> Report:
-        return {name: summed(answers, name).tolist() for name in ("below", "counts", "known")}
+        return {name: sum_over_sites(answers, name).tolist() for name in ("below", "counts", "known")}
 
     return Query(ask, combine)

@@ -6,7 +6,7 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.json_arrays import pack, unpack
-from wardround.queries.values import plain
+from wardround.queries.values import typed_values
 
 TERMS = Terms(
     "which columns there are and whether each holds numbers or words, no patient's value",
@@ -20,7 +20,7 @@ def kinds_of() -> Query:
     """Which columns there are, and whether each holds numbers or words: the form of the table, no patient's value."""
 
     def ask(_: Message, site: Site) -> Message:
-        return Message({"kinds": pack({str(name): plain(site.table[name])[0] for name in site.table.columns})})
+        return Message({"kinds": pack({str(name): typed_values(site.table[name])[0] for name in site.table.columns})})
 
     def combine(answers: Sequence[Message]) -> Report:
         kinds: dict[str, str] = {}

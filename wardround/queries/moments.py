@@ -15,7 +15,7 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site
 from wardround.queries.cells import coarse_moments, in_cells
-from wardround.queries.values import numbers_of, sorted_known, summed
+from wardround.queries.values import numbers_of, sorted_known, sum_over_sites
 
 TERMS = Terms(
     "counts, sums and squared deviations of numbers, and how many values are missing",
@@ -52,8 +52,8 @@ def moments(*, columns: tuple[str, ...], smallest_cell: Count = 1) -> Query:
         return {
             "count": count.tolist(),
             "mean": mean.tolist(),
-            "deviations": (summed(answers, "deviations") + between).tolist(),
-            "missing": summed(answers, "missing").tolist(),
+            "deviations": (sum_over_sites(answers, "deviations") + between).tolist(),
+            "missing": sum_over_sites(answers, "missing").tolist(),
         }
 
     return Query(ask, combine)

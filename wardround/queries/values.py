@@ -35,7 +35,7 @@ def ends_of(ordered: Matrix, smallest_cell: int) -> Ends | None:
     return Ends(float(ordered[0]), float(ordered[-1]), 0.0) if len(ordered) else None
 
 
-def plain(series: "pd.Series[Any]") -> tuple[str, Any]:
+def typed_values(series: "pd.Series[Any]") -> tuple[str, Any]:
     """A column as ("number", its known values), ("text", its known words) or ("empty", nothing)."""
     known = series[series.notna()]
     if not len(known):
@@ -50,9 +50,11 @@ def plain(series: "pd.Series[Any]") -> tuple[str, Any]:
 def words_of(site: Site, name: str) -> list[str]:
     if name not in site.table.columns:
         return []
-    return [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in plain(site.table[name])[1]]
+    return [
+        str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in typed_values(site.table[name])[1]
+    ]
 
 
-def summed(answers: Sequence[Message], name: str) -> Matrix:
+def sum_over_sites(answers: Sequence[Message], name: str) -> Matrix:
     """An array added up over the sites."""
     return np.asarray(np.sum([answer.arrays[name] for answer in answers], axis=0))

@@ -89,7 +89,7 @@ def read_rows(data: DataSection) -> Table | Federation:
     known = {name: kind for kind in ("source", "dataset") for name in registry.names(kind)}
     known.pop("frame", None)  # takes a data frame, which no file can hold
     if data.source not in known:
-        remedy = registry.nearest(data.source, tuple(known))
+        remedy = registry.suggest_name(data.source, tuple(known))
         raise Refusal(f"there is no source or data set called '{data.source}'", where="[data]", remedy=remedy)
     component = registry.find(known[data.source], data.source, where="[data]")
     rows: Table | Federation = component.build(where="[data]", **data.settings)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from wardround.core.errors import Refusal
-from wardround.engine.registry import nearest
+from wardround.engine.registry import suggest_name
 from wardround.partners.choice import Rule
 
 Settings = dict[str, Any]
@@ -273,7 +273,7 @@ def refusal_of(error: ValidationError, where: str) -> Refusal:
     key, table = path[-1], ".".join(path[:-1])
     place = f"{where}, [{table}]" if table else where
     if first["type"] == "extra_forbidden":
-        return Refusal(f"unknown key '{key}'", where=place, remedy=nearest(key, known_keys(path[:-1])))
+        return Refusal(f"unknown key '{key}'", where=place, remedy=suggest_name(key, known_keys(path[:-1])))
     if first["type"] == "missing":
         if len(path) == 1:
             return Refusal(f"the table [{key}] is missing", where=where, remedy=f"add a table [{key}]")

@@ -46,7 +46,7 @@ def compared_methods(study: Study) -> list[Method]:
             raise Refusal(
                 f"there are settings for '{name}', which is not among the methods",
                 where="[compare.settings]",
-                remedy=registry.nearest(name, tuple(study.compare.methods)),
+                remedy=registry.suggest_name(name, tuple(study.compare.methods)),
             )
     methods = [compared_method(study, name, study.compare.settings.get(name, {})) for name in study.compare.methods]
     if len({method.name for method in methods}) < len(methods):
@@ -74,7 +74,7 @@ def compared_method(study: Study, name: str, own: Settings) -> Method:
         raise Refusal(
             f"there is no algorithm or choice of partners called '{name}'",
             where="[compare] methods",
-            remedy=registry.nearest(name, known_names),
+            remedy=registry.suggest_name(name, known_names),
         )
     component = registry.find("algorithm", algorithm)
     known = {parameter.name for parameter in component.parameters}
@@ -118,6 +118,6 @@ def site_number(name: str, sites: Sequence[str]) -> int:
         raise Refusal(
             f"the asking site '{name}' is not among the sites",
             where="[study] user",
-            remedy=registry.nearest(name, tuple(sites[:100])),
+            remedy=registry.suggest_name(name, tuple(sites[:100])),
         )
     return list(sites).index(name)

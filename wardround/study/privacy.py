@@ -357,7 +357,7 @@ def words_in(recipe: Recipe) -> tuple[PrivacySection, Words]:
             where="[privacy] seeded",
             remedy="remove seeded: real sites draw their own noise",
         )
-    model = registry.made_from(plain.parts[0])
+    model = registry.make_from(plain.parts[0])
     aggregator = plain.parts[1] if len(plain.parts) > 1 else Recipe("aggregator", "weighted_mean")
     component = registry.find(plain.kind, plain.name)
     return privacy, (

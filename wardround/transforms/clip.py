@@ -15,7 +15,7 @@ from wardround.core.contracts import Key, Message, Transform
 
 
 def clip(*, norm: Positive = 1.0) -> Transform:
-    """Scales what a site sends down to a largest length, so that no site can say too much."""
+    """Scales what a site sends down to a largest length, so that no site can dominate the sum."""
 
     def up(received: Message, answer: Message, key: Key) -> Message:
         weight = answer.arrays["weight"]

@@ -155,7 +155,7 @@ def refuse_changed(there: Sequence[str], expected: Sequence[str], changed: bool)
 def refuse_unknown(without: Sequence[str], names: Sequence[str]) -> None:
     for name in without:
         if name not in names:
-            remedy = registry.nearest(name, tuple(names[:100]))
+            remedy = registry.suggest_name(name, tuple(names[:100]))
             raise Refusal(f"there was no site called '{name}' in this run", where="--without", remedy=remedy)
     if len(set(names) - set(without)) < 1:
         raise Refusal("no site would be left", where="--without", remedy="leave one in")

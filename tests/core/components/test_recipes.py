@@ -18,7 +18,7 @@ TASK = Task((3,), ("no", "yes"), "ill")
 
 
 def through_the_wire(made):
-    return registry.made_from(from_json(json.loads(json.dumps(to_json(recipe_of(made))))))
+    return registry.make_from(from_json(json.loads(json.dumps(to_json(recipe_of(made))))))
 
 
 def built(name: str, **settings):
@@ -34,7 +34,7 @@ def test_an_algorithm_made_from_its_recipe_trains_the_same_bits(make_federation)
     assert theirs is not ours
     found = []
     for algorithm in (ours, theirs):
-        model = registry.made_from(recipe_of(algorithm).parts[0])
+        model = registry.make_from(recipe_of(algorithm).parts[0])
         with Simulation(federation, seed=1) as engine:
             progress = engine.begin(algorithm, model.init(jax.random.key(0)))
             progress, _ = engine.train(algorithm, progress, [(1, np.arange(3)), (2, np.arange(3))])
@@ -55,7 +55,7 @@ def test_the_same_words_give_the_same_object_so_that_programs_are_shared():
     model = registry.find("model", "logistic").build(TASK)
     assert slopes(model, part="test") is slopes(model, part="test")
     assert slopes(model, part="test") is not slopes(model)
-    assert registry.made_from(recipe_of(model)) is registry.made_from(recipe_of(model))
+    assert registry.make_from(recipe_of(model)) is registry.make_from(recipe_of(model))
 
 
 def test_a_query_travels_by_name():
@@ -94,4 +94,4 @@ def test_what_is_no_recipe_is_refused(content):
 @pytest.mark.parametrize("recipe", [Recipe("query", "system"), Recipe("algorithm", "os"), Recipe("module", "os")])
 def test_nothing_but_installed_components_is_made(recipe):
     with pytest.raises(Refusal):
-        registry.made_from(recipe)
+        registry.make_from(recipe)

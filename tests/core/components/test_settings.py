@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from wardround.core.bounds import Bound, Momentum
-from wardround.core.components.settings import convert, in_words
+from wardround.core.components.settings import convert, type_text
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_conversion(value: Any, annotation: Any, expected: tuple[bool, Any]) -> 
     ],
 )
 def test_types_in_words(annotation: Any, words: str) -> None:
-    assert in_words(annotation) == words
+    assert type_text(annotation) == words

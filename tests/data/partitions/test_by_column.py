@@ -77,7 +77,7 @@ def test_the_target_can_decide_too() -> None:
     ("settings", "message"),
     [
         ({"column": "agee"}, "set column = 'age'"),
-        ({}, "not said which column decides"),
+        ({}, "column that decides on the site is not named"),
         ({"column": "age", "edges": (30, 20)}, "do not ascend"),
         ({"column": "age", "edges": (21, 41), "sites": 4}, "2 edges make 3 groups"),
         ({"column": "age", "edges": (100,)}, "1 of 2 sites would get no rows"),

@@ -27,7 +27,7 @@ from wardround.deploy.site.study_summary import describe
 from wardround.partners.probes.losses import losses
 from wardround.partners.probes.own_models import OwnTraining, own_models
 from wardround.partners.probes.slopes import slopes
-from wardround.partners.similarity.held_out import judge
+from wardround.partners.similarity.held_out import loss_probe
 from wardround.partners.similarity.transfer import probes as transfer_probes
 from wardround.queries.cells_of import cells_of
 from wardround.queries.kinds_of import kinds_of
@@ -298,8 +298,8 @@ def test_the_other_choices_announce_the_probes_that_they_make():
     made = [recipe_of(one) for one in transfer_probes(model, OwnTraining(folds=3, decay=1.0))]
     assert [departures(ndoye, one) for one in made] == [[], []]
     shapley = study_of("s", {"name": "shapley", "part": "test"})
-    assert departures(shapley, recipe_of(judge(model, "test"))) == []
-    assert departures(shapley, recipe_of(judge(model, "validation"))) != []
+    assert departures(shapley, recipe_of(loss_probe(model, "test"))) == []
+    assert departures(shapley, recipe_of(loss_probe(model, "validation"))) != []
     # 4 sites have 2 ** 3 sets of partners for one of them; no more than 64 models are judged at a time.
     (judging,) = asks_of(shapley).probes
     assert [judging.models(sites) for sites in (4, 20)] == [8, 64]

@@ -13,9 +13,9 @@ from wardround.data.datasets.triage import triage
 from wardround.data.load import load
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
-from wardround.partners.choice import Question, Rule, selected
+from wardround.partners.choice import Question, Rule, select_partners
 from wardround.partners.choices.distribution_distance import distribution_distance
-from wardround.partners.similarity.histograms import differences, histograms
+from wardround.partners.similarity.histograms import ask_histograms, differences
 
 
 def question_of(
@@ -42,7 +42,7 @@ def eight() -> Question:
 
 def test_like_patients_are_ranked_first(eight: Question) -> None:
     said = distribution_distance().assess(eight)
-    best = selected(said, Rule(top=3), eight.engine.sites, eight.candidates)
+    best = select_partners(said, Rule(top=3), eight.engine.sites, eight.candidates)
     assert set(best) == {2, 4, 6}
     assert np.isnan(said.score[0])
     assert (said.error[1:] > 0).all()
@@ -50,7 +50,7 @@ def test_like_patients_are_ranked_first(eight: Question) -> None:
 
 def test_the_score_is_minus_the_mean_distance_and_the_cut_what_chance_makes(eight: Question) -> None:
     said = distribution_distance().assess(eight)
-    found = differences(histograms(eight.engine))
+    found = differences(ask_histograms(eight.engine))
     np.testing.assert_allclose(said.score[1:], -found.distance[:, 0, 1:].mean(axis=0))
     assert said.cut == pytest.approx(-found.chance[:, 0, 1:].mean())
 
@@ -60,7 +60,7 @@ def test_hospitals_alike_are_all_let_in() -> None:
     for seed in range(2):
         question = question_of(hospitals=5, clusters=1, degree=0.0, seed=seed)
         said = distribution_distance().assess(question)
-        taken += len(selected(said, Rule(), question.engine.sites, question.candidates))
+        taken += len(select_partners(said, Rule(), question.engine.sites, question.candidates))
     assert taken == 8
 
 

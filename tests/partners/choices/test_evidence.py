@@ -19,7 +19,7 @@ from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
-from wardround.partners.choice import Evidence, Question, Rule, selected
+from wardround.partners.choice import Evidence, Question, Rule, select_partners
 from wardround.partners.choices.evidence import (
     Posterior,
     evidence,
@@ -28,9 +28,9 @@ from wardround.partners.choices.evidence import (
     posterior,
     second_moments,
     uncertainty,
-    whitened,
+    whiten_gradients,
 )
-from wardround.partners.similarity.histograms import Histograms, histograms
+from wardround.partners.similarity.histograms import Histograms, ask_histograms
 from wardround.queries.cells_of import ColumnCells
 
 POOL = triage(hospitals=1, clusters=1, patients=1600, degree=0.0, seed=0)
@@ -68,7 +68,7 @@ def area(said: Evidence, right: list[int], wrong: list[int]) -> float:
 
 
 def taken(said: Evidence, question: Question) -> set[int]:
-    return set(selected(said, Rule(), question.engine.sites, question.candidates))
+    return set(select_partners(said, Rule(), question.engine.sites, question.candidates))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_whitened_gradients_scatter_by_one_over_the_rows() -> None:
             "square": np.array([x.T @ x / len(x) for x in each]),
             "rows": np.array([50.0, 200.0]),
         }
-        gradient, noise = whitened(state, np.arange(2))
+        gradient, noise = whiten_gradients(state, np.arange(2))
         assert gradient.shape == (2, 6)
         found.append(np.sum((gradient[0] - gradient[1]) ** 2) / noise.sum())
     # A chi-square of 6 has the standard deviation 3.46, its mean over 60 draws 0.45.
@@ -104,7 +104,7 @@ def test_columns_that_say_the_same_count_once() -> None:
         "square": (doubled.T @ doubled / 300)[None],
         "rows": np.array([300.0]),
     }
-    assert whitened(state, np.arange(1))[0].shape == (1, 2)
+    assert whiten_gradients(state, np.arange(1))[0].shape == (1, 2)
 
 
 def test_the_posterior_is_the_closed_form_of_two_sites() -> None:
@@ -211,7 +211,7 @@ def test_where_only_the_meaning_differs_it_is_seen() -> None:
 def test_where_only_the_patients_differ_all_are_let_in() -> None:
     loaded = load(POOL, seed=0, partition=by_feature(column="malaria_test", sites=8, degree=1.0))
     question = question_of(loaded, 0)
-    assert histograms(question.engine).columns
+    assert ask_histograms(question.engine).columns
     assert len(taken(evidence().assess(question), question)) >= 6
 
 

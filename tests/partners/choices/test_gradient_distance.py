@@ -13,7 +13,7 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
-from wardround.partners.choice import Question, Rule, selected
+from wardround.partners.choice import Question, Rule, select_partners
 from wardround.partners.choices.gradient_distance import distance_matrix, gradient_distance
 
 LINE = Task((1,), (), "value")
@@ -83,8 +83,8 @@ def test_distances_before_training_by_the_formula(evidence, lines):
     assert np.isnan(evidence.score[[0, 5]]).all()
     assert evidence.cut == -1
     assert np.nanargmin(evidence.score[:4]) == 2  # the slope of the opposite sign
-    assert 2 not in selected(evidence, Rule(), lines.sites, OTHERS)
-    assert selected(evidence, Rule(), lines.sites, OTHERS)[0] == np.nanargmax(evidence.score)
+    assert 2 not in select_partners(evidence, Rule(), lines.sites, OTHERS)
+    assert select_partners(evidence, Rule(), lines.sites, OTHERS)[0] == np.nanargmax(evidence.score)
 
 
 def row_gradients(x, y):

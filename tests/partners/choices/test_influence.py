@@ -126,7 +126,7 @@ def test_the_order_is_that_of_leave_one_out_on_patients_with_a_known_truth():
     federation = load(triage(hospitals=10, patients=100, clusters=2, degree=0.7, seed=1), seed=1).federation
     question = ask(federation, logistic(federation.task), 3, rounds=192, learning_rate=0.5)
     exact = leave_one_out().assess(question)
-    told = agreement(influence_at(question, question.trained(question.everyone)), exact)
+    told = agreement(influence_at(question, question.train(question.everyone)), exact)
     assert told.spearman >= 0.9
     assert told.sites == 9
 
@@ -140,7 +140,7 @@ def test_the_order_is_that_of_leave_one_out_at_four_real_hospitals():
     for user in range(4):
         question = ask(federation, model, user, rounds=256, learning_rate=0.5)
         exact = leave_one_out().assess(question)
-        pairs.append((influence_at(question, question.trained(question.everyone)), exact))
+        pairs.append((influence_at(question, question.train(question.everyone)), exact))
     # Three candidates a hospital are too few for an order, so all twelve scores are compared together.
     quick, exact = (Evidence(np.concatenate([p[way].score for p in pairs]), np.array([]), 0.0) for way in (0, 1))
     told = agreement(quick, exact)

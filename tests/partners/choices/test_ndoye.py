@@ -17,7 +17,7 @@ from wardround.data.load import load
 from wardround.engine import registry
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
-from wardround.partners.choice import Question, Rule, selected
+from wardround.partners.choice import Question, Rule, select_partners
 from wardround.partners.choices.ndoye import ndoye
 from wardround.partners.similarity.transfer import transfer_matrix
 
@@ -70,8 +70,8 @@ def test_the_same_group_first_and_wrong_labels_last(ask, evidence, federation):
     """Site 2 shares p(y|x) with site 0, sites 1 and 3 do not, and site 4 has it upside down."""
     assert np.nanargmax(evidence.score) == 2
     assert np.nanargmin(evidence.score) == FLIPPED
-    assert selected(evidence, Rule(top=1), federation.sites, (1, 2, 3, 4)) == (2,)
-    assert FLIPPED not in selected(evidence, Rule(), federation.sites, (1, 2, 3, 4))
+    assert select_partners(evidence, Rule(top=1), federation.sites, (1, 2, 3, 4)) == (2,)
+    assert FLIPPED not in select_partners(evidence, Rule(), federation.sites, (1, 2, 3, 4))
     of_another = ndoye().assess(ask(3, (0, 1, 2, 4)))
     assert np.nanargmax(of_another.score) == 1
     assert np.nanargmin(of_another.score) == FLIPPED
@@ -127,7 +127,7 @@ def test_empty_and_single_row_sites(ragged, model):
     evidence = asked(0)
     assert np.flatnonzero(np.isfinite(evidence.score)).tolist() == [1, 3, 5, 6]
     assert evidence.details["unanswered"] == ["site-2", "site-4"]
-    assert selected(evidence, Rule(top=9), ragged.sites, (1, 2, 3, 4, 5, 6))[-1] == np.nanargmin(evidence.score)
+    assert select_partners(evidence, Rule(top=9), ragged.sites, (1, 2, 3, 4, 5, 6))[-1] == np.nanargmin(evidence.score)
 
     alone = asked(4)  # one row is enough to judge others, but tells nothing about chance
     assert np.isfinite(alone.score[[0, 1, 3, 5, 6]]).all()

@@ -21,8 +21,8 @@ from wardround.partners.probes.feature_gains import (
     columns_of,
     feature_gains,
     inputs_of,
-    plan,
-    pooled,
+    plan_trials,
+    pool_gains,
 )
 from wardround.partners.probes.own_models import own_models
 
@@ -194,17 +194,17 @@ def test_a_plan_adds_to_what_the_site_records():
     features = ("age", "sex=f", "sex=m", "lab", "lab missing", "shoe")
     columns = ("age", "sex", "lab", "shoe")
     recorded = np.array([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 0, 0]], bool)
-    everything = plan(features, columns, recorded, 0)
+    everything = plan_trials(features, columns, recorded, 0)
     assert everything.further == ()
     assert everything.keep.tolist() == [[1, 1, 1, 1, 1, 0]] * 3, "as many rows as site 1 needs: one program for all"
-    two = plan(features, columns, recorded, 1)
+    two = plan_trials(features, columns, recorded, 1)
     assert two.further == ("sex", "lab")
     assert two.keep.tolist() == [[1, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0], [1, 0, 0, 1, 1, 0]]
-    one = plan(features, columns, recorded, 2)
+    one = plan_trials(features, columns, recorded, 2)
     assert one.further == ("lab",)
     assert one.keep.tolist() == [[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0]]
     with pytest.raises(Refusal, match="told for 3 columns, but there are 4"):
-        plan(features, columns, recorded[:, :3], 0)
+        plan_trials(features, columns, recorded[:, :3], 0)
 
 
 # Gains of several sites as one
@@ -214,27 +214,27 @@ def test_gains_that_differ_beyond_chance():
     """100 rows each, gains 0.1 and 0.3, errors 0.1: Q = 0.02/0.01 = 2 for 1 degree of freedom, so the variance between
     sites is (2 - 1)/(200 - 100) = 0.01 and the mean's is (0.01 + 0.01)/2. Three times as alike: weights 3/4 and 1/4."""
     gain, error, rows = np.array([0.1, 0.3]), np.array([0.1, 0.1]), np.array([100.0, 100.0])
-    assert pooled(gain, error, rows, np.ones(2)) == pytest.approx((0.2, 0.1))
+    assert pool_gains(gain, error, rows, np.ones(2)) == pytest.approx((0.2, 0.1))
     expected = (0.75 * 0.1 + 0.25 * 0.3, np.sqrt((9 / 16 + 1 / 16) * 0.02))
-    assert pooled(gain, error, rows, np.array([3.0, 1.0])) == pytest.approx(expected)
+    assert pool_gains(gain, error, rows, np.array([3.0, 1.0])) == pytest.approx(expected)
 
 
 def test_gains_that_do_not_differ_count_by_rows():
     """300 and 100 rows with the same variance a row (12 and 12): no variance between, weights 3/4 and 1/4."""
     error = np.sqrt([12 / 300, 12 / 100])
-    mean, off = pooled(np.array([0.2, 0.2]), error, np.array([300.0, 100.0]), np.ones(2))
+    mean, off = pool_gains(np.array([0.2, 0.2]), error, np.array([300.0, 100.0]), np.ones(2))
     assert (mean, off) == pytest.approx((0.2, np.sqrt(12 / 400)))
 
 
 def test_one_site_and_no_variance():
-    assert pooled(np.array([0.4]), np.array([0.1]), np.array([50.0]), np.array([2.0])) == pytest.approx((0.4, 0.1))
-    assert pooled(np.zeros(2), np.zeros(2), np.array([9.0, 1.0]), np.ones(2)) == (0.0, 0.0)
+    assert pool_gains(np.array([0.4]), np.array([0.1]), np.array([50.0]), np.array([2.0])) == pytest.approx((0.4, 0.1))
+    assert pool_gains(np.zeros(2), np.zeros(2), np.array([9.0, 1.0]), np.ones(2)) == (0.0, 0.0)
 
 
 def test_a_small_own_error_does_not_outvote_the_others():
     """A site where the column does nothing has next to no error; by its own inverse variance it would be all that
     counts (weight 10,000 : 1), and the mean 0."""
-    mean, off = pooled(np.array([0.0, 0.2]), np.array([0.0005, 0.05]), np.array([100.0, 100.0]), np.ones(2))
+    mean, off = pool_gains(np.array([0.0, 0.2]), np.array([0.0005, 0.05]), np.array([100.0, 100.0]), np.ones(2))
     assert mean == pytest.approx(0.1)
     assert off > 0.05
 

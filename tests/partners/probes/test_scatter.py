@@ -12,7 +12,7 @@ from wardround.core.contracts import Batch, Model, Params
 from wardround.core.federation import Federation
 from wardround.engine.simulate import Simulation
 from wardround.partners.choice import Question
-from wardround.partners.probes.scatter import scatter, sketched
+from wardround.partners.probes.scatter import scatter, sketch
 
 
 def bare_question(federation: Federation, model: Model, user: int = 0) -> Question:
@@ -43,11 +43,11 @@ def test_scatter_is_each_patients_gradient(ragged: Federation, model: Model) -> 
 def test_a_large_model_is_told_in_signed_sums() -> None:
     generator = np.random.default_rng(2)
     long = {"w": generator.normal(size=4000).astype(np.float32)}
-    short = np.asarray(sketched(long, 256))
+    short = np.asarray(sketch(long, 256))
     assert short.shape == (256,)
     # E|sketch|² = |g|², with relative standard deviation sqrt(2 / 256) = 0.09.
     assert np.sum(short**2) == pytest.approx(np.sum(long["w"] ** 2), rel=0.36)
-    assert np.asarray(sketched({"w": np.arange(5.0)}, 256)).tolist() == [0, 1, 2, 3, 4]
+    assert np.asarray(sketch({"w": np.arange(5.0)}, 256)).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_an_answer_is_as_large_as_its_terms_say(model):

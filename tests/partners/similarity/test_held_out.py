@@ -8,7 +8,7 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine.simulate import Simulation
 from wardround.partners.choice import Question
-from wardround.partners.similarity.held_out import judged, put_together, rises
+from wardround.partners.similarity.held_out import judge_models, loss_rises, stack_models
 
 
 def ask(federation: Federation, model, user: int) -> Question:
@@ -39,14 +39,14 @@ def row_losses(federation, part, site, params):
 def test_losses_and_errors_are_those_of_the_asking_sites_own_rows(even, model, part):
     question = ask(even, model, 2)
     stack = models(7)
-    verdict = judged(question, put_together(stack, 7), part)
+    verdict = judge_models(question, stack_models(stack, 7), part)
     rows = np.stack([row_losses(even, part, 2, params) for params in stack])
     np.testing.assert_allclose(verdict.loss, rows.mean(axis=1), rtol=1e-5)
     # Any combination with coefficients that add up to 0: over the patients, as of any mean.
     combination = np.array([0.5, -1.0, 0.25, 0.25, 0, 0, 0])
     each = combination @ rows
     np.testing.assert_allclose(verdict.error(combination), each.std(ddof=1) / np.sqrt(len(each)), rtol=1e-3)
-    score, error = rises(question, put_together(stack, 7), part)
+    score, error = loss_rises(question, stack_models(stack, 7), part)
     np.testing.assert_allclose(score[5], (rows[5] - rows[2]).mean(), rtol=1e-3)
     np.testing.assert_allclose(error[5], (rows[5] - rows[2]).std(ddof=1) / 4, rtol=1e-3)  # 16 held-out rows
     assert np.isnan(score[2])
@@ -57,7 +57,7 @@ def test_losses_and_errors_are_those_of_the_asking_sites_own_rows(even, model, p
 
 def test_a_single_patient_leaves_the_error_open(ragged, model):
     question = ask(ragged, model, 4)
-    score, error = rises(question, put_together(models(7), 7), "validation")
+    score, error = loss_rises(question, stack_models(models(7), 7), "validation")
     others = [0, 1, 2, 3, 5, 6]
     assert np.isfinite(score[others]).all()
     assert np.isnan(error).all()
@@ -68,4 +68,4 @@ def test_an_asking_site_without_held_out_patients_is_refused(even, model):
     counts[3] = (80, 0, 0)
     question = ask(Federation(even.sites, even.x, even.y, even.first, counts, even.task), model, 3)
     with pytest.raises(Refusal, match=r"no validation patients to judge by \(site site-3\)"):
-        judged(question, put_together(models(2), 2), "validation")
+        judge_models(question, stack_models(models(2), 2), "validation")

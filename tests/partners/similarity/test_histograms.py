@@ -9,7 +9,7 @@ from wardround.core.contracts import Message, Site, Task
 from wardround.core.federation import assemble
 from wardround.core.json_arrays import pack
 from wardround.engine.simulate import Simulation
-from wardround.partners.similarity.histograms import Histograms, completed, differences, histograms
+from wardround.partners.similarity.histograms import Histograms, ask_histograms, complete_counts, differences
 from wardround.privacy.discrete_laplace import noise_variance
 from wardround.queries.cells_of import ColumnCells, cells_of
 
@@ -41,13 +41,13 @@ def multinomial_tables(generator: np.random.Generator, sizes: list[int]) -> dict
 def test_what_was_withheld_is_filled_in_as_the_others_lead_to_expect() -> None:
     # Site 0 tells [96, 0]; site 1 [54, 6]. Pooled share of the second cell: 6 / 156. Expected at site 0:
     # 96 * 6 / 156 = 3.692, below the 4 that may have been withheld.
-    cells = completed(np.array([[96.0, 0.0], [54.0, 6.0]]), np.zeros(2), 5)
+    cells = complete_counts(np.array([[96.0, 0.0], [54.0, 6.0]]), np.zeros(2), 5)
     np.testing.assert_allclose(cells, [[96 - 3.6923077, 3.6923077], [54, 6]])
     # With 8 times the patients 29.5 are expected, but 4 at most were withheld.
-    cells = completed(np.array([[768.0, 0.0], [54.0, 6.0]]), np.zeros(2), 5)
+    cells = complete_counts(np.array([[768.0, 0.0], [54.0, 6.0]]), np.zeros(2), 5)
     assert cells[0, 1] == pytest.approx(min(4.0, 768 * 6 / 828))
     # A sum that was told is dealt out whole: 6 over cells 1 and 2 in the proportion 6 : 3 of the other site.
-    cells = completed(np.array([[50.0, 0.0, 0.0], [50.0, 6.0, 3.0]]), np.array([6.0, 0.0]), 5)
+    cells = complete_counts(np.array([[50.0, 0.0, 0.0], [50.0, 6.0, 3.0]]), np.array([6.0, 0.0]), 5)
     np.testing.assert_allclose(cells[0], [50, 4, 2])
 
 
@@ -90,7 +90,7 @@ def test_sites_alike_are_at_distance_zero_beyond_chance() -> None:
     distance, standardized, p = [], [], []
     pairs = np.triu_indices(4, 1)
     for _ in range(40):
-        found = differences(histograms(engine_of(multinomial_tables(generator, [60, 90, 140, 250]))))
+        found = differences(ask_histograms(engine_of(multinomial_tables(generator, [60, 90, 140, 250]))))
         mean, error, chance = found.overall
         distance += mean[pairs].tolist()
         standardized += (mean / error)[pairs].tolist()
@@ -143,7 +143,7 @@ def test_common_edges_follow_the_values_whatever_their_unit() -> None:
         )
         for i in range(3)
     }
-    told = histograms(engine_of(tables))
+    told = ask_histograms(engine_of(tables))
     columns = {column.name: column for column in told.columns}
     assert len(columns["flag"].edges) == 1
     assert 0 < columns["flag"].edges[0] <= 1
@@ -160,7 +160,7 @@ def test_flags_words_and_numbers_written_differently_meet() -> None:
         "a": pd.DataFrame({"flag": [True] * 10 + [False] * 10, "code": ["1"] * 10 + ["x"] * 10}),
         "b": pd.DataFrame({"flag": ["yes"] * 15 + ["no"] * 5, "code": [1.0] * 20}),
     }
-    told = histograms(engine_of(tables))
+    told = ask_histograms(engine_of(tables))
     assert told.columns[0].names == ("no", "yes")
     np.testing.assert_array_equal(told.counts[0], [[10, 10, 0, 0], [5, 15, 0, 0]])
     assert told.columns[1].names == ("1", "x")
@@ -170,25 +170,27 @@ def test_flags_words_and_numbers_written_differently_meet() -> None:
 
 def test_the_budget_is_shared_out_over_the_columns() -> None:
     tables = {"a": pd.DataFrame({name: np.arange(60.0) for name in "uvw"})}
-    assert histograms(engine_of(tables), epsilon=6.0, seed=1).noise == pytest.approx(noise_variance(6.0 / 3 * 0.75))
-    assert histograms(engine_of(tables), epsilon=0.0).noise == 0
+    assert ask_histograms(engine_of(tables), epsilon=6.0, seed=1).noise == pytest.approx(noise_variance(6.0 / 3 * 0.75))
+    assert ask_histograms(engine_of(tables), epsilon=0.0).noise == 0
 
 
 def test_with_noise_the_range_is_still_found() -> None:
     generator = np.random.default_rng(2)
     tables = {f"site-{i}": pd.DataFrame({"age": generator.normal(40, 12, 400)}) for i in range(4)}
-    told = histograms(engine_of(tables), epsilon=2.0, seed=7)
+    told = ask_histograms(engine_of(tables), epsilon=2.0, seed=7)
     assert 3 <= len(told.columns[0].edges) <= 16
     assert -20 < told.columns[0].low < 40 < told.columns[0].high < 120
     np.testing.assert_allclose(told.counts[0].sum(axis=1), 400, atol=40)
 
 
 def test_who_has_not_answered_has_no_distance() -> None:
-    told = histograms(engine_of({"a": pd.DataFrame({"x": ["p"] * 9}), "b": pd.DataFrame({"x": ["q"] * 9})}, ("late",)))
+    told = ask_histograms(
+        engine_of({"a": pd.DataFrame({"x": ["p"] * 9}), "b": pd.DataFrame({"x": ["q"] * 9})}, ("late",))
+    )
     found = differences(told)
     assert np.isnan(told.counts[0][2]).all()
     assert np.isfinite(found.distance[0, 0, 1])
     assert np.isnan(found.distance[0, 2]).all()
-    nobody = histograms(engine_of({}, ("late", "later")))
+    nobody = ask_histograms(engine_of({}, ("late", "later")))
     assert nobody.columns == ()
     assert differences(nobody).distance.shape == (0, 2, 2)

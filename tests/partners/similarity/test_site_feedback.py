@@ -20,7 +20,7 @@ from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
 from wardround.partners.choice import Evidence
-from wardround.partners.probes.feature_gains import Plan, feature_gains, plan
+from wardround.partners.probes.feature_gains import Plan, feature_gains, plan_trials
 from wardround.partners.probes.own_models import own_models
 from wardround.partners.similarity.multiple_tests import holm
 from wardround.partners.similarity.site_feedback import (
@@ -28,8 +28,8 @@ from wardround.partners.similarity.site_feedback import (
     FurtherFeatures,
     differing_weights,
     further_features,
+    moderate_variances,
     site_feedback,
-    steadied,
 )
 from wardround.queries.recorded_columns import recorded_columns
 from wardround.report.partners.feedback import feedback_text, further_words, weight_words
@@ -71,7 +71,7 @@ class Asked:
         return jax.tree.map(np.asarray, done.server)
 
     def further(self, site, **options):
-        tried = plan(self.features, self.columns, self.recorded, site)
+        tried = plan_trials(self.features, self.columns, self.recorded, site)
         state = self.probe(self.gains, {"params": self.params, "keep": tried.keep})
         return further_features(state, tried, self.columns, self.recorded, site, **options)
 
@@ -408,7 +408,7 @@ def test_alike_sites_are_told_a_difference_as_rarely_as_promised():
 def test_spreads_that_truly_differ_between_sites_stay_apart():
     """Variances a patient of 1 and 100, in turn: they scatter far more than chance, so little is lent."""
     error = np.sqrt(np.array([1.0, 100.0, 1.0, 100.0]) / 100)[:, None, None]
-    variance, freedom = steadied(error, np.full(4, 100.0), np.ones((4, 1, 1), bool), 5)
+    variance, freedom = moderate_variances(error, np.full(4, 100.0), np.ones((4, 1, 1), bool), 5)
     np.testing.assert_array_less(variance[[0, 2]] * 10, variance[[1, 3]])
     # Logs of 0 and 4.605 scatter by 4 * 2.303^2 / 3 = 7.07; by chance trigamma(2) = 0.645.
     assert float(special.polygamma(1, (freedom[0, 0, 0] - 4) / 2)) == pytest.approx(7.07 - 0.645, rel=1e-3)

@@ -13,7 +13,7 @@ from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.partners.choice import Question
 from wardround.partners.probes.own_models import OwnTraining
-from wardround.partners.similarity.transfer import paired, transfer_matrix
+from wardround.partners.similarity.transfer import paired_error, transfer_matrix
 
 LINE = Task((1,), (), "value")
 SLOPES = (1.0, 1.0, 3.0, 2.0, -1.0, 1.0)
@@ -152,4 +152,4 @@ def test_only_those_who_may_answer_and_each_as_if_alone(found, engine, line_mode
 def test_standard_error_of_a_difference_by_hand():
     """Variances 9 and 16: with correlation 0 it is 5, with 1 it is 4 - 3, with -1 it is 4 + 3."""
     three, four = np.array(3.0), np.array(4.0)
-    assert [float(paired(three, four, np.array(r))) for r in (0.0, 1.0, -1.0)] == [5, 1, 7]
+    assert [float(paired_error(three, four, np.array(r))) for r in (0.0, 1.0, -1.0)] == [5, 1, 7]

@@ -280,7 +280,7 @@ def test_numbers_hidden_where_nobody_else_has_any_are_found_by_the_length_of_the
 def test_refusals():
     with pytest.raises(Refusal, match="at least 3 sites"):
         meeting_of(2, 5)
-    with pytest.raises(Refusal, match="make no sum"):
+    with pytest.raises(Refusal, match="cannot make a sum"):
         meeting_of(3, 5, bound=float("nan"))
     for update in (np.full(5, 0.5), np.zeros(4), np.full(5, np.nan)):
         with pytest.raises(Refusal, match=r"site-1, round 1.*transform clip"):

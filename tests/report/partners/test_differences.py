@@ -12,7 +12,7 @@ from wardround.core.contracts import Site, Task
 from wardround.core.federation import assemble
 from wardround.data.datasets.heart_disease import heart_disease
 from wardround.engine.simulate import Simulation
-from wardround.partners.similarity.histograms import differences, histograms
+from wardround.partners.similarity.histograms import ask_histograms, differences
 from wardround.partners.similarity.multiple_tests import holm
 from wardround.queries.cells_of import ColumnCells
 from wardround.report.partners.differences import NOTHING, UNKNOWN, median, sentences, standardized_shift
@@ -26,7 +26,7 @@ def said(here: pd.DataFrame, there: pd.DataFrame | None) -> list[str]:
     """What is said about Kenema's patients to the people of Bo."""
     federation = assemble([("Bo", [ROWS] * 3), ("Kenema", [ROWS] * 3)], Task((1,), ("no", "yes")))
     tables = [Site("Bo", here)] + ([] if there is None else [Site("Kenema", there)])
-    told = histograms(Simulation(federation, tables=tables))
+    told = ask_histograms(Simulation(federation, tables=tables))
     return sentences(told, differences(told), 0, 1)
 
 
@@ -119,7 +119,7 @@ def test_standardized_shift_is_the_difference_of_means() -> None:
     tables = {"a": generator.normal(0, 1, 2000), "b": generator.normal(0.5, 1, 2000)}
     federation = assemble([(name, [ROWS] * 3) for name in tables], Task((1,), ("no", "yes")))
     sites = [Site(name, pd.DataFrame({"x": values})) for name, values in tables.items()]
-    shift = standardized_shift(histograms(Simulation(federation, tables=sites)), 0)
+    shift = standardized_shift(ask_histograms(Simulation(federation, tables=sites)), 0)
     assert shift[0, 1] == pytest.approx(0.5, abs=0.1)
     assert shift[1, 0] == pytest.approx(-shift[0, 1])
 

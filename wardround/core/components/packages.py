@@ -59,15 +59,15 @@ def announcements() -> tuple[Announcement, ...]:
     """All that the installed packages announce, once a process: code that is loaded stays what it was."""
     found: dict[str, list[Announcement]] = {}
     for one in distributions():
-        if announces(one):
+        if has_announcements(one):
             said = one.metadata
             package = Package(*(str(said[key]) if key in said else "unknown" for key in ("Name", "Version")))
             # The first on the path is the one that Python imports.
-            found.setdefault(package.key, list(announced_by(one, package)))
+            found.setdefault(package.key, list(read_announcements(one, package)))
     return tuple(sorted(one for many in found.values() for one in many))
 
 
-def announces(one: Distribution) -> bool:
+def has_announcements(one: Distribution) -> bool:
     """Whether a package has anything for us; its text is looked at first, so that no other package can break this."""
     try:
         return GROUP in (one.read_text("entry_points.txt") or "")
@@ -75,7 +75,7 @@ def announces(one: Distribution) -> bool:
         return False
 
 
-def announced_by(one: Distribution, package: Package) -> Iterator[Announcement]:
+def read_announcements(one: Distribution, package: Package) -> Iterator[Announcement]:
     try:
         entries = [entry for entry in one.entry_points if entry.group == GROUP]
     except Exception as error:

@@ -47,7 +47,7 @@ def recipe_of(made: Any) -> Recipe:
         return Recipe("task", "task", (("classes", made.classes), ("shape", made.shape), ("target", made.target)))
     if made not in _recipes:
         raise Refusal(
-            "this was not made by an installed component, so no other site could make the same",
+            "this was not made by an installed component, so another site could not rebuild it",
             remedy="name it in a study file, or install it as a component",
         )
     return _recipes[made]

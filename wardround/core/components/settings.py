@@ -9,7 +9,7 @@ from wardround.core.bounds import Bound
 from wardround.core.errors import Refusal
 
 
-def checked(key: str, value: Any, annotation: Any, place: str) -> Any:
+def check_value(key: str, value: Any, annotation: Any, place: str) -> Any:
     """The value in the annotated type, or a refusal that says what was expected."""
     bounds: tuple[Any, ...] = ()
     if get_origin(annotation) is Annotated:
@@ -17,7 +17,9 @@ def checked(key: str, value: Any, annotation: Any, place: str) -> Any:
         bounds = tuple(rest)
     fits, value = convert(value, annotation)
     if not fits:
-        raise Refusal(f"'{key}' must be {in_words(annotation)}, not {value!r}", where=place, remedy="correct the value")
+        raise Refusal(
+            f"'{key}' must be {type_text(annotation)}, not {value!r}", where=place, remedy="correct the value"
+        )
     for bound in bounds:
         if isinstance(bound, Bound) and value is not None and not bound.is_met(value):
             raise Refusal(f"'{key}' must be {bound}, not {value!r}", where=place, remedy="correct the value")
@@ -57,7 +59,7 @@ def convert(value: Any, annotation: Any) -> tuple[bool, Any]:  # noqa: PLR0911 -
     return True, value
 
 
-def in_words(annotation: Any) -> str:
+def type_text(annotation: Any) -> str:
     """A type as a person would say it."""
     words = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
     origin = get_origin(annotation)
@@ -67,10 +69,10 @@ def in_words(annotation: Any) -> str:
         return "one of " + ", ".join(repr(option) for option in get_args(annotation))
     if origin is Annotated:
         bound = " ".join(str(b) for b in get_args(annotation)[1:])
-        return f"{in_words(get_args(annotation)[0])} {bound}"
+        return f"{type_text(get_args(annotation)[0])} {bound}"
     if origin in (tuple, list):
-        return f"a list of {in_words((get_args(annotation) or (Any,))[0]).removeprefix('a ')}s"
+        return f"a list of {type_text((get_args(annotation) or (Any,))[0]).removeprefix('a ')}s"
     if origin in (Union, types.UnionType):
-        options = [in_words(option) for option in get_args(annotation) if option is not type(None)]
+        options = [type_text(option) for option in get_args(annotation) if option is not type(None)]
         return " or ".join(options)
     return str(getattr(annotation, "__name__", annotation))

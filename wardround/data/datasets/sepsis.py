@@ -35,7 +35,7 @@ OF_THE_PATIENT = ("Age", "Gender", "Unit1", "Unit2", "HospAdmTime")
 
 
 def sepsis(*, rows: Literal["last", "worst", "hours"] = "last") -> Table:
-    """Sepsis among 40,336 intensive-care patients of two hospital systems (one row a patient, or an hour)."""
+    """Sepsis among 40,336 intensive-care patients of two hospital systems (one row per patient, or per hour)."""
     path = data_file("cinc2019_sepsis", "sepsis_A_B.parquet")
     hours = pd.read_parquet(path)
     if rows == "hours":

@@ -72,7 +72,7 @@ def find_column(features: pd.DataFrame, target: "pd.Series[Any]", column: str, *
     names = [str(name) for name in features.columns]
     near = get_close_matches(column, names, n=1)
     raise Refusal(
-        f"there is no column {column!r}" if column else "it is not said which column decides",
+        f"there is no column {column!r}" if column else "the column that decides on the site is not named",
         where=where,
         remedy=f"set column = {near[0]!r}" if near else f"set column to one of: {', '.join(names)}",
     )

@@ -27,7 +27,7 @@ def by_label_classes(*, sites: Count = 4, classes: Count = 2) -> Partition:
         codes, count = classes_of(target, where=where)
         if classes > count:
             raise Refusal(
-                f"every site shall have {classes} classes, but there are only {count}",
+                f"every site should have {classes} classes, but there are only {count}",
                 where=where,
                 remedy=f"set classes to at most {count}",
             )

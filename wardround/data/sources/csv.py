@@ -1,4 +1,4 @@
-"""Patients' rows from comma-separated files, one for all sites or a folder with one a site.
+"""Patients' rows from comma-separated files, one for all sites or a folder with one per site.
 
 Needs a header line. Empty fields and the usual words (NA, NaN, null) are missing; name others in `missing_words`.
 """
@@ -33,13 +33,13 @@ def csv(
     decimal: str = ".",
     encoding: str = "utf-8",
 ) -> Table:
-    """Comma-separated file (also .gz) with a column that names the site, or a folder with one file a site."""
+    """Comma-separated file (also .gz) with a column that names the site, or a folder with one file per site."""
 
     def read(file: Path) -> pd.DataFrame:
         names = header(file, separator, encoding)
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise Refusal(f"column {twice[0]!r} is there twice", where=str(file), remedy="rename or remove one of them")
+            raise Refusal(f"column {twice[0]!r} appears twice", where=str(file), remedy="rename or remove one of them")
         if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
             raise Refusal(
                 f"the whole header {names[0]!r} is one column",
@@ -81,7 +81,7 @@ def csv(
 
 
 def header(file: Path, separator: str, encoding: str) -> list[str]:
-    """The names of the columns, read apart because the parser would quietly rename one that is there twice."""
+    """The names of the columns, read apart because the parser would quietly rename one that appears twice."""
     if len(separator) != 1:
         raise Refusal(f"the separator {separator!r} is not one character", remedy='use one, such as ";" or a tab')
     with gzip.open(file, "rt", encoding=encoding) if file.suffix == ".gz" else file.open(encoding=encoding) as lines:

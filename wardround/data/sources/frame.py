@@ -1,4 +1,4 @@
-"""Patients' rows from pandas data frames in Python: one frame with a column that names the site, or a frame a site."""
+"""Patients' rows from pandas data frames in Python: one frame with a column for the site, or one frame per site."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Patients' rows from Parquet files, one for all sites or a folder with one a site. Columns keep their types."""
+"""Patients' rows from Parquet files, one for all sites or a folder with one per site. Columns keep their types."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def parquet(
     groups: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
 ) -> Table:
-    """Parquet file with a column that names the site, or a folder with one file a site."""
+    """Parquet file with a column that names the site, or a folder with one file per site."""
     return assemble_table(
         read_path(path, SUFFIXES, pd.read_parquet),
         origin=str(path),

@@ -192,7 +192,7 @@ def rows_of(connection: "Connection", query: str, origin: str) -> pd.DataFrame:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise Refusal(
-            f"column {twice[0]!r} is there twice in what the query selects",
+            f"column {twice[0]!r} appears twice in what the query selects",
             where=origin,
             remedy=f"name every column once, such as SELECT a.{twice[0]}, b.{twice[0]} AS other",
         )

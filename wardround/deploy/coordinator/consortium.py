@@ -36,7 +36,7 @@ from wardround.deploy.trust.certificates import (
     read_request,
     sign,
 )
-from wardround.queries.columns import nearest
+from wardround.queries.columns import suggest_name
 from wardround.runs.json_files import write_file
 
 LONGEST_NAME = 64
@@ -170,7 +170,7 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
     """Shut a site out, for good; a running coordinator heeds it within a second, also in the midst of a round."""
     known = sorted(path.stem for path in (home.path / "sites").glob("*.pem"))
     if site not in known:
-        raise Refusal(f"there is no site called '{site}'", where=str(home.path), remedy=nearest(site, known))
+        raise Refusal(f"there is no site called '{site}'", where=str(home.path), remedy=suggest_name(site, known))
     revoked = home.revoked()
     if site in revoked:
         raise Refusal(

@@ -24,7 +24,7 @@ from wardround.deploy.coordinator.schema_agreement import SchemaAgreement
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.checks import refuse_few
 from wardround.engine.participation import Participation, restrict
-from wardround.partners.choice import Evidence, selected
+from wardround.partners.choice import Evidence, select_partners
 from wardround.runs.folder import as_json
 from wardround.study.file import Study
 from wardround.study.methods import Method, own_method
@@ -53,7 +53,7 @@ def refuse_partners(study: Study, sites: Sequence[str], *, sum_only: bool) -> No
     user, withdrawn = user_of(study, known), withdrawn_sites(study, known)
     others = [site for site in range(len(sites)) if site != user and site not in withdrawn]
     nothing = np.full(len(sites), np.nan)
-    selected(Evidence(nothing, nothing, 0.0), method.rule, sites, others)
+    select_partners(Evidence(nothing, nothing, 0.0), method.rule, sites, others)
     if sum_only and asks_of(study).probes:
         raise Refusal(
             f"the choice of partners by '{method.choice}' needs each site's answer, and this study reveals only sums",

@@ -23,7 +23,7 @@ from wardround.deploy.settings_files import load_toml, toml_lines, toml_text, va
 from wardround.deploy.site.policy import Policy, is_column_allowed
 from wardround.deploy.trust.certificates import NAME
 from wardround.engine import registry
-from wardround.queries.columns import as_numbers, kind_of, nearest
+from wardround.queries.columns import as_numbers, kind_of, suggest_name
 from wardround.runs.json_files import write_file
 from wardround.study.file import Study
 
@@ -96,7 +96,7 @@ def find(home: SiteHome, name: str | None) -> str:
         return next(iter(known))
     if name is None or name not in known:
         what = f"there is no dataset called '{name}'" if name else f"there are {len(known) or 'no'} registered datasets"
-        remedy = nearest(name or "", known) if known else "register data with `wardround site data add`"
+        remedy = suggest_name(name or "", known) if known else "register data with `wardround site data add`"
         raise Refusal(what, where=str(home.data_path), remedy=remedy if name or not known else f"choose one: {remedy}")
     return name
 
@@ -119,7 +119,7 @@ def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, 
     seen = summarize_table(frame_of(name, entry))
     if target and target not in seen.kinds:
         raise Refusal(
-            f"the target '{target}' is missing; {nearest(target, seen.kinds)}",
+            f"the target '{target}' is missing; {suggest_name(target, seen.kinds)}",
             where=entry.description,
             remedy="correct it",
         )
@@ -143,7 +143,7 @@ def frame_of(name: str, entry: DatasetEntry) -> pd.DataFrame:
     where = f"data {name}"
     known = tuple(name for name in registry.names("source") if name != "frame")
     if entry.source not in known:
-        remedy = registry.nearest(entry.source, known)
+        remedy = registry.suggest_name(entry.source, known)
         raise Refusal(f"there is no source called '{entry.source}'", where=where, remedy=remedy)
     # The target is the study's to name: reading needs none, but a source wants some word.
     component = registry.find("source", entry.source, where=where)

@@ -59,7 +59,7 @@ def first_policy(purposes: Sequence[str] = (), *, today: date | None = None) -> 
 def installed_components() -> list[str]:
     from wardround.engine import registry  # loads JAX
 
-    names = {kind: registry.own(kind) for kind in SAFE}
+    names = {kind: registry.own_components(kind) for kind in SAFE}
     return [f"{kind}/{name}" for kind in SAFE for name in sorted(names[kind]) if f"{kind}/{name}" not in UNSAFE]
 
 
@@ -82,11 +82,11 @@ def read_policy(path: Path) -> Policy:
 
 def set_policy(path: Path, key: str, value: str) -> Policy:
     """Change one key in the file and nothing else, so that comments stay; refuses what would be no policy."""
-    from wardround.engine.registry import nearest
+    from wardround.engine.registry import suggest_name
 
     if key not in Policy.model_fields:
         known = tuple(Policy.model_fields)
-        raise Refusal(f"the policy has no key '{key}'", where=str(path), remedy=nearest(key, known))
+        raise Refusal(f"the policy has no key '{key}'", where=str(path), remedy=suggest_name(key, known))
     before = read_policy(path)
     meant = parse_value(key, value)
     policy = validate({**before.model_dump(), key: meant}, Policy, str(path))

@@ -48,7 +48,7 @@ from wardround.deploy.site.release.partner_questions import debit, refuse_course
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts, charged_request
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
-from wardround.engine.registry import made_from
+from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_of, site_round
 from wardround.evaluate.block import result_block
 from wardround.evaluate.metrics import names_with
@@ -86,7 +86,7 @@ class StudyWorker:
         """A statistic, by a query that is installed here; on the whole table only for its card."""
         recipe = from_json(asked.question.query)
         self.allow(recipe)
-        query: Query = made_from(in_own_cells(recipe, self.smallest_cell))
+        query: Query = make_from(in_own_cells(recipe, self.smallest_cell))
         raw = asked.question.on == "raw"
         if raw and terms_for(recipe).rows != "table":
             raise Refusal("only the card query may read a whole table", remedy="query the training rows")
@@ -222,7 +222,7 @@ class StudyWorker:
     def _made(self, content: Any) -> Any:
         recipe = from_json(content)
         self.allow(recipe)
-        return private_from(recipe) if recipe.kind == KIND else made_from(recipe)
+        return private_from(recipe) if recipe.kind == KIND else make_from(recipe)
 
     def _method(self, asked: Received[Any]) -> tuple[Algorithm, Transform]:
         # Each is checked by `allow`; that none was left out (a clipping, say) is checked here.

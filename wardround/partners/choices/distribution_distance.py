@@ -17,10 +17,10 @@ from wardround.partners.choice import Asks, Choice, Evidence, Question
 from wardround.partners.similarity.histograms import (
     Differences,
     Histograms,
+    ask_histograms,
     column_differences,
-    counts_asked,
+    count_queries,
     differences,
-    histograms,
 )
 from wardround.partners.similarity.site_map import map_of
 
@@ -31,7 +31,7 @@ def distribution_distance(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 
     """Likeness of the patients, from histograms of every column (epsilon 0: no noise, small cells withheld)."""
 
     def assess(question: Question) -> Evidence:
-        told = histograms(question.engine, epsilon=epsilon, smallest_cell=smallest_cell)
+        told = ask_histograms(question.engine, epsilon=epsilon, smallest_cell=smallest_cell)
         found = differences(told)
         mean, error, chance = (matrix[question.user] for matrix in found.overall)
         candidate = np.isin(np.arange(len(told.sites)), question.candidates)
@@ -46,7 +46,7 @@ def distribution_distance(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 
             details=details(question, told, found, np.flatnonzero(known)),
         )
 
-    return Choice(assess, Asks(queries=counts_asked(epsilon, smallest_cell)))
+    return Choice(assess, Asks(queries=count_queries(epsilon, smallest_cell)))
 
 
 def details(question: Question, told: Histograms, found: Differences, known: Any) -> dict[str, Any]:

@@ -32,10 +32,10 @@ from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
 from wardround.partners.probes.scatter import scatter
 from wardround.partners.similarity.histograms import (
     Histograms,
+    ask_histograms,
     column_differences,
-    counts_asked,
+    count_queries,
     differences,
-    histograms,
 )
 from wardround.partners.similarity.site_map import map_of
 
@@ -66,23 +66,23 @@ def evidence(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 5) -> Choice:
     """All evidence together: what findings mean at each site, and how alike its patients are (epsilon: their noise)."""
 
     def assess(question: Question) -> Evidence:
-        common = question.trained(question.everyone)
+        common = question.train(question.everyone)
         state = question.probe(scatter(question.model), common)
-        told = histograms(question.engine, epsilon=epsilon, smallest_cell=smallest_cell)
+        told = ask_histograms(question.engine, epsilon=epsilon, smallest_cell=smallest_cell)
         rows = np.asarray(state["rows"], np.float64)
         asked = np.isin(np.arange(len(rows)), question.everyone) & (rows > 1)
         sites = np.flatnonzero(asked)
         blank = np.full(len(rows), np.nan)
         if not asked[question.user] or len(sites) < 2:
             return Evidence(blank, blank.copy(), 0.0, {"sites": {}})
-        gradient, noise = whitened(state, sites)
+        gradient, noise = whiten_gradients(state, sites)
         known = posterior(gradient, noise, likeness(told, sites))
-        return judged(question, told, sites, rows[sites], noise, known)
+        return assess_candidates(question, told, sites, rows[sites], noise, known)
 
-    return Choice(assess, Asks((probe("scatter"),), "once with all sites", counts_asked(epsilon, smallest_cell)))
+    return Choice(assess, Asks((probe("scatter"),), "once with all sites", count_queries(epsilon, smallest_cell)))
 
 
-def whitened(state: Tree, sites: Numbers) -> tuple[Numbers, Numbers]:
+def whiten_gradients(state: Tree, sites: Numbers) -> tuple[Numbers, Numbers]:
     """Gradients in units of the patients' common scatter, (sites, directions), and each site's sampling variance."""
     slope, square, rows = (np.asarray(state[name], np.float64)[sites] for name in ("slope", "square", "rows"))
     spread = square - slope[:, :, None] * slope[:, None, :]
@@ -117,7 +117,7 @@ def likeness(told: Histograms, sites: Numbers) -> Numbers:
         freedom += int(held.sum()) - 1
     if not freedom:
         return np.zeros((count, count))
-    embedded, centre = np.concatenate(parts, axis=1), centring(count)
+    embedded, centre = np.concatenate(parts, axis=1), centering_matrix(count)
     values, vectors = np.linalg.eigh(centre @ (embedded @ embedded.T - np.diag(chance)) @ centre)
     # Chance spreads its eigenvalues around their mean, up to this edge (Marchenko and Pastur 1967).
     edge = float(chance.mean()) * (2 * np.sqrt(count / freedom) + count / freedom)
@@ -126,14 +126,14 @@ def likeness(told: Histograms, sites: Numbers) -> Numbers:
     return np.asarray(kernel * (count - 1) / values.sum() if values.any() else kernel)
 
 
-def centring(count: int) -> Numbers:
+def centering_matrix(count: int) -> Numbers:
     return np.eye(count) - 1 / count
 
 
 def posterior(gradient: Numbers, noise: Numbers, kernel: Numbers) -> Posterior:
     """True gradients given those told; every direction is a draw of the same model, the sites' mean left free."""
     count, directions = gradient.shape
-    centre, unit = centring(count), float(noise.mean())
+    centre, unit = centering_matrix(count), float(noise.mean())
     contrasts = np.linalg.svd(np.ones((1, count)))[2][1:]
     observed = contrasts @ gradient
     rhos = RHOS if kernel.any() else (0.0,)
@@ -153,7 +153,7 @@ def posterior(gradient: Numbers, noise: Numbers, kernel: Numbers) -> Posterior:
     return Posterior(weight, np.array(means), np.array(covariances), float(weight @ [rho for _, rho in settings]))
 
 
-def judged(
+def assess_candidates(
     question: Question, told: Histograms, sites: Numbers, rows: Numbers, noise: Numbers, known: Posterior
 ) -> Evidence:
     """Every candidate's expected difference, its error, the cut, and what it comes from."""

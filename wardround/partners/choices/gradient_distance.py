@@ -51,7 +51,7 @@ def gradient_distance(*, rounds: Rounds = 0, errors: bool = True) -> Choice:
                 where=f"site {names[user]}",
                 remedy="let it learn from some of its patients, or ask for another site",
             )
-        if not flat(state)[user].any():
+        if not flatten_gradients(state)[user].any():
             raise Refusal(
                 "the asking site's gradient is 0, so that every partner is infinitely far away",
                 where=f"site {names[user]}",
@@ -86,7 +86,7 @@ def probes(model: Model) -> tuple[Algorithm, Algorithm]:
 
 def distance_matrix(state: Tree) -> Numbers:
     """(sites, sites) from the state of `slopes`: [j, i] is |g_i - g_j| / |g_j|; NaN where either has not answered."""
-    gradients = flat(state)
+    gradients = flatten_gradients(state)
     length = np.linalg.norm(gradients, axis=1)
     # One asking site after the other: all differences at once would take sites * sites * parameters numbers.
     apart = np.stack([np.linalg.norm(gradients - own, axis=1) for own in gradients])
@@ -104,15 +104,15 @@ def distance_errors(question: Question, params: Params, state: Tree) -> Numbers:
     So two variances are needed, of each site's slope along u and of the asking site's along w: a site tells them from
     its losses a small step to either side of the model.
     """
-    gradients, user = flat(state), question.user
+    gradients, user = flatten_gradients(state), question.user
     own, length = gradients[user], np.linalg.norm(gradients[user])
     apart = gradients - own
     distance = np.linalg.norm(apart, axis=1) / length
-    toward = unit(apart)
+    toward = unit_vectors(apart)
     back = -(toward + distance[:, None] * own / length) / length
     here = np.arange(len(gradients))
     of_partner = slope_errors(question, params, toward, question.candidates)[here, here] / length
-    of_asking = slope_errors(question, params, unit(back), (user,))[user] * np.linalg.norm(back, axis=1)
+    of_asking = slope_errors(question, params, unit_vectors(back), (user,))[user] * np.linalg.norm(back, axis=1)
     error = np.hypot(of_partner, of_asking)
     error[user] = np.nan
     return error
@@ -123,20 +123,20 @@ def slope_errors(question: Question, params: Params, directions: Numbers, sites:
     stack = jax.tree.map(
         lambda at, along: np.concatenate([at + STEP * along, at - STEP * along]).astype(np.float32),
         jax.device_get(params),
-        unflat(directions, params),
+        unflatten_gradients(directions, params),
     )
     state = jax.device_get(question.probe(probes(question.model)[1], stack, sites))
     count = np.arange(len(directions))
     return difference_errors(state)[:, count, count + len(count)] / (2 * STEP)
 
 
-def flat(state: Tree) -> Numbers:
+def flatten_gradients(state: Tree) -> Numbers:
     """(sites, parameters): the sites' gradients as vectors."""
     leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(state["slopes"])]
     return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
 
-def unflat(vectors: Numbers, like: Params) -> Params:
+def unflatten_gradients(vectors: Numbers, like: Params) -> Params:
     """Vectors as a stack of models again."""
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([int(np.size(leaf)) for leaf in leaves])[:-1]
@@ -145,6 +145,6 @@ def unflat(vectors: Numbers, like: Params) -> Params:
     return jax.tree.unflatten(structure, shaped)
 
 
-def unit(vectors: Numbers) -> Numbers:
+def unit_vectors(vectors: Numbers) -> Numbers:
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(length > 0, length, 1.0)

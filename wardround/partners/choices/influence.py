@@ -23,7 +23,7 @@ from wardround.core.errors import Diverged, Refusal
 from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
 from wardround.partners.probes.curvature import NOBODY, curvature
 from wardround.partners.probes.slopes import slopes
-from wardround.partners.similarity.held_out import HeldOut, rises
+from wardround.partners.similarity.held_out import HeldOut, loss_rises
 
 LABEL = "Influence functions"
 
@@ -38,10 +38,10 @@ def influence(
     iterations: Count = 30,
     tolerance: Positive = 1e-3,
 ) -> Choice:
-    """How much the asking site's loss would rise without a site, told by Newton steps from the model of all (quick)."""
+    """How much the asking site's loss would rise without a site, by Newton steps from the model of all (quick)."""
 
     def assess(question: Question) -> Evidence:
-        whole = question.trained(question.everyone)
+        whole = question.train(question.everyone)
         solver = Solver(weights, damping, iterations, tolerance)
         return influence_at(question, whole, part=part, solver=solver)
 
@@ -65,11 +65,11 @@ def influence_at(
     """The same at a model that everyone has trained already."""
     solver = solver or Solver()
     try:
-        stack, details = without_each(question, whole, solver)
-        score, error = rises(question, stack, part)
+        stack, details = models_without_each(question, whole, solver)
+        score, error = loss_rises(question, stack, part)
     except Diverged as astray:
         raise Refusal(
-            "a step to the model without one of the sites left the finite numbers",
+            "the model without one of the sites diverged: its numbers are not finite",
             where="choice influence",
             remedy="raise the damping, or choose leave_one_out",
         ) from astray
@@ -92,7 +92,7 @@ class Steps(NamedTuple):
     report: Report
 
 
-def without_each(question: Question, whole: Params, solver: Solver) -> tuple[Params, Steps]:
+def models_without_each(question: Question, whole: Params, solver: Solver) -> tuple[Params, Steps]:
     """One model a site: what the others would have learned without it; in the asking site's row, what all would have.
 
     The asking site's row moves by the Newton step that leaves nobody out. It is next to nothing where training has
@@ -107,15 +107,15 @@ def without_each(question: Question, whole: Params, solver: Solver) -> tuple[Par
     remaining = counts.sum() - np.where(without == NOBODY, 0.0, counts)
     undefined = wanted & (remaining == 0)
 
-    def downhill(slopes: Tree) -> Numbers:
+    def descent_direction(slopes: Tree) -> Numbers:
         """Minus the gradient over the sites of each column; 0 for columns that nobody asks for."""
-        sums = np.asarray(slopes, np.float64) * shaped(counts, slopes)
-        left_out = sums * shaped((without != NOBODY).astype(float), slopes)
+        sums = np.asarray(slopes, np.float64) * as_row_factors(counts, slopes)
+        left_out = sums * as_row_factors((without != NOBODY).astype(float), slopes)
         share = np.where(wanted & ~undefined, 1 / np.where(remaining > 0, remaining, 1.0), 0.0)
-        right: Numbers = ((left_out - sums.sum(axis=0)) * shaped(share, slopes)).astype(np.float32)
+        right: Numbers = ((left_out - sums.sum(axis=0)) * as_row_factors(share, slopes)).astype(np.float32)
         return right
 
-    right = jax.tree.map(downhill, found["slopes"])
+    right = jax.tree.map(descent_direction, found["slopes"])
     system = curvature(question.model, weights=solver.weights, damping=solver.damping, tolerance=solver.tolerance)
     solved = question.probe(system, {"model": whole, "right": right, "without": without}, rounds=solver.iterations)
     steps = jax.tree.map(np.asarray, solved["solution"])
@@ -132,6 +132,6 @@ def without_each(question: Question, whole: Params, solver: Solver) -> tuple[Par
     return stack, Steps(undefined, report)
 
 
-def shaped(factors: Numbers, like: Tree) -> Numbers:
+def as_row_factors(factors: Numbers, like: Tree) -> Numbers:
     """One factor a row, in a shape that multiplies the rows of `like`."""
     return factors.reshape(-1, *(1,) * (np.ndim(like) - 1))

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
-from wardround.partners.similarity.held_out import HeldOut, put_together, rises
+from wardround.partners.similarity.held_out import HeldOut, loss_rises, stack_models
 
 LABEL = "Leave-one-out"
 
@@ -21,12 +21,12 @@ def leave_one_out(*, part: HeldOut = "validation") -> Choice:
 
     def assess(question: Question) -> Evidence:
         # Everyone first: the program that is compiled for most rows serves all the smaller trainings too.
-        whole = jax.tree.map(np.asarray, question.trained(question.everyone))
+        whole = jax.tree.map(np.asarray, question.train(question.everyone))
         models = [whole] * len(question.engine.sites)
         for site in question.candidates:
             others = [one for one in question.everyone if one != site]
-            models[site] = jax.tree.map(np.asarray, question.trained(others))
-        score, error = rises(question, put_together(models, len(models)), part)
+            models[site] = jax.tree.map(np.asarray, question.train(others))
+        score, error = loss_rises(question, stack_models(models, len(models)), part)
         details = {"part": part, "trainings": 1 + len(question.candidates), "rounds": question.rounds}
         return Evidence(score, error, 0.0, details)
 

@@ -24,7 +24,7 @@ from wardround.core.contracts import Report, Tree
 from wardround.core.errors import Refusal
 from wardround.partners.choice import Asks, Choice, Evidence, Numbers, Question, probe
 from wardround.partners.probes.own_models import USUAL, Folds, OwnTraining
-from wardround.partners.similarity.transfer import judged, own_models_of
+from wardround.partners.similarity.transfer import judge_at_sites, own_models_of
 
 LABEL = "Transfer loss (adapted Ndoye factor)"
 
@@ -44,7 +44,7 @@ def ndoye(
 
     def assess(question: Question) -> Evidence:
         own = own_models_of(question, recipe)
-        said = judged(question, own["models"], (question.user,), recipe)
+        said = judge_at_sites(question, own["models"], (question.user,), recipe)
         user = question.user
         if said["rows"][user] == 0:
             raise Refusal(
@@ -65,13 +65,13 @@ def ndoye(
             score=score,
             error=np.where(partner, doubt, np.nan),
             cut=-tolerance * float(cv_error[user]),
-            details=told(question, own, loss, score),
+            details=score_details(question, own, loss, score),
         )
 
     return Choice(assess, Asks((probe("own_models", **recipe._asdict()), probe("losses"))))
 
 
-def told(question: Question, own: Tree, loss: Numbers, score: Numbers) -> Report:
+def score_details(question: Question, own: Tree, loss: Numbers, score: Numbers) -> Report:
     """The figures behind the scores, by name."""
     names, user = question.engine.sites, question.user
     ranked = [int(index) for index in np.argsort(-score, kind="stable") if np.isfinite(score[index])]

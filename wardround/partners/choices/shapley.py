@@ -20,7 +20,7 @@ import numpy as np
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.contracts import Params
 from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
-from wardround.partners.similarity.held_out import HeldOut, Verdict, judged, put_together
+from wardround.partners.similarity.held_out import HeldOut, Verdict, judge_models, stack_models
 
 LABEL = "Shapley values"
 
@@ -36,25 +36,25 @@ def shapley(*, part: HeldOut = "validation", permutations: Count = 64, tolerance
     def assess(question: Question) -> Evidence:
         exact = 2 ** len(question.candidates) <= min(permutations, AT_A_TIME)
         if exact:
-            value, error, details = exactly(question, part)
+            value, error, details = exact_values(question, part)
         else:
-            value, error, details = drawn(question, part, permutations, tolerance)
+            value, error, details = sampled_values(question, part, permutations, tolerance)
         score, errors = np.full((2, len(question.engine.sites)), np.nan)
         score[list(question.candidates)], errors[list(question.candidates)] = value, error
         return Evidence(score, errors, 0.0, {"part": part, "exact": exact, **details})
 
     trains = "with many sets of sites: with every set where they are few, else with sets drawn at random"
-    judging = probe("losses", part=part)._replace(times="several times", models=room_for)
+    judging = probe("losses", part=part)._replace(times="several times", models=stack_rows_for)
     return Choice(assess, Asks((judging,), trains))
 
 
-def exactly(question: Question, part: HeldOut) -> tuple[Numbers, Numbers, dict[str, Any]]:
+def exact_values(question: Question, part: HeldOut) -> tuple[Numbers, Numbers, dict[str, Any]]:
     """The mean over all orders, each set weighted by how many of them it begins."""
     sites = question.candidates
     count = len(sites)
     sets = [frozenset(some) for size in range(count, -1, -1) for some in combinations(sites, size)]
     place = {some: number for number, some in enumerate(sets)}
-    verdict = verdict_on(question, [trained_with(question, some) for some in sets], part)
+    verdict = judge_sets(question, [train_with(question, some) for some in sets], part)
     parts = np.zeros((count, len(verdict.loss)))
     for number, site in enumerate(sites):
         for some in sets:
@@ -67,7 +67,7 @@ def exactly(question: Question, part: HeldOut) -> tuple[Numbers, Numbers, dict[s
     return parts @ verdict.loss, verdict.error(parts), {"trainings": len(sets), "together": float(together)}
 
 
-def drawn(
+def sampled_values(
     question: Question, part: HeldOut, permutations: int, tolerance: float
 ) -> tuple[Numbers, Numbers, dict[str, Any]]:
     """The mean over random orders; place by place, so that the models of one place are judged together."""
@@ -100,25 +100,25 @@ def drawn(
 def judge_new(question: Question, sets: Iterable[Partners], losses: dict[Partners, float], part: HeldOut) -> None:
     """Train and judge those sets that have not been before; each is trained once, whatever order leads to it."""
     new = list(dict.fromkeys(some for some in sets if some not in losses))
-    for begin in range(0, len(new), room(question)):
-        some = new[begin : begin + room(question)]
-        verdict = verdict_on(question, [trained_with(question, one) for one in some], part)
+    for begin in range(0, len(new), stack_rows(question)):
+        some = new[begin : begin + stack_rows(question)]
+        verdict = judge_sets(question, [train_with(question, one) for one in some], part)
         losses.update(zip(some, verdict.loss.tolist(), strict=False))
 
 
-def trained_with(question: Question, partners: Partners) -> Params:
-    model: Params = jax.tree.map(np.asarray, question.trained(sorted({question.user, *partners})))
+def train_with(question: Question, partners: Partners) -> Params:
+    model: Params = jax.tree.map(np.asarray, question.train(sorted({question.user, *partners})))
     return model
 
 
-def verdict_on(question: Question, models: Sequence[Params], part: HeldOut) -> Verdict:
-    return judged(question, put_together(models, room(question)), part)
+def judge_sets(question: Question, models: Sequence[Params], part: HeldOut) -> Verdict:
+    return judge_models(question, stack_models(models, stack_rows(question)), part)
 
 
-def room(question: Question) -> int:
-    return room_for(len(question.engine.sites))
+def stack_rows(question: Question) -> int:
+    return stack_rows_for(len(question.engine.sites))
 
 
-def room_for(sites: int) -> int:
+def stack_rows_for(sites: int) -> int:
     """The same for every asking site and every set of candidates, so that the probe is compiled once."""
     return min(AT_A_TIME, int(2 ** min(sites - 1, AT_A_TIME)))

@@ -50,7 +50,7 @@ def curvature(
 
     def init(params: Params, sites: int) -> Tree:
         right = params["right"]
-        size = inner(right, right)
+        size = inner_products(right, right)
         return {
             "model": params["model"],
             "without": jnp.asarray(params["without"], jnp.int32),
@@ -65,42 +65,42 @@ def curvature(
 
     def broadcast(state: Tree) -> Message:
         sent = {name: state[name] for name in ("model", "without", "direction")}
-        return Message({**sent, "busy": jnp.any(wanting(state)).astype(jnp.int32)})
+        return Message({**sent, "busy": jnp.any(is_unsolved(state)).astype(jnp.int32)})
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         at, direction = message.arrays["model"], message.arrays["direction"]
         products = products_of(at, direction, shard, message.arrays["busy"])
         counts = (message.arrays["without"] != shard.site).astype(jnp.float32)
-        arrays = {"products": by_column(products, counts), "counts": counts}
+        arrays = {"products": scale_rows(products, counts), "counts": counts}
         return answer(model, aggregator, at, shard, weights, arrays), kept
 
     def server(state: Tree, total: Message) -> Tree:
         direction, size = state["direction"], state["size"]
         counts = total.arrays["counts"]
         share = jnp.where(counts > 0, 1 / jnp.where(counts > 0, counts, 1), 0)
-        bent = trees.add(by_column(total.arrays["products"], share), trees.scale(direction, damping))
-        bend = inner(direction, bent)
-        going = wanting(state) & (bend > 0)
+        bent = trees.add(scale_rows(total.arrays["products"], share), trees.scale(direction, damping))
+        bend = inner_products(direction, bent)
+        going = is_unsolved(state) & (bend > 0)
         step = jnp.where(going, size / jnp.where(going, bend, 1), 0)
-        residual = trees.subtract(state["residual"], by_column(bent, step))
-        after = inner(residual, residual)
+        residual = trees.subtract(state["residual"], scale_rows(bent, step))
+        after = inner_products(residual, residual)
         turn = jnp.where(going, after / jnp.where(going, size, 1), 0)
         return {
             **state,
-            "solution": trees.add(state["solution"], by_column(direction, step)),
+            "solution": trees.add(state["solution"], scale_rows(direction, step)),
             "residual": residual,
-            "direction": trees.add(residual, by_column(direction, turn)),
+            "direction": trees.add(residual, scale_rows(direction, turn)),
             "size": after,
             "left": jnp.sqrt(
                 jnp.where(state["start"] > 0, after / jnp.where(state["start"] > 0, state["start"], 1), 0)
             ),
-            "level": state["level"] | (wanting(state) & ~going),
+            "level": state["level"] | (is_unsolved(state) & ~going),
         }
 
-    def wanting(state: Tree) -> Array:
+    def is_unsolved(state: Tree) -> Array:
         return (state["left"] > tolerance) & ~state["level"]
 
-    aggregator = summed()
+    aggregator = plain_sum()
     # Inside a program of its own: an engine that looks at the client's shapes anew need not trace it anew.
     products_of = jax.jit(partial(hessian_products, model))
     return Algorithm(
@@ -116,7 +116,7 @@ def curvature(
     )
 
 
-def summed() -> Aggregator:
+def plain_sum() -> Aggregator:
     """Hands the sum of the answers to the server: columns count different sites, so each is divided by its own."""
     return Aggregator(init=lambda template: (), reduce=lambda state, total: (total, state), linear=True)
 
@@ -134,12 +134,12 @@ def hessian_products(model: Model, at: Params, directions: Tree, shard: Shard, b
     return trees.divide_or_zero(total, shard.rows.astype(jnp.float32))
 
 
-def by_column(rows: Tree, factors: Array) -> Tree:
+def scale_rows(rows: Tree, factors: Array) -> Tree:
     """Each row times its own factor."""
     return jax.tree.map(lambda a: a * jnp.reshape(factors, (-1, *(1,) * (jnp.ndim(a) - 1))), rows)
 
 
-def inner(a: Tree, b: Tree) -> Array:
+def inner_products(a: Tree, b: Tree) -> Array:
     """The inner product of each row of a with that of b."""
     parts = jax.tree.map(lambda p, q: jnp.sum(jnp.reshape(p * q, (p.shape[0], -1)), axis=1), a, b)
     return sum(jax.tree.leaves(parts), jnp.zeros(()))

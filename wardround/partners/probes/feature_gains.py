@@ -71,19 +71,19 @@ def feature_gains(
         params: Params = message.arrays["params"]
         keep: Array = message.arrays["keep"]
 
-        def trained(seen: Array) -> Params:
+        def train(seen: Array) -> Params:
             def gradient(own: Params, batch: Batch, step_key: Key) -> Params:
-                return model.gradient(own, without(batch, seen), step_key)
+                return model.gradient(own, mask_inputs(batch, seen), step_key)
 
             return fold_models(gradient, params, shard, key, recipe)
 
-        models = jax.vmap(trained)(keep)
+        models = jax.vmap(train)(keep)
 
         def body(index: Array, sums: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             batch = shard.batch(0, index, CHUNK)
 
             def one(own: Params, seen: Array) -> Array:
-                return held_out_losses(model, own, without(batch, seen), index, folds)
+                return held_out_losses(model, own, mask_inputs(batch, seen), index, folds)
 
             each = jax.vmap(one)(models, keep)
             apart = each - each[0]
@@ -118,7 +118,7 @@ def feature_gains(
     )
 
 
-def without(batch: Batch, seen: Array) -> Batch:
+def mask_inputs(batch: Batch, seen: Array) -> Batch:
     """The batch with 0 in every input that is not seen."""
     return batch._replace(x=batch.x * seen)
 
@@ -160,9 +160,9 @@ def inputs_of(features: Sequence[str], columns: Sequence[str]) -> dict[str, tupl
     return {column: tuple(places) for column, places in found.items()}
 
 
-def plan(features: Sequence[str], columns: Sequence[str], recorded: Numbers, site: int) -> Plan:
+def plan_trials(features: Sequence[str], columns: Sequence[str], recorded: Numbers, site: int) -> Plan:
     """What to try for a site that lacks columns which others record; `recorded` has a row a site, a place a column."""
-    has = checked(recorded, columns)
+    has = check_recorded(recorded, columns)
     groups = inputs_of(features, columns)
     lacking = ~has & has.any(axis=0)
     further = tuple(column for column, lacks in zip(columns, lacking[site], strict=True) if lacks)
@@ -174,18 +174,18 @@ def plan(features: Sequence[str], columns: Sequence[str], recorded: Numbers, sit
     return Plan(keep, further)
 
 
-def checked(recorded: Numbers, columns: Sequence[str]) -> Numbers:
+def check_recorded(recorded: Numbers, columns: Sequence[str]) -> Numbers:
     has = np.asarray(recorded, bool)
     if has.ndim != 2 or has.shape[1] != len(columns):
         raise Refusal(
-            f"which site records what is told for {has.shape[-1] if has.ndim else 0} columns, but there are "
-            f"{len(columns)}",
-            remedy="ask recorded_columns about the very columns that were prepared",
+            f"the table of recorded columns has {has.shape[-1] if has.ndim else 0} columns, but {len(columns)} were "
+            "prepared",
+            remedy="ask recorded_columns about exactly the columns that were prepared",
         )
     return has
 
 
-def pooled(gain: Numbers, error: Numbers, rows: Numbers, alike: Numbers) -> tuple[float, float]:
+def pool_gains(gain: Numbers, error: Numbers, rows: Numbers, alike: Numbers) -> tuple[float, float]:
     """The mean of the sites' gains and its standard error."""
     patient = float(np.average(error**2 * rows, weights=rows))
     total = rows.sum()

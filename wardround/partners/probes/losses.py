@@ -39,7 +39,7 @@ def losses(model: Model, *, part: Literal["train", "validation", "test"] = "trai
     aggregator = side_by_side()
 
     def init(stack: Params, sites: int) -> Tree:
-        count = stacked(stack)
+        count = stack_size(stack)
         return {
             "params": stack,
             "loss": jnp.zeros((sites, count)),
@@ -51,7 +51,7 @@ def losses(model: Model, *, part: Literal["train", "validation", "test"] = "trai
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         stack: Params = message.arrays["params"]
-        count = stacked(stack)
+        count = stack_size(stack)
 
         def body(index: Array, sums: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             total, squares, apart = sums
@@ -98,7 +98,7 @@ def losses(model: Model, *, part: Literal["train", "validation", "test"] = "trai
     )
 
 
-def stacked(stack: Params) -> int:
+def stack_size(stack: Params) -> int:
     """How many models lie in a stack."""
     return int(jnp.shape(jax.tree.leaves(stack)[0])[0])
 

@@ -31,7 +31,7 @@ def scatter(model: Model) -> Algorithm:
     aggregator = side_by_side()
 
     def init(params: Params, sites: int) -> Tree:
-        told = min(WIDEST, length(params))
+        told = min(WIDEST, parameter_count(params))
         return {
             "params": params,
             "slope": jnp.zeros((sites, told)),
@@ -41,12 +41,12 @@ def scatter(model: Model) -> Algorithm:
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
         params: Params = message.arrays["params"]
-        told = min(WIDEST, length(params))
+        told = min(WIDEST, parameter_count(params))
         # One gradient a patient: of a large model only a few fit into memory at a time.
-        size = max(1, min(CHUNK, 2**18 // length(params)))
+        size = max(1, min(CHUNK, 2**18 // parameter_count(params)))
 
         def one(x: Array, y: Array) -> Array:
-            return sketched(model.gradient(params, Batch(x[None], y[None], jnp.ones(1)), key), told)
+            return sketch(model.gradient(params, Batch(x[None], y[None], jnp.ones(1)), key), told)
 
         def body(index: Array, total: tuple[Array, Array]) -> tuple[Array, Array]:
             batch = shard.batch(0, index, size)
@@ -80,11 +80,11 @@ def scatter(model: Model) -> Algorithm:
     )
 
 
-def length(params: Params) -> int:
+def parameter_count(params: Params) -> int:
     return sum(int(np.prod(jnp.shape(leaf))) for leaf in jax.tree.leaves(params))
 
 
-def sketched(gradient: Params, told: int) -> Array:
+def sketch(gradient: Params, told: int) -> Array:
     """All numbers of a gradient, or their signed sums in `told` random bins (a count sketch, true to lengths)."""
     flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
     if flat.size <= told:

@@ -33,9 +33,9 @@ class Verdict(NamedTuple):
         return np.sqrt(np.maximum(np.einsum("...i,ij,...j", combination, self.covariance, combination), 0.0))
 
 
-def judged(question: Question, stack: Params, part: HeldOut) -> Verdict:
+def judge_models(question: Question, stack: Params, part: HeldOut) -> Verdict:
     """The models of a stack (first axis K) on the held-out patients of the asking site."""
-    state = question.probe(judge(question.model, part), stack, (question.user,))
+    state = question.probe(loss_probe(question.model, part), stack, (question.user,))
     if not float(state["rows"][question.user]):
         raise Refusal(
             f"the asking site has no {part} patients to judge by",
@@ -48,24 +48,24 @@ def judged(question: Question, stack: Params, part: HeldOut) -> Verdict:
 
 
 @lru_cache(maxsize=16)
-def judge(model: Model, part: HeldOut) -> Algorithm:
+def loss_probe(model: Model, part: HeldOut) -> Algorithm:
     """One and the same probe for a model, so that its program is compiled once."""
     return losses(model, part=part)
 
 
-def put_together(models: Sequence[Params], room: int) -> Params:
+def stack_models(models: Sequence[Params], room: int) -> Params:
     """Models as one stack of `room` rows, the last model repeated: a fixed shape, so that nothing is compiled anew."""
     rows = [*models, *[models[-1]] * (room - len(models))]
     stack: Params = jax.tree.map(lambda *arrays: np.stack([np.asarray(array) for array in arrays]), *rows)
     return stack
 
 
-def rises(question: Question, stack: Params, part: HeldOut) -> tuple[Numbers, Numbers]:
+def loss_rises(question: Question, stack: Params, part: HeldOut) -> tuple[Numbers, Numbers]:
     """How much the loss rises from the model in the asking site's row to every other, with its standard error.
 
     The stack has one row a site; what stands in the rows of sites that are no candidates does not matter.
     """
-    verdict = judged(question, stack, part)
+    verdict = judge_models(question, stack, part)
     sites = len(verdict.loss)
     chosen = list(question.candidates)
     score, error = np.full(sites, np.nan), np.full(sites, np.nan)

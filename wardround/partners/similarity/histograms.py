@@ -81,13 +81,15 @@ class Differences(NamedTuple):
         return self.distance.sum(axis=0) / columns, error, self.chance.sum(axis=0) / columns
 
 
-def counts_asked(epsilon: float, smallest_cell: int) -> tuple[Recipe, ...]:
+def count_queries(epsilon: float, smallest_cell: int) -> tuple[Recipe, ...]:
     """The questions by which `histograms` learns all it does, as a choice of partners announces them."""
     settings = (("epsilon", epsilon), ("seed", None), ("smallest_cell", smallest_cell))
     return (Recipe("query", "kinds_of"), Recipe("query", "names_of", settings), Recipe("query", "cells_of", settings))
 
 
-def histograms(engine: Engine, *, epsilon: float = 0.0, smallest_cell: int = 5, seed: int | None = None) -> Histograms:
+def ask_histograms(
+    engine: Engine, *, epsilon: float = 0.0, smallest_cell: int = 5, seed: int | None = None
+) -> Histograms:
     """Agree on cells with all sites, then ask each for its counts; `seed` fixes the noise and is for tests only."""
     kinds = engine.ask(kinds_of(), Message({}))["kinds"]
     share = epsilon / max(1, len(kinds))
@@ -109,8 +111,8 @@ def histograms(engine: Engine, *, epsilon: float = 0.0, smallest_cell: int = 5, 
     found = {name: ColumnCells(name, tuple(WIDE), low=WIDE[0], high=WIDE[-1], number=True) for name in numbers}
     for turn in range(steps if found else 0):
         report = ask(list(found.values()), search / steps, turn + 1)
-        agreed = zoomed if turn < steps - 1 else merged
-        counts = {name: pooled(report, name, search / steps) for name in found}
+        agreed = zoom_edges if turn < steps - 1 else merge_cells
+        counts = {name: pool_counts(report, name, search / steps) for name in found}
         if turn == 0:
             rows = {name: count.sum() for name, count in counts.items()}
         # Where noise leaves less than half of the rows standing out, there is nothing more to be learned.
@@ -119,25 +121,25 @@ def histograms(engine: Engine, *, epsilon: float = 0.0, smallest_cell: int = 5, 
     columns |= found
     ordered = [columns[name] for name in kinds]
     report = ask(ordered, final, 0) if ordered else {"sites": {}}
-    return arranged(report, tuple(engine.sites), tuple(ordered), smallest_cell, noise_variance(final))
+    return arrange_answers(report, tuple(engine.sites), tuple(ordered), smallest_cell, noise_variance(final))
 
 
-def pooled(report: Report, name: str, epsilon: float) -> Numbers:
+def pool_counts(report: Report, name: str, epsilon: float) -> Numbers:
     """The counts of all sites together in the cells that hold values; what may be nothing but noise is taken as 0."""
     counts = np.sum([np.array(told[name]["cells"][:-1], float) for told in report["sites"].values()], axis=0)
     return np.where(counts > 3 * math.sqrt(len(report["sites"]) * noise_variance(epsilon)), counts, 0.0)
 
 
-def zoomed(column: ColumnCells, counts: Numbers) -> ColumnCells:
+def zoom_edges(column: ColumnCells, counts: Numbers) -> ColumnCells:
     """Finer edges over the range that holds all but a hundredth at either end."""
     if not counts.sum() > 0:
         return column
-    low, high = occupied(column, counts)
+    low, high = occupied_range(column, counts)
     edges = tuple(np.linspace(low, high, ZOOM + 1).tolist())
     return column._replace(edges=edges, low=low, high=high)
 
 
-def occupied(column: ColumnCells, counts: Numbers) -> tuple[float, float]:
+def occupied_range(column: ColumnCells, counts: Numbers) -> tuple[float, float]:
     if not counts.sum() > 0:
         return column.low, column.high
     bounds = np.array([column.low, *column.edges, column.high])
@@ -147,9 +149,9 @@ def occupied(column: ColumnCells, counts: Numbers) -> tuple[float, float]:
     return (low, high) if high > low else (column.low, column.high)
 
 
-def merged(column: ColumnCells, counts: Numbers) -> ColumnCells:
+def merge_cells(column: ColumnCells, counts: Numbers) -> ColumnCells:
     """Neighbouring cells put together until each holds its part of all sites' rows."""
-    low, high = occupied(column, counts)
+    low, high = occupied_range(column, counts)
     total, full = counts.sum(), 0.0
     edges = list[float](column.edges[:: ZOOM // 4]) if not total > 0 else []
     for index, edge in enumerate(column.edges if total > 0 else ()):
@@ -160,7 +162,7 @@ def merged(column: ColumnCells, counts: Numbers) -> ColumnCells:
     return column._replace(edges=tuple(edges), low=low, high=high)
 
 
-def arranged(
+def arrange_answers(
     report: Report, sites: tuple[str, ...], columns: tuple[ColumnCells, ...], smallest: int, noise: float
 ) -> Histograms:
     """Answers in the order of the engine's sites, the cells told as 0 filled in as far as what was withheld goes."""
@@ -171,11 +173,11 @@ def arranged(
         rest = np.array([0 if one is None else one["rest"] for one in told], np.float64)
         cells = cells.reshape(len(sites), column.cells)
         # Noise already allows for what a cell told as 0 may have held.
-        counts.append(cells if noise else completed(cells, rest, smallest))
+        counts.append(cells if noise else complete_counts(cells, rest, smallest))
     return Histograms(sites, columns, tuple(counts), noise, smallest + math.ceil(3 * math.sqrt(noise)))
 
 
-def completed(cells: Numbers, rest: Numbers, smallest: int) -> Numbers:
+def complete_counts(cells: Numbers, rest: Numbers, smallest: int) -> Numbers:
     """Cells told as 0 get what all sites together lead to expect, at most what was withheld from them.
 
     Else two like sites would seem to differ where the one had 4 patients, told as 0, and the other 6. Where no sum of
@@ -197,7 +199,7 @@ def completed(cells: Numbers, rest: Numbers, smallest: int) -> Numbers:
 
 def differences(told: Histograms) -> Differences:
     """All pairs in all columns: 1/2 sum (p - q)² / (p + q), less what chance and noise add to it on average."""
-    each = [pairwise(told, index) for index in range(len(told.columns))]
+    each = [column_pairs(told, index) for index in range(len(told.columns))]
     sites = len(told.sites)
     empty = np.zeros((0, sites, sites))
     return Differences(
@@ -220,7 +222,7 @@ def column_differences(told: Histograms, found: Differences, here: int, there: i
     }
 
 
-def pairwise(told: Histograms, index: int) -> tuple[Numbers, ...]:
+def column_pairs(told: Histograms, index: int) -> tuple[Numbers, ...]:
     p, rows = told.shares(index), told.rows(index)
     gap = p[:, None] - p[None]
     inverse = 1 / np.where(rows > 0, rows, np.nan)

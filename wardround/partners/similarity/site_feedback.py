@@ -17,7 +17,7 @@ from scipy import special, stats
 from wardround.core.contracts import Report, Tree
 from wardround.core.errors import Refusal
 from wardround.partners.choice import Evidence, Numbers
-from wardround.partners.probes.feature_gains import Plan, checked, inputs_of, pooled
+from wardround.partners.probes.feature_gains import Plan, check_recorded, inputs_of, pool_gains
 from wardround.partners.similarity.multiple_tests import holm
 
 SURE = 0.05
@@ -78,7 +78,7 @@ def further_features(
     (DerSimonian and Kacker 2007): each site's own standard error is small just where the column does nothing, and
     would draw the mean towards nothing.
     """
-    has = checked(recorded, columns)
+    has = check_recorded(recorded, columns)
     loss, error, count = (np.asarray(state[name], np.float64) for name in ("loss", "gain_error", "rows"))
     alike = np.ones(len(has)) if similarity is None else np.nan_to_num(np.asarray(similarity, np.float64))
     if (alike < 0).any():
@@ -90,7 +90,7 @@ def further_features(
         donors &= (count >= 2) & (alike > 0) & (np.arange(len(has)) != site)
         row: Report = {"column": column, "sites": int(donors.sum()), "patients": int(count[donors].sum())}
         if donors.any():
-            mean, off = pooled(gain[donors], error[donors, number], count[donors], alike[donors])
+            mean, off = pool_gains(gain[donors], error[donors, number], count[donors], alike[donors])
             before = float(np.average(loss[donors, 0], weights=count[donors]))
             row |= {"gain": mean, "error": off, "low": mean - NORMAL * off, "high": mean + NORMAL * off}
             row |= {"share_of_loss": mean / before if before > 0 else None}
@@ -129,7 +129,7 @@ def differing_weights(
     were made truly alike, 7 or 8, not 5, were told a difference. A peer that lacks further columns weighs the rest
     otherwise too: better name peers that record what this site does.
     """
-    has = checked(recorded, columns)
+    has = check_recorded(recorded, columns)
     kernel = plain_kernel(own["models"], len(features), max(1, len(classes)))
     if kernel is None:
         return DifferingWeights(plain=False)
@@ -139,15 +139,17 @@ def differing_weights(
     found_in = DifferingWeights(regression=not classes, patients=float(count[site]), needed=ROWS_A_FOLD * folds)
     if not enough[site]:
         return found_in
-    signs = contrasts(features, columns)
+    signs = weight_contrasts(features, columns)
     made = np.array([list(columns).index(sign.column) for sign in signs], np.int64)
     weight, spread = np.asarray(own["models"][kernel], np.float64), np.asarray(own["spread"][kernel], np.float64)
     value = np.einsum("sdo,dm->som", weight, np.array([sign.weights for sign in signs]).T)
     error = np.einsum("sdo,dm->som", spread, np.array([sign.errors for sign in signs]).T)
     value, error, outcomes = by_outcome(value, error, target, list(classes), positive)
     known = enough[:, None, None] & has[:, None, made] & np.isfinite(value) & np.isfinite(error) & (error > 0)
-    variance, freedom = steadied(error, count, known, folds)
-    found = compared(value, variance, freedom, known, site, others, most=(folds - 1) * (1 + known[others].sum(axis=0)))
+    variance, freedom = moderate_variances(error, count, known, folds)
+    found = compare_weights(
+        value, variance, freedom, known, site, others, most=(folds - 1) * (1 + known[others].sum(axis=0))
+    )
     rows: list[Report] = []
     usable = np.argwhere(np.isfinite(found.chance))
     chance = holm(np.array([found.chance[tuple(at)] for at in usable]))
@@ -181,7 +183,7 @@ class Sign(NamedTuple):
     errors: Numbers
 
 
-def contrasts(features: Sequence[str], columns: Sequence[str]) -> list[Sign]:
+def weight_contrasts(features: Sequence[str], columns: Sequence[str]) -> list[Sign]:
     """A number by its weight, one of two categories by the difference, one of several against the mean of the rest."""
     signs = []
     unit = np.eye(len(features))
@@ -202,24 +204,24 @@ def by_outcome(
 ) -> tuple[Numbers, Numbers, list[str]]:
     """Weights of one outcome against the other(s): (sites, outcomes, signs), their spreads, the outcomes' names."""
     if not classes:
-        return value, error, [plain(target)]
+        return value, error, [as_words(target)]
     if positive is not None and positive not in classes:
         raise Refusal(
-            f"{positive!r} is no outcome", where=f"target {target}", remedy=f"name one of {', '.join(classes)}"
+            f"{positive!r} is not an outcome", where=f"target {target}", remedy=f"name one of {', '.join(classes)}"
         )
     if len(classes) == 2:
         at = 1 if positive is None else classes.index(positive)
         return (
             value[:, [at]] - value[:, [1 - at]],
             error.sum(axis=1, keepdims=True),
-            [f"{plain(target)} = {classes[at]}"],
+            [f"{as_words(target)} = {classes[at]}"],
         )
     size = len(classes) / (len(classes) - 1)
     against = (value - value.mean(axis=1, keepdims=True)) * size
-    return against, error * size, [f"{plain(target)} = {label}" for label in classes]
+    return against, error * size, [f"{as_words(target)} = {label}" for label in classes]
 
 
-def steadied(error: Numbers, rows: Numbers, known: Numbers, folds: int) -> tuple[Numbers, Numbers]:
+def moderate_variances(error: Numbers, rows: Numbers, known: Numbers, folds: int) -> tuple[Numbers, Numbers]:
     """Variances of the weights, drawn towards what all sites say of the same weight, and their degrees of freedom.
 
     Smyth, "Linear models and empirical Bayes methods for assessing differential expression", 2004: where sites' values
@@ -252,7 +254,7 @@ def freedom_for(excess: float) -> float:
     return low
 
 
-class Compared(NamedTuple):
+class WeightComparison(NamedTuple):
     """(outcomes, signs): weight here and elsewhere, their standard errors, that of the difference, two-sided p."""
 
     here: Numbers
@@ -263,9 +265,9 @@ class Compared(NamedTuple):
     chance: Numbers
 
 
-def compared(
+def compare_weights(
     value: Numbers, variance: Numbers, freedom: Numbers, known: Numbers, site: int, others: list[int], *, most: Numbers
-) -> Compared:
+) -> WeightComparison:
     """The site's weights against the inverse-variance mean of the others', with Satterthwaite's degrees of freedom.
 
     These are `most` at most: variances that were drawn together are not known independently of each other.
@@ -281,10 +283,10 @@ def compared(
         degrees = np.minimum(both**2 / parts, most)
         there_error = np.sqrt(1 / total)
     chance = 2 * stats.t.sf(np.abs(t), degrees)
-    return Compared(value[site], there, np.sqrt(variance[site]), there_error, np.sqrt(both), chance)
+    return WeightComparison(value[site], there, np.sqrt(variance[site]), there_error, np.sqrt(both), chance)
 
 
-def plain(name: str) -> str:
+def as_words(name: str) -> str:
     return name.replace("_", " ")
 
 

@@ -23,14 +23,14 @@ class Places(NamedTuple):
     """The share of the differences between sites that the plane shows; 1 where there are none."""
 
 
-def placed(distances: Numbers) -> Places:
+def place_sites(distances: Numbers) -> Places:
     """Two-dimensional positions from a symmetric (sites, sites) matrix of distances.
 
     A site is left out when it has no distance to most of the others; a single distance that is still missing (or, being
     an estimate, below 0) is taken as the mean of the rest (or as 0).
     """
     whole = np.asarray(distances, np.float64)
-    known = kept(whole)
+    known = connected_sites(whole)
     positions = np.full((len(whole), 2), np.nan)
     matrix = np.maximum(whole[np.ix_(known, known)], 0.0)
     matrix = np.where(np.isfinite(matrix), matrix, matrix.T)
@@ -49,12 +49,12 @@ def placed(distances: Numbers) -> Places:
     plane = np.zeros((len(matrix), 2))
     wide = min(2, len(matrix))
     plane[:, :wide] = vectors[:, :wide] * np.sqrt(values[:wide])
-    positions[known] = plane * signs(plane)
+    positions[known] = plane * fix_signs(plane)
     total = float(values.sum())
     return Places(positions, float(values[:2].sum()) / total if total > 0 else 1.0)
 
 
-def kept(distances: Numbers) -> Numbers:
+def connected_sites(distances: Numbers) -> Numbers:
     """Indices of the sites that have a distance to at least half of the others that have any."""
     finite = np.isfinite(distances) | np.isfinite(distances.T)
     np.fill_diagonal(finite, False)
@@ -65,7 +65,7 @@ def kept(distances: Numbers) -> Numbers:
     return np.flatnonzero(some & enough)
 
 
-def signs(plane: Numbers) -> Numbers:
+def fix_signs(plane: Numbers) -> Numbers:
     """An eigenvector may point either way: the entry farthest from 0 (the first of equals) is made positive."""
     rounded = np.round(np.abs(plane) / max(float(np.abs(plane).max(initial=0.0)), 1e-300), 9)
     extreme = plane[np.argmax(rounded, axis=0), np.arange(2)]
@@ -75,6 +75,6 @@ def signs(plane: Numbers) -> Numbers:
 def map_of(names: Sequence[str], distances: Numbers, shown: Sequence[int]) -> Report:
     """The positions of the sites with these indices as plain values, by name."""
     wanted = np.isin(np.arange(len(names)), shown)
-    places = placed(np.where(wanted[:, None] & wanted[None], distances, np.nan))
+    places = place_sites(np.where(wanted[:, None] & wanted[None], distances, np.nan))
     at = {name: [float(x), float(y)] for name, (x, y) in zip(names, places.positions, strict=True) if np.isfinite(x)}
     return {"positions": at, "shown": places.shown}

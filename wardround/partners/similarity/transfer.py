@@ -53,7 +53,7 @@ def own_models_of(question: Question, recipe: OwnTraining = USUAL) -> Tree:
     return jax.device_get(question.probe(probes(question.model, recipe)[0], question.params))
 
 
-def judged(question: Question, models: Params, sites: tuple[int, ...], recipe: OwnTraining = USUAL) -> Tree:
+def judge_at_sites(question: Question, models: Params, sites: tuple[int, ...], recipe: OwnTraining = USUAL) -> Tree:
     """The state of `losses` after these sites judged the models on their training rows, as NumPy arrays."""
     return jax.device_get(question.probe(probes(question.model, recipe)[1], models, sites))
 
@@ -61,7 +61,7 @@ def judged(question: Question, models: Params, sites: tuple[int, ...], recipe: O
 def transfer_matrix(question: Question, recipe: OwnTraining = USUAL) -> Transfer:
     """Every site's own model at every site."""
     own = own_models_of(question, recipe)
-    said = judged(question, own["models"], question.everyone, recipe)
+    said = judge_at_sites(question, own["models"], question.everyone, recipe)
     answered = own["rows"] > 0
     both = answered[:, None] & answered[None, :]
 
@@ -84,7 +84,7 @@ def transfer_matrix(question: Question, recipe: OwnTraining = USUAL) -> Transfer
         transfer=loss - cv,
         transfer_error=np.where(at_home, 0 * loss, np.hypot(error, cv_error)),
         gap=loss - cv[:, None],
-        gap_error=np.where(at_home, 0 * loss, paired(error, cv_error[:, None], correlations(said))),
+        gap_error=np.where(at_home, 0 * loss, paired_error(error, cv_error[:, None], correlations(said))),
     )
 
 
@@ -102,6 +102,6 @@ def correlations(said: Tree) -> Numbers:
     return np.clip(np.where(scale > 0, covariance / np.where(scale > 0, scale, 1.0), 0.0), -1.0, 1.0)
 
 
-def paired(error: Numbers, other: Numbers, correlation: Numbers) -> Numbers:
+def paired_error(error: Numbers, other: Numbers, correlation: Numbers) -> Numbers:
     """The standard error of a difference of two means over the same rows."""
     return np.sqrt(np.maximum(np.square(error) + np.square(other) - 2 * correlation * error * other, 0.0))

@@ -37,7 +37,7 @@ def infer_prevalence(published: Any, prevalence: Any, user: int, seed: int = 0) 
     others = np.arange(len(numbers)) != user
     if others.sum() < FEWEST:
         raise Refusal(
-            f"{int(others.sum())} partners are too few to see whether weights tell their prevalence",
+            f"{int(others.sum())} partners are too few to see whether weights reveal their prevalence",
             where="attack",
             remedy=f"ask with at least {FEWEST} partners",
         )

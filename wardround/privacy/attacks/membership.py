@@ -46,7 +46,9 @@ def evaluate_attack(scores: Matrix, members: Matrix, threshold: float) -> Member
     scores, members = np.ravel(scores), np.ravel(members).astype(bool)
     inside, outside = scores[members], scores[~members]
     if not len(inside) or not len(outside):
-        raise Refusal("membership needs records inside and outside", where="attack", remedy="give test rows a share")
+        raise Refusal(
+            "a membership attack needs both training and test patients", where="attack", remedy="set a test share"
+        )
     hit, alarm = float(np.mean(inside > threshold)), float(np.mean(outside > threshold))
     error = math.sqrt(hit * (1 - hit) / len(inside) + alarm * (1 - alarm) / len(outside))
     ranks = rankdata(np.concatenate([inside, outside]))[: len(inside)]
@@ -121,7 +123,7 @@ def shrink_gaps(gaps: Matrix, noise: Matrix, known: Matrix) -> Matrix:
 def largest_advantage(epsilon: float, delta: float) -> float:
     """What no attack can exceed on a model trained with this privacy."""
     if not (epsilon >= 0 and 0 <= delta <= 1):
-        raise Refusal(f"an epsilon of {epsilon:g} with a delta of {delta:g}", where="attack", remedy="correct them")
+        raise Refusal(f"epsilon {epsilon:g} with delta {delta:g} is impossible", where="attack", remedy="correct them")
     if epsilon > 700:
         return 1.0
     return min(1.0, (math.expm1(epsilon) + 2 * delta) / (math.exp(epsilon) + 1))

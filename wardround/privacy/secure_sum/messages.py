@@ -93,11 +93,11 @@ def to_json(message: SumMessage) -> dict[str, Any]:
 def from_json(words: Any, vector: Ring | None = None) -> SumMessage:
     """A message as it came; its content is looked at by whoever it is for."""
     if not isinstance(words, Mapping) or set(words) != set(WORDS):
-        raise BadMessage("unknown", "this is no message of a secure sum", step="unknown")
+        raise BadMessage("unknown", "this is not a message of a secure sum", step="unknown")
     sender = words["sender"] if isinstance(words["sender"], str) else "unknown"
     texts = all(isinstance(words[name], str) for name in WORDS if name != "content")
     if not texts or not isinstance(words["content"], Mapping) or words["step"] not in STEPS:
-        raise BadMessage(sender, "this is no message of a secure sum", step="unknown")
+        raise BadMessage(sender, "this is not a message of a secure sum", step="unknown")
     if len(words["signature"]) > LONGEST_SIGNATURE:
         raise BadMessage(sender, "the signature is too long", step=words["step"])
     if vector is not None and not (vector.dtype == np.dtype("<u8") and vector.ndim == 1):

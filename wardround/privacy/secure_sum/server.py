@@ -148,7 +148,7 @@ def unmask_sum(server: Server) -> Ring:
         for peer in sorted(graph[lost] & server.survivors):
             secret = shared_secret(private, server.adverts[peer].masking)
             if secret is None:
-                raise BadMessage(peer, "its masking key is no key", step=server.step)
+                raise BadMessage(peer, "its masking key is not valid", step=server.step)
             mask = derive_key(secret, session.digest, *pair_purpose(lost, peer))
             # The peer added it where its own name comes first.
             (minus if peer < lost else plus).append(mask)

@@ -62,7 +62,9 @@ class Session:
                 remedy="sort the names and rename such a site",
             )
         if self.entries < 1:
-            raise Refusal("a secure sum of nothing was asked for", where=f"study {self.study}", remedy="send an answer")
+            raise Refusal(
+                "a secure sum needs at least one number", where=f"study {self.study}", remedy="send an answer"
+            )
         if self.fraction_bits >= RING_BITS or not 0 < self.bound * 2.0**self.fraction_bits * len(self.roster) < 2.0 ** (
             RING_BITS - 1
         ):
@@ -98,7 +100,7 @@ def session_to_json(session: Session) -> dict[str, Any]:
 def session_from_json(words: Any) -> Session:
     """A session as the coordinator proposes it; whether it fits the study is for the site to see."""
     texts, numbers = ("study", "model", "nonce"), ("round", "entries", "fraction_bits")
-    problem = BadMessage(COORDINATOR, "this proposes no secure sum", step="advertise")
+    problem = BadMessage(COORDINATOR, "this does not propose a secure sum", step="advertise")
     if not isinstance(words, Mapping) or set(words) != {*texts, *numbers, "roster", "bound"}:
         raise problem
     if not all(isinstance(words[name], str) for name in texts) or type(words["bound"]) is not float:

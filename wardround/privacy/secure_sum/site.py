@@ -94,7 +94,7 @@ def advertise(
     missing = [site for site in session.roster if site not in keys]
     if missing or name not in session.roster:
         raise Refusal(
-            f"the long-term key of {', '.join(missing)} is not known" if missing else f"no {name} is on the roster",
+            f"the long-term key of {', '.join(missing)} is not known" if missing else f"{name} is not on the roster",
             where=f"secure sum of study {session.study}, round {session.round}",
             remedy="let the coordinator pass on the certificates of all sites that take part",
         )
@@ -157,7 +157,7 @@ def mask(site: SumSite, message: SumMessage, vector: Ring) -> tuple[SumSite, Sum
     for peer in sorted(mask_graph(session, site.adverts)[site.name] & set(held)):
         secret = shared_secret(own.masking, site.adverts[peer].masking)
         if secret is None:
-            raise BadMessage(peer, "its masking key is no key", step="mask")
+            raise BadMessage(peer, "its masking key is not valid", step="mask")
         key = derive_key(secret, session.digest, *pair_purpose(site.name, peer))
         (plus if site.name < peer else minus).append(key)
     sent = SumMessage("mask", session.hex, site.name, {}, apply_masks(vector, plus, minus))
@@ -246,7 +246,7 @@ def sealing_key(site: SumSite, own: X25519PrivateKey, peer: bytes, sender: str, 
     other = receiver if sender == site.name else sender
     secret = shared_secret(own, peer)
     if secret is None:
-        raise BadMessage(other, "its sharing key is no key", step=site.step)
+        raise BadMessage(other, "its sharing key is not valid", step=site.step)
     way = (b"shares", sender.encode(), receiver.encode())
     return derive_key(secret, site.session.digest, *way), length_prefixed(site.session.digest, *way)
 

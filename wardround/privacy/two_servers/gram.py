@@ -75,7 +75,7 @@ def krum_order(gram: Gram, bad: int) -> list[str]:
     count = len(gram.sites)
     if count < 2 * bad + 3:
         raise Refusal(
-            f"among {count} updates {bad} bad ones cannot be told",
+            f"among {count} updates {bad} bad ones cannot be detected",
             where="two servers",
             remedy=f"expect fewer bad sites, or take at least {2 * bad + 3} sites into a round",
         )

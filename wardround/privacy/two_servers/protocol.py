@@ -70,7 +70,7 @@ class Meeting:
         if self.entries < 1 or self.side < 1 or not (math.isfinite(self.bound) and self.bound > 0):
             raise Refusal(
                 f"{self.entries} entries, a bound of {self.bound:g} and a square of {self.side} dealers a side "
-                "make no sum",
+                "cannot make a sum",
                 where=where,
                 remedy="give each a number above 0",
             )
@@ -215,7 +215,7 @@ def deal_products(
     for site, seed in column_seeds.items():
         if commitments[site][column] != commitment(meeting, site, seed):
             raise Refusal(
-                f"{site} gave this dealer another seed than it pinned down",
+                f"{site} gave this dealer another seed than it committed to",
                 where=f"round {meeting.round}",
                 remedy=f"leave {site} out of this round",
             )

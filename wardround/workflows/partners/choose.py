@@ -10,7 +10,7 @@ from wardround.core.contracts import Algorithm, Engine, Params, RoundRecord, Tas
 from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.engine.participation import Participation
-from wardround.partners.choice import Choice, Evidence, Question, refuse_rule, selected
+from wardround.partners.choice import Choice, Evidence, Question, refuse_rule, select_partners
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
@@ -103,7 +103,7 @@ def choose(question: Question, method: Method) -> PartnerSelection:
         evidence = Evidence(nothing, nothing, 0.0)
     else:
         evidence = choice.assess(question)
-    partners = selected(evidence, method.rule, names, question.candidates)
+    partners = select_partners(evidence, method.rule, names, question.candidates)
     return PartnerSelection(question.user, partners, evidence, cost(question, evidence, partners))
 
 
@@ -137,7 +137,7 @@ def withdrawn_sites(study: Study, known: WithSites) -> set[int]:
             raise Refusal(
                 f"'{name}' is said to have withdrawn, and is not among the sites",
                 where="[partners] withdrawn",
-                remedy=registry.nearest(name, tuple(names[:100])),
+                remedy=registry.suggest_name(name, tuple(names[:100])),
             )
     return {names.index(name) for name in said}
 

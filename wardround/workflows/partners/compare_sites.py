@@ -10,9 +10,9 @@ from wardround.core.contracts import Message, RoundRecord
 from wardround.engine import registry
 from wardround.partners.choice import Choice, Evidence, Question
 from wardround.partners.choices.gradient_distance import distance_matrix
-from wardround.partners.probes.feature_gains import columns_of, feature_gains, plan
+from wardround.partners.probes.feature_gains import columns_of, feature_gains, plan_trials
 from wardround.partners.probes.slopes import slopes
-from wardround.partners.similarity.histograms import Differences, Histograms, differences, histograms
+from wardround.partners.similarity.histograms import Differences, Histograms, ask_histograms, differences
 from wardround.partners.similarity.multiple_tests import holm
 from wardround.partners.similarity.rank_agreement import agreement
 from wardround.partners.similarity.site_feedback import differing_weights, further_features, site_feedback
@@ -71,8 +71,8 @@ def likeness_of(plan: TrainingPlan, evidence: Evidence, chosen: Sequence[int]) -
     with plan.engine() as engine:
         question = question_of(study, setting, engine, plan.algorithm, plan.first_params(), plan.participation)
         moved = transfer_matrix(question)
-        pulled = distance_matrix(question.probe(slopes(question.model), question.trained(question.everyone)))
-        told = histograms(engine)
+        pulled = distance_matrix(question.probe(slopes(question.model), question.train(question.everyone)))
+        told = ask_histograms(engine)
         found = differences(told)
         measured = further_measures(study, question)
         gains = feedback(study, setting, question, evidence, chosen, moved, told, found)
@@ -229,7 +229,7 @@ def feedback(
     classes = federation.task.classes
     said = []
     for site in question.everyone:
-        tried = plan(federation.features, columns, recorded, site)
+        tried = plan_trials(federation.features, columns, recorded, site)
         state: Any = {name: np.zeros((len(names), 1)) for name in ("loss", "gain_error")} | {
             "rows": np.zeros(len(names))
         }

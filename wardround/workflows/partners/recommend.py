@@ -20,7 +20,7 @@ from wardround.engine.simulate import Simulation
 from wardround.evaluate.comparison import PairedDifference, paired_difference
 from wardround.evaluate.metrics import measure_sites
 from wardround.incentives.statement import DilutionOutcome, settle_dilution
-from wardround.partners.choice import Evidence, Question, selected
+from wardround.partners.choice import Evidence, Question, select_partners
 from wardround.report.partners.recommendation import gain_words, headline
 from wardround.runs.folder import RunFolder
 from wardround.runs.partners_result import ChoiceCost, PartnersVerdict, TrainingShare
@@ -168,7 +168,7 @@ def settle_partners(
     def taken(candidates: tuple[str, ...]) -> list[str]:
         among_them = tuple(names.index(name) for name in candidates if names.index(name) != chosen.user)
         by_hand = None if said.by_hand is None else tuple(name for name in said.by_hand if name in candidates)
-        found = selected(evidence, said.rule._replace(by_hand=by_hand), names, among_them)
+        found = select_partners(evidence, said.rule._replace(by_hand=by_hand), names, among_them)
         return [names[site] for site in found]
 
     return settle_dilution(taken, rows, said.limits, names[chosen.user], withdrawn=said.withdrawn)

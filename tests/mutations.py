@@ -1,0 +1,318 @@
+"""Breaks a promise of the code on purpose, in one place at a time, and sees whether the quick suite notices.
+
+`python -m tests.mutations [NAME...]` copies the package, applies one mutation after the other and runs the test files
+that guard the place, without those marked slow. A mutation that no test notices is a hole in the suite: it fails.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+COMPILED = ROOT / ".pytest_cache" / "compiled"
+LONGEST = 600
+"""Seconds that the tests of one mutation may take."""
+PASSED, FAILED = 0, 1
+"""Exit codes of pytest; any other says that it could not run the tests, so nothing is known."""
+
+
+class Mutation(NamedTuple):
+    """One place made wrong: `old` stands exactly once in `file` (below the package) and becomes `new`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    """Files below tests/ (or FILE::TEST) of which at least one test must fail."""
+
+
+MUTATIONS = (
+    Mutation(
+        "update_sign",
+        "algorithms/fed_avg.py",
+        "return trees.add(params, trees.scale(combined",
+        "return trees.subtract(params, trees.scale(combined",
+        ("algorithms/test_fed_avg.py",),
+    ),
+    Mutation(
+        "mean_not_divided",
+        "aggregators/weighted_mean.py",
+        "**trees.divide_or_zero(rest, weight)",
+        "**rest",
+        ("aggregators/test_weighted_mean.py",),
+    ),
+    Mutation(
+        "noise_skipped",
+        "privacy/dp_sgd.py",
+        "total = trees.add(total, trees.scale(noise, scale))",
+        "total = trees.add(total, trees.scale(noise, 0 * scale))",
+        ("privacy/test_dp_sgd.py",),
+    ),
+    Mutation(
+        "row_clip_dropped",
+        "privacy/row_gradients.py",
+        "jnp.minimum(1.0, clip / jnp.sqrt(jnp.maximum(squared, 1e-30)))",
+        "jnp.ones_like(squared)",
+        ("privacy/test_row_gradients.py",),
+    ),
+    Mutation(
+        "answer_clip_dropped",
+        "transforms/clip.py",
+        "norm / jnp.maximum(length, norm)",
+        "norm / norm",
+        ("transforms/test_clip.py",),
+    ),
+    Mutation(
+        "cap_unchecked",
+        "privacy/budget.py",
+        "if after > self.cap:",
+        "if after < 0:",
+        ("privacy/test_budget.py",),
+    ),
+    Mutation(
+        "debit_after_answer",
+        "deploy/site/study_worker.py",
+        """\
+            self.promise.charge(from_json(header["algorithm"]), number, request, known)
+            point("site.budget.charged")
+        answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
+        if not finite:
+            return None
+        self._keep(header, number, keeps)
+""",
+        """\
+        answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
+        if not finite:
+            return None
+        self._keep(header, number, keeps)
+        if self.promise is not None:
+            self.promise.charge(from_json(header["algorithm"]), number, request, known)
+            point("site.budget.charged")
+""",
+        ("deploy/test_private_rounds.py::test_a_site_debits_before_it_trains",),
+    ),
+    Mutation(
+        "server_threshold_dropped",
+        "privacy/secure_sum/server.py",
+        "if len(heard) < session.threshold:",
+        "if not heard:",
+        ("privacy/secure_sum/test_protocol.py", "privacy/secure_sum/test_bad_messages.py"),
+    ),
+    Mutation(
+        "site_threshold_dropped",
+        "privacy/secure_sum/site.py",
+        "if count < session.threshold:",
+        "if not count:",
+        ("privacy/secure_sum/test_protocol.py", "privacy/secure_sum/test_bad_messages.py"),
+    ),
+    Mutation(
+        "mask_sign",
+        "privacy/secure_sum/server.py",
+        "(minus if peer < lost else plus)",
+        "(plus if peer < lost else minus)",
+        ("privacy/secure_sum/test_protocol.py",),
+    ),
+    Mutation(
+        "signature_unchecked",
+        "privacy/secure_sum/server.py",
+        "if not is_signed(message, server.keys[sender]):",
+        "if message.signature is None:",
+        ("privacy/secure_sum/test_bad_messages.py",),
+    ),
+    Mutation(
+        "fewer_shares_suffice",
+        "privacy/secure_sum/shamir.py",
+        "for _ in range(threshold - 1)]",
+        "for _ in range(threshold - 2)]",
+        ("privacy/secure_sum/test_shamir.py",),
+    ),
+    Mutation(
+        "append_without_fsync",
+        "core/files.py",
+        "        os.fsync(file)\n",
+        "",
+        ("core/test_files.py",),
+    ),
+    Mutation(
+        "rename_without_fsync_of_the_folder",
+        "core/files.py",
+        "    if wait:\n        sync_folder(path.parent)\n",
+        "",
+        ("core/test_files.py",),
+    ),
+    Mutation(
+        "rename_before_fsync",
+        "core/files.py",
+        "                os.fsync(file.fileno())\n        os.replace(partial, path)\n",
+        "                os.replace(partial, path)\n                os.fsync(file.fileno())\n",
+        ("core/test_files.py", "engine/test_checkpoint.py"),
+    ),
+    Mutation(
+        "torn_line_cut_without_fsync",
+        "core/journal.py",
+        "st_size - torn)\n        os.fsync(file)\n",
+        "st_size - torn)\n",
+        ("core/test_journal.py",),
+    ),
+    Mutation(
+        "journal_hash_unchecked",
+        "core/journal.py",
+        'is_intact = chain_hash(line["previous"], content) == line["hash"]',
+        "is_intact = True",
+        ("core/test_journal.py",),
+    ),
+    Mutation(
+        "previous_checkpoint_overwritten",
+        "engine/checkpoint.py",
+        "    keep_previous(path)\n    write_whole(path, content)\n",
+        "    write_whole(path, content)\n    keep_previous(path)\n",
+        ("engine/test_checkpoint.py",),
+    ),
+    Mutation(
+        "checkpoint_hash_unchecked",
+        "engine/checkpoint.py",
+        'if digest_of(arrays, header) == words["sha256"] else None',
+        'if words["sha256"] else None',
+        ("engine/test_checkpoint.py",),
+    ),
+    Mutation(
+        "small_cells_released",
+        "queries/cells.py",
+        "return counts - counts % cell",
+        "return counts",
+        ("queries/test_cells.py", "queries/test_category_counts.py"),
+    ),
+    Mutation(
+        "rare_outcomes_released",
+        "deploy/site/release/disclosure.py",
+        "if not over_all and (patients if name in SMOOTH else few) < cell:",
+        "if cell < 0:",
+        ("deploy/site/test_differencing.py",),
+    ),
+    Mutation(
+        "approval_unchecked",
+        "deploy/site/request_handler.py",
+        "if topic == Topic.OFFER or state is not Status.OK:",
+        "if topic == Topic.OFFER:",
+        ("deploy/site/test_request_handler.py::test_what_a_site_says_to_those_it_does_not_answer",),
+    ),
+    Mutation(
+        "asker_unchecked",
+        "deploy/site/request_handler.py",
+        "if origin != self.coordinator:",
+        "if not origin:",
+        ("deploy/site/test_request_handler.py::test_what_a_site_says_to_those_it_does_not_answer",),
+    ),
+    Mutation(
+        "replay_accepted",
+        "deploy/protocol/replies.py",
+        "(request.study, request.round, request.nonce, site)",
+        "(request.study, request.round, bound[2], site)",
+        ("deploy/protocol/test_replies.py",),
+    ),
+    Mutation(
+        "components_unchecked",
+        "deploy/site/policy.py",
+        "(not meant & set(policy.components) or bool(meant & set(policy.components_denied)))",
+        "not meant",
+        ("deploy/site/test_policy.py",),
+    ),
+    Mutation(
+        "expired_certificate_accepted",
+        "deploy/trust/certificates.py",
+        "if moment > certificate.not_valid_after_utc:",
+        "if moment is None:",
+        ("deploy/trust/test_certificates.py",),
+    ),
+    Mutation(
+        "sender_other_than_its_certificate",
+        "deploy/transport/cellnet_filter.py",
+        "(headers.get(MessageHeaderKey.ORIGIN) != name, ",
+        "(not name, ",
+        ("deploy/transport/test_cellnet_frames.py", "deploy/transport/test_cellnet.py"),
+    ),
+)
+
+
+def run_tests(copy: Path, tests: tuple[str, ...]) -> tuple[int | None, str]:
+    """The exit code of pytest in the copy (none: it took too long) and the last lines it printed."""
+    environment = {key: value for key, value in os.environ.items() if key != "WARDROUND_TESTS"}
+    environment |= {"PYTHONPATH": str(copy), "JAX_COMPILATION_CACHE_DIR": str(COMPILED)}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, *(f"tests/{path}" for path in tests)],
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"no result within {LONGEST} s"
+    return done.returncode, "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+
+
+def apply(mutation: Mutation, source: str) -> str:
+    """The source with the mutation in it; the place must be there, once."""
+    found = source.count(mutation.old)
+    if found != 1:
+        sys.exit(f"{mutation.name}: its old text stands {found} times in {mutation.file}, not once. Correct the table.")
+    return source.replace(mutation.old, mutation.new)
+
+
+def verdict_on(mutation: Mutation, copy: Path) -> tuple[str, str]:
+    """killed, survived or unclear, and what pytest printed; the copy is left as it was."""
+    path = copy / "wardround" / mutation.file
+    source = path.read_text()
+    compiled = Path(cache_from_source(str(path)))
+    try:
+        path.write_text(apply(mutation, source))
+        compiled.unlink(missing_ok=True)  # it is known by a time in whole seconds
+        code, said = run_tests(copy, mutation.tests)
+    finally:
+        path.write_text(source)
+        compiled.unlink(missing_ok=True)
+    return {FAILED: "killed", PASSED: "survived"}.get(-1 if code is None else code, "unclear"), said
+
+
+def main(names: list[str]) -> int:
+    unknown = set(names) - {one.name for one in MUTATIONS}
+    if unknown:
+        sys.exit(f"no such mutation: {', '.join(sorted(unknown))}. There are: {', '.join(m.name for m in MUTATIONS)}")
+    chosen = [one for one in MUTATIONS if not names or one.name in names]
+    verdicts: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="wardround-mutations-") as folder:
+        copy = Path(folder)
+        for part in ("wardround", "tests"):
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        for one in chosen:
+            apply(one, (copy / "wardround" / one.file).read_text())
+        # Only tests that pass on the code as it is can notice anything.
+        for tests in dict.fromkeys(one.tests for one in chosen):
+            code, said = run_tests(copy, tests)
+            if code != PASSED:
+                sys.exit(f"{' and '.join(tests)}: the tests do not pass without a mutation either\n{said}")
+        for one in chosen:
+            began = time.monotonic()
+            verdict, said = verdict_on(one, copy)
+            verdicts.append(verdict)
+            print(f"{verdict:<9}{one.name} ({one.file}, {time.monotonic() - began:.0f} s)", flush=True)
+            if verdict != "killed":
+                print(said, flush=True)
+    killed = verdicts.count("killed")
+    print(f"{killed} of {len(chosen)} mutations were noticed by the quick suite.")
+    return 0 if killed == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
