@@ -308,7 +308,7 @@ def test_a_site_whose_budget_is_spent_is_left_out_and_named(poor: Any, ended: En
         assert one["measures"]["absent"]["kenema"].startswith("spent: The privacy budget does not allow another round")
     assert [one.round for one in entries(poor, "kenema", study)] == [1]
     (note,) = [one for one in result["notes"] if "kenema" in one]
-    assert note.startswith("kenema left in round 2: The privacy budget does not allow")
+    assert note.startswith("kenema took no part from round 2 on: The privacy budget does not allow")
     spent = result["methods"][0]["meters"]["privacy"]["sample_epsilon_by_site"]
     assert spent["kenema"] == pytest.approx(epsilon([ended.steps("kenema")], DELTA), abs=1e-4)
     # It has paid for a part of the model, so it gets the model.

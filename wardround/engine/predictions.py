@@ -104,7 +104,7 @@ def quality(scores: Scores, names: Sequence[str]) -> Quality:
     """What the sites would tell of these predictions; losses are compiled, and added up in double precision."""
     rows = np.diff(scores.first)
     site = np.repeat(np.arange(len(rows)), rows)
-    loss, right = (np.asarray(one) for one in row_figures(scores.predicted, scores.actual))
+    loss, right = row_figures(scores.predicted, scores.actual)
     sums, hits = (np.bincount(site, weights=one, minlength=len(rows)) for one in (loss, right))
     there = np.flatnonzero(rows)
     regression = scores.predicted.ndim == 1

@@ -128,7 +128,7 @@ def exposed(consortium: Any, study: Any, monkeypatch: pytest.MonkeyPatch) -> int
 def test_the_coordinator_never_holds_a_single_answer(consortium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert exposed(consortium, in_process.study_of("unseen", transforms=SUM), monkeypatch) == 0
     # Without masks the same search finds them all: in what the sites send in the first round.
-    monkeypatch.setattr(secure_sum_site, "masked", lambda vector, plus, minus: vector)
+    monkeypatch.setattr(secure_sum_site, "apply_masks", lambda vector, plus, minus: vector)
     assert exposed(consortium, in_process.study_of("bare", 1, transforms=SUM), monkeypatch) == 4
 
 

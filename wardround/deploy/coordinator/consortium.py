@@ -70,7 +70,7 @@ def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[st
     found = list(dict.fromkeys([*hosts, *([] if host in EVERYWHERE else [host])]))
     if not found:
         raise Refusal(
-            f"sites need a host name to connect to, and the listening address {listen} is none",
+            f"sites need a host name to connect to, and the listening address {listen} is not one",
             where="wardround coordinator init",
             remedy="name the host that sites connect to, such as --host hub.example.org",
         )

@@ -163,4 +163,4 @@ def spent_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     for record in records:
         for site, why in record.get("measures", {}).get("spent", {}).items():
             left.setdefault(site, (record["round"], why))
-    return [f"{site} left in round {number}: {why}" for site, (number, why) in sorted(left.items())]
+    return [f"{site} took no part from round {number} on: {why}" for site, (number, why) in sorted(left.items())]
