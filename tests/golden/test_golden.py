@@ -82,7 +82,8 @@ def text_of(page: str) -> str:
 def masked(text: str) -> str:
     """Hashes, dates and numbers as marks."""
     text = re.sub(r"\b[0-9a-f]{12,64}\b", "HASH", text)
-    text = re.sub(r"/\S*/(?=run\b)", "", text)
+    text = re.sub(r"/\S*/(?=run\b|patients\.csv)", "", text)
+    text = re.sub(r"^Usage: \S+", "Usage: wardround", text, flags=re.M)
     return UNIT.sub("# measured", NUMBER.sub("#", text))
 
 
@@ -158,4 +159,4 @@ def test_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
             visit(command.commands[name], (*words, name))
 
     visit(typer.main.get_command(app), ())
-    check_text("help.txt", "\n".join(pages))
+    check_text("help.txt", re.sub(r"^Usage: \S+", "Usage: wardround", "\n".join(pages), flags=re.M))

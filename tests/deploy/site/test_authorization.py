@@ -29,7 +29,7 @@ def home(tmp_path):
 
 
 def request(study: str, **words) -> bytes:
-    header = {"protocol": 1, "wardround": __version__, "study": study, "nonce": "ab", "round": None, **words}
+    header = {"protocol": 1, "wardround": __version__, "study": study, "nonce": "ab", "round": 0, **words}
     return encode(header, Message({}))
 
 

@@ -135,10 +135,9 @@ def test_the_policys_cells_win_and_other_sizes_do_not_narrow_a_count(tmp_path):
 
 def test_only_the_approved_split_is_told_about(tmp_path):
     site = at_work(tmp_path, patients())
+    schema = {"kinds": KINDS, "task": "classification", "classes": ["no", "yes"]}
     with pytest.raises(Refusal, match="a seed that is not the approved study's"):
-        site.settle(
-            {"schema": {"kinds": KINDS, "task": "classification", "classes": ["no", "yes"]}, "seed": 4}, Message({})
-        )
+        site.settle(received(Topic.SETTLE, schema=schema, seed=4), Message({}))
 
 
 # ---- how well a model does ----

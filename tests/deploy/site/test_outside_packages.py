@@ -127,7 +127,7 @@ def test_a_request_cannot_bring_what_is_not_allowed(tmp_path: Path) -> None:
         offer = small.offered(home)
         approvals.approve(home, offer.id, by="ben")
         query = to_json(Recipe("query", "cards", (), (Recipe("aggregator", "calm"),)))
-        header = {"protocol": 1, "wardround": __version__, "study": offer.id, "nonce": "ab", "round": None}
+        header = {"protocol": 1, "wardround": __version__, "study": offer.id, "nonce": "ab", "round": 0}
         asks = encode({**header, "query": query, "on": "raw"}, Message({}))
         reply, _ = decode(RequestHandler(HomeAccess(home)).answer("query", "server", asks))
         assert reply["status"] == "refused"

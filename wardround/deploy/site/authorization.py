@@ -54,6 +54,8 @@ class HomeAccess:
     home: SiteHome
     _known: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, compare=False)
     _left: SentHashes = field(default_factory=SentHashes, compare=False)
+    _ids: set[str] = field(default_factory=set, compare=False)
+    """Names of studies that were found to be names: they are parts of paths."""
 
     @property
     def name(self) -> str:
@@ -76,7 +78,7 @@ class HomeAccess:
         return table_for(self.home, decision.data, study, read_policy(self.home.policy_path))
 
     def folder(self, study: str) -> Path:
-        return self.home.folder(check_id(study))
+        return self.home.folder(self._id(study))
 
     def allow(self, study: str, recipe: Recipe) -> None:
         """Raise a refusal for what the policy forbids, and for what the approved study does not say."""
@@ -120,6 +122,13 @@ class HomeAccess:
     def has_sent(self, sha256: str) -> bool:
         return self._left.has_hash(self.home.audit_path, sha256)
 
+    def _id(self, study: str) -> str:
+        if study not in self._ids:
+            if len(self._ids) >= MOST_KNOWN:
+                self._ids.clear()
+            self._ids.add(check_id(study))
+        return study
+
     def _while_unchanged(self, study: str, what: Hashable, look: Callable[[], T]) -> T:
         """What `look` finds, as long as no file changes that decides about this study, and the day is the same."""
         seen, newest = self._stamps(study)
@@ -139,7 +148,7 @@ class HomeAccess:
         """The stamps of the offer, the policy and all decisions (they count together), and the newest change."""
         found, home = [], str(self.home.path)
         for path in (
-            f"{home}/offers/{check_id(study)}.json",
+            f"{home}/offers/{self._id(study)}.json",
             str(self.home.policy_path),
             *files_in(f"{home}/decisions"),
         ):

@@ -81,6 +81,8 @@ class StudyWorker:
     positive: int = 1
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     _starts: dict[str, Tree] = field(default_factory=dict)
+    _chains: dict[tuple[Transform, ...], Transform] = field(default_factory=dict)
+    """The transforms of the last request as one."""
 
     def query(self, asked: Received[AskQuery], message: Message) -> tuple[Header, Message]:
         """A statistic, by a query that is installed here; on the whole table only for its card."""
@@ -232,12 +234,15 @@ class StudyWorker:
                 f"the approved study has the transforms {said or 'none'}, but others were requested",
                 remedy="ask for what was approved",
             )
-        refuse_course(self.study, asked)
-        links = [self._made(one) for one in asked.question.transforms]
+        if asked.course is not None:
+            refuse_course(self.study, asked)
+        links = tuple(self._made(one) for one in asked.question.transforms)
+        if links not in self._chains:
+            self._chains = {links: chain(links)}
         algorithm: Algorithm = self._made(asked.question.algorithm)
         if self.promise is not None:
             self.promise.check(from_json(asked.question.algorithm), len(self.sites), silent=algorithm.silent)
-        return algorithm, chain(links)
+        return algorithm, self._chains[links]
 
     def _own(self, part: str) -> OwnRows:
         if part not in self.parts:
@@ -262,7 +267,8 @@ class StudyWorker:
 
     def begin(self, asked: Received[BeginTraining], message: Message) -> tuple[Header, Message]:
         """Take over the model before the first round, from which follows what the site keeps at first."""
-        refuse_course(self.study, asked)
+        if asked.course is not None:
+            refuse_course(self.study, asked)
         path = self._first_path(asked)
         for old in (self.folder / "kept").glob("course-*"):  # the coordinator has done with these
             if old != path.parent:

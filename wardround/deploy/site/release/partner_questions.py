@@ -76,11 +76,9 @@ def query_departures(study: Study, recipe: Recipe) -> list[str]:
 
 def refuse_course(study: Study, asked: Received[Any]) -> None:
     """A course is a training while partners are chosen: there are none in a study that does not choose so."""
-    if asked.course is None:
-        return
     kind = asked.question.algorithm.get("kind")
     asks = asks_of(study)
-    if asked.course < 1 or not (asks.trains if kind == "algorithm" else asks.probes):
+    if (asked.course or 0) < 1 or not (asks.trains if kind == "algorithm" else asks.probes):
         raise Refusal(
             "extra training was requested, and the approved study has none",
             remedy="ask for what was approved",
