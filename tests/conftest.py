@@ -41,8 +41,8 @@ FIRST = ("faults", "deploy/transport", "contracts", "privacy", "partners", "algo
 """Folders whose files take longest: begun first, so that no worker has a long one left at the end."""
 PROGRAMS = ("engine", "partners", "privacy", "study", "workflows")
 """Rooms that remember compiled programs, or what they were compiled from."""
-LARGE = 800_000_000
-"""Bytes of a worker above which it forgets compiled programs between two files."""
+LARGE = 1_100_000_000
+"""Bytes of a worker above which it forgets compiled programs between two tests."""
 
 TASK = Task((3,), ("no", "yes"), "outcome")
 TRUE = np.array([1.5, -1.0, 0.5])
@@ -84,9 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = sorted((item for item in items if item not in left), key=place)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _bounded_memory() -> Iterator[None]:
-    """Compiled programs pile up: forget them after a file that left the worker large."""
+    """Compiled programs pile up: forget them after a test that left the worker large."""
     yield
     if psutil.Process().memory_info().rss > LARGE:
         for name, module in list(sys.modules.items()):
