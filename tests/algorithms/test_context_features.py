@@ -264,7 +264,7 @@ def test_the_size_of_a_row_is_told_from_the_model() -> None:
 
 def test_what_cannot_be_told_or_is_wrong_is_refused(ragged: Federation, model: Model) -> None:
     network = cnn(Task((8, 8), ("no", "yes")), channels=(2,), dense=4)
-    with pytest.raises(Refusal, match="cannot be told"):
+    with pytest.raises(Refusal, match="does not show how many numbers a row has"):
         context_features(network, weighted_mean()).init(network.init(jax.random.key(0)), 2)
     with pytest.raises(Refusal, match=r"rows of 4 numbers.*shape = \[3\]"), Simulation(ragged, seed=0) as engine:
         engine.begin(context_features(model, weighted_mean(), shape=(2, 2)), params_of(START))

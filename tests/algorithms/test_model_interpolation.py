@@ -301,5 +301,5 @@ def test_is_within_a_point_of_the_better_of_common_and_alone() -> None:
 
 
 def test_a_grid_without_shares_is_refused(model: Model) -> None:
-    with pytest.raises(Refusal, match="no share to choose"):
+    with pytest.raises(Refusal, match="list of shares is empty"):
         model_interpolation(model, weighted_mean(), grid=())

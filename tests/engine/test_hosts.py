@@ -24,9 +24,8 @@ def start(count: int, number: int, address: str, case: tuple[str, str], target: 
     return subprocess.Popen(command, env=clean, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize(
-    "case", [("scaffold", "weighted_mean"), pytest.param(("fed_avg", "median"), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [("scaffold", "weighted_mean"), ("fed_avg", "median")])
 def test_two_hosts_give_the_same_model_as_one(case, tmp_path):
     address = f"127.0.0.1:{free_port()}"
     running = [start(2, number, address, case, tmp_path / f"host{number}.npz") for number in (0, 1)]

@@ -129,6 +129,7 @@ def test_a_full_disk_at_the_coordinator_is_told_and_waited_for(whole: Any, refer
     soak.same_as(whole, study, reference)
 
 
+@pytest.mark.slow
 def test_a_second_process_of_the_same_site_is_kept_out_and_told(whole: Any) -> None:
     """The same certificate from a copied folder: the first one stays, whatever it does."""
     first = whole.processes["bo"]

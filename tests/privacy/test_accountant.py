@@ -75,5 +75,5 @@ def test_a_delta_that_is_no_probability_is_refused(delta: float) -> None:
 
 @pytest.mark.parametrize("step", [Step(1.5, 1.0, 1), Step(-0.1, 1.0, 1), Step(0.1, -1.0, 1), Step(0.1, 1.0, -1)])
 def test_steps_that_cannot_be_are_refused(step: Step) -> None:
-    with pytest.raises(Refusal, match="no private step"):
+    with pytest.raises(Refusal, match="not a private step"):
         epsilon([step], 1e-5)

@@ -212,6 +212,7 @@ def test_a_plain_batch_is_refused() -> None:
         model.gradient(PARAMS, shard_of(20).batch(0, 0, 16), KEY)
 
 
+@pytest.mark.slow
 def test_private_training_learns(make_federation) -> None:
     """About what plain training learns, where there are patients enough and the noise is what is usual."""
     federation = make_federation([400] * 3)

@@ -248,7 +248,7 @@ def test_an_answer_that_owes_noise_never_leaves_without_it():
     for transform in (None, identity()._replace(fewest=1), chain([])):
         with Simulation(federation, transform=transform) as engine:
             progress = engine.begin(private, model.init(KEY))
-            with pytest.raises(Refusal, match=r"noise .* in whole numbers, and no transform adds it"):
+            with pytest.raises(Refusal, match=r"asks for noise in whole numbers, and no transform adds it"):
                 engine.train(private, progress, [(1, np.arange(5))])
     own = OwnRows(federation.x[:8], federation.y[:8], 0)
     with pytest.raises(Refusal, match="no transform does so"):

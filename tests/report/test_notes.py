@@ -33,7 +33,10 @@ def test_what_an_attacked_study_lacks() -> None:
     for few, words in (
         ([], "more were not tried"),
         ([{"patients": 2, "rows": 8, "rebuilt": 3}], "with 2 per site, still 3 of 8."),
-        ([{"patients": 2, "rows": 8, "rebuilt": 3}, {"patients": 4, "rows": 16, "rebuilt": 0}], "with 4 a site nobody"),
+        (
+            [{"patients": 2, "rows": 8, "rebuilt": 3}, {"patients": 4, "rows": 16, "rebuilt": 0}],
+            "with 4 per site, none",
+        ),
     ):
         (told,) = attack_notes(["secure_sum"], private=True, one_patient={"rebuilt": 1, "rows": 4}, few_patients=few)
         assert "with one patient per site, 1 of 4 could be reconstructed" in told

@@ -91,7 +91,7 @@ class Federation:
 @contextmanager
 def started(words: Sequence[str], log: Any, **more: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A process; it and all that it started are gone at the end."""
-    one_device = "--xla_force_host_platform_device_count=1"
+    one_device = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1"
     process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, "XLA_FLAGS": one_device, **more})
     try:
         yield process

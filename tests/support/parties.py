@@ -109,7 +109,7 @@ class Consortium:
         self._socket = folder / "parties.socket"
         environment = {
             **os.environ,
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
+            "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1",
             "JAX_PLATFORMS": "cpu",
             # Whoever is started again would compile for seconds what the one before has compiled.
             "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),

@@ -132,7 +132,7 @@ def one_round(federation, model, algorithm, transform):
 
 def test_what_two_servers_cannot_do_is_refused_before_the_first_round(even, make_federation, model):
     for algorithm in (fed_avg(model, weighted_mean()), fed_avg(model, median()), cluster(model)):
-        with pytest.raises(Refusal, match=r"Two servers open the distances.*krum or multi_krum"):
+        with pytest.raises(Refusal, match=r"Two servers reveal only the distances.*krum or m"):
             Simulation(even, transform=two_servers()).begin(algorithm, model.init(KEY))
     with pytest.raises(Refusal, match="fewer than 3"):
         Simulation(make_federation([20, 20]), transform=two_servers()).begin(

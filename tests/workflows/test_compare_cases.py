@@ -119,6 +119,7 @@ def test_a_case_gives_what_the_same_study_by_itself_gives(
         assert case[key] == own[key]
 
 
+@pytest.mark.slow
 def test_interrupted_it_goes_on_with_the_cases_that_are_not_finished(tmp_path: Path, capsys: Capture) -> None:
     """Struck in the second case: the first is not touched again, and all ends as if nothing had been."""
     long = {"name": "long", "study": {"rounds": 60}}

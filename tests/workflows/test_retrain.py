@@ -276,7 +276,7 @@ def test_a_site_that_asks_or_is_alone_cannot_be_left_out() -> None:
 
 
 def deployed(folder: Path, study: Study, sites: list[str]) -> Path:
-    """What a coordinator's home holds of a finished study, as far as retraining looks at it."""
+    """What a coordinator's folder holds of a finished study, as far as retraining looks at it."""
     home = folder / "hub"
     (home / "studies" / study_id(study) / "run").mkdir(parents=True)
     (home / "coordinator.toml").write_text('consortium = "c"\nname = "hub"\n')
@@ -308,5 +308,5 @@ def test_a_deployed_run_is_queued_anew(tmp_path: Path) -> None:
 def test_a_deployed_run_elsewhere_is_refused(tmp_path: Path) -> None:
     at = deployed(tmp_path, study_of(), ["a", "b"])
     (tmp_path / "hub" / "coordinator.toml").unlink()
-    with pytest.raises(Refusal, match="coordinator's home"):
+    with pytest.raises(Refusal, match="coordinator's folder"):
         queue_without(at, ["a"])

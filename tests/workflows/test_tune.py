@@ -55,6 +55,7 @@ def test_the_loss_is_the_mean_over_folds(tmp_path: Path) -> None:
     assert found["spread"] == pytest.approx(losses.std(), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_killed_it_does_only_the_rest_and_finds_the_same(tmp_path: Path, capsys: Capture) -> None:
     study = tiny_search(tmp_path, tune={"trials": TRIALS})
     whole = tiny.call(capsys, "tune", study, "--out", tmp_path / "whole", "--json").json

@@ -77,4 +77,4 @@ def row_losses(predicted: Any, actual: Any) -> Any:
 def row_figures(predicted: Numbers, actual: Numbers) -> tuple[Numbers, Numbers]:
     """The loss of every row, in double precision, and whether it was predicted rightly (never, for a regression)."""
     right = np.zeros(len(actual), bool) if predicted.ndim == 1 else predicted.argmax(axis=1) == actual
-    return row_losses(predicted.astype(np.float64), actual), right
+    return row_losses(np.asarray(predicted, np.float64), np.asarray(actual)), right

@@ -127,7 +127,10 @@ def processes(commands: Mapping[str, Sequence[str]], logs: Path) -> Iterator[dic
 def spawn(words: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
     """One of our commands in a process of its own; one device each, so that the parties do not crowd the machine."""
     code = "from wardround.cli.app import main; main()"
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1",
+    }
     with open(log, "ab") as file:
         return subprocess.Popen([sys.executable, "-c", code, *words], stdout=file, stderr=file, env=environment)
 

@@ -5,6 +5,7 @@ which batches, and that every batch is asked for once and used for one gradient.
 other way (predictions, losses, second derivatives, the same batch twice) is refused, since noise would not cover it.
 """
 
+import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -31,6 +32,8 @@ class DryRun:
     taken: list[tuple[Place, float, float]] = field(default_factory=list)
     """The batch, the rate with which rows enter, and the share of a noise that it gets."""
     _programs: dict[Algorithm, Any] = field(default_factory=dict)
+    _counts: threading.Lock = field(default_factory=threading.Lock)
+    """One count at a time: several sites in one process share a dry run."""
 
     def model(self, plain: Model) -> Model:
         """A stand-in whose gradients are 0 and which refuses everything else."""
@@ -72,12 +75,13 @@ class DryRun:
         `params` may be shapes; `row` has the shapes and types of x and y of a single row.
         """
         params = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), params)
-        self.asked.clear()
-        self.taken.clear()
-        done = self._program(algorithm)(*self._given(algorithm, params, row, rows, sites))
-        jax.block_until_ready(done)
-        jax.effects_barrier()
-        return self._count_sums()
+        with self._counts:
+            self.asked.clear()
+            self.taken.clear()
+            done = self._program(algorithm)(*self._given(algorithm, params, row, rows, sites))
+            jax.block_until_ready(done)
+            jax.effects_barrier()
+            return self._count_sums()
 
     def _program(self, algorithm: Algorithm) -> Any:
         if algorithm not in self._programs:

@@ -265,10 +265,12 @@ def test_a_probe_that_the_study_does_not_name_is_refused(consortium):
         said = answered(recipe)
         assert said["status"] == "refused"
         assert f"does not use the probe {recipe.name} with these settings" in said["why"]
-    for more in ({"course": True}, {"course": "../x"}, {"course": -1}, {}):
-        # This choice trains nothing extra training training, so no course of its algorithm is begun.
-        own = recipe_of(assemble.build(study, own_method(study), TASK, NAMES))
+    # This choice trains nothing, so no course of its algorithm is begun; and what is no number is no course.
+    own = recipe_of(assemble.build(study, own_method(study), TASK, NAMES))
+    for more in ({"course": -1}, {"course": 0}, {}):
         assert "xtra training" in answered(own, "begin", **more)["why"]
+    for course in (True, "../x"):
+        assert "'course': input should be a valid integer" in answered(own, "begin", course=course)["why"]
 
 
 def test_departures():

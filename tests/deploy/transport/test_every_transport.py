@@ -218,7 +218,7 @@ def test_privacy_is_charged_alike_over_every_transport(worlds: Any, transport: s
     costs = [one.read("result.json")["methods"][0]["meters"]["privacy"] for one in (ended, expected)]
     assert costs[0] == costs[1]
     for name in NAMES:
-        ledgers = [Budget(ledger_path(one.homes[name])).entries() for one in (world, other)]
+        ledgers = [Budget(ledger_path(one.homes[name])).charges() for one in (world, other)]
         debits = [[(one.study, one.round, one.level, one.steps) for one in entries] for entries in ledgers]
         assert debits[0] == debits[1]
         assert [round_ for _, round_, _, _ in debits[0]] == [1, 2]

@@ -102,6 +102,7 @@ def test_a_lost_job_submitted_again_ends_as_the_simulation_does(
     assert figures[0] == pytest.approx(figures[1], abs=1 / 64)
 
 
+@pytest.mark.slow
 def test_no_round_counts_twice(ended: tuple[Federation, list[dict[str, Any]]]) -> None:
     federation, _ = ended
     done = federation.coordinator.folder(study_id(small_study()))
@@ -181,7 +182,7 @@ def test_a_site_whose_home_is_missing_or_another_s_refuses_in_words(
     connect(kit, provisioned[0] / "freetown")
     told, _ = decode(asked_of(kit, "kenema", encode(HELLO))["body"])
     assert told["status"] == "refused"
-    assert "its home belongs to 'freetown'" in told["why"]
+    assert "its folder belongs to 'freetown'" in told["why"]
     told, _ = decode(asked_of(kit, "freetown", encode(HELLO))["body"])
     assert told["status"] == "ok"
 

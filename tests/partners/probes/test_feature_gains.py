@@ -203,7 +203,7 @@ def test_a_plan_adds_to_what_the_site_records():
     one = plan_trials(features, columns, recorded, 2)
     assert one.further == ("lab",)
     assert one.keep.tolist() == [[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0]]
-    with pytest.raises(Refusal, match="told for 3 columns, but there are 4"):
+    with pytest.raises(Refusal, match="has 3 columns, but 4 were prepared"):
         plan_trials(features, columns, recorded[:, :3], 0)
 
 

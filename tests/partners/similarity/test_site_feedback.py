@@ -144,7 +144,7 @@ def test_the_column_that_matters_is_found_and_the_other_is_not(asked, request):
     assert words[0].startswith(f"Recording {best} would help most: at the 4 sites that record it (")
     assert words[1].startswith("Recording ")
     assert "would help too" in words[1]
-    assert words[2] == "No help beyond chance was seen from shoe size."
+    assert words[2] == "No benefit beyond chance was seen from shoe size."
     json.dumps(found.rows, allow_nan=False)
 
 
@@ -191,7 +191,7 @@ def test_only_sites_that_record_a_column_and_answered_speak_of_it():
     assert further_words(found) == (
         "Recording lab would help most: at the 2 sites that record it (200 patients), the model's loss per patient "
         "fell by 0.15, 25% of it (95 % interval 0.052 to 0.25).",
-        "No help beyond chance was seen from shoe size.",
+        "No benefit beyond chance was seen from shoe size.",
     )
 
 
@@ -425,7 +425,7 @@ def test_two_sites_one_site_and_no_plain_weights():
     deep = {**two, "models": {**two["models"], "dense_1/kernel": np.zeros((2, 1, 1))}}
     assert weight_words(compared(deep, ("age",), ("age",))) == said
     assert weight_words(compared(two, (), ())) == said
-    with pytest.raises(Refusal, match="'maybe' is no outcome"):
+    with pytest.raises(Refusal, match="'maybe' is not an outcome"):
         compared(
             own_state(np.zeros((2, 1, 2)), np.ones((2, 1, 2)), [80, 80]),
             ("age",),

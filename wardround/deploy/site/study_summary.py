@@ -53,7 +53,7 @@ ARRAYS: Mapping[str, str] = {
 }
 """What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
 NOT_COVERED = (
-    "Not covered: how rows were prepared (medians, scales), the numbers of rows, "
+    "Not covered: how rows were prepared (medians, scales), the number of rows, "
     "and the figures on validation and test patients."
 )
 """In the same words as in the report."""
