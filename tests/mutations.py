@@ -80,20 +80,20 @@ MUTATIONS = (
         "debit_after_answer",
         "deploy/site/study_worker.py",
         """\
-            self.promise.charge(from_json(header["algorithm"]), number, request, known)
+            self.promise.charge(from_json(asked.question.algorithm), number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if not finite:
             return None
-        self._keep(header, number, keeps)
+        self._keep(asked, number, keeps)
 """,
         """\
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if not finite:
             return None
-        self._keep(header, number, keeps)
+        self._keep(asked, number, keeps)
         if self.promise is not None:
-            self.promise.charge(from_json(header["algorithm"]), number, request, known)
+            self.promise.charge(from_json(asked.question.algorithm), number, request, known)
             point("site.budget.charged")
 """,
         ("deploy/test_private_rounds.py::test_a_site_debits_before_it_trains",),
