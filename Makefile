@@ -14,7 +14,7 @@ test: lint types unit
 
 # All of it: every example, the crash sweep in full, long processes, programs compiled as users compile them.
 test-all: lint types $(VENV)/.developing browser database
-	WARDROUND_TESTS=all $(BIN)/pytest -n 3 --dist loadfile
+	WARDROUND_TESTS=all $(BIN)/pytest -n 2 --dist loadfile
 	$(MAKE) mutations
 	$(MAKE) soak
 
@@ -26,7 +26,7 @@ types: $(VENV)/.developing
 	$(BIN)/mypy wardround benchmarks
 
 unit: $(VENV)/.developing browser database
-	$(BIN)/pytest -n 3 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # Places made wrong on purpose, one at a time: the quick suite must notice each of them.
 mutations: $(VENV)/.developing

@@ -231,6 +231,7 @@ def test_finds_two_kinds_of_sites_and_serves_both() -> None:
     assert len(set(np.asarray(results["stuck"][0].server["chosen"])[:, 0])) == 1
 
 
+@pytest.mark.slow
 def test_the_choice_takes_no_room_in_the_length_to_which_an_answer_is_cut(ragged: Federation, model: Model) -> None:
     """Cut to a tenth of its length, the update is a tenth of itself, and the server still knows whose it is."""
     x, y = rows_at(ragged, 0)

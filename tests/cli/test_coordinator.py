@@ -291,6 +291,7 @@ def test_a_study_from_run_to_report(tmp_path: Path, capsys: Capture) -> None:
     assert "already finished" in again.err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("nvflare") is None, reason="nvflare is not installed: wardround[deploy]")
 def test_start_stops_when_told_and_resume_queues_again(tmp_path: Path, capsys: Capture) -> None:
     hub, _ = consortium(tmp_path, capsys, "bo")

@@ -155,5 +155,5 @@ def test_refusals():
         add_noise(np.zeros(99, np.uint64), plan(), key(0))
     with pytest.raises(Refusal, match="Delta cannot be 0"):
         epsilon_of(plan(), 1, 0.0)
-    with pytest.raises(Refusal, match="epsilon"):
+    with pytest.raises(Refusal, match="Epsilon cannot be -1"):
         plan_for(-1.0, 1e-5, 1, clip=1.0, entries=1, fraction_bits=20, sites=3)

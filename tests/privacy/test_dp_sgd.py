@@ -137,6 +137,7 @@ def test_one_patient_more_or_less_changes_a_private_sum_by_the_bound_at_most() -
     assert max(changes) > 0.69
 
 
+@pytest.mark.slow
 def test_pieces_give_what_all_rows_at_once_give() -> None:
     batch = private(shard_of(500)).batch(0, 0, ExpectedSize(100))
     assert len(batch.taken) > 100 + 3 * PIECE

@@ -251,7 +251,7 @@ def test_an_answer_that_owes_noise_never_leaves_without_it():
             with pytest.raises(Refusal, match=r"asks for noise in whole numbers, and no transform adds it"):
                 engine.train(private, progress, [(1, np.arange(5))])
     own = OwnRows(federation.x[:8], federation.y[:8], 0)
-    with pytest.raises(Refusal, match="no transform does so"):
+    with pytest.raises(Refusal, match="no transform adds it"):
         site_round(private, identity(), private.broadcast(private.init(model.init(KEY), 5)), (), own, seed=1, number=1)
 
 

@@ -132,7 +132,7 @@ def test_two_rows_by_hand() -> None:
     np.testing.assert_allclose(got["dense_0/bias"], [-cut / 2 + 0.5, cut / 2 - 0.5], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "layer norm"])
+@pytest.mark.parametrize("name", ["mlp", pytest.param("cnn", marks=pytest.mark.slow), "layer norm"])
 def test_without_a_bound_it_is_the_plain_sum(name: str) -> None:
     model, batch = MODELS[name], rows_for(name)
     params = params_of(model)

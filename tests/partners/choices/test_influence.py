@@ -171,6 +171,7 @@ def test_another_asking_site_or_fewer_candidates_compile_nothing_anew(even, mode
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
+@pytest.mark.slow
 def test_a_neural_network_gets_finite_scores_with_damping(even):
     question = ask(even, mlp(even.task, hidden=(4,)), 0, rounds=10)
     evidence = influence(damping=0.3, iterations=8).assess(question)

@@ -50,6 +50,7 @@ def bare(tmp_path_factory):
     return shadows(tmp_path_factory.mktemp("bare"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [pytest.param(0.5, marks=pytest.mark.slow), 2.0])
 def test_under_our_own_noise_no_attack_passes_the_bound(tmp_path, bare, epsilon):
     told = shadows(tmp_path, epsilon=epsilon)
