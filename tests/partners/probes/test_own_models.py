@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from tests.support.amount import ALL
 from tests.support.answers import numbers_told
 from wardround.core.components.terms import Extent, terms_of
 from wardround.core.contracts import Task
@@ -114,8 +115,9 @@ def test_a_line_has_a_closed_form(site, lines, line_state):
     assert line_state["spread"]["dense_0/kernel"][site, 0, 0] == pytest.approx(spread[0], rel=1e-2, abs=1e-3)
     assert line_state["spread"]["dense_0/bias"][site, 0] == pytest.approx(spread[1], rel=1e-2, abs=1e-3)
     assert line_state["cv"][site] == pytest.approx(loss, rel=2e-3)
-    # Two equal losses have no spread; in single precision the root of a difference of squares is off by its own root.
-    assert line_state["cv_error"][site] == pytest.approx(error, rel=2e-3, abs=2e-2 * loss**0.5)
+    # Two equal losses have no spread. With few optimizations the root of a difference of squares is off by its root;
+    # compiled as users compile it, it is exact.
+    assert line_state["cv_error"][site] == pytest.approx(error, rel=2e-3, abs=1e-12 if ALL else 2e-2 * loss**0.5)
     assert line_state["rows"][site] == SIZES[site]
 
 
