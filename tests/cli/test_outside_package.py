@@ -30,6 +30,15 @@ def youden() -> Metric:
     accuracy = METRICS["balanced_accuracy"]
     return Metric(lambda rows, weights: 2 * accuracy.compute(rows, weights) - 1, accuracy.why, "Youden's index")
 '''
+STUMBLES = '''"""A meter that fails when it is asked."""
+
+from wardround.core.contracts import Meter
+
+
+def stumbles() -> Meter:
+    """Fails after the last round."""
+    return Meter(init=lambda: {}, observe=lambda state, record: state, report=lambda state: state["nothing"])
+'''
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +53,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install = [sys.executable, "-m", "pip", "install", *offline, "-t", str(target), str(source)]
     subprocess.run(install, check=True, timeout=120, env={**os.environ, "PYTHONPATH": ""})
     lay(target, "clinic-metrics", "0.3", {"youden": YOUDEN}, {"metric.youden": "youden:youden"})
+    lay(target, "clinic-meters", "0.4", {"stumbles": STUMBLES}, {"meter.stumbles": "stumbles:stumbles"})
     broken = {"lost": "import nowhere_to_be_found\n"}
     lay(target, "broken-extras", "9.1", broken, {"algorithm.lost": "lost:lost", "algorithm.fed_avg": "lost:fed_avg"})
     return target
@@ -104,6 +114,15 @@ def test_a_study_uses_it_and_another_is_not_harmed(
     (method,) = result["methods"]
     for site in method["scores"]["sites"].values():
         assert site["youden"]["value"] == pytest.approx(2 * site["balanced_accuracy"]["value"] - 1)
+    # Whoever reads the model card learns whose code ran; a meter of others that fails costs its own words only.
+    outside = {"damped-mean": "1.2", "clinic-metrics": "0.3", "clinic-meters": "0.4", "broken-extras": "9.1"}
+    for name in ("manifest.json", "model_card.json"):
+        content = json.loads((tmp_path / "still" / name).read_text())
+        packages = content["packages"] if name == "manifest.json" else content["versions"]["packages"]
+        assert outside.items() <= packages.items()
+    words = "The meter stumbles of clinic-meters 0.4 failed (KeyError: 'nothing')."
+    assert method["meters"]["stumbles"] == {"words": words}
+    assert method["meters"]["traffic"]["words"]
     # The same without packages: the mean moves, and no such names are known.
     plain = tiny.write_study(tmp_path)
     assert tiny.call(capsys, "run", plain, "--out", tmp_path / "moved", "--json").code == 0

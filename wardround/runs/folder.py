@@ -17,6 +17,7 @@ from safetensors.numpy import save
 
 from wardround import __version__
 from wardround.core import clock
+from wardround.core.components.packages import announcements
 from wardround.core.contracts import Params, RoundRecord
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
@@ -206,7 +207,8 @@ class RunFolder:
             "wardround": __version__,
             "python": sys.version.split()[0],
             "platform": platform.platform(),
-            "packages": {name: found for name in PACKAGES if (found := _version(name))},
+            "packages": {name: found for name in PACKAGES if (found := _version(name))}
+            | {one.package.name: one.package.version for one in announcements()},
             "devices": [str(device) for device in jax.devices()],
             "study": study,
             "study_hash": digest(study),

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from wardround.core.components.packages import OWN, in_a_line
 from wardround.core.contracts import Params, RoundRecord, Scores
 from wardround.core.federation import Federation
 from wardround.engine import registry
@@ -193,6 +194,12 @@ def meters_of(folder: RunFolder, method: Method, study: Study) -> dict[str, Any]
     ]
     reports = {}
     for name, component in registry.components("meter").items():
-        meter = component.build()
-        reports[name] = meter.report(reduce(meter.observe, recorded, meter.init()))
+        try:
+            meter = component.build()
+            reports[name] = meter.report(reduce(meter.observe, recorded, meter.init()))
+        except Exception as error:
+            if component.package == OWN:
+                raise
+            # The model is trained: what somebody else's meter cannot say must not cost it.
+            reports[name] = {"words": f"The meter {name} of {component.package} failed ({in_a_line(error)})."}
     return reports
