@@ -115,6 +115,7 @@ def test_no_round_counts_twice(ended: tuple[Federation, list[dict[str, Any]]]) -
         assert [one["round"] for one in left] == [1, 2, 3], "an answer is computed and told once"
 
 
+@pytest.mark.slow
 def test_the_first_job_died_in_the_third_round_and_who_submits_is_who_flare_says(
     ended: tuple[Federation, list[dict[str, Any]]],
 ) -> None:
