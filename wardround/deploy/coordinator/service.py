@@ -156,12 +156,14 @@ class Coordinator:
 
     def _on_warning(self, site: str, why: str) -> None:
         warnings = self.state.setdefault("warnings", {})
-        if why and warnings.get(site) != why:
-            self.observer(SiteWarning(site, why))
+        if warnings.get(site, "") == why:
+            return
         if why:
             warnings[site] = why
+            self.observer(SiteWarning(site, why))
         else:
             warnings.pop(site, None)
+        self.write_status()  # at once: while a study waits, nothing else would, and an old warning would stay
 
     def _on_event(self, event: Event) -> None:
         """Keep the status true, and pass on what happened."""
@@ -181,6 +183,7 @@ class Coordinator:
                     "present": sorted(present - revoked),
                     "revoked": sorted(revoked),
                     "refused": self.party.refused,
+                    "versions": dict(self.maintenance.versions),
                     "queue": queued_studies(self.home),
                     "at": time.time(),
                 }
