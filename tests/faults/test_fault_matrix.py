@@ -20,8 +20,8 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import ApprovalPending, Event, RoundDone, SiteJoined
 from wardround.deploy.coordinator.service import status_after
-from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site import request_handler as clerk_module
+from wardround.deploy.protocol import wire
+from wardround.deploy.protocol.wire import PROTOCOL, decode, encode
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.trust.certificates import LASTS, check_issued, is_due, make_authority, make_request, new_key, sign
 from wardround.engine.checkpoint import read_header
@@ -96,13 +96,12 @@ def test_a_truncated_or_foreign_request_is_refused_by_the_site(consortium: Any) 
     assert "'kenema' is not the coordinator" in told["why"].lower().replace("’", "'")
 
 
-def test_another_version_is_refused_with_both_versions_and_before_anything_is_asked(
+def test_a_far_protocol_is_refused_with_both_numbers_and_before_anything_is_asked(
     consortium: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clerk_module, "__version__", "9.9.9")  # the sites'; requests have the coordinator's
-    with pytest.raises(
-        Refusal, match=rf"coordinator runs wardround {__version__}, but this site runs 9\.9\.9.*same version"
-    ):
+    monkeypatch.setattr(wire, "PROTOCOL", PROTOCOL + 2)  # the sites'; requests have the coordinator's
+    words = rf"coordinator speaks protocol {PROTOCOL} .*{__version__}.*this site speaks {PROTOCOL + 2}.*upgrade"
+    with pytest.raises(Refusal, match=words):
         consortium.conduct(in_process.study_of("versions"))
     assert {topic for _, topic, _ in consortium.asked} == {"offer"}
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.faults import soak
-from wardround import __version__
+from wardround.deploy.protocol.wire import PROTOCOL
 
 pytest.importorskip("nvflare")
 COORDINATOR, until, study_of, KEPT = soak.COORDINATOR, soak.until, soak.study_of, soak.KEPT
@@ -154,20 +154,26 @@ def test_a_second_process_of_the_same_site_is_kept_out_and_told(whole: Any) -> N
 
 
 @pytest.mark.slow
-def test_another_version_at_a_site_is_told_with_both_versions(whole: Any) -> None:
+def test_a_site_with_another_version_takes_part_and_one_with_a_far_protocol_is_named(whole: Any) -> None:
     whole.kill("bo")
     whole.start("bo", version="9.9.9")
     try:
-        # Before it, the warning may be that the killed process was lost in the middle of a greeting.
-        expected = f"{__version__}, but this site runs 9.9.9"
-        until(lambda: expected in whole.status().get("warnings", {}).get("bo", ""), 60, "a warning")
-        study = whole.queue(study_of("versions"))
-        state = whole.ended(study)
+        until(lambda: whole.status().get("versions", {}).get("bo") == "9.9.9", 60, "the version")
+        assert whole.status().get("warnings", {}).get("bo") is None
+        assert whole.ended(whole.queue(study_of("versions")))["state"] == "finished"
+        whole.kill("bo")
+        whole.start("bo", protocol=PROTOCOL + 2)
+        expected = f"this site speaks {PROTOCOL + 2}"
+        # The first warning that is shown is this one: none stays from the process that was killed.
+        until(lambda: whole.status().get("warnings", {}).get("bo", ""), 60, "a warning")
+        assert expected in whole.status()["warnings"]["bo"]
+        state = whole.ended(whole.queue(study_of("protocols")))
         assert state["state"] == "failed"
-        assert "9.9.9" in state["why"]
+        assert expected in state["why"]
         assert "bo" in state["why"]
     finally:
         whole.restart("bo")
+    until(lambda: "bo" not in whole.status().get("warnings", {}), 60, "the end of the warning")
 
 
 def can_make_a_network() -> bool:

@@ -81,6 +81,10 @@ class Consortium:
         self.handlers[name] = RequestHandler(HomeAccess(self.homes[name]))
         self.transport.sites[name] = self.handlers[name].answer
 
+    @property
+    def register(self) -> SiteRegister:
+        return self.transport.register
+
     # ---- the transport's contract ----
 
     @property
@@ -101,6 +105,9 @@ class Consortium:
             self.restart(site)
             raise Unanswered(site, "it disconnected before it answered", gone=True) from None
         return self.change(site, topic, header, reply)
+
+    def limit(self, topic: str, most: int) -> None:
+        self.transport.limit(topic, most)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
         self.transport.announce(topic, bodies)

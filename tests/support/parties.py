@@ -125,7 +125,7 @@ class Consortium:
         until(self._socket.exists, 180, "the beginning")
 
     def start(self, *names: str, **words: Any) -> None:
-        """Start parties, as the command line does; `words` may say netns, version or keepalive."""
+        """Start parties, as the command line does; `words` may say netns, version, protocol or keepalive."""
         for name in names or (COORDINATOR, *self.names):
             if name in self.processes:
                 self.processes.pop(name).close()
@@ -334,6 +334,10 @@ def become(words: Mapping[str, Any], line: socket.socket) -> None:
         from wardround.deploy.site import request_handler
 
         request_handler.__version__ = words["version"]
+    if "protocol" in words:
+        from wardround.deploy.protocol import wire
+
+        wire.PROTOCOL = words["protocol"]
     if "plant" in words:
         plant(canary(words["plant"]))
     if words.get("halts"):

@@ -13,6 +13,7 @@ from wardround.core.journal import LONGEST, Violation
 from wardround.core.journal_head import head_path
 from wardround.core.text import format_bytes
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome, keys_in
+from wardround.deploy.protocol.study_id import is_meant
 from wardround.deploy.trust.audit_log import BETWEEN, Entry, Examination, examine
 from wardround.deploy.trust.log_heads import HEAD_BYTES, Keys, read_witness
 from wardround.incentives.ledger import Ledger
@@ -117,9 +118,8 @@ def show_command(path: Path, keys: Path | None, *, study: str | None = None, as_
 
 
 def is_about(entry: Mapping[str, Any], study: str) -> bool:
-    """Whether an entry is about a study, named by its identifier or its name."""
-    named = str(entry.get("study", ""))
-    return study in (named, named.rpartition("-")[0])
+    """Whether an entry is about a study, named by its identifier, the beginning of one, or its name."""
+    return is_meant(study, str(entry.get("study", "")))
 
 
 def diary(entries: Sequence[Entry], findings: Sequence[Violation], whole: str) -> list[str]:

@@ -173,13 +173,14 @@ def resume(
     """Continue a study that failed or was interrupted, in the round it had reached."""
     from wardround.deploy.coordinator.queue import enqueue
     from wardround.deploy.coordinator.status import studies
+    from wardround.deploy.protocol.study_id import is_meant
     from wardround.runs.json_files import read_json
     from wardround.study.file import parse_study
 
     there = open_home(home)
     every = {one["study"]: one["state"] for one in studies(there, there.status())}
     open_ = [one for one, state in every.items() if state != "finished"]
-    meant = [one for one in open_ if study in (None, one, one.rpartition("-")[0])]
+    meant = [one for one in open_ if study is None or is_meant(study, one)]
     if len(meant) != 1:
         what = "several studies have not finished" if len(meant) > 1 else "there is no such unfinished study"
         known = ", ".join(f"{one} ({state})" for one, state in every.items()) or "none"
@@ -277,4 +278,5 @@ def site_words(site: Mapping[str, Any], alive: bool) -> str:
     words = ("connected" if site["present"] else "not connected") if alive else "not known"
     late = f", {site['late']}" if site["late"] else ""
     warning = f"; {site['warning']}" if site["warning"] else ""
-    return f"{words}{late}{warning} (certificate until {site['until']})"
+    version = f"wardround {site['version']}, " if site.get("version") else ""
+    return f"{words}{late}{warning} ({version}certificate until {site['until']})"

@@ -143,7 +143,9 @@ def event_sentence(event: "Event") -> str:
             words = f"round {number}: no answer from {reasons_text(missing)}"
         case events.RoundDone(number, of, sites):
             without = f" (without {reasons_text(event.absent)})" if event.absent else ""
+            odd = reasons_text(event.measures.get("validation_left_out", {}))
             words = f"round {number} of {of}: {site_count(sites)}{without}"
+            words += f" (validation loss without {odd})" if odd else ""
         case events.SiteJoined(site, rows):
             words = f"{site} joined the study with {rows} training patients"
         case events.DiskFailed(why):

@@ -5,7 +5,7 @@ and for an accuracy: how many rows, the sum of their losses, and how many were p
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax.numpy as jnp
@@ -30,6 +30,10 @@ class Quality:
     rows: Numbers
     right: Numbers | None
     """Rows whose most probable class is the right one; none for a regression."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Sites whose losses cannot be right and do not count, each with the reason."""
+    implausible: Mapping[str, str] = field(default_factory=dict)
+    """Sites whose losses count and are worth a look, each with the reason."""
 
     @property
     def mean_loss(self) -> float:

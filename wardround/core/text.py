@@ -1,5 +1,15 @@
-"""Numbers as people read them, wherever a sentence is made."""
+"""Text for people: numbers as they read them, and words of others that cannot harm a terminal, a log or a page."""
 
+import unicodedata
+from typing import Any
+
+HIDDEN = ("Cc", "Cf", "Cs")
+"""Unicode's categories of what must not be shown: control characters (a terminal obeys them: colours, links, the
+clipboard), invisible marks (they reverse the text after them, or make two different names look alike), half
+characters (no file takes them)."""
+LONGEST = 1000
+"""Characters of a sentence that another party may have shown."""
+DEEPEST = 32
 UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -14,3 +24,30 @@ def format_bytes(count: float) -> str:
     while count >= 999.5 and unit < len(UNITS) - 1:
         count, unit = count / 1000, unit + 1
     return f"{count:.3g} {UNITS[unit]}" if count < 999.5 else f"{count:,.0f} {UNITS[unit]}"
+
+
+def plain_line(text: object, longest: int | None = None) -> str:
+    """One line without control characters, invisible marks and half characters; cut where it is too long.
+
+    >>> plain_line("a\\x1b[31m b\\r\\n  c\\u202e"), plain_line("abcdef", 4)
+    ('a[31m b c', 'abc…')
+    """
+    words = str(text)
+    if longest is not None:
+        words = words[: 8 * longest]  # nobody's megabytes are looked through for a line
+    kept = "".join(one for one in words if one.isspace() or unicodedata.category(one) not in HIDDEN)
+    line = " ".join(kept.split())
+    return line if longest is None or len(line) <= longest else line[: longest - 1].rstrip() + "…"
+
+
+def plain_words(value: Any, longest: int = LONGEST, depth: int = 0) -> Any:
+    """JSON with every text in it, keys too, made a plain line; what is nested too deeply is left out."""
+    if isinstance(value, str):
+        return plain_line(value, longest)
+    if depth >= DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {plain_line(key, longest): plain_words(one, longest, depth + 1) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_words(one, longest, depth + 1) for one in value]
+    return value

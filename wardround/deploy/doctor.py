@@ -22,6 +22,7 @@ from wardround import __version__
 from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome
+from wardround.deploy.protocol.wire import PROTOCOL
 from wardround.deploy.transport.connectivity import (
     Diagnosis,
     Files,
@@ -119,7 +120,9 @@ def failure(name: str, refusal: Refusal) -> Diagnosis:
 
 def check_versions() -> Iterator[Diagnosis]:
     """Ours, and whether the network's library is the one that we were tested with."""
-    yield Diagnosis("version", "ok", f"wardround {__version__} on Python {sys.version.split()[0]}")
+    yield Diagnosis(
+        "version", "ok", f"wardround {__version__} (protocol {PROTOCOL}) on Python {sys.version.split()[0]}"
+    )
     try:
         found = metadata.version("nvflare")
     except metadata.PackageNotFoundError:

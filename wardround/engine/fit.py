@@ -152,7 +152,8 @@ def measures_of(quality: Quality) -> dict[str, Any]:
     measures: dict[str, Any] = {"validation_loss": {"weighted": quality.mean_loss, "sites": finite}}
     if quality.right is not None:
         measures["validation_accuracy"] = {"weighted": quality.accuracy}
-    return measures
+    odd = {"validation_left_out": dict(quality.left_out), "validation_implausible": dict(quality.implausible)}
+    return measures | {name: reasons for name, reasons in odd.items() if reasons}
 
 
 def watched_loss(quality: Quality, stopping: EarlyStopping | None) -> float:

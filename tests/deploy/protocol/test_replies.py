@@ -5,6 +5,7 @@ import pytest
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Diverged, Refusal
+from wardround.deploy.protocol.compression import pack
 from wardround.deploy.protocol.replies import (
     Absence,
     answer_problem,
@@ -68,12 +69,31 @@ def test_the_words_of_a_status_are_those_on_the_wire():
 
 def test_answers_that_cannot_be_used_end_a_round_in_the_words_of_the_first_kind_of_trouble():
     shapes = Message({"weight": np.float32(0)})
-    diverged = read_reply(replied(status=Status.DIVERGED))
-    diverged = diverged._replace(wrong=answer_problem(diverged, shapes))
-    empty = read_reply(replied())
-    empty = empty._replace(wrong=answer_problem(empty, shapes))
+    wrong = answer_problem(read_reply(replied(status=Status.DIVERGED)), shapes)
+    diverged = Absence(str(wrong), Status.DIVERGED, unusable=True)
+    empty = Absence(str(answer_problem(read_reply(replied()), shapes)), unusable=True)
     assert isinstance(too_few_usable({"bo": diverged}, 2), Diverged)
     mixed = too_few_usable({"bo": diverged, "kenema": empty}, 2)
     assert not isinstance(mixed, Diverged)
     assert isinstance(mixed, Refusal)
     assert "does not have the algorithm's arrays" in str(mixed)
+
+
+def test_routing_words_that_the_algorithm_does_not_use_make_an_answer_unusable():
+    """They are part of a program's type, so two answers that differ in them could not even be added."""
+    shapes, header = Message({"weight": np.zeros((), np.float32)}), decode(REQUEST.body)[0]
+    given = Message({"weight": np.ones((), np.float32)}, (("phase", "other"),))
+    assert answer_problem(read_reply(reply_to(header, "bo", {"status": "ok"}, Message(given.arrays))), shapes) is None
+    wrong = answer_problem(read_reply(reply_to(header, "bo", {"status": "ok"}, given)), shapes)
+    assert "does not have the algorithm's arrays" in str(wrong)
+
+
+def test_a_reply_is_unpacked_into_no_more_than_its_question_allows():
+    filler = " ".join(str(one) for one in range(10_000))
+    content = replied(filler=filler)
+    travels = pack(content)
+    assert len(travels) < len(content) / 2
+    assert read_reply(travels, most=len(content)).header["filler"] == filler
+    for one in (travels, content):
+        with pytest.raises(Malformed, match="allowed"):
+            read_reply(one, most=len(content) - 1)

@@ -12,6 +12,8 @@ from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.trust.audit_log import examine
 from wardround.runs.folder import digest
 
+HASH = "0123456789abcdef" * 2
+
 
 @pytest.fixture
 def home(tmp_path):
@@ -25,7 +27,7 @@ def kinds(home) -> list[str]:
 def test_both_sides_call_a_study_the_same():
     study = small.study()
     words = study.model_dump(mode="json")
-    assert approvals.study_id(study) == f"triage-{digest(words)[:12]}"
+    assert approvals.study_id(study) == f"triage-{digest(words)[:32]}"
     # As it comes out of a message and a file: the same words, hence the same name.
     again = small.parse_study(json.loads(json.dumps(words)), where="test")
     assert approvals.study_id(again) == approvals.study_id(study)
@@ -37,7 +39,7 @@ def test_an_offer_waits_and_the_same_again_changes_nothing(home):
     assert small.offered(home, submitter="mallory") == offer
     assert approvals.offers(home) == [offer]
     assert kinds(home).count("offered") == 1
-    assert approvals.approval_status(home, "other-0123456789ab")[0] == "waiting"
+    assert approvals.approval_status(home, f"other-{HASH}")[0] == "waiting"
 
 
 def test_an_approval_lets_it_run_until_its_day(home):
@@ -140,10 +142,10 @@ def test_a_withdrawal_counts_at_once_and_is_final(home):
 
 def test_epsilon_is_never_given_back(home):
     for number, state in enumerate(("approved", "withdrawn")):
-        one = approvals.Decision(f"s{number}-0123456789ab", "", state, "ben", "2031-05-01", epsilon=1.25)
+        one = approvals.Decision(f"s{number}-{HASH}", "", state, "ben", "2031-05-01", epsilon=1.25)
         approvals.record_decision(home, one)
     assert approvals.promised_epsilon(home) == 2.5
-    assert approvals.promised_epsilon(home, beside="s0-0123456789ab") == 1.25
+    assert approvals.promised_epsilon(home, beside=f"s0-{HASH}") == 1.25
 
 
 def test_changed_words_are_not_what_was_approved(home):
@@ -177,7 +179,7 @@ def test_a_decision_about_other_words_does_not_count(home):
 
 
 @pytest.mark.parametrize(
-    "name", ["../../etc/passwd", "a/b-0123456789ab", "", "triage", "triage-XYZ", "t-0123456789ab\n", "x" * 400]
+    "name", ["../../etc/passwd", f"a/b-{HASH}", "", "triage", "triage-XYZ", "t-0123456789ab", f"t-{HASH}\n", "x" * 400]
 )
 def test_a_name_that_is_no_study_reaches_no_file(home, name):
     for act in (approvals.read_decision, approvals.read_offer, approvals.approval_status):
@@ -187,12 +189,12 @@ def test_a_name_that_is_no_study_reaches_no_file(home, name):
 
 def test_an_offer_must_be_what_it_calls_itself(home):
     words = small.study().model_dump(mode="json")
-    with pytest.raises(Refusal, match="calls itself triage-0123456789ab"):
-        approvals.store_offer(home, "triage-0123456789ab", words, "anna")
+    with pytest.raises(Refusal, match=f"calls itself triage-{HASH}"):
+        approvals.store_offer(home, f"triage-{HASH}", words, "anna")
     with pytest.raises(Refusal, match=r"(?i)unknown key"):
-        approvals.store_offer(home, "triage-0123456789ab", {**words, "code": "import os"}, "anna")
+        approvals.store_offer(home, f"triage-{HASH}", {**words, "code": "import os"}, "anna")
     with pytest.raises(Refusal, match="too long"):
-        approvals.store_offer(home, "triage-0123456789ab", {"x": "y" * (1 << 20)}, "anna")
+        approvals.store_offer(home, f"triage-{HASH}", {"x": "y" * (1 << 20)}, "anna")
     assert approvals.offers(home) == []
 
 
@@ -213,3 +215,21 @@ def test_a_study_is_meant_by_its_name_where_there_is_one_of_it(home):
     assert approvals.resolve(home, second.id) == second
     with pytest.raises(Refusal, match=r"(?i)no study called 'sepsis' was offered"):
         approvals.resolve(home, "sepsis")
+
+
+def test_a_study_is_meant_by_the_beginning_of_its_identity_where_there_is_one_of_it(home):
+    first, second = small.offered(home), small.offered(home, small.study(study={"rounds": 6}))
+    assert [len(one.id.rpartition("-")[2]) for one in (first, second)] == [32, 32]  # 128 bits
+    same = next(at for at, (a, b) in enumerate(zip(first.id, second.id, strict=True)) if a != b)
+    assert approvals.resolve(home, first.id[: same + 1]) == first
+    assert approvals.resolve(home, second.id[: same + 1]) == second
+    with pytest.raises(Refusal, match="2 studies are called 'triage'"):
+        approvals.resolve(home, "triage")
+    for wrong in ("triag", "triage-", first.id[: same + 1] + "x", ""):
+        with pytest.raises(Refusal, match=r"(?i)no study called"):
+            approvals.resolve(home, wrong)
+    # A study whose NAME is such a beginning: nobody approves the one and means the other.
+    small.offered(home, small.study(study={"name": first.id[: same + 1]}))
+    with pytest.raises(Refusal, match="2 studies are called"):
+        approvals.resolve(home, first.id[: same + 1])
+    assert approvals.resolve(home, first.id) == first

@@ -86,8 +86,14 @@ def test_an_answer_passes_few_modules(consortium: Any) -> None:
         ("hello", "bo", request_of_site({}), Status.REFUSED, "not the coordinator"),
         ("round", "server", b"nonsense", Status.REFUSED, "cannot be read"),
         ("round", "server", request_of_site({}), Status.REFUSED, "names no study"),
-        ("round", "server", encode({"protocol": 0}, Message({})), Status.REFUSED, "same version"),
-        ("round", "server", request_of_site({"study": "x-0123456789ab"}), Status.WAITING, "does not know this study"),
+        ("round", "server", encode({"protocol": 0}, Message({})), Status.REFUSED, "speaks protocol 0"),
+        (
+            "round",
+            "server",
+            request_of_site({"study": "x-0123456789abcdef0123456789abcdef"}),
+            Status.WAITING,
+            "does not know this study",
+        ),
         ("round", "server", request_of_site({"study": "../../x"}), Status.REFUSED, "names no study"),
     ],
 )

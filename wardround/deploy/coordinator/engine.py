@@ -17,11 +17,22 @@ from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.quality import Quality, quality_of
+from wardround.deploy.coordinator.answer_bounds import (
+    RowLimits,
+    Rows,
+    bounded,
+    combine_answers_of,
+    implausible_losses,
+    loss_problem,
+    query_check,
+    weight_problem,
+)
 from wardround.deploy.coordinator.events import SiteJoined
-from wardround.deploy.coordinator.gather import Absences, Gatherer
+from wardround.deploy.coordinator.gather import Absences, Check, GatheredAnswers, Gatherer, accept_any
 from wardround.deploy.coordinator.secure_round import sum_answers
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Reply, answer_problem
+from wardround.deploy.protocol.reply_form import largest_reply
 from wardround.deploy.protocol.requests import (
     AboutModel,
     AskQuery,
@@ -45,8 +56,6 @@ from wardround.engine.split_round import (
 )
 from wardround.privacy.secure_sum.fixed_point import from_ring
 
-Rows = tuple[int, int, int]
-"""For training, validation and test."""
 UNKNOWN = Task((0,))
 
 
@@ -68,6 +77,12 @@ class Deployment:
     """Where a secure sum that is about to be opened is written down."""
     joined: dict[str, Rows] = field(default_factory=dict)
     """Newcomers, and their rows."""
+    limits: RowLimits = field(default_factory=RowLimits)
+    """What no site may go beyond: the rows that it told."""
+    noised: bool = False
+    """Whether sites add noise to what they tell, which may then lie outside of its range."""
+    watches: str | None = None
+    """The site by whose validation loss training is stopped, if by one."""
     _begun: dict[Algorithm, set[str]] = field(default_factory=dict)
     _first: dict[Algorithm, Params] = field(default_factory=dict)
     _shapes: dict[Any, Message] = field(default_factory=dict)
@@ -103,10 +118,28 @@ class Deployment:
 
     def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
         """Sums of losses, from every site that is there: predictions and labels stay where they are."""
-        answers = self.ask_about_model("judge", algorithm, progress, part=part)
+
+        def check(reply: Reply) -> str | None:
+            return loss_problem(reply, self.limits, part, regression=self.task.regression, noised=self.noised)
+
+        answers, absent = self.gather_about_model("judge", algorithm, progress, part=part, check=check)
         arrays = {site: answers[site].message.arrays for site in self.sites if site in answers}
         told = {site: (float(one["loss"]), int(one["rows"]), int(one["right"])) for site, one in arrays.items()}
-        return quality_of(told, regression=self.task.regression)
+        left_out = {site: str(why) for site, why in absent.items() if why.unusable}
+        finite = {site: sums for site, sums in told.items() if np.isfinite(sums[0])}
+        if any(rows for _, rows, _ in finite.values()):  # else it is the model that has diverged
+            left_out |= {site: "its loss is not a finite number" for site in told if site not in finite}
+            told = finite
+        if self.watches in left_out:
+            raise Refusal(
+                f"early stopping watches the validation loss of {self.watches}, which cannot be used: "
+                f"{left_out[self.watches]}",
+                where=f"site {self.watches}",
+                remedy="check the rows and the version of wardround there, or stop by the loss of all sites",
+            )
+        quality = quality_of(told, regression=self.task.regression)
+        odd = implausible_losses(quality) if algorithm.personal is None and not self.noised else {}
+        return replace(quality, left_out=left_out, implausible=odd)
 
     def ask(self, query: Query, message: Message) -> Report:
         return self.query(query, message, on="training")
@@ -115,18 +148,34 @@ class Deployment:
 
     def query(self, query: Query, message: Message, *, on: str) -> Report:
         """Put a question to every site; all of them must answer, since preparation is the same for all."""
-        answers = self.ask_members(AskQuery(to_json(recipe_of(query)), on), message)
-        return query.combine([answers[site].message for site in self.sites if site in answers])
+        check = query_check(query, message, noised=self.noised)
+        answers = self.ask_members(AskQuery(to_json(recipe_of(query)), on), message, check)
+        return combine_answers_of(query, {site: one.message for site, one in answers.items()}, self.sites)
 
-    def ask_members(self, question: RequestBody, message: Message | None = None) -> dict[str, Reply]:
+    def ask_members(
+        self, question: RequestBody, message: Message | None = None, check: Check = accept_any
+    ) -> dict[str, Reply]:
         """The answers of all members, however long it takes."""
         members = self.sites if self.members is None else sorted(self.members)
-        return self.gatherer.ask_everyone(members, question, message or Message({}))
+        return self.gatherer.ask_everyone(members, question, message or Message({}), check)
 
     def ask_about_model(
         self, topic: str, algorithm: Algorithm, progress: Progress, *, part: str = "test", number: int | None = None
     ) -> dict[str, Reply]:
         """Ask every site something about the model as it is now; the quorum must answer, as in a round."""
+        return self.gather_about_model(topic, algorithm, progress, part=part, number=number).answers
+
+    def gather_about_model(
+        self,
+        topic: str,
+        algorithm: Algorithm,
+        progress: Progress,
+        *,
+        part: str = "test",
+        number: int | None = None,
+        check: Check = accept_any,
+    ) -> GatheredAnswers:
+        """The same with the reasons why others gave none; who answers nonsense is left out, and not waited for."""
         arrays = {
             "sent": jax.device_get(algorithm.broadcast(progress.server)).arrays,
             "params": jax.device_get(algorithm.params(progress.server)),
@@ -138,7 +187,9 @@ class Deployment:
             Message(arrays),
             BETWEEN if number is None else number,
             get_ready=lambda sites: self.begin_at(algorithm, sites),
-        ).answers
+            check=check,
+            leaves_out=True,
+        )
 
     def method(self, algorithm: Algorithm) -> TrainRound:
         transforms = [to_json(recipe_of(one)) for one in self.transforms]
@@ -168,7 +219,7 @@ class Deployment:
             new = [site for site in new if site in told]
             if isinstance(question, PrepareRows):
                 for site in new:
-                    self.joined[site] = row_counts(told[site])
+                    self.joined[site] = self.limits.learn(told[site])
                     self.gatherer.observer(SiteJoined(site, self.joined[site][0]))
         if self.members is not None:
             self.members |= set(new)
@@ -196,7 +247,11 @@ class Deployment:
                 sent,
                 number,
                 get_ready=lambda sites: self.begin_at(algorithm, sites),
-                check=lambda reply: answer_problem(reply, shapes),
+                check=bounded(
+                    lambda reply: answer_problem(reply, shapes),
+                    lambda reply: weight_problem(reply, algorithm, self.limits),
+                ),
+                most=largest_reply(Topic.ROUND, sizes_of(shapes)),
             )
             point("coordinator.round.all_answered")
             sizes = {site: one.size for site, one in answers.items()}
@@ -233,10 +288,9 @@ def refuse_pooled(algorithm: Algorithm) -> None:
         raise Refusal("this algorithm pools all rows in one place", remedy="use it in simulation only, for comparison")
 
 
-def row_counts(reply: Reply) -> Rows:
-    """What a site that has prepared its rows tells of their number."""
-    train, validation, test = (int(rows) for rows in np.asarray(reply.message.arrays["rows"]))
-    return train, validation, test
+def sizes_of(shapes: Message) -> list[int]:
+    """How many bytes the arrays of such an answer have."""
+    return [int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)]
 
 
 def measures_of(absent: Absences) -> dict[str, Any]:

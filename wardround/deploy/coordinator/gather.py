@@ -1,7 +1,8 @@
 """Asks sites and gathers their answers: how long each is given, how many must answer, and why others did not.
 
 A site that went away, is late or answers nonsense is left out with the reason; with fewer answers than the quorum one
-waits for sites to come back. Asking twice costs nothing: a site gives the same bytes for the same request.
+waits for sites to come back. Asking twice costs nothing: a site gives the same bytes for the same request. So whoever
+answered nonsense is not asked again. An answer has the form of its topic before it is used, so none can raise.
 """
 
 import time
@@ -12,9 +13,11 @@ from typing import NamedTuple
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.core.text import LONGEST, plain_line
 from wardround.deploy.coordinator.events import AnswersGathered, AnswersMissing, Observer, SitesAwaited, ignore
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply, too_few_usable
+from wardround.deploy.protocol.reply_form import form_problem, largest_reply
 from wardround.deploy.protocol.requests import NOTHING, Request, RequestBody, Topic, request_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
@@ -35,7 +38,7 @@ Absences = dict[str, Absence]
 
 
 def accept_any(reply: Reply) -> str | None:
-    """Takes any answer."""
+    """Takes any answer that has the form of its topic."""
     return None
 
 
@@ -111,8 +114,12 @@ class Gatherer:
         message: Message = NOTHING,
         number: int = 0,
         check: Check = accept_any,
+        most: int | None = None,
     ) -> GatheredAnswers:
-        """Ask these sites at the same time; returns when each has answered or has used up its time."""
+        """Ask these sites at the same time; returns when each has answered or has used up its time.
+
+        What has not the form of its topic, does not pass `check` or has more than `most` bytes is no answer.
+        """
         if self.transport.stopped.is_set():
             raise KeyboardInterrupt
         gathered = GatheredAnswers({}, {})
@@ -124,7 +131,9 @@ class Gatherer:
             each = {site: questions(site) for site in sites}
             topic = each[sites[0]].topic
             requests = {site: self._request(one, message, number) for site, one in each.items()}
+        room = largest_reply(topic) if most is None else most
         try:
+            self.transport.limit(topic, room)
             self.transport.announce(topic, {site: one.body for site, one in requests.items()})
         except Exception as error:  # what cannot be written down is not sent
             return GatheredAnswers({}, dict.fromkeys(sites, Absence(str(error))))
@@ -132,19 +141,26 @@ class Gatherer:
         def ask(site: str) -> None:
             started = time.monotonic()
             try:
-                reply = read_reply(self.transport.ask(site, topic, requests[site].body, self.policy.deadline))
+                content = self.transport.ask(site, topic, requests[site].body, self.policy.deadline)
+                reply = read_reply(content, most=room)
             except Malformed as error:
-                gathered.absent[site] = Absence(f"its answer cannot be read: {error}")
+                gathered.absent[site] = Absence(f"its answer cannot be read: {error}", unusable=True)
                 return
             except Exception as error:
-                gathered.absent[site] = Absence(str(error))
+                gathered.absent[site] = Absence(plain_line(error, LONGEST))
                 return
             self.policy.record(time.monotonic() - started)
             if not is_reply_to(reply, requests[site], site):
-                gathered.absent[site] = Absence("its answer belongs to another request (a replay or a copy)")
+                why = "its answer belongs to another request (a replay or a copy)"
+                gathered.absent[site] = Absence(why, unusable=True)
             elif reply.status.is_answer:
-                gathered.answers[site] = reply._replace(wrong=check(reply))  # while others are still on their way
-                point("coordinator.round.one_answered")
+                wrong = problem_of(topic, reply, check)  # while others are still on their way
+                if wrong is None:
+                    gathered.answers[site] = reply
+                    point("coordinator.round.one_answered")
+                else:
+                    told = reply.status if reply.status is Status.DIVERGED else None
+                    gathered.absent[site] = Absence(wrong, told, unusable=True)
             else:
                 gathered.absent[site] = absence = Absence(reply.why, reply.status)
                 if reply.status.is_departure:
@@ -161,8 +177,10 @@ class Gatherer:
     def _request(self, question: RequestBody, message: Message, number: int) -> Request:
         return request_of(question, message, study=self.study, number=number, course=self.course)
 
-    def ask_everyone(self, sites: Sequence[str], question: RequestBody, message: Message = NOTHING) -> dict[str, Reply]:
-        """Ask these sites and wait, however long it takes, until each has answered."""
+    def ask_everyone(
+        self, sites: Sequence[str], question: RequestBody, message: Message = NOTHING, check: Check = accept_any
+    ) -> dict[str, Reply]:
+        """Ask these sites and wait, however long it takes, until each has answered; nonsense of one ends the study."""
         missing, answers = set(sites), {}
         pause = 0.0
         while missing:
@@ -173,7 +191,10 @@ class Gatherer:
                     )
             pause = self.pause_before_asking_again(pause)
             self.wait_for(sorted(missing), 1)
-            got, absent = self.ask_once(sorted(missing), question, message)
+            got, absent = self.ask_once(sorted(missing), question, message, check=check)
+            nonsense = {site: absence for site, absence in absent.items() if absence.unusable}
+            if nonsense:
+                raise too_few_usable(nonsense, 0, question.topic)
             for site, absence in absent.items():
                 if absence.status is Status.REFUSED:
                     raise Refusal(absence.why, where=f"site {site}")
@@ -192,20 +213,27 @@ class Gatherer:
         *,
         get_ready: Callable[[Sequence[str]], Absences],
         check: Check = accept_any,
+        most: int | None = None,
+        leaves_out: bool = False,
     ) -> GatheredAnswers:
-        """Ask until the quorum has answered; `get_ready` begins with newcomers, and gives who could not."""
+        """Ask until the quorum has answered; `get_ready` begins with newcomers, and gives who could not.
+
+        With `leaves_out` a site that answers nonsense is not counted among those who must answer, unless all do.
+        """
         answers: dict[str, Reply] = {}
         reasons: Absences = {}
-        bad: dict[str, Reply] = {}
+        bad: Absences = {}
+        refused: dict[str, float] = {}
         pause = 0.0
         while True:
             left = {**self.departed_sites(), **(self.spent if question.topic is Topic.ROUND else {})}
             staying = self.policy.require_remaining(cohort, left, number)
-            quorum = min(self.policy.quorum, len(staying))
+            usable = [site for site in staying if site not in bad]
+            quorum = min(self.policy.quorum, max(1, len(usable)) if leaves_out else len(staying))
             # The same question gets the same answer, so nobody who gave nonsense is asked again.
-            missing = [site for site in staying if site not in answers and site not in bad]
+            missing = [site for site in usable if site not in answers]
             if len(answers) + len(missing) < quorum:
-                raise too_few_usable(bad, number)
+                raise too_few_usable(bad, number, question.topic)
             if not missing or (pause and len(answers) >= quorum):
                 break
             pause = self.pause_before_asking_again(pause)
@@ -213,16 +241,22 @@ class Gatherer:
             here = [site for site in missing if site in self.transport.present()]
             unready = get_ready(here)
             ready = [site for site in here if site not in unready]
-            got, absent = self.ask_once(ready, question, message, number, check)
-            bad |= {site: one for site, one in got.items() if one.wrong is not None}
-            answers.update({site: one for site, one in got.items() if site not in bad})
+            got, absent = self.ask_once(ready, question, message, number, check, most)
+            answers.update(got)
             away = {site: NOT_CONNECTED for site in missing if site not in here}
-            nonsense = {site: Absence(str(one.wrong)) for site, one in bad.items()}
-            reasons = {**reasons, **away, **unready, **absent, **nonsense, **left, **self.gone}
+            bad |= {site: one for site, one in {**unready, **absent}.items() if one.unusable}
+            bad |= self._for_good({**unready, **absent}, refused)
+            reasons = {**reasons, **away, **unready, **absent, **left, **self.gone}
             late = reasons_of({site: why for site, why in reasons.items() if site not in answers})
             answered = tuple(sorted(answers))
             self.observer(AnswersGathered(question.topic, number, answered, late, self.policy.deadline))
         return GatheredAnswers(answers, reasons)
+
+    def _for_good(self, absent: Absences, since: dict[str, float]) -> Absences:
+        """Who has refused for as long as a site is given to answer: asked again it would say the same."""
+        now = time.monotonic()
+        refusing = {site: one for site, one in absent.items() if one.status is Status.REFUSED}
+        return {site: one for site, one in refusing.items() if now - since.setdefault(site, now) > self.policy.deadline}
 
     # ---- waiting ----
 
@@ -253,6 +287,14 @@ class Gatherer:
         """Wait a moment, unless we are to stop."""
         if self.transport.stopped.wait(seconds):
             raise KeyboardInterrupt
+
+
+def problem_of(topic: Topic, reply: Reply, check: Check) -> str | None:
+    """Why an answer cannot be used; whatever it makes our own checks raise is the answer's fault."""
+    try:
+        return form_problem(topic, reply) or check(reply)
+    except Exception as error:
+        return f"its answer does not make sense ({type(error).__name__})"
 
 
 def reasons_of(absent: Mapping[str, Absence]) -> dict[str, str]:

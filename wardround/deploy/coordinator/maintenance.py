@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wardround import __version__
 from wardround.core.errors import Refusal
+from wardround.core.text import LONGEST, plain_line
 from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.protocol import wire
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.requests import request_of_site
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import Malformed
+from wardround.deploy.protocol.wire import is_spoken
 from wardround.deploy.transport.contract import Transport, Unanswered
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import event_entry
@@ -33,6 +36,8 @@ class Maintenance:
     home: CoordinatorHome
     transport: Transport
     warn: Callable[[str, str], None]
+    versions: dict[str, str] = field(default_factory=dict)
+    """Which version of wardround each site told."""
     _one: threading.Lock = field(default_factory=threading.Lock)
     """One site at a time, lest an older head of a log be shown after a newer one."""
 
@@ -60,13 +65,29 @@ class Maintenance:
     def maintain(self, site: str) -> None:
         try:
             with self._one:
-                self.ask(site, "hello", {})
+                self.greet(site)
                 self.renew(site)
                 countersignatures.exchange(self.home, site, lambda topic, words: self.ask(site, topic, words))
-        except (Unanswered, Malformed, Refusal, KeyError, OSError) as error:
-            self.warn(site, str(error))
+        except Unanswered as error:
+            if not error.gone:  # else it is shown as not connected, and a warning would outlive its return
+                self.warn(site, plain_line(error, LONGEST))
+        except Exception as error:  # whatever a site's answer trips over, the others are looked after
+            self.warn(site, plain_line(error, LONGEST) or type(error).__name__)
         else:
             self.warn(site, "")
+
+    def greet(self, site: str) -> None:
+        """Learn which version the site runs; refused where it speaks a protocol that is not understood here."""
+        told = self.ask(site, "hello", {})
+        version = plain_line(told.get("wardround", "unknown"), 40)
+        if not is_spoken(told.get("protocol", 1)):  # the first one did not say so
+            raise Refusal(
+                f"the site speaks protocol {plain_line(told['protocol'], 40)} (wardround {version}), but the "
+                f"coordinator speaks {wire.PROTOCOL} (wardround {__version__})",
+                where=f"site {site}",
+                remedy="upgrade the older one; neighbouring protocols understand each other",
+            )
+        self.versions[site] = version
 
     def renew(self, site: str) -> None:
         """A new certificate for the key that the site has, if the old one ends soon."""

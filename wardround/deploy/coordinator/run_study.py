@@ -18,9 +18,10 @@ from wardround.core.contracts import Algorithm, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.coordinator import privacy_plan
+from wardround.deploy.coordinator.answer_bounds import RowLimits, validation_notes
 from wardround.deploy.coordinator.engine import Deployment, refuse_pooled
 from wardround.deploy.coordinator.events import ApprovalPending, Observer, RoundDone, ignore
-from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy, reasons_of
+from wardround.deploy.coordinator.gather import Absences, Gatherer, WaitPolicy, reasons_of
 from wardround.deploy.coordinator.partner_choice import (
     choose_partners,
     partner_fields,
@@ -36,7 +37,9 @@ from wardround.deploy.coordinator.schema_agreement import (
 )
 from wardround.deploy.coordinator.secure_round import refuse_strangers
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema
+from wardround.deploy.protocol.replies import too_few_usable
+from wardround.deploy.protocol.reply_form import figures_of
+from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema, Topic
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
@@ -44,6 +47,7 @@ from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
+from wardround.evaluate.metrics import names_with
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest
 from wardround.runs.result import MethodResult, RunResult
@@ -92,6 +96,8 @@ def conduct(submission: Submission, folder: RunFolder, transport: Transport, obs
         seed=study.study.seed,
         transforms=assemble.links_of(study.transforms),
         sums=folder.path / "sums",
+        limits=RowLimits(folder.path / "limits.json"),
+        noised=study.privacy is not None,
     )
     refuse_early(study, engine)
     resume = has_manifest(folder.path)
@@ -158,6 +164,8 @@ def offer_study(engine: Deployment, submission: Submission, *, wait: bool = True
         if not wait:
             break
         for site, absence in absent.items():
+            if absence.unusable:
+                raise too_few_usable({site: absence}, 0, Topic.OFFER)
             if absence.status in FINAL:
                 raise Refusal(
                     f"the study is {absence}", where=f"site {site}", remedy="change the study, or leave the site out"
@@ -231,6 +239,8 @@ def train(
         engine.gatherer.observer(RoundDone(one.round, study.study.rounds, one.sites, one.measures))
 
     params = model.init(jax.random.key(study.study.seed))
+    stopping = stopping_of(study)
+    engine.watches = stopping.site if stopping else None
     participation, choice = choose_partners(study, engine, folder.path, agreement, algorithm, params, participation)
     if choice is not None:
         record(choice)
@@ -241,7 +251,7 @@ def train(
         participation,
         Schedule(study.study.rounds, study.evaluation.every),
         validates=any(rows[1] for rows in agreement.rows.values()),
-        stopping=stopping_of(study),
+        stopping=stopping,
         checkpoint=checkpoint,
         identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
         resume=True,
@@ -261,12 +271,15 @@ def finish(
     manifest: Mapping[str, Any],
 ) -> RunResult:
     """Every site judges the model on its own test patients and keeps it; the figures become the result."""
-    told = engine.ask_about_model("figures", algorithm, fitted.progress, number=fitted.rounds)
+    told, absent = engine.gather_about_model(
+        "figures", algorithm, fitted.progress, number=fitted.rounds, check=engine.limits.figures_problem
+    )
     restrict_to_partners(engine, folder.path).ask_about_model(
         "finish", algorithm, fitted.progress, number=fitted.rounds
     )
     method, task = own_method(study), agreement.task
-    blocks = {site: one.header["figures"] for site, one in sorted(told.items()) if one.header.get("figures")}
+    names = names_with(task, study.study.metric)
+    blocks = {site: block for site, one in sorted(told.items()) if (block := figures_of(one, names))}
     default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
     result = RunResult(
         study=study.study.name,
@@ -298,7 +311,8 @@ def finish(
         notes=(
             *agreement.notes,
             *privacy_plan.spent_notes(folder.records()),
-            *missing_figures_note(engine.sites, blocks),
+            *validation_notes(folder.records()),
+            *missing_figures_note(engine.sites, blocks, absent),
         ),
     )
     point("coordinator.result.before_save")
@@ -310,8 +324,8 @@ def finish(
     return result
 
 
-def missing_figures_note(sites: Sequence[str], blocks: Mapping[str, Any]) -> list[str]:
-    missing = [site for site in sites if site not in blocks]
-    if not missing:
-        return []
-    return [f"No figures from {', '.join(missing)}: too few test patients to report, or not connected at the end."]
+def missing_figures_note(sites: Sequence[str], blocks: Mapping[str, Any], absent: Absences) -> list[str]:
+    bad = {site: why for site, why in absent.items() if why.unusable and site not in blocks}
+    missing = [site for site in sites if site not in blocks and site not in bad]
+    few = [f"No figures from {', '.join(missing)}: too few test patients to report, or not connected at the end."]
+    return [*(few if missing else []), *(f"The figures of {site} were left out: {bad[site]}." for site in sorted(bad))]

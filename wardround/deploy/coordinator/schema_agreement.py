@@ -14,7 +14,7 @@ from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import fit_preparation
 from wardround.data.schema import Schema, agree
 from wardround.data.table import Table
-from wardround.deploy.coordinator.engine import Deployment, row_counts
+from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.protocol.requests import PrepareRows, SettleSchema
 from wardround.queries.cards import cards, cards_of
 from wardround.study.file import Study
@@ -94,7 +94,7 @@ def prepare_rows(engine: Deployment, preparation: Preparation, positive: int) ->
     """Let every site prepare its rows; each is told its own number."""
     question = PrepareRows(preparation.to_json(), positive, list(engine.sites))
     replies = engine.ask_members(question)
-    return {site: row_counts(replies[site]) for site in engine.sites if site in replies}  # whoever was first
+    return {site: engine.limits.learn(replies[site]) for site in engine.sites if site in replies}  # whoever was first
 
 
 def agreement_to_json(agreement: SchemaAgreement) -> dict[str, Any]:

@@ -4,14 +4,18 @@ Control is by files in the coordinator's home, so nothing but the sites ever con
 site is revoked in `revoked.json`, the state is in `status.json`. Started anew it goes on with the study it was at.
 """
 
+import os
 import threading
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from wardround import __version__
+from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
+from wardround.core.text import LONGEST, plain_line
 from wardround.deploy.coordinator.events import (
     AnswersGathered,
     AnswersMissing,
@@ -43,6 +47,8 @@ from wardround.study.file import Study
 
 LOOK = 0.5
 """Seconds between two looks at the queue and at who was revoked."""
+LARGEST_LOG = 1 << 20
+"""Bytes of the record of faults, after which a new one is begun."""
 DISK_PAUSE = 5.0
 """Seconds until a study is gone on with after the coordinator's disk failed."""
 
@@ -82,7 +88,10 @@ class Coordinator:
             self.stopped.wait(LOOK)
 
     def run(self, name: str) -> RunResult | None:
-        """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue."""
+        """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue.
+
+        A fault of our own ends the study too, never the process: the next study in the queue has its turn.
+        """
         folder = self.home.folder(name)
         try:
             result = None if is_finished(folder) else self._conduct(name, folder)
@@ -94,6 +103,8 @@ class Coordinator:
         except OSError as error:
             self._wait_for_disk(str(error.strerror or error))
             return None
+        except Exception as error:
+            result, state, why = None, "failed", self._record_fault(name, error)
         try:
             self._record_end(name, state, why)
         except Refusal as refusal:
@@ -101,6 +112,24 @@ class Coordinator:
             return None
         self.observer(StudyEnded(name, state, why, str(folder / "run")))
         return result
+
+    def _record_fault(self, name: str, error: Exception) -> str:
+        """Keep what a developer needs in a file of the home; gives what a person is told."""
+        path = self.home.path / "faults.log"
+        lines = "".join(traceback.format_exception(error)).splitlines()
+        shown = [line[: len(line) - len(line.lstrip())] + plain_line(line, LONGEST) for line in lines]
+        with suppress(OSError):
+            if path.exists() and path.stat().st_size > LARGEST_LOG:
+                path.replace(path.with_suffix(".log.1"))
+            with open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as log:
+                log.write("\n".join([f"{timestamp('seconds')} {name} (wardround {__version__})", *shown, "", ""]))
+        return str(
+            Refusal(
+                f"the coordinator could not go on with this study ({type(error).__name__})",
+                where=name,
+                remedy=f"report the fault with the last entry of {path}; other studies are not affected",
+            )
+        )
 
     def _conduct(self, name: str, folder: Path) -> RunResult:
         study, submitter = read_submission(folder)
@@ -156,12 +185,14 @@ class Coordinator:
 
     def _on_warning(self, site: str, why: str) -> None:
         warnings = self.state.setdefault("warnings", {})
-        if why and warnings.get(site) != why:
-            self.observer(SiteWarning(site, why))
+        if warnings.get(site, "") == why:
+            return
         if why:
             warnings[site] = why
+            self.observer(SiteWarning(site, why))
         else:
             warnings.pop(site, None)
+        self.write_status()  # at once: while a study waits, nothing else would, and an old warning would stay
 
     def _on_event(self, event: Event) -> None:
         """Keep the status true, and pass on what happened."""
@@ -181,6 +212,7 @@ class Coordinator:
                     "present": sorted(present - revoked),
                     "revoked": sorted(revoked),
                     "refused": self.party.refused,
+                    "versions": dict(self.maintenance.versions),
                     "queue": queued_studies(self.home),
                     "at": time.time(),
                 }
@@ -214,10 +246,10 @@ def status_after(event: Event) -> dict[str, Any]:
 
 
 def suppress_failures(observer: Observer) -> Observer:
-    """Nobody's screen or log file, full or closed, may stop the work."""
+    """Nobody's screen or log file, full, closed or unable to show something, may stop the work."""
 
     def observe(event: Event) -> None:
-        with suppress(OSError):
+        with suppress(Exception):
             observer(event)
 
     return observe

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wardround import __version__
 from wardround.deploy.coordinator.consortium import is_running
 from wardround.deploy.coordinator.queue import queued_studies
 from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.protocol.wire import PROTOCOL
 from wardround.deploy.trust.certificates import certificate_summary, read_certificate
 from wardround.runs.json_files import read_json
 from wardround.runs.read import read_rounds
@@ -26,6 +28,7 @@ def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
                 "present": name in here and name not in revoked,
                 "late": missing.get(name, ""),
                 "warning": (said.get("warnings") or {}).get(name, "") if alive else "",
+                "version": (said.get("versions") or {}).get(name, "") if alive else "",
                 "revoked": str(revoked[name].get("when", "")) if name in revoked else "",
                 "until": f"{certificate_summary(read_certificate(path)).until:%Y-%m-%d}",
             }
@@ -34,6 +37,7 @@ def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
         "consortium": home.settings.consortium,
         "listen": home.settings.listen,
         "running": alive,
+        "version": f"{__version__} (protocol {PROTOCOL})",
         "sites": sites,
         "studies": studies(home, said if alive else {}),
     }

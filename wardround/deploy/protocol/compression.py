@@ -1,8 +1,8 @@
 """Messages on the wire, packed where that makes them much smaller: statistics, words, answers with many zeros.
 
 A model's numbers hardly shrink (by a tenth, for ten times the time of sending them), so a sample of the message
-decides. What arrives packed is unpacked into no more memory than a message may take, and no more than a hundred times
-what arrived, whatever its header says.
+decides. What arrives packed is unpacked into no more memory than an answer to this question may take (`most`), and
+into no more than a hundred times what arrived, whatever its header says; memory is taken as it fills.
 """
 
 import struct
@@ -19,7 +19,7 @@ SAMPLE = 1 << 16
 WORTH = 0.7
 """Packed is sent what shrinks to this part of itself, or less;"""
 MOST_TIMES = 100
-"""and to no less than a hundredth, which nobody would believe."""
+"""and to no less than a hundredth: a party that does not know how large a message may be believes no more."""
 QUICKLY = 1
 
 Content = bytes | bytearray | memoryview
@@ -41,7 +41,7 @@ def pack(content: Content) -> Content:
 
 
 def unpack(content: Content, *, most: int = LARGEST_MESSAGE) -> Content:
-    """The message that was packed; Malformed where it is not what it says."""
+    """The message that was packed; Malformed where it is not what it says, or larger than `most` bytes."""
     view = memoryview(content)
     if bytes(view[: len(PACKED)]) != PACKED:
         return content

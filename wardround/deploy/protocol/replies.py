@@ -8,9 +8,11 @@ import numpy as np
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Diverged, Refusal
+from wardround.core.text import LONGEST, plain_line
+from wardround.deploy.protocol.compression import unpack
 from wardround.deploy.protocol.requests import Request
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import Malformed, decode, encode
+from wardround.deploy.protocol.wire import LARGEST_MESSAGE, Malformed, decode, encode
 
 HUGE = 1e20
 """Larger numbers are a fault: their squares are not finite any more."""
@@ -19,17 +21,17 @@ BOUND = ("study", "round", "nonce")
 
 
 class Reply(NamedTuple):
-    """A site's reply, decoded, how many bytes it took, and why it cannot be used (if so)."""
+    """A site's reply, decoded, and how many bytes it took."""
 
     status: Status
     header: dict[str, Any]
     message: Message
     size: int
-    wrong: str | None = None
 
     @property
     def why(self) -> str:
-        return str(self.header.get("why", ""))
+        """In the site's words, as one line that no terminal obeys."""
+        return plain_line(self.header.get("why", ""), LONGEST)
 
 
 class Absence(NamedTuple):
@@ -37,9 +39,11 @@ class Absence(NamedTuple):
 
     why: str
     status: Status | None = None
+    unusable: bool = False
+    """It did answer, and the same question would get the same nonsense again."""
 
     def __str__(self) -> str:
-        return self.why if self.status is None else f"{self.status}: {self.why}"
+        return self.why if self.status is None or self.unusable else f"{self.status}: {self.why}"
 
 
 def reply_to(header: Mapping[str, Any], site: str, words: Mapping[str, Any], message: Message | None = None) -> bytes:
@@ -57,13 +61,16 @@ def refusal_to(content: bytes, site: str, why: str) -> bytes:
     return reply_to(header, site, {"status": Status.REFUSED, "why": why})
 
 
-def read_reply(content: bytes) -> Reply:
-    """The reply in these bytes; its arrays are views of them. Raises Malformed for anything else."""
-    header, message = decode(content, copies=False)
+def read_reply(content: bytes, *, most: int = LARGEST_MESSAGE) -> Reply:
+    """The reply in these bytes, packed or not; its arrays are views of them. Raises Malformed for anything else.
+
+    `most` is how many bytes such a reply may have: nothing larger is unpacked or looked at.
+    """
+    header, message = decode(unpack(content, most=most), most=most, copies=False)
     try:
-        status = Status(str(header.get("status")))
-    except ValueError:
-        raise Malformed(f"{header.get('status')!r} is not a reply status") from None
+        status = Status(header["status"])
+    except (KeyError, ValueError):
+        raise Malformed(f"{plain_line(header.get('status'), 40)!r} is not a reply status") from None
     return Reply(status, header, message, len(content))
 
 
@@ -74,14 +81,14 @@ def is_reply_to(reply: Reply, request: Request, site: str) -> bool:
     return reply.status is Status.REFUSED or bound == (request.study, request.round, request.nonce, site)
 
 
-def too_few_usable(bad: Mapping[str, Reply], number: int) -> Refusal:
+def too_few_usable(bad: Mapping[str, Absence], number: int, topic: str = "round") -> Refusal:
     """What to tell when so many answers cannot be used that the quorum is out of reach."""
-    if all(one.status is Status.DIVERGED for one in bad.values()):
+    if bad and all(one.status is Status.DIVERGED for one in bad.values()):
         names = ", ".join(sorted(bad))
         return Diverged(f"training diverged in round {number} at {names}", number, tuple(sorted(bad)))
     return Refusal(
-        "; ".join(f"{site}: {one.wrong}" for site, one in sorted(bad.items())),
-        where=f"round {number}",
+        "; ".join(f"site {site}: {one}" for site, one in sorted(bad.items())),
+        where=f"round {number}" if topic == "round" else f"the answer to '{topic}'",
         remedy="check the rows and the version of wardround at this site, lower [deploy] quorum, or leave the "
         "site out with [deploy] sites",
     )
@@ -91,8 +98,8 @@ def answer_problem(reply: Reply, shapes: Message) -> str | None:
     """Why an answer cannot be used: other arrays than expected, or numbers that are not finite."""
     if reply.status is Status.DIVERGED:
         return "its training diverged: the answer is not a finite number"
-    expected, structure = jax.tree.flatten(shapes.arrays)
-    given, found = jax.tree.flatten(reply.message.arrays)
+    expected, structure = jax.tree.flatten(shapes)
+    given, found = jax.tree.flatten(reply.message)
     if str(structure) != str(found):
         return "its answer does not have the algorithm's arrays"
     for want, got in zip(expected, given, strict=True):

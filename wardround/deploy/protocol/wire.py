@@ -22,8 +22,9 @@ import numpy as np
 from wardround.core.contracts import Message
 
 MAGIC = b"WR1\n"
-PROTOCOL = 1
-"""What requests and answers mean; both sides must speak the same."""
+PROTOCOL = 2
+"""What requests and answers mean. A party talks to its own number and the neighbouring ones, so that a consortium can
+be upgraded one party after the other; what may change within a number is in docs/decisions/0024-protocol-version.md."""
 LARGEST_HEADER = 1 << 22
 DEEPEST = 16
 """Nesting of the arrays' structure; a model is one dictionary in another."""
@@ -53,6 +54,11 @@ Leaf = np.ndarray[Any, Any]
 
 class Malformed(Exception):
     """Bytes that are no message of ours."""
+
+
+def is_spoken(number: Any) -> bool:
+    """Whether a party that speaks this protocol is understood here."""
+    return type(number) is int and abs(number - PROTOCOL) <= 1  # `type` and not isinstance: true is no number
 
 
 def encode(header: Mapping[str, Any], message: Message | None = None) -> bytes:

@@ -17,7 +17,7 @@ from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.protocol.study_id import DIGITS, is_meant, study_id
 from wardround.deploy.site.datasets import columns_for, find, frame_of, names_in, read_datasets, required_columns
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
@@ -27,7 +27,7 @@ from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
 
 State = Literal["approved", "denied", "withdrawn"]
-STUDY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,150}-[0-9a-f]{12}")
+STUDY_ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,150}}-[0-9a-f]{{{DIGITS}}}")
 LONGEST = 1 << 20
 """Bytes of a study; real ones have a few thousand."""
 MOST_OFFERS = 1000
@@ -114,7 +114,7 @@ def read_offer(home: SiteHome, study: str) -> Offer:
     content = read_json(offer_path(home, study), "see `wardround site studies`")
     try:
         offer = Offer(**content)
-        whole = offer.id == study and digest(offer.study) == offer.hash and study.endswith(f"-{offer.hash[:12]}")
+        whole = offer.id == study and digest(offer.study) == offer.hash and study.endswith(f"-{offer.hash[:DIGITS]}")
     except (TypeError, AttributeError):
         whole = False
     if not whole:
@@ -133,9 +133,9 @@ def offers(home: SiteHome) -> list[Offer]:
 
 
 def resolve(home: SiteHome, word: str) -> Offer:
-    """The offer that a person means: its whole identifier, or its name where there is one of it."""
+    """The offer that a person means: its whole identifier, or its name or a beginning where there is one of it."""
     known = {path.stem for path in (home.path / "offers").glob("*.json")}
-    meant = sorted(one for one in known if word in (one, one.rpartition("-")[0]))
+    meant = [word] if word in known else sorted(one for one in known if is_meant(word, one))
     if len(meant) != 1:
         what = f"{len(meant)} studies are called '{word}'" if meant else f"no study called '{word}' was offered"
         remedy = f"name one of {', '.join(meant)}" if meant else "see `wardround site studies`"

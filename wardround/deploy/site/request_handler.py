@@ -19,12 +19,14 @@ from wardround import __version__
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.core.text import plain_line
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
+from wardround.deploy.protocol import wire
 from wardround.deploy.protocol.replies import reply_to
 from wardround.deploy.protocol.requests import OfferStudy, Received, Topic, read_request
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, start
+from wardround.deploy.protocol.wire import Malformed, decode, is_spoken, start
 from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, ReplyStore, sent_facts, store_reply
@@ -151,10 +153,12 @@ class RequestHandler:
         """The study that a request is about, none for a mere greeting; refuses whom or what we do not understand."""
         if origin != self.coordinator:
             raise Refusal(f"'{origin}' is not the coordinator", remedy="only the coordinator may ask")
-        if header.get("protocol") != PROTOCOL or header.get("wardround") != __version__:
+        if not is_spoken(header.get("protocol")):
+            theirs, version = (plain_line(header.get(word), 40) for word in ("protocol", "wardround"))
             raise Refusal(
-                f"the coordinator runs wardround {header.get('wardround')}, but this site runs {__version__}",
-                remedy="install the same version on both",
+                f"the coordinator speaks protocol {theirs} (wardround {version}), but this site speaks "
+                f"{wire.PROTOCOL} (wardround {__version__})",
+                remedy="upgrade the older one; neighbouring protocols understand each other",
             )
         if topic in ITSELF:
             return None
@@ -171,7 +175,7 @@ class RequestHandler:
             self.access.renew(str(header["certificate"]))
         if topic in countersignatures.TOPICS:
             return self.access.witness(topic, header)
-        return {"wardround": __version__}
+        return {"wardround": __version__, "protocol": wire.PROTOCOL}
 
     def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
         if topic == Topic.OFFER:

@@ -138,10 +138,11 @@ class StudyWorker:
         self.number = self.sites.index(self.site)
         self.remember("prepare", asked)
         counts = np.array([len(y) for _, y in self.parts.values()], np.int64)
+        words: Header = {"cell": self.smallest_cell}  # by which the coordinator knows how many more there may be
         if self.study.privacy is None:
-            return {}, Message({"rows": in_cells(counts, self.smallest_cell)})
+            return words, Message({"rows": in_cells(counts, self.smallest_cell)})
         # The noise that a promise needs is found from the exact number, which that promise takes to be public.
-        return {}, Message({"rows": np.where(counts < self.smallest_cell, 0, counts)})
+        return words, Message({"rows": np.where(counts < self.smallest_cell, 0, counts)})
 
     def round(self, asked: Received[TrainRound], message: Message) -> tuple[Header, Message]:
         """One site's half of a round. What the site keeps is on disk before its answer leaves."""

@@ -29,7 +29,7 @@ from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.compression import Content, pack, unpack
-from wardround.deploy.protocol.wire import Malformed
+from wardround.deploy.protocol.wire import LARGEST_MESSAGE, Malformed
 from wardround.deploy.transport.cellnet_filter import SERVER, Gate, abandon, forget, one_line
 from wardround.deploy.transport.cellnet_small import CHANNEL, SMALL
 from wardround.deploy.transport.connectivity import check_free, diagnose, wait_until_listening
@@ -194,7 +194,8 @@ class Party:
     def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:
         """The answer; raises Unanswered after `within` seconds, or at once when the other side goes away.
 
-        What shrinks much is packed on its way; one that cannot be unpacked raises Malformed.
+        What shrinks much is packed on its way; one that cannot be unpacked, or into more bytes than its topic's limit,
+        raises Malformed.
         """
         patience = AbortSignal(within)
         with self._lock:
@@ -213,12 +214,17 @@ class Party:
         code = reply.get_header(MessageHeaderKey.RETURN_CODE)
         answer: Any = b"" if reply.payload is None else reply.payload
         if code == ReturnCode.OK and isinstance(answer, bytes | bytearray | memoryview):
-            return cast(bytes, unpack(answer))  # or a view of them: a model is not copied once more
+            most = self._gate.largest.get(f"{CHANNEL}:{topic}", LARGEST_MESSAGE)
+            return cast(bytes, unpack(answer, most=most))  # or a view of them: a model is not copied once more
         if patience.cancelled or target not in self.present:
             raise Unanswered(target, "it disconnected before it answered", gone=True)
         if patience.triggered:
             raise Unanswered(target, f"it did not answer within {within:.0f} s")
         raise Unanswered(target, one_line(reply.get_header(MessageHeaderKey.ERROR) or code))
+
+    def limit(self, topic: str, most: int) -> None:
+        """Receive no answer to this topic that has more than so many bytes."""
+        self._gate.largest[f"{CHANNEL}:{topic}"] = most
 
     def _exchange(self, target: str, topic: str, body: Content, within: float, patience: AbortSignal) -> Any:
         """CellNet's reply: in one piece where question and answer are small, which takes it a third of the time."""

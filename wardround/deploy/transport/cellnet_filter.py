@@ -8,7 +8,6 @@ few of its functions that are replaced are here too, for the version that pyproj
 
 import logging
 import os
-import re
 import threading
 import time
 from typing import Any
@@ -48,6 +47,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
 )
 from nvflare.fuel.f3.streaming.stream_types import StreamError
 
+from wardround.core.text import plain_line
 from wardround.deploy.protocol.wire import LARGEST_MESSAGE
 from wardround.deploy.transport.cellnet_frames import Frame
 from wardround.deploy.transport.cellnet_small import CHANNEL, NO_SUCH, SMALL, SmallMessages
@@ -103,6 +103,7 @@ NOT_OURS = (
     MessageHeaderKey.SERVER_TRANSIT_REQUIRED,
 )
 STRANGE = "it is neither a request nor a reply of this consortium"
+TOO_LARGE = "its answer is larger than the question allows"
 LATE = "it answers no pending request, or too late"
 logger = logging.getLogger("wardround")
 
@@ -114,6 +115,8 @@ class Gate:
         self.cell, self.own, self.listens = cell, own, listens
         self.answered: set[str] = set()
         self.asked: set[str] = set()
+        self.largest: dict[str, int] = {}
+        """Bytes that an answer may have, by what was asked."""
         self.refused: dict[tuple[str, str], int] = {}
         core, self.manager = cell.core_cell, cell.core_cell.communicator.conn_manager
         self.pieces = SmallMessages(self.manager, own)
@@ -131,7 +134,7 @@ class Gate:
         except Exception:
             why = "its headers are invalid"
         if why:
-            self.note(str(endpoint.name), why)
+            self.note(self.expected_name(connection) or "someone without a name", why)
         elif message.headers[MessageHeaderKey.CHANNEL] == CHANNEL:
             self.pieces.take(endpoint.name, message)
         else:
@@ -185,18 +188,29 @@ class Gate:
         if size > LARGEST_MESSAGE or len(message.payload or b"") > LARGEST_CHUNK:
             return "it is larger than any allowed message"
         channel, topic = headers.get(StreamHeaderKey.CHANNEL), headers.get(StreamHeaderKey.TOPIC)
+        why = ""
         if channel == CellChannel.RETURN_ONLY:
-            waiter = self.cell.requests_dict.get(req_id)
-            known = waiter is not None and waiter.target == name and topic in self.asked
-            # One answer to a question, and not two beside each other.
-            if not known or waiter.__dict__.setdefault("stream", numbers[0]) != numbers[0]:
-                self.cell.byte_receiver.reject(message, StreamError("nobody waits for this answer"))
-                return LATE
+            why = self.objection_to_answer(name, message, numbers[0], size)
         elif channel != CHANNEL or topic not in self.answered or not isinstance(req_id, str):
             self.cell.byte_receiver.reject(message, StreamError(NO_SUCH))
-            return STRANGE
+            why = STRANGE
         if size > PREALLOCATED:
             headers[StreamHeaderKey.SIZE] = 0
+        return why
+
+    def objection_to_answer(self, name: str, message: Any, stream: int, size: int) -> str:
+        """The same for a part of an answer: somebody waits for it, for this one only, and for no more bytes."""
+        topic = message.headers.get(StreamHeaderKey.TOPIC)
+        waiter = self.cell.requests_dict.get(message.headers.get(StreamHeaderKey.STREAM_REQ_ID))
+        known = waiter is not None and waiter.target == name and topic in self.asked
+        if not known or waiter.__dict__.setdefault("stream", stream) != stream:
+            self.cell.byte_receiver.reject(message, StreamError("nobody waits for this answer"))
+            return LATE
+        # Counted as they come, since an announced size may be a lie.
+        came = waiter.__dict__["came"] = waiter.__dict__.get("came", 0) + len(message.payload or b"")
+        if max(size, came) > self.largest.get(topic, LARGEST_MESSAGE):
+            self.cell.byte_receiver.reject(message, StreamError(TOO_LARGE))
+            return TOO_LARGE
         return ""
 
     def objection_to_piece(self, name: str, topic: Any, kind: Any, message: Any) -> str:
@@ -222,7 +236,8 @@ class Gate:
         """In place of ConnManager.update_endpoint: the name must be the certificate's, to the letter."""
         name = claims.get(HandshakeKeys.ENDPOINT_NAME)
         if name != self.expected_name(connection.conn):
-            self.note(self.expected_name(connection.conn), f"it calls itself {one_line(name)}")
+            # Never in its own words: whoever made up names would fill the memory, and the log, with them.
+            self.note(self.expected_name(connection.conn), "it calls itself by another name")
             connection.conn.close()
             return
         with self._joining:
@@ -261,7 +276,7 @@ class Gate:
 
 def one_line(thing: object) -> str:
     """What the other side said, fit to be shown: short, in one line."""
-    return re.sub(r"[^\x20-\x7e\u00a0-\uffff]+", " ", str(thing))[:300]
+    return plain_line(thing, 300)
 
 
 def forget(origin: str, stream: Any) -> None:

@@ -22,6 +22,9 @@ class CellNetTransport:
             raise Unanswered(site, REVOKED, gone=True)
         return self.party.ask(site, topic, body, within=within)
 
+    def limit(self, topic: str, most: int) -> None:
+        self.party.limit(topic, most)
+
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
         self.register.announce(topic, bodies)
 

@@ -30,6 +30,10 @@ class Transport(Protocol):
         """The site's reply; raises Unanswered, with the reason, when there is none within so many seconds."""
         ...
 
+    def limit(self, topic: str, most: int) -> None:
+        """From now on no reply to this topic has more than so many bytes; what is larger need not be received."""
+        ...
+
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
         """Write down what is about to be sent to whom; all of it is on the disk when this returns."""
         ...

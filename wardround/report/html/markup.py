@@ -6,9 +6,10 @@ that nothing else gets into the page, and a table makes safe whatever in it is n
 
 import html
 import json
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+
+from wardround.core.text import plain_line
 
 
 class Html(str):
@@ -27,15 +28,10 @@ class FigureCell(NamedTuple):
 
 Cell = str | FigureCell
 
-TURNS = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
-"""Characters that reverse the direction of the text after them: a name could make a number beside it read wrongly."""
-
 
 def plain(text: object) -> str:
     """One line that can be written as UTF-8: without control characters, turned text and broken characters."""
-    line = " ".join(str(text).split())
-    kept = "".join(c for c in line if c not in TURNS and unicodedata.category(c) not in ("Cc", "Cs"))
-    return kept or "(no name)"
+    return plain_line(text) or "(no name)"
 
 
 def safe(text: object) -> Html:

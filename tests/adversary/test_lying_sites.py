@@ -1,0 +1,421 @@
+"""A site that lies about anything is named and left out, or ends its own study by name; the process never ends.
+
+Every topic is answered with every lie of `tests/support/adversary_sites.py`, over a whole study: once as it comes, and
+for what ends a study once more as a coordinator that was started again.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tests.support import adversary_sites as lying
+from tests.support import in_process
+from tests.support.amount import examples
+from wardround.core.contracts import Message
+from wardround.core.errors import Diverged, Refusal
+from wardround.core.text import plain_line
+from wardround.deploy.coordinator.answer_bounds import LARGEST_LOSS, RowLimits
+from wardround.deploy.coordinator.gather import problem_of
+from wardround.deploy.coordinator.queue import enqueue, read_submission
+from wardround.deploy.protocol.replies import read_reply
+from wardround.deploy.protocol.reply_form import LARGEST_REPLY, form_problem
+from wardround.deploy.protocol.requests import Topic
+from wardround.deploy.protocol.wire import decode, encode
+
+STUDY = in_process.study_of("lies", 2, deploy={"quorum": 2, "deadline": 0.3})
+ALL_MUST = (Topic.OFFER, Topic.QUERY, Topic.SETTLE, Topic.PREPARE)
+"""Questions that every site must answer: nonsense ends the study, by name."""
+OTHERS = (Topic.BEGIN, Topic.ROUND, Topic.JUDGE, Topic.FIGURES, Topic.FINISH)
+"""Questions that the others can go on without."""
+QUICK = ("garbage", "packed bomb", "no arrays", "not a number", "a million million", "other shapes", "diverged")
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A study that was conducted among honest sites, and all that they said."""
+    consortium = in_process.Consortium(tmp_path_factory.mktemp("honest"))
+    recorder = lying.Recorder(consortium)
+    consortium.conduct(STUDY)
+    return consortium, dict(recorder.told)
+
+
+@pytest.fixture
+def conversation(honest: Any) -> Any:
+    return lying.Conversation(*honest)
+
+
+def outcome(conversation: Any, *, again: bool = False) -> tuple[Any, str]:
+    """The result, or the paragraph that ended the study; any other exception is a failure of the test."""
+    try:
+        return conversation.conduct(STUDY, again=again), ""
+    except Refusal as refusal:
+        return None, str(refusal)
+
+
+def test_the_recorded_sites_are_those_of_the_study(conversation: Any, honest: Any) -> None:
+    """The control: what is told again without a lie gives the same model, and no site is asked anew."""
+    consortium, told = honest
+    asked = len(consortium.asked)
+    result, why = outcome(conversation)
+    assert why == ""
+    assert len(consortium.asked) == asked
+    first = (consortium.run(STUDY) / "model.safetensors").read_bytes()
+    assert (conversation.last / "model.safetensors").read_bytes() == first
+    assert {topic for _, topic, _ in told} == {*ALL_MUST, *OTHERS}
+    assert not any("left out" in note for note in result.notes)
+
+
+def each_lie(*topics: Topic) -> Any:
+    return [
+        pytest.param(topic, name, id=f"{topic}: {name}", marks=() if name in QUICK else pytest.mark.slow)
+        for topic in topics
+        for name in lying.LIES
+    ]
+
+
+@pytest.mark.parametrize(("topic", "name"), each_lie(*ALL_MUST))
+def test_nonsense_where_all_must_answer_ends_the_study_by_name_and_nothing_else(
+    conversation: Any, topic: Topic, name: str
+) -> None:
+    conversation.tell("bo", topic, lambda reply: lying.changed(lying.LIES[name], reply) or reply)
+    result, why = outcome(conversation)
+    if not conversation.lied:
+        assert why == "", "nothing could be told otherwise, so nothing may go wrong"
+        return
+    if result is not None:
+        assert (topic, name) in HARMLESS
+        return
+    assert "bo" in why
+    assert "kenema" not in why
+    assert len(why) < 600
+    assert why == plain_line(why)
+    assert outcome(conversation, again=True) == (None, why), "a restart comes to the same end"
+    conversation.tell("", "", lambda reply: reply)
+    assert outcome(conversation)[1] == "", "the others' next study is not affected"
+
+
+HARMLESS = {(topic, "routing words") for topic in ALL_MUST} | {
+    # The word that says how large the site's cell is, or a word that nobody reads.
+    (Topic.SETTLE, "words that are numbers"),
+    (Topic.OFFER, "words that are numbers"),
+    (Topic.OFFER, "words that are lists"),
+    (Topic.OFFER, "words nested deeply"),
+    (Topic.PREPARE, "words that are numbers"),
+}
+
+
+@pytest.mark.parametrize(("topic", "name"), each_lie(*OTHERS))
+def test_nonsense_that_others_can_do_without_is_left_out_by_name(conversation: Any, topic: Topic, name: str) -> None:
+    conversation.tell("bo", topic, lambda reply: lying.changed(lying.LIES[name], reply) or reply)
+    result, why = outcome(conversation)
+    assert why == ""
+    rounds = conversation.rounds()
+    assert [one["round"] for one in rounds] == [1, 2]
+    assert all({"freetown", "kenema"} <= set(one["sites"]) for one in rounds)
+    if not conversation.lied:
+        return
+    if topic in (Topic.ROUND, Topic.BEGIN) and (topic, name) not in SILENT:
+        assert all(one["sites"] == ["freetown", "kenema"] for one in rounds)
+        assert all(one["measures"]["absent"]["bo"] for one in rounds)
+    if topic is Topic.JUDGE and name not in ("routing words", "other types"):
+        assert all("bo" in one["measures"]["validation_left_out"] for one in rounds)
+        assert all("bo" not in one["measures"]["validation_loss"]["sites"] for one in rounds)
+        assert any(note.startswith("bo was left out of the validation loss") for note in result.notes)
+    if topic is Topic.FIGURES and name != "routing words":
+        assert "bo" not in result.methods[0].scores.sites
+        assert any(note.startswith("The figures of bo were left out") for note in result.notes)
+
+
+SILENT = {
+    (Topic.BEGIN, "routing words"),
+    (Topic.BEGIN, "words that are numbers"),
+    (Topic.BEGIN, "words that are lists"),
+    (Topic.BEGIN, "words nested deeply"),
+}
+"""Lies about words that nobody reads."""
+
+
+def test_every_site_that_lies_in_a_round_ends_the_study_with_all_names(conversation: Any) -> None:
+    conversation.tell("bo", "round", lying.LIES["no arrays"])
+    study = in_process.study_of("lies", 2, deploy={"quorum": 3, "deadline": 0.3})
+    with pytest.raises(Refusal, match=r"(?is)site bo: .*algorithm's arrays.*round 1"):
+        conversation.conduct(study)
+
+
+# ---- lies about rows, weights and losses ----
+
+
+def agreed(conversation: Any, site: str) -> tuple[RowLimits, int]:
+    limits = RowLimits(conversation.last / "limits.json")
+    return limits, limits.cells[site]
+
+
+@pytest.mark.parametrize("weight", [1e12, -1.0, 0.0, 110.0], ids=str)
+def test_an_answer_weighs_no_more_than_the_agreed_rows(conversation: Any, weight: float) -> None:
+    """Freetown told its training rows in cells of 10 as 100: at most 109 count, whichever it has."""
+    conversation.tell("freetown", "round", lying.with_arrays(lambda arrays: {**arrays, "weight": np.float32(weight)}))
+    _, why = outcome(conversation)
+    assert (why, conversation.lied) == ("", 2)
+    limits, cell = agreed(conversation, "freetown")
+    honest = read_reply(lying.told_about(conversation.told, "freetown", "round")[0]).message.arrays["weight"]
+    assert (limits.rows["freetown"][0], cell, limits.most("freetown", "train")) == (100, 10, 109)
+    assert 100 <= honest <= 109
+    for one in conversation.rounds():
+        assert one["sites"] == ["bo", "kenema"]
+        assert "weight" in one["measures"]["absent"]["freetown"]
+
+
+def test_a_weight_of_the_agreed_rows_is_taken(conversation: Any) -> None:
+    outcome(conversation)
+    limits, _ = agreed(conversation, "bo")
+    most = np.float32(limits.most("bo", "train"))
+    conversation.tell("bo", "round", lying.with_arrays(lambda arrays: {**arrays, "weight": most}))
+    assert outcome(conversation)[1] == ""
+    assert all("bo" in one["sites"] for one in conversation.rounds())
+
+
+def test_where_sites_weigh_the_same_a_weight_is_one_or_nothing(tmp_path: Path) -> None:
+    consortium = in_process.Consortium(tmp_path)
+    algorithm = {"name": "fed_avg", "learning_rate": 0.1, "weights": "uniform"}
+    study = in_process.study_of("same", 1, algorithm=algorithm, deploy={"quorum": 2, "deadline": 0.3})
+    consortium.change = lambda site, topic, header, reply: (
+        lying.with_arrays(lambda arrays: {**arrays, "weight": np.float32(2)})(reply)
+        if (site, topic) == ("kenema", "round")
+        else reply
+    )
+    consortium.conduct(study)
+    (only,) = consortium.rounds(study)
+    assert only["sites"] == ["bo", "freetown"]
+    assert "every site weighs 1" in only["measures"]["absent"]["kenema"]
+
+
+def judged(**told: Any) -> lying.Lie:
+    return lying.with_arrays(lambda arrays: {**arrays, **told})
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"rows": np.int64(10**12), "loss": np.float64(0)}, "no site has"),
+        ({"rows": np.int64(10**6), "loss": np.float64(0)}, "at most"),
+        ({"rows": np.int64(-5)}, "no site has"),
+        ({"loss": np.float64(-1)}, "a loss of -1"),
+        ({"loss": np.float64(1e6)}, r"a loss of 1e\+06"),
+        ({"loss": np.float64(np.nan)}, "not a finite number"),
+        ({"loss": np.float64(np.inf)}, "not a finite number"),
+        ({"right": np.int64(10**6)}, "right answers"),
+    ],
+    ids=str,
+)
+def test_a_false_loss_neither_stops_training_nor_blames_the_learning_rate(
+    conversation: Any, told: dict[str, Any], words: str
+) -> None:
+    conversation.tell("bo", "judge", judged(**told))
+    _, why = outcome(conversation)
+    assert why == ""
+    for one in conversation.rounds():
+        assert words.replace("\\", "") in one["measures"]["validation_left_out"]["bo"]
+        # The mean of the other two alone, recomputed from what they told.
+        sums = [told_losses(conversation, site, one["round"]) for site in ("freetown", "kenema")]
+        mean = sum(loss for loss, _ in sums) / sum(rows for _, rows in sums)
+        assert one["measures"]["validation_loss"]["weighted"] == pytest.approx(mean, rel=1e-12)
+
+
+def told_losses(conversation: Any, site: str, number: int) -> tuple[float, int]:
+    """What a site said in the honest study when it judged for the `number`-th time."""
+    arrays = read_reply(lying.told_about(conversation.told, site, "judge")[number - 1]).message.arrays
+    return float(arrays["loss"]), int(arrays["rows"])
+
+
+def test_all_losses_that_are_not_finite_are_still_a_model_that_diverged(tmp_path: Path) -> None:
+    consortium = in_process.Consortium(tmp_path)
+    consortium.change = lambda site, topic, header, reply: (
+        judged(loss=np.float64(np.inf))(reply) if topic == "judge" else reply
+    )
+    with pytest.raises(Diverged, match="not a finite number"):
+        consortium.conduct(in_process.study_of("diverged", 1))
+
+
+def test_a_loss_far_from_what_the_others_measure_is_named_and_counts(conversation: Any) -> None:
+    """Nobody else has these patients, so a loss of 0 is within its bounds: it is told to whoever reads the result."""
+    conversation.tell("kenema", "judge", judged(loss=np.float64(0)))
+    result, why = outcome(conversation)
+    assert why == ""
+    assert any(note.startswith("kenema tells a validation loss that is worth a look") for note in result.notes)
+    assert not any(note.startswith(("bo", "freetown")) for note in result.notes)
+    assert pytest.approx(16.118, abs=1e-3) == LARGEST_LOSS  # -log(1e-7)
+
+
+def test_figures_of_more_patients_than_the_site_has_are_left_out(conversation: Any) -> None:
+    def lie(reply: bytes) -> bytes:
+        header, message = decode(reply)
+        return encode({**header, "figures": {**header["figures"], "rows": {"bo": 10**8}}}, message)
+
+    conversation.tell("bo", "figures", lie)
+    result, why = outcome(conversation)
+    assert why == ""
+    assert any(
+        "The figures of bo were left out: it tells figures of 100000000 test rows" in one for one in result.notes
+    )
+
+
+def test_a_number_that_is_not_finite_or_no_number_in_a_figure_is_left_out(conversation: Any) -> None:
+    for value in ("1.0", True, 1e300, [0.5], {"value": 1}):
+
+        def lie(reply: bytes, value: Any = value) -> bytes:
+            header, message = decode(reply)
+            one = {"accuracy": {"value": value}}
+            return encode({**header, "figures": {"sites": {"bo": one}, "rows": {"bo": 10}}}, message)
+
+        conversation.tell("bo", "figures", lie)
+        result, why = outcome(conversation)
+        assert why == ""
+        assert any("The figures of bo were left out: its figure 'accuracy'" in one for one in result.notes), value
+
+
+# ---- words ----
+
+
+@pytest.mark.parametrize("status", ["refused", "waiting", "denied", "withdrawn", "spent"])
+def test_words_of_a_site_reach_nobody_as_they_came(conversation: Any, status: str) -> None:
+    conversation.tell("bo", "round", lying.with_words(status=status, why=lying.ESCAPES))
+    outcome(conversation)
+    for one in conversation.rounds():
+        why = one["measures"]["absent"]["bo"]
+        assert why.startswith(f"{status}: [2J")
+        assert why == plain_line(why)
+        assert len(why) < 1100
+
+
+def test_a_refusal_of_what_all_must_answer_is_told_in_plain_words(conversation: Any) -> None:
+    conversation.tell("bo", "prepare", lying.with_words(status="refused", why=lying.ESCAPES))
+    _, why = outcome(conversation)
+    assert "[2J" in why
+    assert "site bo" in why
+    assert why == plain_line(why)
+
+
+# ---- sizes ----
+
+
+@pytest.mark.parametrize("topic", [*ALL_MUST, *OTHERS])
+def test_a_reply_has_no_more_bytes_than_its_question_allows(conversation: Any, topic: Topic) -> None:
+    conversation.tell("bo", topic, lying.padded)
+    result, why = outcome(conversation)
+    told = why if topic in ALL_MUST else json.dumps(conversation.rounds()) + json.dumps(result.notes)
+    if topic is not Topic.FINISH:
+        assert "bytes, and" in told
+        assert "are allowed" in told
+    assert conversation.lied
+
+
+def test_what_a_question_allows_is_small_where_little_is_asked() -> None:
+    assert LARGEST_REPLY[Topic.JUDGE] == LARGEST_REPLY[Topic.PREPARE] == 1 << 16
+    assert max(LARGEST_REPLY.values()) == 1 << 24
+
+
+# ---- anything at all ----
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+WORDS = st.sampled_from(["figures", "letter", "cell", "why", "rows", "sites", "wardround"])
+ARRAYS = hnp.arrays(
+    st.sampled_from([np.bool_, np.uint8, np.int64, np.uint64, np.float32, np.float64]),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+NAMES = st.sampled_from(["rows", "loss", "right", "vector", "weight", "card", "counts", "update", "é"])
+
+
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    topic=st.sampled_from(list(Topic)),
+    status=st.sampled_from(["ok", "diverged"]),
+    words=st.dictionaries(WORDS, JSON, max_size=4),
+    arrays=st.dictionaries(NAMES, ARRAYS | st.dictionaries(NAMES, ARRAYS, max_size=2), max_size=4),
+)
+def test_any_reply_has_its_form_or_is_told_not_to(topic: Topic, status: str, words: Any, arrays: Any) -> None:
+    """Not even our own checks may raise, whatever is in a reply that can be read."""
+    reply = read_reply(encode({**words, "status": status, "site": "bo"}, Message(arrays)))
+    wrong = form_problem(topic, reply)
+    assert wrong is None or (wrong and wrong == plain_line(wrong))
+    assert problem_of(topic, reply, lambda one: 1 / 0) in (wrong, "its answer does not make sense (ZeroDivisionError)")
+
+
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    topic=st.sampled_from([*ALL_MUST, *OTHERS]),
+    kind=st.sampled_from(["bytes", "words", "arrays"]),
+    at=st.floats(0, 0.999),
+    value=st.integers(0, 255),
+    words=st.dictionaries(WORDS, JSON, min_size=1, max_size=2),
+    array=ARRAYS,
+    name=NAMES,
+)
+def test_any_damage_to_an_honest_reply_is_survived(
+    honest: Any, topic: Topic, kind: str, at: float, value: int, words: Any, array: Any, name: str
+) -> None:
+    """One topic of one study, each of bo's replies to it damaged in some way: bytes, words or arrays."""
+    conversation = lying.Conversation(*honest)
+
+    def lie(reply: bytes) -> bytes:
+        if kind == "bytes":
+            place = int(at * len(reply))
+            return reply[:place] + bytes([value]) + reply[place + 1 :]
+        header, message = decode(reply)
+        if kind == "words":
+            return encode({**header, **words}, message)
+        names = sorted(message.arrays) or [name]
+        return encode(header, Message({**message.arrays, names[int(at * len(names))]: array}, message.meta))
+
+    conversation.tell("bo", topic, lie)
+    _, why = outcome(conversation)
+    assert "bo" in why or not why
+
+
+# ---- the process ----
+
+
+def test_a_fault_of_the_coordinator_ends_the_study_and_not_the_process(
+    honest: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("nvflare")
+    from wardround.deploy.coordinator import service
+
+    consortium, told = honest
+    conversation = lying.Conversation(consortium, told)
+    ended: list[Any] = []
+    coordinator = service.Coordinator(consortium.home, ended.append)
+    try:
+        coordinator.transport = conversation
+        coordinator.stopped = conversation.stopped
+        first, second = (
+            enqueue(consortium.home, in_process.study_of(name, 1), "researcher") for name in ("one", "two")
+        )
+        conduct = service.conduct
+
+        def faulty(submission: Any, *given: Any) -> Any:
+            if submission.id == first:
+                raise ZeroDivisionError("secret\x1b[31m of a table")
+            return conduct(submission, *given)
+
+        monkeypatch.setattr(service, "conduct", faulty)
+        coordinator.work(until_done=True)
+    finally:
+        coordinator.party.stop()
+    states = {name: json.loads((consortium.home.folder(name) / "state.json").read_text()) for name in (first, second)}
+    assert [states[name]["state"] for name in (first, second)] == ["failed", "finished"]
+    assert "could not go on with this study (ZeroDivisionError)" in states[first]["why"]
+    assert "secret" not in states[first]["why"]
+    kept = (consortium.home.path / "faults.log").read_text()
+    assert first in kept
+    assert "ZeroDivisionError: secret[31m of a table" in kept
+    assert read_submission(consortium.home.folder(first))[1] == "researcher"
