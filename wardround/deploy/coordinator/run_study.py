@@ -35,11 +35,13 @@ from wardround.deploy.coordinator.schema_agreement import (
     table_without_rows,
 )
 from wardround.deploy.coordinator.secure_round import refuse_strangers
+from wardround.deploy.coordinator.transcript_record import close_transcript, keep_witnesses, open_transcript
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
+from wardround.deploy.trust.transcript import TranscriptSigner
 from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit
@@ -83,8 +85,17 @@ class Submission:
         return OfferStudy(self.study.model_dump(mode="json"), self.submitter, others)
 
 
-def conduct(submission: Submission, folder: RunFolder, transport: Transport, observer: Observer = ignore) -> RunResult:
-    """Offer the study, wait for approval, agree, train, and let every site judge; gives the result."""
+def conduct(
+    submission: Submission,
+    folder: RunFolder,
+    transport: Transport,
+    observer: Observer = ignore,
+    signer: TranscriptSigner | None = None,
+) -> RunResult:
+    """Offer the study, wait for approval, agree, train, and let every site judge; gives the result.
+
+    With a `signer` a transcript of the training is kept, and given to every site with the model.
+    """
     study = submission.study
     engine = Deployment(
         sites=tuple(sorted(submission.sites)),
@@ -92,6 +103,7 @@ def conduct(submission: Submission, folder: RunFolder, transport: Transport, obs
         seed=study.study.seed,
         transforms=assemble.links_of(study.transforms),
         sums=folder.path / "sums",
+        signer=signer,
     )
     refuse_early(study, engine)
     resume = has_manifest(folder.path)
@@ -101,7 +113,7 @@ def conduct(submission: Submission, folder: RunFolder, transport: Transport, obs
     point("coordinator.offer.approved")
     agreement, noisy = settle_agreement(engine, study, folder.path, approved)
     engine.introductions = introductions(engine, submission, agreement)
-    algorithm, fitted = train(engine, noisy, folder, agreement)
+    algorithm, fitted = train(engine, (study, noisy), folder, agreement)
     return finish(engine, study, folder, agreement, algorithm, fitted, manifest)
 
 
@@ -213,8 +225,10 @@ def drop_unfinished_rounds(folder: RunFolder, checkpoint: Path) -> RunFolder:
 
 
 def train(
-    engine: Deployment, study: Study, folder: RunFolder, agreement: SchemaAgreement
+    engine: Deployment, studies: tuple[Study, Study], folder: RunFolder, agreement: SchemaAgreement
 ) -> tuple[Algorithm, FitResult]:
+    """Train the model; `studies` are the study as it was approved, and with its noise."""
+    study = studies[1]
     method = own_method(study)
     algorithm = assemble.build(study, method, agreement.task, engine.sites)
     model = assemble.model_of(study, agreement.task)
@@ -234,6 +248,9 @@ def train(
     participation, choice = choose_partners(study, engine, folder.path, agreement, algorithm, params, participation)
     if choice is not None:
         record(choice)
+    if engine.signer is not None:
+        resumed = checkpoint.exists()
+        engine.transcript = open_transcript(engine, studies, folder.path, agreement, algorithm, params, resumed=resumed)
     fitted = fit(
         algorithm,
         engine,
@@ -262,9 +279,14 @@ def finish(
 ) -> RunResult:
     """Every site judges the model on its own test patients and keeps it; the figures become the result."""
     told = engine.ask_about_model("figures", algorithm, fitted.progress, number=fitted.rounds)
-    restrict_to_partners(engine, folder.path).ask_about_model(
-        "finish", algorithm, fitted.progress, number=fitted.rounds
+    transcript, more = engine.transcript, {}
+    if transcript is not None and engine.signer is not None:
+        more = close_transcript(transcript, engine.signer, algorithm, fitted)
+    kept = restrict_to_partners(engine, folder.path).ask_about_model(
+        "finish", algorithm, fitted.progress, number=fitted.rounds, more=more
     )
+    if transcript is not None:
+        keep_witnesses(transcript.folder, kept, engine.gatherer.transport.certificates())
     method, task = own_method(study), agreement.task
     blocks = {site: one.header["figures"] for site, one in sorted(told.items()) if one.header.get("figures")}
     default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"

@@ -1,5 +1,6 @@
 """What comes back from a site: how it is made and read, whether it can be used, and what to tell where it cannot."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ class Reply(NamedTuple):
     message: Message
     size: int
     wrong: str | None = None
+    sha256: str = ""
+    """Of its bytes: the same that the site's audit log tells."""
 
     @property
     def why(self) -> str:
@@ -64,7 +67,7 @@ def read_reply(content: bytes) -> Reply:
         status = Status(str(header.get("status")))
     except ValueError:
         raise Malformed(f"{header.get('status')!r} is not a reply status") from None
-    return Reply(status, header, message, len(content))
+    return Reply(status, header, message, len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 def is_reply_to(reply: Reply, request: Request, site: str) -> bool:
