@@ -27,13 +27,13 @@ from wardround.deploy.trust.transcript import (
     Opening,
     TaskWords,
     TranscriptSigner,
-    TranscriptWriter,
     digest_of,
     software,
     transcript_folder,
     words_digest,
 )
 from wardround.deploy.trust.transcript_file import write_witnesses
+from wardround.deploy.trust.transcript_writer import TranscriptWriter
 from wardround.engine.fit import FitResult
 from wardround.engine.split_round import answer_shapes, initial_progress, row_of
 from wardround.study.file import Study

@@ -35,6 +35,7 @@ from wardround.deploy.trust.transcript import (
     words_digest,
 )
 from wardround.deploy.trust.transcript_file import TranscriptSource
+from wardround.deploy.trust.transcript_signatures import ReplayReport
 from wardround.engine.participation import Participation
 from wardround.engine.split_round import (
     combined_shapes,
@@ -49,20 +50,6 @@ from wardround.study.methods import own_method
 
 STEPS_BACK = 3
 """Rounds that a coordinator may do again after a crash: it keeps the last two checkpoints."""
-
-
-@dataclass
-class ReplayReport:
-    """What a replay found: `problem` is the first thing that does not follow, `remarks` are worth a person's look."""
-
-    study: str = ""
-    rounds: int = 0
-    replayed: int = 0
-    """Rounds that were computed again."""
-    problem: str = ""
-    checked: list[str] = field(default_factory=list)
-    unchecked: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
 
 
 class DoesNotFollow(Exception):
