@@ -153,7 +153,7 @@ def compare_answers(home: SiteHome, study: str, transcript: Transcript, findings
     """Own answers in the audit log against those in the transcript, and the models that came with the requests."""
     sent = sent_answers(home, study)
     own = {one["sha256"]: one for one in sent}
-    listed: dict[int, set[str]] = {}
+    listed: set[int] = set()
     for entry in transcript.entries:
         if not isinstance(entry, RoundEntry | LossEntry):
             continue
@@ -161,14 +161,14 @@ def compare_answers(home: SiteHome, study: str, transcript: Transcript, findings
         claimed = entry.answers.get(home.own_name)
         if claimed is None:
             continue
+        if isinstance(entry, RoundEntry):
+            listed.add(entry.round)
         if claimed not in own:
             findings.problems.append(f"{what}: it lists an answer of this site that never left here ({claimed[:12]})")
         elif own[claimed].get("asked", entry.sent) != entry.sent:
             findings.problems.append(f"{what}: this site was sent another model than the one that it names")
         else:
             findings.found += 1
-            if isinstance(entry, RoundEntry):
-                listed.setdefault(entry.round, set()).add(claimed)
     reasons = {
         entry.round: entry.absent[home.own_name]
         for entry in transcript.entries
