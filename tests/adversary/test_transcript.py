@@ -23,10 +23,16 @@ from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.transcript_check import check_own
 from wardround.deploy.trust.certificates import new_key, read_certificate
-from wardround.deploy.trust.replay import replay
-from wardround.deploy.trust.transcript import NAME, TranscriptSigner, load_transcript_head, sign_transcript, spoken
-from wardround.deploy.trust.transcript_file import hand_out, read_source
-from wardround.deploy.trust.transcript_signatures import check_signatures
+from wardround.deploy.trust.transcript.entries import (
+    NAME,
+    TranscriptSigner,
+    load_transcript_head,
+    sign_transcript,
+    spoken,
+)
+from wardround.deploy.trust.transcript.handout import hand_out, read_source
+from wardround.deploy.trust.transcript.replay import replay
+from wardround.deploy.trust.transcript.signatures import check_signatures
 
 STUDY = study_of("lies")
 OTHER = "ab" * 32

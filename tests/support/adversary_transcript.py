@@ -14,7 +14,7 @@ from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.trust.transcript import FORMAT, NAME, sign_transcript, transcript_folder
+from wardround.deploy.trust.transcript.entries import FORMAT, NAME, sign_transcript, transcript_folder
 from wardround.study.file import Study
 
 Entries = list[dict[str, Any]]

@@ -27,7 +27,7 @@ from wardround.report.html.markup import plain
 
 if TYPE_CHECKING:
     from wardround.deploy.site.transcript_check import OwnFindings
-    from wardround.deploy.trust.transcript_file import TranscriptSource
+    from wardround.deploy.trust.transcript.handout import TranscriptSource
 
 
 def verify_command(path: Path, keys: Path | None, *, witnesses: Sequence[Path] = (), as_json: bool) -> None:
@@ -207,10 +207,10 @@ def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
 def replay_command(path: Path, home: Path | None, *, as_json: bool) -> None:
     """Check signatures, replay, compare with a site's own log; exit code 2 where something does not follow."""
     from wardround.deploy.site.transcript_check import OwnFindings
-    from wardround.deploy.trust.replay import replay
-    from wardround.deploy.trust.transcript import spoken
-    from wardround.deploy.trust.transcript_file import read_source
-    from wardround.deploy.trust.transcript_signatures import check_signatures
+    from wardround.deploy.trust.transcript.entries import spoken
+    from wardround.deploy.trust.transcript.handout import read_source
+    from wardround.deploy.trust.transcript.replay import replay
+    from wardround.deploy.trust.transcript.signatures import check_signatures
 
     source = read_source(path)
     site = None if home is None else SiteHome(home)
@@ -265,7 +265,7 @@ def authority_of(path: Path, site: SiteHome | None) -> Certificate | None:
 def own_findings(site: SiteHome, source: "TranscriptSource") -> "OwnFindings":
     """What the site's own log says, and whether this is the transcript that came with the model."""
     from wardround.deploy.site.transcript_check import OwnFindings, check_own, stored_findings
-    from wardround.deploy.trust.transcript import NAME, load_transcript_head, spoken, transcript_folder
+    from wardround.deploy.trust.transcript.entries import NAME, load_transcript_head, spoken, transcript_folder
 
     opening, head = source.transcript.opening, source.transcript.head
     if opening is None or head is None:
@@ -286,7 +286,7 @@ def own_findings(site: SiteHome, source: "TranscriptSource") -> "OwnFindings":
 
 def write_transcript(home: CoordinatorHome, study: str, out: Path, *, as_json: bool) -> None:
     """One file for the sites."""
-    from wardround.deploy.trust.transcript_file import hand_out
+    from wardround.deploy.trust.transcript.handout import hand_out
 
     known = sorted(one.name for one in (home.path / "studies").glob("*") if one.is_dir())
     meant = [one for one in known if study in (one, one.rpartition("-")[0])]

@@ -15,9 +15,9 @@ from wardround.cli.app import app
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.transcript_record import keeps_sums
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.trust.replay import replay
-from wardround.deploy.trust.transcript import NAME, digest_of, read_entry, spoken, transcript_folder
-from wardround.deploy.trust.transcript_file import hand_out, read_source
+from wardround.deploy.trust.transcript.entries import NAME, digest_of, read_entry, spoken, transcript_folder
+from wardround.deploy.trust.transcript.handout import hand_out, read_source
+from wardround.deploy.trust.transcript.replay import replay
 
 SUM = [{"name": "secure_sum"}]
 STOPPING: dict[str, Any] = {"stopping": {"patience": 1, "smallest": 10.0}}

@@ -34,8 +34,8 @@ from wardround.deploy.protocol.requests import (
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import size
 from wardround.deploy.trust.audit_log import BETWEEN
-from wardround.deploy.trust.transcript import TranscriptSigner
-from wardround.deploy.trust.transcript_writer import TranscriptWriter
+from wardround.deploy.trust.transcript.entries import TranscriptSigner
+from wardround.deploy.trust.transcript.writer import TranscriptWriter
 from wardround.engine.checks import refuse_over_network, refuse_unseen
 from wardround.engine.split_round import (
     answer_shapes,

@@ -41,7 +41,7 @@ from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestB
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
-from wardround.deploy.trust.transcript import TranscriptSigner
+from wardround.deploy.trust.transcript.entries import TranscriptSigner
 from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit

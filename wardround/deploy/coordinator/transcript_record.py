@@ -20,7 +20,7 @@ from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.replies import Reply
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.trust.log_heads import parse_countersigned
-from wardround.deploy.trust.transcript import (
+from wardround.deploy.trust.transcript.entries import (
     MOST_KEPT,
     NAME,
     Closing,
@@ -32,8 +32,8 @@ from wardround.deploy.trust.transcript import (
     transcript_folder,
     words_digest,
 )
-from wardround.deploy.trust.transcript_file import write_witnesses
-from wardround.deploy.trust.transcript_writer import TranscriptWriter
+from wardround.deploy.trust.transcript.handout import write_witnesses
+from wardround.deploy.trust.transcript.writer import TranscriptWriter
 from wardround.engine.fit import FitResult
 from wardround.engine.split_round import answer_shapes, initial_progress, row_of
 from wardround.study.file import Study

@@ -24,7 +24,7 @@ from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.trust.audit_log import Entry, LogNotWritable, event_entry, examine
 from wardround.deploy.trust.countersignatures import coordinator_key
-from wardround.deploy.trust.transcript import (
+from wardround.deploy.trust.transcript.entries import (
     CERTIFICATE,
     LARGEST,
     NAME,

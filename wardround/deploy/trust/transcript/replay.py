@@ -21,7 +21,7 @@ from wardround.core.errors import Refusal
 from wardround.core.journal_head import head_problems
 from wardround.deploy.coordinator.privacy_plan import restore_noise
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.trust.transcript import (
+from wardround.deploy.trust.transcript.entries import (
     Arrays,
     Closing,
     LossEntry,
@@ -34,8 +34,8 @@ from wardround.deploy.trust.transcript import (
     software,
     words_digest,
 )
-from wardround.deploy.trust.transcript_file import TranscriptSource
-from wardround.deploy.trust.transcript_signatures import ReplayReport
+from wardround.deploy.trust.transcript.handout import TranscriptSource
+from wardround.deploy.trust.transcript.signatures import ReplayReport
 from wardround.engine.participation import Participation
 from wardround.engine.split_round import (
     combined_shapes,
@@ -75,7 +75,7 @@ def check(source: TranscriptSource, report: ReplayReport) -> None:
     study = study_in(opening)
     if study_id(study) != opening.study:
         raise DoesNotFollow(f"it calls itself a transcript of {opening.study}, and its words are {study_id(study)}")
-    work = Training(source, opening, study)
+    work = ServerReplay(source, opening, study)
     work.check_first(report)
     published = work.check_rounds(closing, report)
     check_stopping(study, closing)
@@ -132,7 +132,7 @@ def check_form(transcript: Transcript) -> tuple[Opening, Closing]:
 
 
 @dataclass
-class Training:
+class ServerReplay:
     """The server's half of the training, made from the study's words alone."""
 
     source: TranscriptSource

@@ -13,7 +13,7 @@ from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.core.journal import Journal
 from wardround.core.journal_head import Head, head_path
-from wardround.deploy.trust.transcript import (
+from wardround.deploy.trust.transcript.entries import (
     CERTIFICATE,
     FORMAT,
     LARGEST,

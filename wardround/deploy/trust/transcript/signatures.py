@@ -14,8 +14,8 @@ from wardround.core.errors import Refusal
 from wardround.core.journal_head import Head
 from wardround.deploy.trust.certificates import certificate_summary, check_issued
 from wardround.deploy.trust.log_heads import Keys, parse_countersigned
-from wardround.deploy.trust.transcript import head_problem, spoken, witness_problem
-from wardround.deploy.trust.transcript_file import TranscriptSource
+from wardround.deploy.trust.transcript.entries import head_problem, spoken, witness_problem
+from wardround.deploy.trust.transcript.handout import TranscriptSource
 
 
 @dataclass
