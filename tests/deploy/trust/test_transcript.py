@@ -1,6 +1,10 @@
 """Any site replays the signed transcript of a study and gets the same bits, whatever the study and the crashes."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "fed_opt": {"algorithm": {"name": "fed_opt", "learning_rate": 0.1, "optimizer": "adam"}},
     "secure": {"transforms": SUM},
     "stopped": STOPPING,
+    "private": {"privacy": {"noise_multiplier": 1.0}},
     "drawn": {"participation": {"cohort": 2}, "transforms": [{"name": "clip", "norm": 1.0}]},
 }
 
@@ -188,6 +193,35 @@ def test_the_commands(consortium: Consortium) -> None:
     own = run(app, ["audit", "replay", str(consortium.homes["bo"].folder(study_id(study))), "--home", bo])
     assert own.exit_code == 0
     assert "could not be computed again" in own.output
+
+
+def test_another_process_gets_the_same_bits(consortium: Consortium) -> None:
+    """Nothing that this process compiled or remembers is there: only the file, the site's home and the program."""
+    study = study_of("elsewhere", transforms=SUM, algorithm=KEPT)
+    consortium.conduct(study)
+    out = consortium.folder / "out.safetensors"
+    hand_out(consortium.run(study), out)
+    shutil.rmtree(consortium.home.path)
+    home = str(consortium.homes["kenema"].path)
+    start = "from wardround.cli.app import main; main()"
+    command = [sys.executable, "-c", start, "audit", "replay", str(out), "--home", home, "--json"]
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr + done.stdout
+    facts = json.loads(done.stdout)
+    assert (facts["problem"], facts["replayed"]) == ("", 3)
+
+
+def test_a_choice_of_partners_is_not_in_it_and_no_site_is_alarmed(consortium: Consortium) -> None:
+    study = study_of("partners", study={"user": "bo"}, partners={"name": "gradient_distance", "top": 1})
+    consortium.conduct(study)
+    found = replayed(consortium.run(study))
+    assert (found.problem, found.replayed) == ("", 3)
+    assert any("how partners were chosen" in one for one in found.unchecked)
+    for home in consortium.homes.values():
+        path = transcript_folder(home.folder(study_id(study))) / "findings.json"
+        if path.exists():  # only the partners are given the model
+            assert json.loads(path.read_text())["problems"] == []
 
 
 def test_bad_input_is_one_paragraph(consortium: Consortium) -> None:
