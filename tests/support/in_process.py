@@ -18,6 +18,7 @@ from wardround.deploy import fault_points
 from wardround.deploy.coordinator import engine, gather, run_study
 from wardround.deploy.coordinator import secure_round as coordinator_sum
 from wardround.deploy.coordinator.events import Observer, ignore
+from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.demo import demo_study, make_coordinator, make_site, write_patients
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status
@@ -130,7 +131,7 @@ class Consortium:
         path = self.run(study)
         folder = RunFolder.create(path, resume=(path / "manifest.json").exists())
         submission = run_study.Submission(study, self.names, "researcher", known_rows or {})
-        return plain(run_study.conduct(submission, folder, self, observer))
+        return plain(run_study.conduct(submission, folder, self, observer, signer_of(self.home)))
 
     def until_done(self, study: Study) -> dict[str, Any]:
         """The coordinator is started again whenever it died."""

@@ -357,6 +357,18 @@ def show_log(path: AuditFile, keys: AuditKeys = None, as_json: AsJson = False) -
     show_command(path, keys, as_json=as_json)
 
 
+@audit.command()
+def replay(
+    path: Annotated[Path, typer.Argument(metavar="TRANSCRIPT", help="A transcript's file, or the folder of a study.")],
+    home: Annotated[Path | None, typer.Option("--home", help="A site's folder: compare with its own log.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the rounds of a study over real sites again, without data; exit code 2 if the model does not follow."""
+    from wardround.cli.audit import replay_command
+
+    replay_command(path, home, as_json=as_json)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: turns a refusal into one paragraph and exit code 2."""
     given = (sys.argv[1:] if arguments is None else arguments) or ["--help"]

@@ -1,4 +1,4 @@
-"""`wardround attack`: what a curious coordinator could learn, as a table and in words, or as JSON."""
+"""`wardround attack`: what a curious or lying coordinator could learn, as a table and in words, or as JSON."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,9 @@ def attack_command(study: Study, *, shadows: int, out: Path | None, as_json: boo
     if as_json:
         print(to_json(found))
         return
-    OUTPUT.print(f"What an honest but curious coordinator could learn from {study.study.name}:", markup=False)
+    OUTPUT.print(
+        f"What a coordinator could learn from {study.study.name} (lies: one that breaks the rules):", markup=False
+    )
     OUTPUT.print(table_of(found))
     for note in found["notes"]:
         OUTPUT.print(f"Note: {note}", style="dim", markup=False)
@@ -62,6 +64,10 @@ def table_of(found: dict[str, Any]) -> Table:
         ("outcome of that patient", lambda one: labels_words(one["one_patient"])),
         ("membership in the training data, by loss", lambda one: member_words(one["membership"], "yeom")),
         ("membership in the training data, by shadow models", lambda one: member_words(one["membership"], "lira")),
+    ]
+    lines += [
+        ("lies: whether a validation patient is there, from losses", lambda one: presence_words(one["losses"])),
+        ("lies: one site's update, from two sums", lambda one: sum_words(one["sums"])),
     ]
     if any("weights" in one for one in found["variants"]):
         lines.append(("prevalence at the partners, from their weights", lambda one: weight_words(one["weights"])))
@@ -92,6 +98,21 @@ def member_words(told: dict[str, Any], which: str) -> str:
     one = told[which]
     words = f"advantage {one['advantage']:.0%} ± {2 * one['error']:.0%}, AUC {one['auc']:.2f}"
     return f"{words} (at most {told['bound']:.0%} by epsilon {told['epsilon']:.2g})" if "bound" in told else words
+
+
+def presence_words(told: dict[str, Any]) -> str:
+    if "not_tried" in told:
+        return f"not tried: {told['not_tried']}"
+    looks = f"{told['looks']} {'look' if told['looks'] == 1 else 'looks'}"
+    return f"{told['released']} of {told['patients']} in {looks} (from exact losses: {told['exact']})"
+
+
+def sum_words(told: dict[str, Any]) -> str:
+    if "not_tried" in told:
+        return f"not tried: {told['not_tried']}"
+    if told["single_updates_seen"]:
+        return f"seen as it is sent (error {told['error']:.0%} of its length)"
+    return f"error {told['error']:.0%} of its length (guessing: {told['guess_error']:.0%})"
 
 
 def weight_words(told: dict[str, Any]) -> str:

@@ -1,13 +1,19 @@
-"""`wardround audit`: a ledger or an audit log read like a diary, and whether it is as it was written."""
+"""`wardround audit`: a ledger or an audit log read like a diary, and whether it is as it was written.
+
+Also `audit replay` and `coordinator transcript`: whether a model follows from its transcript, and the file for it.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from cryptography.x509 import Certificate
 
+from wardround.cli.output import say
 from wardround.core.errors import Refusal
 from wardround.core.journal import LONGEST, Violation
 from wardround.core.journal_head import head_path
@@ -15,9 +21,14 @@ from wardround.core.text import format_bytes
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome, keys_in
 from wardround.deploy.protocol.study_id import is_meant
 from wardround.deploy.trust.audit_log import BETWEEN, Entry, Examination, examine
+from wardround.deploy.trust.certificates import read_certificate
 from wardround.deploy.trust.log_heads import HEAD_BYTES, Keys, read_witness
 from wardround.incentives.ledger import Ledger
 from wardround.report.html.markup import plain
+
+if TYPE_CHECKING:
+    from wardround.deploy.site.transcript_check import OwnFindings
+    from wardround.deploy.trust.transcript.handout import TranscriptSource
 
 
 def verify_command(path: Path, keys: Path | None, *, witnesses: Sequence[Path] = (), as_json: bool) -> None:
@@ -188,3 +199,110 @@ def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
         topic = f"round {said}" if topic == "round" else f"{topic} in round {said}"
     size = format_bytes(int(entry.get("bytes", 0)))
     return f"Sent {size} to {words.get('to', '?')}: {topic} of {words.get('study', '?')}{arrays_told}."
+
+
+# ---- transcripts ----
+
+
+def replay_command(path: Path, home: Path | None, *, as_json: bool) -> None:
+    """Check signatures, replay, compare with a site's own log; exit code 2 where something does not follow."""
+    from wardround.deploy.site.transcript_check import OwnFindings
+    from wardround.deploy.trust.transcript.entries import spoken
+    from wardround.deploy.trust.transcript.handout import read_source
+    from wardround.deploy.trust.transcript.replay import replay
+    from wardround.deploy.trust.transcript.signatures import check_signatures
+
+    source = read_source(path)
+    site = None if home is None else SiteHome(home)
+    if site is not None:
+        _ = site.settings  # refuses here, with the folder's name, where there is none
+    signed = check_signatures(source, authority_of(path, site))
+    found = replay(source)
+    own = own_findings(site, source) if site is not None else OwnFindings()
+    problems = [one for one in (signed.problem, found.problem, *own.problems) if one]
+    checked = [*signed.checked, *found.checked]
+    if site is not None and not own.problems:
+        checked.append(f"{own.found} answers of {site.own_name} are listed as they left, and none is missing")
+    head = source.transcript.head
+    words = spoken(head.hash) if head is not None else ""
+    facts = {
+        **asdict(found),
+        "problem": problems[0] if problems else "",
+        "problems": problems,
+        "checked": checked,
+        "remarks": [*signed.remarks, *found.remarks, *own.remarks],
+        "fingerprint": words,
+    }
+    lines = [f"Transcript of {found.study or 'a study'}: {source.where}"]
+    lines += [f"  checked: {one}" for one in checked]
+    lines += [f"  not checked: {one}" for one in found.unchecked]
+    lines += [f"  note: {one}" for one in facts["remarks"]]
+    lines += [f"Its end in eight words, the same at every site: {words}"] if words else []
+    if problems:
+        lines.append(
+            f"Error: {'; '.join(problems)}. Fix: do not use the model; ask the coordinator, and compare the eight "
+            "words with other sites."
+        )
+    elif found.replayed == found.rounds:
+        lines.append("The published model follows from the transcript, bit for bit.")
+    else:
+        lines.append("Nothing contradicts the transcript, but the rounds could not be computed again.")
+    say(facts, lines, as_json)
+    if problems:
+        raise typer.Exit(2)
+
+
+def authority_of(path: Path, site: SiteHome | None) -> Certificate | None:
+    """The consortium's certificate: the site's, or that of the home in which a run folder lies."""
+    if site is not None:
+        return read_certificate(site.authority_path)
+    for folder in path.absolute().parents:
+        if (folder / "studies").is_dir() and (folder / "authority.pem").exists():
+            return read_certificate(folder / "authority.pem")
+    return None
+
+
+def own_findings(site: SiteHome, source: "TranscriptSource") -> "OwnFindings":
+    """What the site's own log says, and whether this is the transcript that came with the model."""
+    from wardround.deploy.site.transcript_check import OwnFindings, check_own, stored_findings
+    from wardround.deploy.trust.transcript.entries import NAME, load_transcript_head, spoken, transcript_folder
+
+    opening, head = source.transcript.opening, source.transcript.head
+    if opening is None or head is None:
+        return OwnFindings()
+    stored = stored_findings(site, opening.study)
+    if not stored:
+        raise Refusal(
+            f"no model of {opening.study} has come to this site", where=str(site.path), remedy="name another --home"
+        )
+    findings = check_own(site, opening.study, source.transcript, str(stored["model"]))
+    before = load_transcript_head(transcript_folder(site.folder(opening.study)) / NAME)
+    if before is not None and before.hash != head.hash:
+        findings.problems.append(
+            f"{site.own_name} was given another transcript with the model, which ends with {spoken(before.hash)}"
+        )
+    return findings
+
+
+def write_transcript(home: CoordinatorHome, study: str, out: Path, *, as_json: bool) -> None:
+    """One file for the sites."""
+    from wardround.deploy.trust.transcript.handout import hand_out
+
+    known = sorted(one.name for one in (home.path / "studies").glob("*") if one.is_dir())
+    meant = [one for one in known if study in (one, one.rpartition("-")[0])]
+    if len(meant) != 1:
+        what = "several studies have this name" if meant else "there is no such study"
+        raise Refusal(what, where=str(home.path), remedy=f"name one of: {', '.join(known) or 'none'}")
+    without = hand_out(home.folder(meant[0]) / "run", out)
+    size = out.stat().st_size
+    lines = [
+        f"Wrote {out} ({format_bytes(size)}): the transcript of {meant[0]}, {'no sums' if without else 'its sums'}"
+        " and the published model.",
+        *(
+            [f"Without the sums, since {without}: sites can check it, but not compute the rounds again."]
+            if without
+            else []
+        ),
+        f"A site checks it with: wardround audit replay {out.name} --home SITE_HOME",
+    ]
+    say({"study": meant[0], "file": str(out), "bytes": size, "without_sums": without}, lines, as_json)

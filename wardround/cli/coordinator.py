@@ -201,6 +201,19 @@ def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
     say(facts, status_lines(facts), as_json)
 
 
+@coordinator_app.command()
+def transcript(
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="The study's name or identifier.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a finished study's transcript, sums and model into one file, for sites to replay."""
+    from wardround.cli.audit import write_transcript
+
+    write_transcript(open_home(home), study, out, as_json=as_json)
+
+
 # ---- studies ----
 
 

@@ -161,9 +161,23 @@ def combine_answers(
     slots: int,
     population: int,
 ) -> Progress:
-    """The server's step from the answers by site number; always in the order of sites, so that it gives the same bits.
+    """The server's step from the answers by site number."""
+    return conclude_round(
+        algorithm, transform, progress, combined_answer(algorithm, transform, progress, answers, slots, population)
+    )
 
-    For an aggregator that sees each answer, `slots` fixes the height of the stack: empty slots have weight 0.
+
+def combined_answer(
+    algorithm: Algorithm,
+    transform: Transform,
+    progress: Progress,
+    answers: Mapping[int, Message],
+    slots: int,
+    population: int,
+) -> Message:
+    """What the server's step takes: the sum of the answers, always in the order of sites, so that it has the same bits.
+
+    For an aggregator that sees each answer it is their stack, and `slots` fixes its height: empty slots have weight 0.
     """
     states = (progress.aggregator, progress.transform)
     each = {site: arriving_program(algorithm, transform)(states, answers[site]) for site in sorted(answers)}
@@ -172,8 +186,12 @@ def combine_answers(
         total = next(parts)
         for part in parts:
             total = trees.add(total, part)
-    else:
-        total = stack_answers(each, slots, population, numbered="site" in algorithm.aggregator.needs)
+        return total
+    return stack_answers(each, slots, population, numbered="site" in algorithm.aggregator.needs)
+
+
+def conclude_round(algorithm: Algorithm, transform: Transform, progress: Progress, total: Message) -> Progress:
+    """The server's step from the combined answer, of which nobody needs to know the parts."""
     after: Progress = concluding_program(algorithm, transform)(replace(progress, clients=()), total)
     return replace(after, clients=progress.clients)
 
@@ -188,6 +206,26 @@ def stack_answers(answers: Mapping[int, Message], slots: int, population: int, *
         numbers = [*answers, *[population] * (slots - len(answers))]
         arrays = {**arrays, "site": jnp.array(numbers, jnp.int32)}
     return Message(arrays, first.meta)
+
+
+def combined_shapes(
+    algorithm: Algorithm, transform: Transform, progress: Progress, sent: Message, params: Params, row: Any, slots: int
+) -> Message:
+    """The shapes of a round's combined answer; `params` are those before the first round, `slots` of a stack."""
+    made, key = answer_shapes(algorithm, progress.server, algorithm.init_client(params), row), jax.random.key(0)
+    leaving: Message = jax.eval_shape(lambda sent, made: transform.up(sent, made, key), sent, made)
+    if transform.sum_only:
+        return leaving
+    states = (progress.aggregator, progress.transform)
+    arrived: Message = jax.eval_shape(
+        lambda states, one: receive_answer(algorithm, transform, states, one), states, leaving
+    )
+    if algorithm.aggregator.linear:
+        return arrived
+    arrays = jax.tree.map(lambda one: jax.ShapeDtypeStruct((slots, *one.shape), one.dtype), arrived.arrays)
+    if "site" in algorithm.aggregator.needs:
+        arrays = {**arrays, "site": jax.ShapeDtypeStruct((slots,), jnp.int32)}
+    return Message(arrays, arrived.meta)
 
 
 def initial_progress(algorithm: Algorithm, transform: Transform, params: Params, population: int, row: Any) -> Progress:

@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+READABLE = 0.5
+"""An update that is known up to half of its length is read, more or less."""
+
 
 def rate_notes(tried: Sequence[float], rated: Mapping[str, Mapping[str, Any]], methods: Sequence[str]) -> list[str]:
     """How every method got its learning rate, which diverged with all, and which know none."""
@@ -43,8 +46,10 @@ def attack_notes(
     private: bool,
     one_patient: Mapping[str, int] | None = None,
     few_patients: Sequence[Mapping[str, int]] = (),
+    losses: Mapping[str, Any] | None = None,
+    sums: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """What an attacked study lacks.
+    """What an attacked study lacks, and what lies could do; `losses` and `sums` are what those attacks found.
 
     `one_patient` tells how many were rebuilt from the sum of sites with one patient each, where any was;
     `few_patients` the same with more at each site, until nobody was.
@@ -62,6 +67,25 @@ def attack_notes(
             f"{one_patient['rebuilt']} of {one_patient['rows']} could be reconstructed from the sum, though not "
             f"whose they are; {more_patients_clause(few_patients)}. Let sites take part only with many patients, or "
             "add [privacy]."
+        )
+    return [*said, *lie_notes(losses or {}, sums or {}, private=private)]
+
+
+def lie_notes(losses: Mapping[str, Any], sums: Mapping[str, Any], *, private: bool) -> list[str]:
+    """What a coordinator that lies could do, in words with figures."""
+    said = []
+    if "released" in losses:
+        said.append(
+            f"A lying coordinator that knows all other patients of a site could tell whether a validation patient is "
+            f"among them for {losses['released']} of {losses['patients']} patients, by what sites tell in cells of "
+            f"{losses['cell']} about {losses['looks']} models of its choice; from exact losses it would be "
+            f"{losses['exact']}."
+        )
+    if sums.get("error", 1.0) < READABLE and not sums["single_updates_seen"]:
+        said.append(
+            f"A lying coordinator that sends the same model in two rounds and says in the second that {sums['site']} "
+            f"was lost reads this site's update from the difference of the two sums, up to {sums['error']:.0%}"
+            + ("." if private else "; only [privacy] covers that.")
         )
     return said
 

@@ -16,7 +16,7 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.study_worker import StudyWorker
 
-MOST_MODULES = 20
+MOST_MODULES = 22
 PACKAGE = str(Path(wardround.__file__).parent)
 SUM = [{"name": "secure_sum"}]
 

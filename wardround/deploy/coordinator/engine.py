@@ -4,7 +4,7 @@ How sites are asked and waited for is in `gather.py`; what a question holds in `
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from wardround.deploy.coordinator.events import SiteJoined
 from wardround.deploy.coordinator.gather import Absences, Check, GatheredAnswers, Gatherer, accept_any
 from wardround.deploy.coordinator.secure_round import sum_answers
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Reply, answer_problem
+from wardround.deploy.protocol.replies import Absence, Reply, answer_problem
 from wardround.deploy.protocol.reply_form import largest_reply
 from wardround.deploy.protocol.requests import (
     AboutModel,
@@ -45,11 +45,13 @@ from wardround.deploy.protocol.requests import (
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import size
 from wardround.deploy.trust.audit_log import BETWEEN
+from wardround.deploy.trust.transcript.entries import TranscriptSigner
+from wardround.deploy.trust.transcript.writer import TranscriptWriter
 from wardround.engine.checks import refuse_over_network, refuse_unseen
 from wardround.engine.split_round import (
     answer_shapes,
-    combine_answers,
-    concluding_program,
+    combined_answer,
+    conclude_round,
     initial_progress,
     message_of_round,
     row_of,
@@ -83,6 +85,10 @@ class Deployment:
     """Whether sites add noise to what they tell, which may then lie outside of its range."""
     watches: str | None = None
     """The site by whose validation loss training is stopped, if by one."""
+    signer: TranscriptSigner | None = None
+    """Who signs the transcript; without, none is kept."""
+    transcript: TranscriptWriter | None = None
+    """Where every round of the training is written down for the sites."""
     _begun: dict[Algorithm, set[str]] = field(default_factory=dict)
     _first: dict[Algorithm, Params] = field(default_factory=dict)
     _shapes: dict[Any, Message] = field(default_factory=dict)
@@ -123,6 +129,8 @@ class Deployment:
             return loss_problem(reply, self.limits, part, regression=self.task.regression, noised=self.noised)
 
         answers, absent = self.gather_about_model("judge", algorithm, progress, part=part, check=check)
+        if self.transcript is not None:
+            self.transcript.add_losses(model_arrays(algorithm, progress), hashes_of(answers))
         arrays = {site: answers[site].message.arrays for site in self.sites if site in answers}
         told = {site: (float(one["loss"]), int(one["rows"]), int(one["right"])) for site, one in arrays.items()}
         left_out = {site: str(why) for site, why in absent.items() if why.unusable}
@@ -160,10 +168,17 @@ class Deployment:
         return self.gatherer.ask_everyone(members, question, message or Message({}), check)
 
     def ask_about_model(
-        self, topic: str, algorithm: Algorithm, progress: Progress, *, part: str = "test", number: int | None = None
+        self,
+        topic: str,
+        algorithm: Algorithm,
+        progress: Progress,
+        *,
+        part: str = "test",
+        number: int | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> dict[str, Reply]:
         """Ask every site something about the model as it is now; the quorum must answer, as in a round."""
-        return self.gather_about_model(topic, algorithm, progress, part=part, number=number).answers
+        return self.gather_about_model(topic, algorithm, progress, part=part, number=number, more=more).answers
 
     def gather_about_model(
         self,
@@ -173,13 +188,11 @@ class Deployment:
         *,
         part: str = "test",
         number: int | None = None,
+        more: Mapping[str, Any] | None = None,
         check: Check = accept_any,
     ) -> GatheredAnswers:
         """The same with the reasons why others gave none; who answers nonsense is left out, and not waited for."""
-        arrays = {
-            "sent": jax.device_get(algorithm.broadcast(progress.server)).arrays,
-            "params": jax.device_get(algorithm.params(progress.server)),
-        }
+        arrays = {**model_arrays(algorithm, progress), **(more or {})}
         question = AboutModel(self.method(algorithm), Topic(topic), part)
         return self.gatherer.ask_quorum(
             self.sites,
@@ -237,9 +250,8 @@ class Deployment:
         places = {site: index for index, site in enumerate(self.sites)}
         if self.transform.sum_only:
             found = sum_answers(self, algorithm, cohort, number, sent, shapes)
-            after, sizes, absent = progress, found.bytes_up, found.absent
-            if found.total is not None:
-                after = apply_sum(algorithm, self.transform, progress, from_ring(found.total, shapes))
+            sizes, absent, hashes = found.bytes_up, found.absent, found.commitments
+            total = None if found.total is None else from_ring(found.total, shapes)
         else:
             answers, absent = self.gatherer.ask_quorum(
                 cohort,
@@ -256,8 +268,13 @@ class Deployment:
             point("coordinator.round.all_answered")
             sizes = {site: one.size for site, one in answers.items()}
             given = {places[site]: one.message for site, one in answers.items()}
-            after = combine_answers(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
+            total = combined_answer(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
+            hashes = hashes_of(answers)
+        after = progress if total is None else conclude_round(algorithm, self.transform, progress, total)
         jax.block_until_ready(after)  # else its time would be counted to whoever looks at it first
+        if self.transcript is not None:
+            left_out = {site: public_words(absent[site]) for site in cohort if site not in hashes}
+            self.transcript.add_round(number, sent.arrays, cohort, hashes, left_out, total, after)
         point("coordinator.round.concluded")
         took = sorted(sizes, key=lambda site: places[site])
         return after, RoundRecord(
@@ -300,7 +317,18 @@ def measures_of(absent: Absences) -> dict[str, Any]:
     return {key: reasons for key, reasons in found.items() if reasons}
 
 
-def apply_sum(algorithm: Algorithm, transform: Transform, progress: Progress, total: Message) -> Progress:
-    """The server's step from a sum of which nobody knows the parts."""
-    after: Progress = concluding_program(algorithm, transform)(replace(progress, clients=()), total)
-    return replace(after, clients=progress.clients)
+def model_arrays(algorithm: Algorithm, progress: Progress) -> dict[str, Any]:
+    """The model as it is now, as sites are told it."""
+    return {
+        "sent": jax.device_get(algorithm.broadcast(progress.server)).arrays,
+        "params": jax.device_get(algorithm.params(progress.server)),
+    }
+
+
+def hashes_of(answers: Mapping[str, Reply]) -> dict[str, str]:
+    return {site: one.sha256 for site, one in sorted(answers.items())}
+
+
+def public_words(absence: Absence) -> str:
+    """Why a site took no part, for the other sites: not in its own words, which were for the coordinator."""
+    return absence.why if absence.status is None else str(absence.status)

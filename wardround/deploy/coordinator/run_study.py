@@ -36,6 +36,7 @@ from wardround.deploy.coordinator.schema_agreement import (
     table_without_rows,
 )
 from wardround.deploy.coordinator.secure_round import refuse_strangers
+from wardround.deploy.coordinator.transcript_record import close_transcript, keep_witnesses, open_transcript
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import too_few_usable
 from wardround.deploy.protocol.reply_form import figures_of
@@ -43,6 +44,7 @@ from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestB
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
+from wardround.deploy.trust.transcript.entries import TranscriptSigner
 from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit
@@ -87,8 +89,17 @@ class Submission:
         return OfferStudy(self.study.model_dump(mode="json"), self.submitter, others)
 
 
-def conduct(submission: Submission, folder: RunFolder, transport: Transport, observer: Observer = ignore) -> RunResult:
-    """Offer the study, wait for approval, agree, train, and let every site judge; gives the result."""
+def conduct(
+    submission: Submission,
+    folder: RunFolder,
+    transport: Transport,
+    observer: Observer = ignore,
+    signer: TranscriptSigner | None = None,
+) -> RunResult:
+    """Offer the study, wait for approval, agree, train, and let every site judge; gives the result.
+
+    With a `signer` a transcript of the training is kept, and given to every site with the model.
+    """
     study = submission.study
     engine = Deployment(
         sites=tuple(sorted(submission.sites)),
@@ -98,6 +109,7 @@ def conduct(submission: Submission, folder: RunFolder, transport: Transport, obs
         sums=folder.path / "sums",
         limits=RowLimits(folder.path / "limits.json"),
         noised=study.privacy is not None,
+        signer=signer,
     )
     refuse_early(study, engine)
     resume = has_manifest(folder.path)
@@ -107,7 +119,7 @@ def conduct(submission: Submission, folder: RunFolder, transport: Transport, obs
     point("coordinator.offer.approved")
     agreement, noisy = settle_agreement(engine, study, folder.path, approved)
     engine.introductions = introductions(engine, submission, agreement)
-    algorithm, fitted = train(engine, noisy, folder, agreement)
+    algorithm, fitted = train(engine, (study, noisy), folder, agreement)
     return finish(engine, study, folder, agreement, algorithm, fitted, manifest)
 
 
@@ -221,8 +233,10 @@ def drop_unfinished_rounds(folder: RunFolder, checkpoint: Path) -> RunFolder:
 
 
 def train(
-    engine: Deployment, study: Study, folder: RunFolder, agreement: SchemaAgreement
+    engine: Deployment, studies: tuple[Study, Study], folder: RunFolder, agreement: SchemaAgreement
 ) -> tuple[Algorithm, FitResult]:
+    """Train the model; `studies` are the study as it was approved, and with its noise."""
+    study = studies[1]
     method = own_method(study)
     algorithm = assemble.build(study, method, agreement.task, engine.sites)
     model = assemble.model_of(study, agreement.task)
@@ -244,6 +258,9 @@ def train(
     participation, choice = choose_partners(study, engine, folder.path, agreement, algorithm, params, participation)
     if choice is not None:
         record(choice)
+    if engine.signer is not None:
+        resumed = checkpoint.exists()
+        engine.transcript = open_transcript(engine, studies, folder.path, agreement, algorithm, params, resumed=resumed)
     fitted = fit(
         algorithm,
         engine,
@@ -274,9 +291,14 @@ def finish(
     told, absent = engine.gather_about_model(
         "figures", algorithm, fitted.progress, number=fitted.rounds, check=engine.limits.figures_problem
     )
-    restrict_to_partners(engine, folder.path).ask_about_model(
-        "finish", algorithm, fitted.progress, number=fitted.rounds
+    transcript, more = engine.transcript, {}
+    if transcript is not None and engine.signer is not None:
+        more = close_transcript(transcript, engine.signer, algorithm, fitted)
+    kept = restrict_to_partners(engine, folder.path).ask_about_model(
+        "finish", algorithm, fitted.progress, number=fitted.rounds, more=more
     )
+    if transcript is not None:
+        keep_witnesses(transcript.folder, kept, engine.gatherer.transport.certificates())
     method, task = own_method(study), agreement.task
     names = names_with(task, study.study.metric)
     blocks = {site: block for site, one in sorted(told.items()) if (block := figures_of(one, names))}

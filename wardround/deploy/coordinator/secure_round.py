@@ -21,6 +21,7 @@ from wardround.core.components.recipes import recipe_of
 from wardround.core.contracts import Algorithm, Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
+from wardround.core.journal import ROOT
 from wardround.deploy.coordinator.events import AnswersGathered
 from wardround.deploy.coordinator.gather import NOT_CONNECTED, Absences, GatheredAnswers, reasons_of
 from wardround.deploy.fault_points import point
@@ -58,6 +59,8 @@ class OpenedSum(NamedTuple):
     total: Ring | None
     bytes_up: dict[str, int]
     absent: Absences
+    commitments: Mapping[str, str]
+    """The hash of each masked answer that is in the sum."""
 
 
 class TooFewSites(Exception):
@@ -87,6 +90,7 @@ class SecureRound:
     """Sites whose answer goes past it; asked again they would say the same."""
     sizes: dict[str, int] = field(default_factory=dict)
     reasons: Absences = field(default_factory=dict)
+    commitments: dict[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -134,9 +138,9 @@ class SecureRound:
         except Refusal as refusal:
             lost = dict.fromkeys(server.session.roster, f"the sum could not be opened: {refusal}")
             own = {site: Absence(f"{why} {self.reasons.get(site, '')}".strip()) for site, why in lost.items()}
-            return OpenedSum(None, {}, {**self.reasons, **own})
+            return OpenedSum(None, {}, {**self.reasons, **own}, {})
         point("coordinator.sum.opened")
-        return OpenedSum(total, took, self.reasons)
+        return OpenedSum(total, took, self.reasons, {site: self.commitments.get(site, "") for site in took})
 
     def _collect(self, server: Server, letters: Mapping[str, SumMessage | None]) -> Server:
         """Ask for a step and take what comes; whoever says nothing or nonsense is lost, with the reason."""
@@ -166,6 +170,8 @@ class SecureRound:
                     raise BadMessage(site, f"it sent a message from {letter.sender}", step=step)
                 server = receive(server, letter)
                 self.sizes[site] = self.sizes.get(site, 0) + one.size
+                if step == "mask":
+                    self.commitments[site] = one.sha256
             except Refusal as refusal:
                 absent[site] = Absence(str(refusal))
         self.reasons |= absent
@@ -187,6 +193,7 @@ class SecureRound:
             "adverts": adverts_to_json(server.adverts),
             "dealt": dealt,
             "survivors": sorted(server.survivors),
+            "commitments": {site: self.commitments[site] for site in sorted(server.survivors)},
             "signatures": dict(server.signatures),
             "letters": {site: to_json(letter) for site, letter in letters.items()},
         }
@@ -202,6 +209,7 @@ class SecureRound:
         session = session_from_json(words["session"])
         if session.model != model_hash(self.sent):
             return None
+        self.commitments = dict(words.get("commitments", dict.fromkeys(words["survivors"], ROOT)))
         adverts = {
             site: Advert(bytes.fromhex(one["sharing"]), bytes.fromhex(one["masking"]), one["signature"])
             for site, one in words["adverts"].items()

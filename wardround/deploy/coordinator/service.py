@@ -33,6 +33,7 @@ from wardround.deploy.coordinator.events import (
 from wardround.deploy.coordinator.maintenance import Maintenance, renew_own
 from wardround.deploy.coordinator.queue import is_finished, known_rows, queued_studies, read_submission, record_end
 from wardround.deploy.coordinator.run_study import Submission, conduct
+from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.fault_points import arm, point
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.requests import Topic
@@ -136,7 +137,8 @@ class Coordinator:
         self.state |= {"study": name, "state": "running", "round": 0, "rounds": study.study.rounds, "missing": {}}
         self.write_status()
         submission = Submission(study, self._participants(study, folder), submitter, known_rows(self.home))
-        return conduct(submission, RunFolder.open_or_create(folder / "run"), self.transport, self._on_event)
+        run = RunFolder.open_or_create(folder / "run")
+        return conduct(submission, run, self.transport, self._on_event, signer_of(self.home))
 
     def _participants(self, study: Study, folder: Path) -> tuple[str, ...]:
         """The sites of a study, fixed when it begins: one admitted later must not change a study under way."""

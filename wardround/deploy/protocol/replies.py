@@ -1,5 +1,6 @@
 """What comes back from a site: how it is made and read, whether it can be used, and what to tell where it cannot."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -27,6 +28,8 @@ class Reply(NamedTuple):
     header: dict[str, Any]
     message: Message
     size: int
+    sha256: str = ""
+    """Of its bytes, unpacked: the same that the site's audit log tells."""
 
     @property
     def why(self) -> str:
@@ -66,12 +69,13 @@ def read_reply(content: bytes, *, most: int = LARGEST_MESSAGE) -> Reply:
 
     `most` is how many bytes such a reply may have: nothing larger is unpacked or looked at.
     """
-    header, message = decode(unpack(content, most=most), most=most, copies=False)
+    plain = unpack(content, most=most)
+    header, message = decode(plain, most=most, copies=False)
     try:
         status = Status(header["status"])
     except (KeyError, ValueError):
         raise Malformed(f"{plain_line(header.get('status'), 40)!r} is not a reply status") from None
-    return Reply(status, header, message, len(content))
+    return Reply(status, header, message, len(content), sha256=hashlib.sha256(plain).hexdigest())
 
 
 def is_reply_to(reply: Reply, request: Request, site: str) -> bool:

@@ -15,6 +15,7 @@ from cryptography.x509 import Certificate
 
 from wardround.core.clock import today
 from wardround.core.components.recipes import Recipe, hashable
+from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.files import stamp, write_whole
 from wardround.data.table import Table
@@ -35,6 +36,7 @@ from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
 from wardround.deploy.site.release.privacy_budget import budget_of
+from wardround.deploy.site.transcript_check import OwnFindings, receive_transcript
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import SentHashes, sent_entry
 from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate
@@ -115,6 +117,9 @@ class HomeAccess:
 
     def budget(self) -> Budget:
         return budget_of(self.home)
+
+    def receive_transcript(self, study: str, message: Message) -> tuple[dict[str, Any], OwnFindings]:
+        return receive_transcript(self.home, self._id(study), message)
 
     def record_sent(self, entry: Mapping[str, Any]) -> None:
         self.home.log().append(sent_entry(entry))

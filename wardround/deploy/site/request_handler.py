@@ -31,6 +31,7 @@ from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, ReplyStore, sent_facts, store_reply
 from wardround.deploy.site.study_worker import StudyWorker
+from wardround.deploy.site.transcript_check import OwnFindings, asked_facts
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import LogNotWritable
 from wardround.deploy.trust.certificates import Key
@@ -92,6 +93,10 @@ class SiteAccess(Protocol):
 
     def budget(self) -> Budget:
         """The site's privacy ledger, under what its policy allows now."""
+        ...
+
+    def receive_transcript(self, study: str, message: Message) -> tuple[dict[str, Any], OwnFindings]:
+        """Keep and check the transcript that comes with the model; gives words of the reply, and what was found."""
         ...
 
     def record_sent(self, entry: Mapping[str, Any]) -> None:
@@ -209,7 +214,8 @@ class RequestHandler:
         point("site.reply.saved")
         if not self.access.has_sent(told.sha256):
             try:
-                self.access.record_sent(sent_facts(study, topic, header.get("round"), self.coordinator, told))
+                facts = sent_facts(study, topic, header.get("round"), self.coordinator, told)
+                self.access.record_sent({**facts, **asked_facts(topic, header, message)})
             except LogNotWritable as refusal:  # what is not written down does not leave
                 return self._status_reply(header, Status.WAITING, public_reason(refusal))
         point("site.audit.written")
@@ -236,9 +242,17 @@ class RequestHandler:
             smallest_cell=self.access.smallest_cell(study),
             sums=SecureSite(self.access.name, folder, self.access.signing_keys),
             promise=Promise(self.access.name, study, words, self.access.budget),
+            take_transcript=self._take_transcript,
         )
         worker.recall()
         return worker
+
+    def _take_transcript(self, study: str, message: Message) -> dict[str, Any]:
+        """Check the coordinator's transcript; the administrator hears what does not match."""
+        words, found = self.access.receive_transcript(study, message)
+        if found.problems or found.remarks:
+            self.on_refusal(Topic.FINISH, found.paragraph(study))
+        return words
 
     def _status_reply(self, header: Mapping[str, Any], status: Status, why: str = "", **words: Any) -> bytes:
         return self._reply(header, {"status": status, "why": why, **words}, None)

@@ -74,6 +74,8 @@ class StudyWorker:
     smallest_cell: int = 10
     sums: SecureSite | None = None
     promise: Promise | None = None
+    take_transcript: Callable[[str, Message], Header] | None = None
+    """Keeps and checks the coordinator's transcript; gives what the site says to it."""
     own: SiteRows | None = None
     number: int = -1
     sites: tuple[str, ...] = ()
@@ -220,7 +222,7 @@ class StudyWorker:
         arrays = {name: np.ascontiguousarray(array) for name, array in jax.device_get(params).items()}
         words = json.dumps({"study": asked.study, "site": self.site, "round": asked.round})
         write_whole(self.folder / "model.safetensors", save(arrays, metadata={"wardround": words}))
-        return {}, Message({})
+        return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _made(self, content: Any) -> Any:
         recipe = from_json(content)

@@ -1,4 +1,4 @@
-"""What a curious coordinator could learn from a study, with its protections and without them."""
+"""What a curious or lying coordinator could learn from a study, with its protections and without them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,6 +30,7 @@ from wardround.workflows.attack.first_round import (
     split_into_small_sites,
     training_rows,
 )
+from wardround.workflows.attack.lying_coordinator import from_losses, from_two_sums
 from wardround.workflows.attack.shadow_models import Shadows, shadows_of
 from wardround.workflows.training_plan import TrainingPlan, plan_training
 
@@ -57,7 +58,8 @@ def attack(study: Study, plan: TrainingPlan, *, shadows: int = 16, say: Say = la
 
     `plan` is that of the study's own method on the first split.
     """
-    found = [attack_variant(variant, shadows, say) for variant in variants(study, plan)]
+    every = variants(study, plan)
+    found = [attack_variant(variant, every[0].plan, shadows, say) for variant in every]
     return {
         "study": study.study.name,
         "kind": "attack",
@@ -69,11 +71,14 @@ def attack(study: Study, plan: TrainingPlan, *, shadows: int = 16, say: Say = la
             private=study.privacy is not None,
             one_patient=found[-1]["one_patient"]["rows"] if "few_patients" in found[-1] else None,
             few_patients=found[-1].get("few_patients", ()),
+            losses=found[-1]["losses"],
+            sums=found[-1]["sums"],
         ),
     }
 
 
-def attack_variant(variant: Variant, shadows: int, say: Say) -> dict[str, Any]:
+def attack_variant(variant: Variant, bare: TrainingPlan, shadows: int, say: Say) -> dict[str, Any]:
+    """All attacks on one variant; `bare` is the plan without any protection."""
     study, plan = variant.study, variant.plan
     single = split_into_small_sites(plan.federation, plan.seed)
     say(f"{variant.name}: listening to a round")
@@ -82,6 +87,9 @@ def attack_variant(variant: Variant, shadows: int, say: Say) -> dict[str, Any]:
     told["one_patient"] = attempt(lambda: from_updates(plan, single))
     if not told["one_patient"].get("single_updates_seen", True) and told["one_patient"]["rows"].get("rebuilt"):
         told["few_patients"] = rebuild_from_few(plan)
+    say(f"{variant.name}: lying about models and sites")
+    told["losses"] = attempt(lambda: from_losses(study, plan))
+    told["sums"] = attempt(lambda: from_two_sums(plan, bare))
     say(f"{variant.name}: training {shadows + 1} models")
     told["membership"] = attempt(lambda: from_model(study, plan, shadows))
     if study.algorithm.name == "weight_erosion":

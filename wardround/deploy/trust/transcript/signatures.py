@@ -1,0 +1,96 @@
+"""Who signed a transcript: the coordinator its end, and the sites that were shown the same one.
+
+A coordinator that shows two sites two transcripts needs two ends. Each site countersigns the one it was shown, and its
+signature comes with the file that is handed out; sites whose signature is missing compare eight words by telephone.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from wardround.core.errors import Refusal
+from wardround.core.journal_head import Head
+from wardround.deploy.trust.certificates import certificate_summary, check_issued
+from wardround.deploy.trust.log_heads import Keys, parse_countersigned
+from wardround.deploy.trust.transcript.entries import head_problem, spoken, witness_problem
+from wardround.deploy.trust.transcript.handout import TranscriptSource
+
+
+@dataclass
+class ReplayReport:
+    """What a replay found: `problem` is the first thing that does not follow, `remarks` are worth a person's look."""
+
+    study: str = ""
+    rounds: int = 0
+    replayed: int = 0
+    """Rounds that were computed again."""
+    problem: str = ""
+    checked: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def check_signatures(source: TranscriptSource, authority: x509.Certificate | None) -> ReplayReport:
+    """Who signed the end, and which sites countersigned it; without the authority's certificate, by their own word."""
+    report = ReplayReport()
+    transcript, head = source.transcript, source.transcript.head
+    if head is None or transcript.opening is None:
+        return report  # told by the replay
+    keys, wrong = keys_in(transcript.certificate, "coordinator", authority)
+    wrong = wrong or head_problem(keys, head)
+    if wrong:
+        report.problem = f"the signature under the transcript: {wrong}"
+        return report
+    sure = "" if authority is not None else "; whether the certificate is the consortium's was not checked (--home)"
+    report.checked.append(f"signed by the coordinator {head.who}{sure}")
+    agreed = []
+    for site in transcript.opening.sites:
+        told = source.witnesses.get(site)
+        if told is None:
+            continue
+        wrong = witness_words(site, told, head, authority)
+        if wrong:
+            report.problem = wrong
+            return report
+        agreed.append(site)
+    if agreed:
+        report.checked.append(f"countersigned by {', '.join(agreed)}: they were shown the same transcript")
+    missing = [site for site in transcript.opening.sites if site not in agreed]
+    if missing:
+        report.remarks.append(
+            f"no countersignature of {', '.join(missing)} came with it: compare the eight words by telephone to know "
+            "that they were shown the same transcript"
+        )
+    return report
+
+
+def witness_words(site: str, told: Any, head: Head, authority: x509.Certificate | None) -> str:
+    """What is wrong with a site's countersignature, or nothing."""
+    try:
+        seen, certificate = parse_countersigned(told["countersigned"]), str(told["certificate"])
+    except (KeyError, TypeError, ValueError):
+        return f"the countersignature of {site} is malformed"
+    keys, wrong = keys_in(certificate, "site", authority)
+    wrong = wrong or (f"it is by {seen.by}" if seen.by != site else witness_problem(keys, seen))
+    if wrong:
+        return f"the countersignature of {site}: {wrong}"
+    if seen.head != head:
+        return f"{site} has countersigned another transcript, which ends with {spoken(seen.head.hash)}"
+    return ""
+
+
+def keys_in(certificate: str, role: str, authority: x509.Certificate | None) -> tuple[Keys, str]:
+    """The key of a certificate under the name in it, and what is wrong with it."""
+    try:
+        read = x509.load_pem_x509_certificate(certificate.encode())
+        found = certificate_summary(read) if authority is None else check_issued(read, authority, where="it")
+    except ValueError:
+        return {}, "the certificate cannot be read"
+    except Refusal as refusal:
+        return {}, f"the certificate is not the consortium's: {refusal.what}"
+    key = read.public_key()
+    if found.role != role or not isinstance(key, ec.EllipticCurvePublicKey):
+        return {}, f"the certificate is that of the {found.role} {found.name}"
+    return {found.name: [key]}, ""
