@@ -18,6 +18,7 @@ from wardround.deploy import fault_points
 from wardround.deploy.coordinator import engine, gather, run_study
 from wardround.deploy.coordinator import secure_round as coordinator_sum
 from wardround.deploy.coordinator.events import Observer, ignore
+from wardround.deploy.coordinator.queue import with_members
 from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.demo import demo_study, make_coordinator, make_site, write_patients
 from wardround.deploy.protocol.replies import read_reply
@@ -32,6 +33,7 @@ from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.in_process import InProcess
 from wardround.deploy.transport.site_register import SiteRegister
+from wardround.deploy.trust.pins import needs_pins
 from wardround.runs.folder import RunFolder
 from wardround.study.file import Study, parse_study
 
@@ -70,6 +72,7 @@ class Consortium:
         self.transport = InProcess({}, SiteRegister(self.home, self.home.log()))
         for name in names:
             self.restart(name)
+        self._full: dict[str, Study] = {}
         self.away: set[str] = set()
         self.deciding: set[str] = set()
         """Sites whose administrator has not decided yet."""
@@ -128,6 +131,7 @@ class Consortium:
         self, study: Study, observer: Observer = ignore, *, known_rows: Mapping[str, int] | None = None
     ) -> dict[str, Any]:
         """One process of the coordinator: until the end, or until it dies."""
+        study = self.full(study)
         path = self.run(study)
         folder = RunFolder.create(path, resume=(path / "manifest.json").exists())
         submission = run_study.Submission(study, self.names, "researcher", known_rows or {})
@@ -141,8 +145,20 @@ class Consortium:
             except Died:
                 self.deaths.append("coordinator")
 
+    def full(self, study: Study) -> Study:
+        """The study as it is queued, if it hides answers among those of others: with its sites and their fingerprints.
+
+        Other studies stay as they are, so that a test that knows the study knows its identity too.
+        """
+        if not needs_pins(study):
+            return study
+        return self._full.setdefault(study_id(study), with_members(study, self.home))
+
+    def id(self, study: Study) -> str:
+        return study_id(self.full(study))
+
     def run(self, study: Study) -> Path:
-        return self.home.folder(study_id(study)) / "run"
+        return self.home.folder(self.id(study)) / "run"
 
     def rounds(self, study: Study) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.run(study) / "rounds.jsonl").read_text().splitlines()]
@@ -153,7 +169,7 @@ class Consortium:
 
     def left(self, name: str, study: Study) -> list[dict[str, Any]]:
         entries = [json.loads(line)["entry"] for line in self.homes[name].audit_path.read_bytes().splitlines()]
-        return [one for one in entries if one["kind"] == "sent" and one["study"] == study_id(study)]
+        return [one for one in entries if one["kind"] == "sent" and one["study"] == self.id(study)]
 
 
 def die_at(monkeypatch: Any, name: str, count: int = 1) -> None:

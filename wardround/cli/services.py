@@ -13,7 +13,7 @@ from rich.console import Console
 from wardround.core.errors import Refusal
 
 ERRORS = Console(stderr=True)
-QUIET = ("hello", "offer", "heads", "countersigned")
+QUIET = ("hello", "offer", "heads", "countersigned", "membership")
 """Answers that tell nothing of a study."""
 
 
@@ -49,6 +49,7 @@ def print_site_event(word: str, facts: Mapping[str, Any]) -> None:
         "connected": "connected to the coordinator at {coordinator}",
         "lost": "connection to the coordinator at {coordinator} lost; reconnecting",
         "worried": "not connected to the coordinator: {why}",
+        "distrusted": "stopped: this site no longer answers the coordinator at {coordinator}",
         "refused": "refused {topic}: {why}",
         "answered": "answered {topic}: sent {bytes} bytes (see wardround site log)",
     }

@@ -47,9 +47,9 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Create this site's folder, its private key and a certificate request for the coordinator."""
-    from wardround.deploy.coordinator.consortium import fingerprint
     from wardround.deploy.home import home_path
     from wardround.deploy.site.enrolment import begin_site, site_settings
+    from wardround.deploy.trust.fingerprints import fingerprint
 
     made = begin_site(home_path(home), site_settings(name, coordinator, server_name), purposes or [])
     print_of = fingerprint(made.key.public_key())

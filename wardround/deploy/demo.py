@@ -17,15 +17,14 @@ from typing import Any
 
 from wardround.core.errors import Refusal
 from wardround.data.datasets.triage import triage
+from wardround.deploy.coordinator.consortium import admit, begin_consortium, coordinator_settings
 from wardround.deploy.coordinator.queue import enqueue
 from wardround.deploy.home import CoordinatorHome, SiteHome
-from wardround.deploy.settings_files import toml_lines
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import add
 from wardround.deploy.site.enrolment import begin_site, join, site_settings
 from wardround.deploy.site.policy import Policy
 from wardround.deploy.site.policy_file import policy_text, read_policy
-from wardround.deploy.trust.certificates import make_authority, make_request, new_key, pem, read_request, sign
 from wardround.runs.json_files import read_json, write_file
 from wardround.runs.read import require_result
 from wardround.study.file import Study, parse_study
@@ -64,30 +63,15 @@ def demo_study(rounds: int = 10) -> Study:
 
 def make_coordinator(path: Path, port: int) -> CoordinatorHome:
     """A coordinator's home with the consortium's authority."""
-    home = CoordinatorHome(path)
-    path.mkdir(parents=True, exist_ok=True)
-    words = {
-        "consortium": "demo",
-        "name": "coordinator",
-        "listen": f"localhost:{port}",
-        "hosts": ["localhost", "127.0.0.1"],
-    }
-    write_file(path / "coordinator.toml", toml_lines(words).encode())
-    make_authority(path, "demo")
-    request = make_request(new_key(home.key_path), "coordinator", "coordinator")
-    write_file(home.certificate_path, pem(sign(path, request, hosts=("localhost", "127.0.0.1"))))
-    (path / "sites").mkdir()
-    return home
+    words = coordinator_settings("demo", "coordinator", f"localhost:{port}", ["localhost", "127.0.0.1"])
+    return begin_consortium(path, words)
 
 
 def make_site(path: Path, name: str, coordinator: CoordinatorHome, table: Path) -> SiteHome:
     """A site that joined the consortium, registered its table, and allows studies of the demonstration's purpose."""
     words = coordinator.settings
     home = begin_site(path, site_settings(name, words.listen, words.name), [PURPOSE])
-    certificate = sign(coordinator.path, read_request(home.request_path.read_bytes(), str(home.request_path)))
-    issued = coordinator.site_certificate(name)
-    write_file(issued, pem(certificate))
-    join(home, issued, coordinator.authority_path)
+    join(home, admit(coordinator, home.request_path).path, coordinator.authority_path)
     add(home, "demo", "csv", {"path": str(table)})
     policy: Policy = read_policy(home.policy_path)
     write_file(home.policy_path, policy_text(policy.model_copy(update={"columns": ["*"]})).encode())

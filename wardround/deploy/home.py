@@ -9,6 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -89,13 +90,23 @@ class Home(ABC):
     def audit_path(self) -> Path:
         return self.path / "audit.jsonl"
 
+    @property
+    def membership_path(self) -> Path:
+        """The membership log: the coordinator's own, or a site's copy of it."""
+        return self.path / "membership.jsonl"
+
     @cached_property
     def key(self) -> Key:
         return read_key(self.key_path)
 
+    def own_keys(self) -> list[ec.EllipticCurvePublicKey]:
+        """The own key, and those that it replaced."""
+        former = [key for keys in keys_in(self.path / "former").values() for key in keys]
+        return [self.key.public_key(), *former]
+
     def public_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
-        """The own key under the own name, and that of every certificate that is kept here."""
-        keys: dict[str, list[ec.EllipticCurvePublicKey]] = {self.own_name: [self.key.public_key()]}
+        """The own keys under the own name, and that of every certificate that is kept here."""
+        keys: dict[str, list[ec.EllipticCurvePublicKey]] = {self.own_name: self.own_keys()}
         for name, found in self.other_keys().items():
             keys.setdefault(name, []).extend(found)
         return keys
@@ -153,9 +164,43 @@ class SiteHome(Home):
         return self.path / "data.toml"
 
     @property
+    def partners_path(self) -> Path:
+        """The fingerprints of other sites that are pinned here."""
+        return self.path / "partners.json"
+
+    @property
     def coordinator_path(self) -> Path:
         """The coordinator's certificate, as it last showed it."""
         return self.path / "coordinator.pem"
+
+    @property
+    def new_key_path(self) -> Path:
+        """A key that is to replace the present one as soon as it is certified."""
+        return self.path / "key.new.pem"
+
+    @property
+    def rotation_path(self) -> Path:
+        """The request for a certificate of the new key, which the present one vouches for."""
+        return self.path / "rotation.json"
+
+    @property
+    def distrust_path(self) -> Path:
+        """Says that this site left its consortium, or no longer answers its coordinator."""
+        return self.path / "distrusted.json"
+
+    @property
+    def membership_state_path(self) -> Path:
+        """What was seen of the membership log, and what other sites say of it."""
+        return self.path / "membership.json"
+
+    def begun_at(self) -> datetime:
+        """When this home was made."""
+        return datetime.fromtimestamp((self.path / "site.toml").stat().st_mtime, UTC)
+
+    def own_keys(self) -> list[ec.EllipticCurvePublicKey]:
+        """Also one that was asked to be certified."""
+        pending = [read_key(self.new_key_path).public_key()] if self.new_key_path.exists() else []
+        return [*super().own_keys(), *pending]
 
     @property
     def witness_path(self) -> Path:
@@ -173,7 +218,7 @@ class SiteHome(Home):
 
 @dataclass(frozen=True)
 class CoordinatorHome(Home):
-    """A coordinator's home; the consortium's authority (authority.key) lies in it too."""
+    """A coordinator's home; the consortium's authority (authority.key) may lie in it, or elsewhere."""
 
     @cached_property
     def settings(self) -> CoordinatorSettings:
@@ -188,10 +233,34 @@ class CoordinatorHome(Home):
         return self.settings.name
 
     def other_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
-        return keys_in(self.path / "sites")
+        """Of the sites, those they replaced included."""
+        keys = keys_in(self.path / "sites")
+        for name, found in keys_in(self.path / "sites" / "former").items():
+            keys.setdefault(name, []).extend(found)
+        return keys
 
     def site_certificate(self, site: str) -> Path:
         return self.path / "sites" / f"{check_name(site)}.pem"
+
+    def former_certificate(self, site: str, serial: str) -> Path:
+        return self.path / "sites" / "former" / f"{check_name(site)}-{serial}.pem"
+
+    def site_names(self) -> list[str]:
+        """Sites with a certificate that were not revoked."""
+        revoked = self.revoked()
+        return sorted(one.stem for one in (self.path / "sites").glob("*.pem") if one.stem not in revoked)
+
+    def request_path(self, name: str) -> Path:
+        """A request that waits for the authority, which is elsewhere."""
+        return self.path / "requests" / f"{check_name(name, 'party')}.json"
+
+    def delivery_path(self, site: str) -> Path:
+        """Says that a site has not got its new certificate yet."""
+        return self.path / "deliveries" / check_name(site)
+
+    def statement_path(self, site: str) -> Path:
+        """A site's last signed statement of how far it has seen the membership log."""
+        return self.path / "heads" / f"{check_name(site)}.membership.json"
 
     def witness_path(self, site: str) -> Path:
         """The last head of a site's audit log that was countersigned here."""

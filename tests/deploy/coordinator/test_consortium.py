@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
@@ -16,7 +15,6 @@ from wardround.deploy.coordinator.consortium import (
     admit,
     begin_consortium,
     coordinator_settings,
-    fingerprint,
     is_running,
     lock_home,
     revoke,
@@ -110,14 +108,6 @@ def test_a_signed_site_belongs_to_the_consortium(tmp_path: Path) -> None:
     assert again.renewed
     assert again.fingerprint == made.fingerprint
     assert certificate_summary(read_certificate(again.path)).serial != issued.serial
-
-
-def test_the_fingerprint_is_half_of_the_keys_sha256() -> None:
-    key = ec.derive_private_key(1, ec.SECP256R1()).public_key()
-    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    digits = subprocess.run(["sha256sum"], input=der, capture_output=True, check=True).stdout.decode()[:32]
-    assert fingerprint(key).replace(" ", "") == digits
-    assert [len(group) for group in fingerprint(key).split()] == [4] * 8
 
 
 def test_a_name_is_never_given_to_a_second_key(tmp_path: Path) -> None:

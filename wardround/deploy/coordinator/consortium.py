@@ -1,21 +1,22 @@
 """How a consortium begins, admits sites and shuts them out; all in its coordinator's home folder.
 
-The authority's key is made here and never leaves. A certificate binds a name to a key for good: a name that was given
-to one key is not given to another, and a revoked name is not given again, since whoever holds the old key could still
-use it. Only one process at a time may be the coordinator of a home.
+The authority that signs may lie in this folder or elsewhere; then requests wait in `requests` until its owner has
+signed them. A certificate binds a name to a key: a name that was given to one key is given to another only if the old
+key signed the new one, and a revoked name is not given again, since whoever holds the old key could still use it. Every
+change is in the membership log, which all sites witness. Only one process at a time may be the coordinator of a home.
 """
 
 import fcntl
-import hashlib
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
@@ -23,37 +24,48 @@ from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, CoordinatorSettings
 from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.trust.audit_log import event_entry
+from wardround.deploy.trust.authority import begin_authority, can_sign, issue, other_key
 from wardround.deploy.trust.certificates import (
     certificate_summary,
-    check_name,
-    make_authority,
+    check_issued,
     make_request,
-    name_attribute,
     new_key,
     pem,
-    public_key_of,
     read_certificate,
-    read_request,
-    sign,
 )
+from wardround.deploy.trust.fingerprints import fingerprint
+from wardround.deploy.trust.membership import (
+    ADMITTED,
+    COORDINATOR,
+    RENEWED,
+    REVOKED,
+    ROTATED,
+    MembershipLog,
+    change_of,
+)
+from wardround.deploy.trust.rotations import SigningRequest, key_hex, read_signing_request
 from wardround.queries.columns import suggest_name
 from wardround.runs.json_files import write_file
 
 LONGEST_NAME = 64
 """Characters of a consortium's name: a certificate holds no more."""
 EVERYWHERE = ("0.0.0.0", "*")
-BEGINNING = {"authority.key", "authority.pem", "key.pem", "certificate.pem"}
-"""What an interrupted beginning leaves."""
+BEGINNING = {"authority.key", "authority.pem", "issued.json", "key.pem", "certificate.pem", "membership.jsonl"}
+"""What an interrupted beginning leaves, files alone."""
 
 
 class AdmittedSite(NamedTuple):
-    """A signed request: whom it is for, how to tell the key by phone, until when, and where the certificate lies."""
+    """A signed request: whom it is for, how to tell the key by phone, until when, and where the certificate lies.
+
+    Where the authority is elsewhere, `until` is none and `path` is the request that waits for it.
+    """
 
     name: str
     fingerprint: str
-    until: datetime
+    until: datetime | None
     path: Path
     renewed: bool
+    rotated: bool = False
 
 
 def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorSettings:
@@ -82,14 +94,20 @@ def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[st
     return said.model_copy(update={"hosts": found})
 
 
-def begin_consortium(path: Path, words: CoordinatorSettings) -> CoordinatorHome:
-    """Make a coordinator's home: authority, key, certificate; goes on where it was interrupted."""
+def begin_consortium(
+    path: Path, words: CoordinatorSettings, authority: Path | None = None, passphrase: str | None = None
+) -> CoordinatorHome:
+    """Make a coordinator's home: authority, key, certificate; goes on where it was interrupted.
+
+    With the folder of an `authority` of its own, the authority's key never lies in the home. Where that folder has no
+    key either (it is on another machine), the coordinator's own request waits to be signed there.
+    """
     home = CoordinatorHome(path)
     if (path / "coordinator.toml").exists():
         raise Refusal(
             "this folder already holds a coordinator", where=str(path), remedy="use it, or choose another --home"
         )
-    strange = sorted(set(os.listdir(path)) - BEGINNING) if path.is_dir() else []
+    strange = sorted(set(os.listdir(path)) - BEGINNING - {"requests", "sites"}) if path.is_dir() else []
     if strange:
         raise Refusal(
             f"the folder is not empty: it holds {strange[0]}", where=str(path), remedy="choose a new folder with --home"
@@ -101,69 +119,168 @@ def begin_consortium(path: Path, words: CoordinatorSettings) -> CoordinatorHome:
         raise Refusal(
             f"the folder cannot be created: {error.strerror}", where=str(path), remedy="choose another --home"
         ) from None
-    if not home.authority_path.exists():
-        (path / "authority.key").unlink(missing_ok=True)  # without its certificate it has never signed anything
-        make_authority(path, words.consortium)
+    folder = authority or path
+    if not (folder / "authority.pem").exists():
+        begin_authority(folder, words.consortium, passphrase)
+    if authority is not None:
+        write_file(home.authority_path, pem(read_certificate(authority / "authority.pem")))
     key = home.key if home.key_path.exists() else new_key(home.key_path)
-    request = make_request(key, words.name, "coordinator")
-    write_file(home.certificate_path, pem(sign(path, request, hosts=tuple(words.hosts))))
+    asked = SigningRequest(make_request(key, words.name, "coordinator"), tuple(words.hosts))
+    if (folder / "authority.key").exists():
+        take_own(home, issue(folder, asked, passphrase=passphrase))
+    else:
+        write_file(home.request_path(words.name), asked.to_bytes())
     (path / "sites").mkdir(exist_ok=True)
     write_file(path / "coordinator.toml", toml_lines(words.model_dump()).encode())  # last: now it is a coordinator
     home.log().append(event_entry("began", consortium=words.consortium, coordinator=words.name))
     return home
 
 
-def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    """Half of the SHA-256 of a public key in groups of four, to be read out on the phone."""
-    encoded = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    digits = hashlib.sha256(encoded).hexdigest()[:32]
-    return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
+def membership_of(home: CoordinatorHome) -> MembershipLog:
+    """The log, after entries were added for certificates of a time when there was no such log."""
+    log = MembershipLog(home.membership_path)
+    known = log.read().keys
+    paths = [home.certificate_path, *sorted((home.path / "sites").glob("*.pem"))]
+    for path in [one for one in paths if one.exists()]:
+        certificate = read_certificate(path)
+        name = certificate_summary(certificate).name
+        if name not in known:
+            log.append(change_of(COORDINATOR if path == home.certificate_path else ADMITTED, certificate))
+            if name in home.revoked():
+                log.append(change_of(REVOKED, certificate))
+    return log
 
 
-def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
-    """Sign a site's request; the same key again gets a new certificate, another key never gets a name that is taken."""
-    try:
-        content = request.read_bytes()
-    except OSError as error:
-        raise Refusal(
-            f"the request cannot be read: {error.strerror}", where=str(request), remedy="check the path"
-        ) from None
-    asked = read_request(content, str(request))
-    name = requested_name(asked, str(request))
-    key = public_key_of(asked, name)
+def take_own(home: CoordinatorHome, certificate: x509.Certificate) -> None:
+    """The coordinator's own certificate: into the membership log, then into use."""
+    MembershipLog(home.membership_path).append(change_of(COORDINATOR, certificate))
+    write_file(home.certificate_path, pem(certificate))
+
+
+def admit(
+    home: CoordinatorHome, request: Path, authority: Path | None = None, passphrase: str | None = None
+) -> AdmittedSite:
+    """Sign a site's request; the same key again gets a new certificate, another key only with the old one's signature.
+
+    Where the authority's key is not at hand, the request is kept for it.
+    """
+    asked = replace(read_signing_request(request), hosts=())
+    renewed = check_request(home, asked)
+    folder = authority or home.path
+    if not (folder / "authority.key").exists():
+        write_file(home.request_path(asked.name), asked.to_bytes())
+        return AdmittedSite(
+            asked.name, fingerprint(asked.key), None, home.request_path(asked.name), renewed, asked.is_rotation
+        )
+    certificate = issue(folder, asked, passphrase=passphrase)
+    return take_site(home, certificate, asked)
+
+
+def check_request(home: CoordinatorHome, asked: SigningRequest) -> bool:
+    """Refuse a request for a name that is revoked, taken or another key's; gives whether the name is known."""
+    name, where = asked.name, asked.where
     gone = home.revoked().get(name)
     if gone is not None:
         raise Refusal(
             f"'{name}' was revoked on {str(gone.get('when', ''))[:10]}, and its old key could still use the name",
-            where=str(request),
+            where=where,
             remedy="ask the site to start over under another name",
         )
     path = home.site_certificate(name)
-    alike = [other.stem for other in path.parent.glob("*.pem") if other.stem.casefold() == name.casefold()]
-    if any(other != name for other in alike):
-        raise Refusal(f"there is already a site called '{alike[0]}'", where=str(request), remedy="choose another name")
+    for other in sorted(path.parent.glob("*.pem")):
+        if other.stem == name:
+            continue
+        if other.stem.casefold() == name.casefold():
+            raise Refusal(f"there is already a site called '{other.stem}'", where=where, remedy="choose another name")
+        if read_certificate(other).public_key() == asked.key:
+            raise Refusal(
+                f"this key already belongs to the site '{other.stem}'",
+                where=where,
+                remedy="make a key of its own for every site, with `wardround site init`",
+            )
+    if path.exists() and not asked.follows(known_key(home, name)):
+        raise other_key(name, where)
+    return path.exists()
+
+
+def known_key(home: CoordinatorHome, name: str) -> ec.EllipticCurvePublicKey:
+    """The key that a site has, by its certificate."""
+    key = read_certificate(home.site_certificate(name)).public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    return key
+
+
+def take_site(home: CoordinatorHome, certificate: x509.Certificate, asked: SigningRequest) -> AdmittedSite:
+    """Write down that a site was admitted, renewed or given a new key, and keep its certificate."""
+    issued, log = certificate_summary(certificate), membership_of(home)
+    path = home.site_certificate(issued.name)
     renewed = path.exists()
-    if renewed and read_certificate(path).public_key() != key:
-        raise Refusal(
-            f"the name '{name}' belongs to a site with another key",
-            where=str(request),
-            remedy="ask the site to use its existing key; if that is lost, it must start over under another name",
-        )
-    certificate = sign(home.path, asked, name=name)
-    issued = certificate_summary(certificate)
-    home.log().append(event_entry("signed", site=name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
+    rotated = renewed and known_key(home, issued.name).public_numbers() != asked.key.public_numbers()
+    kind = ROTATED if rotated else RENEWED if renewed else ADMITTED
+    log.append(change_of(kind, certificate, proof=asked.proof if rotated else ""))
+    home.log().append(event_entry("signed", site=issued.name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
+    if rotated:
+        before = read_certificate(path)
+        write_file(home.former_certificate(issued.name, certificate_summary(before).serial), pem(before))
     write_file(path, pem(certificate))
-    return AdmittedSite(name, fingerprint(key), issued.until, path, renewed)
+    home.request_path(issued.name).unlink(missing_ok=True)
+    return AdmittedSite(issued.name, fingerprint(asked.key), issued.until, path, renewed, rotated)
 
 
-def requested_name(request: Any, where: str) -> str:
-    from cryptography.x509.oid import NameOID
+def accept(home: CoordinatorHome, path: Path) -> AdmittedSite:
+    """Take in a certificate that the authority signed elsewhere, for a request that was waiting for it."""
+    certificate = read_certificate(path)
+    issued = check_issued(certificate, read_certificate(home.authority_path), where=str(path))
+    waiting = home.request_path(issued.name)
+    if not waiting.exists():
+        raise Refusal(
+            f"no request of '{issued.name}' is waiting", where=str(path), remedy="see `wardround coordinator requests`"
+        )
+    asked = read_signing_request(waiting)
+    key = certificate.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key_hex(key) != key_hex(asked.key):
+        raise Refusal(
+            "the certificate is for another key than the request",
+            where=str(path),
+            remedy=f"have the authority sign {waiting}",
+        )
+    if issued.role == "coordinator":
+        if issued.name != home.own_name or key_hex(key) != key_hex(home.key.public_key()):
+            raise Refusal("the certificate is another coordinator's", where=str(path), remedy="sign the own request")
+        take_own(home, certificate)
+        home.log().append(event_entry("renewed", site=home.own_name))
+        waiting.unlink()
+        return AdmittedSite(issued.name, fingerprint(key), issued.until, home.certificate_path, True)
+    renewed = check_request(home, asked)
+    made = take_site(home, certificate, asked)
+    if renewed and not made.rotated:
+        write_file(home.delivery_path(issued.name), b"")
+    return made
 
-    name = name_attribute(request.subject, NameOID.COMMON_NAME)
-    try:
-        return check_name(name)
-    except Refusal as refusal:
-        raise Refusal(refusal.what, where=where, remedy=refusal.remedy) from None
+
+def waiting_requests(home: CoordinatorHome) -> list[SigningRequest]:
+    """Requests that the authority has yet to sign."""
+    return [read_signing_request(path) for path in sorted((home.path / "requests").glob("*.json"))]
+
+
+def renew_site(home: CoordinatorHome, site: str, request: SigningRequest) -> x509.Certificate | None:
+    """A new certificate for the key that a site has; none where the request has to wait for the authority.
+
+    Another key is refused here, whatever it comes with: a new key is a rotation, which an administrator signs.
+    """
+    if request.name != site:
+        raise Refusal(
+            f"the request is for '{request.name}'", where=site, remedy="each site can only renew its own certificate"
+        )
+    if request.key.public_numbers() != known_key(home, site).public_numbers():
+        raise other_key(site, f"site {site}, renewal")
+    if not can_sign(home.path):
+        write_file(home.request_path(site), request.to_bytes())
+        return None
+    certificate = issue(home.path, request)
+    membership_of(home).append(change_of(RENEWED, certificate))
+    write_file(home.site_certificate(site), pem(certificate))
+    return certificate
 
 
 def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
@@ -178,7 +295,9 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
             where=str(home.path),
             remedy="nothing more to do",
         )
-    serial = certificate_summary(read_certificate(home.site_certificate(site))).serial
+    certificate = read_certificate(home.site_certificate(site))
+    serial = certificate_summary(certificate).serial
+    membership_of(home).append(change_of(REVOKED, certificate))
     entry = {"serial": serial, "when": timestamp(), "by": by, "why": why}
     home.log().append(event_entry("revoked", site=site, **{key: entry[key] for key in ("serial", "by", "why")}))
     home.write_revoked({**revoked, site: entry})

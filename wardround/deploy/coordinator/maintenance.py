@@ -12,6 +12,7 @@ from typing import Any
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.core.text import LONGEST, plain_line
+from wardround.deploy.coordinator.consortium import membership_of, renew_site, take_own
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol import wire
 from wardround.deploy.protocol.replies import read_reply
@@ -21,7 +22,9 @@ from wardround.deploy.protocol.wire import is_spoken
 from wardround.deploy.transport.contract import Transport, Unanswered
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import event_entry
-from wardround.deploy.trust.certificates import is_due, make_request, pem, read_certificate, read_request, sign
+from wardround.deploy.trust.authority import can_sign, issue
+from wardround.deploy.trust.certificates import is_due, make_request, read_certificate, read_request
+from wardround.deploy.trust.rotations import SigningRequest
 from wardround.runs.json_files import write_file
 
 PATIENCE = 20.0
@@ -66,8 +69,11 @@ class Maintenance:
         try:
             with self._one:
                 self.greet(site)
-                self.renew(site)
                 countersignatures.exchange(self.home, site, lambda topic, words: self.ask(site, topic, words))
+                countersignatures.share_membership(
+                    self.home, membership_of(self.home), site, lambda topic, words: self.ask(site, topic, words)
+                )
+                self.renew(site)
         except Unanswered as error:
             if not error.gone:  # else it is shown as not connected, and a warning would outlive its return
                 self.warn(site, plain_line(error, LONGEST))
@@ -90,15 +96,26 @@ class Maintenance:
         self.versions[site] = version
 
     def renew(self, site: str) -> None:
-        """A new certificate for the key that the site has, if the old one ends soon."""
+        """A new certificate for the key that the site has, if the old one ends soon; it may have to be waited for."""
         path = self.home.site_certificate(site)
-        if not path.exists() or not is_due(read_certificate(path)):
+        if not path.exists():
             return
-        request = read_request(str(self.ask(site, "renewal", {})["request"]).encode(), where=f"site {site}")
-        certificate = pem(sign(self.home.path, request, name=site))
-        write_file(path, certificate)
-        self.ask(site, "certificate", {"certificate": certificate.decode()})
-        self.home.log().append(event_entry("renewed", site=site))
+        delivery = self.home.delivery_path(site)
+        if is_due(read_certificate(path)) and not self.home.request_path(site).exists():
+            request = read_request(str(self.ask(site, "renewal", {})["request"]).encode(), where=f"site {site}")
+            if renew_site(self.home, site, SigningRequest(request)) is not None:
+                write_file(delivery, b"")
+                self.home.log().append(event_entry("renewed", site=site))
+        if delivery.exists():
+            self.ask(site, "certificate", {"certificate": path.read_text()})
+            delivery.unlink()
+        if self.home.request_path(site).exists():
+            raise Refusal(
+                "its new certificate waits for the authority",
+                where=f"site {site}",
+                remedy=f"have {self.home.request_path(site)} signed with `wardround authority sign`, and take it in"
+                " with `wardround coordinator accept`",
+            )
 
     def ask(self, site: str, topic: str, words: Mapping[str, Any]) -> Mapping[str, Any]:
         reply = read_reply(self.transport.ask(site, topic, request_of_site(words), PATIENCE))
@@ -108,10 +125,16 @@ class Maintenance:
 
 
 def renew_own(home: CoordinatorHome) -> bool:
-    """Renew the coordinator's own certificate if it ends soon; it counts from the next start on."""
+    """Renew the coordinator's own certificate if it ends soon; it counts from the next start on.
+
+    Where the authority is elsewhere, the request waits for it in `requests`.
+    """
     if not is_due(read_certificate(home.certificate_path)):
         return False
-    request = make_request(home.key, home.own_name, "coordinator")
-    write_file(home.certificate_path, pem(sign(home.path, request, hosts=tuple(home.settings.hosts))))
+    asked = SigningRequest(make_request(home.key, home.own_name, "coordinator"), tuple(home.settings.hosts))
+    if not can_sign(home.path):
+        write_file(home.request_path(home.own_name), asked.to_bytes())
+        return False
+    take_own(home, issue(home.path, asked))
     home.log().append(event_entry("renewed", site=home.own_name))
     return True

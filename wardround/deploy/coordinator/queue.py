@@ -10,10 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.trust.audit_log import AuditLog, event_entry
+from wardround.deploy.trust.certificates import read_certificate
+from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
 from wardround.workflows.retrain import manifest_of, refuse_unknown, without_settings_of
@@ -21,6 +25,7 @@ from wardround.workflows.retrain import manifest_of, refuse_unknown, without_set
 
 def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
     """Put a study into the queue; gives its identity. One that is there already is left as it is."""
+    study = with_members(study, home)
     name = study_id(study)
     folder = home.folder(name)
     if not (folder / "study.json").exists():
@@ -28,6 +33,26 @@ def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
     (home.path / "queue").mkdir(exist_ok=True)
     write_json(home.path / "queue" / f"{name}.json", {"study": name, "queued": time.time()})
     return name
+
+
+def with_members(study: Study, home: CoordinatorHome) -> Study:
+    """The study with its sites and the fingerprints of their keys, so that they are part of what sites approve.
+
+    Fingerprints that it names already stay: sites compare them with what they have pinned, and follow proven changes.
+    """
+    names = study.deploy.sites or home.site_names()
+    said = {name: words for name, words in study.deploy.fingerprints.items() if name in names}
+    found = dict(said)
+    for name in names:
+        path = home.site_certificate(name)
+        if name not in said and path.exists():
+            key = read_certificate(path).public_key()
+            assert isinstance(key, EllipticCurvePublicKey)
+            found[name] = fingerprint(key)
+    others = {name: words for name, words in study.deploy.fingerprints.items() if name not in names}
+    second = {name: words for name, words in others.items() if name == getattr(study.deploy, "second", None)}
+    deploy = study.deploy.model_copy(update={"sites": list(names), "fingerprints": {**found, **second}})
+    return study.model_copy(update={"deploy": deploy})
 
 
 def queued_studies(home: CoordinatorHome) -> list[str]:

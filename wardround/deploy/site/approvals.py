@@ -22,6 +22,7 @@ from wardround.deploy.site.datasets import columns_for, find, frame_of, names_in
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.trust.audit_log import event_entry
+from wardround.deploy.trust.pins import partner_problems, pin_first_use, refuse_other_partners, uncompared_reasons
 from wardround.runs.folder import digest
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
@@ -174,6 +175,8 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     read, _ = columns_for(study, policy, columns)
     names = dict.fromkeys([*read, *required_columns(study)])
     reasons = decide(policy, offer.study, names, spent=promised_epsilon(home, beside=offer.id), today=today)
+    reasons += partner_problems(home, study)
+    reasons += uncompared_reasons(home, study) if policy.partners == "compared" else []
     missing = [column for column in required_columns(study) if column not in columns]
     reasons += [f"the dataset {name} has no column '{column}', which the study needs" for column in missing]
     if not set(read) - set(names_in(study.data.settings.get("target"))):
@@ -209,6 +212,7 @@ def approve(
             where=study,
             remedy="have someone else at this site approve it, with --by NAME",
         )
+    refuse_other_partners(home, study_of(offer), study)
     reasons = reasons_against(home, offer, data, today=today)
     policy = read_policy(home.policy_path)
     if until is not None and policy.expires is not None and until > policy.expires:
@@ -220,6 +224,7 @@ def approve(
             remedy="deny the study, ask for a changed one, or change the policy with `wardround site policy set`",
         )
     last = until or policy.expires
+    pin_first_use(home, study_of(offer), by=check_person(by))
     return record_decision(
         home,
         Decision(
@@ -303,6 +308,8 @@ def approval_status(home: SiteHome, study: str, *, today: date | None = None) ->
     reasons = decide(
         policy, offer.study, required_columns(study_of(offer)), spent=promised_epsilon(home, beside=study), today=now
     )
+    reasons += partner_problems(home, study_of(offer))
+    reasons += uncompared_reasons(home, study_of(offer)) if policy.partners == "compared" else []
     return (
         (Status.DENIED, f"the policy of {home.settings.name} no longer allows it: {'; '.join(reasons)}")
         if reasons

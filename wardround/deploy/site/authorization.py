@@ -6,11 +6,12 @@ them changes, which is looked at for every request.
 
 import os
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import Certificate
 
 from wardround.core.clock import today
@@ -31,7 +32,7 @@ from wardround.deploy.site.approvals import (
     study_of,
 )
 from wardround.deploy.site.datasets import table_for
-from wardround.deploy.site.enrolment import join
+from wardround.deploy.site.enrolment import join, refuse_distrusted
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
@@ -40,6 +41,8 @@ from wardround.deploy.site.transcript_check import OwnFindings, receive_transcri
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import SentHashes, sent_entry
 from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate
+from wardround.deploy.trust.membership_witness import require_membership
+from wardround.deploy.trust.pins import check_roster, read_partners
 from wardround.privacy.budget import Budget
 from wardround.study.file import Named, Study
 
@@ -62,6 +65,11 @@ class HomeAccess:
     @property
     def name(self) -> str:
         return self.home.settings.name
+
+    def refuse_distrusted(self) -> None:
+        """Refuse everything after the site left its consortium or revoked its coordinator; looked at every time."""
+        if self.home.distrust_path.exists():
+            refuse_distrusted(self.home)
 
     def store_offer(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
         store_offer(self.home, study, content, submitter, others)
@@ -112,6 +120,21 @@ class HomeAccess:
     def signing_keys(self) -> tuple[Key, Certificate]:
         return self.home.key, read_certificate(self.home.authority_path)
 
+    def roster_keys(
+        self, study: str, roster: Sequence[str], certificates: Mapping[str, Any]
+    ) -> dict[str, ec.EllipticCurvePublicKey]:
+        """The keys of a round's sites, if they are the approved study's and those that are pinned here."""
+        own, authority = self.signing_keys()
+        require_membership(self.home, roster)
+        return check_roster(
+            self.approved_study(study),
+            roster,
+            certificates,
+            authority,
+            own=(self.name, own.public_key()),
+            partners=read_partners(self.home),
+        )
+
     def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
         return countersignatures.answer(self.home, topic, words)
 
@@ -150,11 +173,12 @@ class HomeAccess:
         return found
 
     def _stamps(self, study: str) -> tuple[Hashable, int]:
-        """The stamps of the offer, the policy and all decisions (they count together), and the newest change."""
+        """The stamps of the offer, the policy, the pins and all decisions (they count together), and the newest."""
         found, home = [], str(self.home.path)
         for path in (
             f"{home}/offers/{self._id(study)}.json",
             str(self.home.policy_path),
+            str(self.home.partners_path),
             *files_in(f"{home}/decisions"),
         ):
             try:

@@ -1,12 +1,15 @@
-"""How a site begins: its home, its key, its request to the coordinator; and how it takes the signed certificate in."""
+"""How a site begins, joins a consortium with the signed certificate, changes its key, and leaves."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
+from wardround.core import clock
 from wardround.core.errors import Refusal
+from wardround.core.files import sync_folder
 from wardround.deploy.home import SiteHome, SiteSettings
 from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.site.policy_file import first_policy, policy_text
@@ -18,8 +21,11 @@ from wardround.deploy.trust.certificates import (
     new_key,
     pem,
     read_certificate,
+    read_key,
 )
-from wardround.runs.json_files import write_file
+from wardround.deploy.trust.fingerprints import fingerprint
+from wardround.deploy.trust.rotations import rotation_of
+from wardround.runs.json_files import read_json, write_file, write_json
 
 
 def begin_site(path: Path, words: SiteSettings, purposes: Sequence[str] = ()) -> SiteHome:
@@ -59,7 +65,10 @@ def join(home: SiteHome, certificate: Path, authority: Path) -> CertificateSumma
     if not is_authority(root):
         raise Refusal("this is not an authority's certificate", where=str(authority), remedy="ask for authority.pem")
     issued = check_issued(own, root, where=str(certificate))
-    if own.public_key() != home.key.public_key():
+    if home.distrust_path.exists() and home.authority_path.exists():
+        raise distrust_refusal(home, "leave the consortium with `wardround site leave` before you join one")
+    rotated = home.new_key_path.exists() and own.public_key() == read_key(home.new_key_path).public_key()
+    if own.public_key() != home.key.public_key() and not rotated:
         raise Refusal(
             "the certificate does not belong to this site's key",
             where=str(certificate),
@@ -77,10 +86,76 @@ def join(home: SiteHome, certificate: Path, authority: Path) -> CertificateSumma
             where=str(home.authority_path),
             remedy="create a separate folder for this consortium with `wardround site init --home`",
         )
+    if rotated:
+        take_new_key(home)
     home.log().append(event_entry("joined", site=issued.name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
     write_file(home.authority_path, pem(root))
     write_file(home.certificate_path, pem(own))
+    home.distrust_path.unlink(missing_ok=True)
     return issued
+
+
+# ---- another key, another consortium, no more answers ----
+
+
+def rotate_key(home: SiteHome, *, by: str) -> Path:
+    """Make a new key and a request for it that the present key signs too; the present one stays until then."""
+    new = read_key(home.new_key_path) if home.new_key_path.exists() else new_key(home.new_key_path)
+    home.log().append(event_entry("rotation", site=home.own_name, by=by, fingerprint=fingerprint(new.public_key())))
+    write_file(home.rotation_path, rotation_of(home.own_name, home.key, new).to_bytes())
+    return home.rotation_path
+
+
+def take_new_key(home: SiteHome) -> None:
+    """Replace the key by the one that was certified; the old public key is kept, since it signed the log so far."""
+    old = home.key.public_key()
+    name = f"{home.own_name}-{clock.timestamp().replace(':', '')}.pem"
+    encoded = old.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    write_file(home.path / "former" / name, encoded)
+    home.log().append(event_entry("rotated", site=home.own_name, former=fingerprint(old)))
+    os.replace(home.new_key_path, home.key_path)
+    sync_folder(home.path)
+    home.__dict__.pop("key", None)
+    home.rotation_path.unlink(missing_ok=True)
+
+
+def leave(home: SiteHome, *, by: str, why: str = "") -> Path:
+    """Leave the consortium at once: its certificates are put aside, and nothing is answered any more."""
+    if not home.authority_path.exists():
+        raise Refusal("this site belongs to no consortium", where=str(home.path), remedy="nothing more to do")
+    aside = home.path / "left" / clock.timestamp().replace(":", "")
+    write_distrust(home, "left", by, why)
+    aside.mkdir(parents=True)
+    for path in (
+        *(home.certificate_path, home.authority_path, home.coordinator_path, home.witness_path),
+        *(home.membership_path, home.membership_state_path),
+    ):
+        if path.exists():
+            path.replace(aside / path.name)
+    sync_folder(home.path)
+    return aside
+
+
+def distrust_coordinator(home: SiteHome, *, by: str, why: str = "") -> None:
+    """Answer this coordinator no more, from this moment on."""
+    write_distrust(home, "distrusted", by, why)
+
+
+def write_distrust(home: SiteHome, state: str, by: str, why: str) -> None:
+    """In the audit log first, then on file, where it counts for a running process too."""
+    home.log().append(event_entry(state, coordinator=home.settings.server_name, by=by, why=why))
+    write_json(home.distrust_path, {"state": state, "by": by, "why": why, "when": clock.timestamp()})
+
+
+def refuse_distrusted(home: SiteHome) -> None:
+    if home.distrust_path.exists():
+        raise distrust_refusal(home, "ask the site's administrator")
+
+
+def distrust_refusal(home: SiteHome, remedy: str) -> Refusal:
+    words = read_json(home.distrust_path, "restore it from a backup")
+    did = "has left the consortium" if words.get("state") == "left" else "no longer answers this coordinator"
+    return Refusal(f"{home.own_name} {did} (since {str(words.get('when', ''))[:10]})", remedy=remedy)
 
 
 def is_authority(certificate: x509.Certificate) -> bool:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -54,6 +54,8 @@ class Policy(SettingsFile):
     """The most that all approved studies together may spend; none: studies without a formal guarantee are allowed."""
     delta: float = Field(default=1e-5, gt=0, lt=1)
     """The delta at which epsilon is reckoned."""
+    partners: Literal["first use", "compared"] = "first use"
+    """Whether studies may name partners whose fingerprints were not compared by telephone yet."""
     expires: Annotated[date | None, BeforeValidator(parse_day)] = None
     """The last day on which the policy allows anything."""
 

@@ -45,6 +45,10 @@ smallest_cell = {smallest_cell}
 # The delta at which epsilon is computed; studies that state theirs at a larger delta are refused.
 delta = {delta}
 
+# Other sites of a study: "compared" allows only those whose fingerprints were compared by telephone and pinned with
+# `wardround site trust`; "first use" pins the fingerprints of the first study that names them.
+partners = {partners}
+
 # The last day on which this policy allows anything.
 expires = {expires}
 """
@@ -105,7 +109,7 @@ def parse_value(key: str, value: str) -> Any:
     if isinstance(getattr(Policy(), key), list):
         # The comma of fed-extras>=1.2,<2 stays within it.
         return [word.strip() for word in re.split(r",(?!\s*[<>=!~])", value) if word.strip()]
-    if key == "expires":
+    if key in ("expires", "partners"):
         return value
     if key == "epsilon" and value == "none":
         return None

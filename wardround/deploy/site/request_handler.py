@@ -9,10 +9,11 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.x509 import Certificate
 
 from wardround import __version__
@@ -50,6 +51,10 @@ class SiteAccess(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    def refuse_distrusted(self) -> None:
+        """Raise a refusal where the site no longer answers this coordinator at all."""
+        ...
 
     def store_offer(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
         """Put a study before the site's administrator."""
@@ -89,6 +94,12 @@ class SiteAccess(Protocol):
 
     def signing_keys(self) -> tuple[Key, Certificate]:
         """The site's own key, and the certificate of the consortium's authority."""
+        ...
+
+    def roster_keys(
+        self, study: str, roster: Sequence[str], certificates: Mapping[str, Any]
+    ) -> dict[str, EllipticCurvePublicKey]:
+        """The keys of a round's sites; refused unless they are the approved study's."""
         ...
 
     def budget(self) -> Budget:
@@ -158,6 +169,7 @@ class RequestHandler:
         """The study that a request is about, none for a mere greeting; refuses whom or what we do not understand."""
         if origin != self.coordinator:
             raise Refusal(f"'{origin}' is not the coordinator", remedy="only the coordinator may ask")
+        self.access.refuse_distrusted()
         if not is_spoken(header.get("protocol")):
             theirs, version = (plain_line(header.get(word), 40) for word in ("protocol", "wardround"))
             raise Refusal(
@@ -240,7 +252,12 @@ class RequestHandler:
             folder=folder,
             allow=lambda recipe: self.access.allow(study, recipe),
             smallest_cell=self.access.smallest_cell(study),
-            sums=SecureSite(self.access.name, folder, self.access.signing_keys),
+            sums=SecureSite(
+                self.access.name,
+                folder,
+                self.access.signing_keys,
+                lambda roster, certificates: self.access.roster_keys(study, roster, certificates),
+            ),
             promise=Promise(self.access.name, study, words, self.access.budget),
             take_transcript=self._take_transcript,
         )

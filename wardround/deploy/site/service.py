@@ -14,6 +14,7 @@ from wardround.core.errors import Refusal
 from wardround.deploy.fault_points import arm
 from wardround.deploy.home import SiteHome
 from wardround.deploy.site.authorization import HomeAccess
+from wardround.deploy.site.enrolment import refuse_distrusted
 from wardround.deploy.site.request_handler import ITSELF, TOPICS, RequestHandler
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_filter import SERVER
@@ -44,14 +45,18 @@ class SiteService:
         self.state: dict[str, Any] = {"name": words.name, "coordinator": words.coordinator, "connected": False}
 
     def start(self) -> None:
+        refuse_distrusted(self.home)
         self.home.log().append(event_entry("started", version=__version__))
         self.party.start()
         self.write_status()
 
     def work(self) -> None:
-        """Until told to stop."""
+        """Until told to stop, or until the site no longer answers this coordinator."""
         while not self.stopped.wait(LOOK):
             self.write_status()
+            if self.home.distrust_path.exists():
+                self.tell("distrusted", {"coordinator": self.home.settings.coordinator})
+                return
 
     def stop(self) -> None:
         self.stopped.set()

@@ -1,7 +1,8 @@
-"""Who is who in a consortium: a certificate authority at the coordinator, and keys that never leave their site.
+"""Who is who in a consortium: an authority that signs, and keys that never leave their site.
 
 A site makes its own key and a request; the coordinator signs the request; the certificate binds the site's name, and
-TLS on both sides checks it. Certificates last 90 days. Private keys are written readable by their owner only.
+TLS on both sides checks it. Certificates last 90 days. Private keys are written readable by their owner only; the
+authority's can be encrypted with a passphrase, which is asked for or found in the environment.
 """
 
 import os
@@ -27,6 +28,8 @@ AUTHORITY_LASTS = timedelta(days=3650)
 RENEW_BEFORE = timedelta(days=30)
 SKEW = timedelta(days=2)
 """Certificates are valid from two days ago: hospital clocks may be a day off."""
+PASSPHRASE = "WARDROUND_PASSPHRASE"
+"""The environment variable with the passphrase of the authority's key, for scripts and services."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 Key = ec.EllipticCurvePrivateKey
 
@@ -50,14 +53,13 @@ def check_name(name: str, what: str = "site") -> str:
     return name
 
 
-def new_key(path: Path) -> Key:
+def new_key(path: Path, passphrase: str | None = None) -> Key:
     """A new private key, written readable by its owner only; one that is there already is never replaced."""
     if path.exists():
         raise Refusal("there is already a private key", where=str(path), remedy="keep it, or choose another folder")
     key = ec.generate_private_key(ec.SECP256R1())
-    text = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    locked = serialization.BestAvailableEncryption(passphrase.encode()) if passphrase else serialization.NoEncryption()
+    text = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)
@@ -75,12 +77,30 @@ def new_key(path: Path) -> Key:
     return key
 
 
-def read_key(path: Path) -> Key:
+def is_encrypted(path: Path) -> bool:
+    """Whether a passphrase is needed to use a private key."""
     try:
-        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        return b"ENCRYPTED" in path.read_bytes()[:64]
+    except OSError:
+        return False
+
+
+def read_key(path: Path, passphrase: str | None = None) -> Key:
+    try:
+        content = path.read_bytes()
+        locked = b"ENCRYPTED" in content[:64]
+        if locked and not passphrase:
+            raise Refusal(
+                "the private key is encrypted, and no passphrase was given",
+                where=str(path),
+                remedy=f"run the command in a terminal, or set {PASSPHRASE}",
+            )
+        key = serialization.load_pem_private_key(content, passphrase.encode() if locked and passphrase else None)
     except FileNotFoundError:
         raise Refusal("there is no private key", where=str(path), remedy="create one with init") from None
     except (ValueError, TypeError) as error:
+        if locked:
+            raise Refusal("the passphrase is wrong", where=str(path), remedy="enter it again") from None
         raise Refusal(f"the private key cannot be read: {error}", where=str(path), remedy="restore it") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise Refusal("the private key is of an unsupported type", where=str(path), remedy="create one with init")
@@ -127,9 +147,11 @@ def certificate_summary(certificate: x509.Certificate) -> CertificateSummary:
     )
 
 
-def make_authority(folder: Path, consortium: str, *, now: datetime | None = None) -> x509.Certificate:
+def make_authority(
+    folder: Path, consortium: str, *, now: datetime | None = None, passphrase: str | None = None
+) -> x509.Certificate:
     """The consortium's own certificate authority: FOLDER/authority.key and FOLDER/authority.pem."""
-    key = new_key(folder / "authority.key")
+    key = new_key(folder / "authority.key", passphrase or os.environ.get(PASSPHRASE))
     name = distinguished_name(consortium, "authority")
     begin = now or clock.now()
     certificate = (
@@ -178,6 +200,7 @@ def sign(
     name: str | None = None,
     now: datetime | None = None,
     lasts: timedelta = LASTS,
+    passphrase: str | None = None,
 ) -> x509.Certificate:
     """A certificate for a site, or with `hosts` for the coordinator; the request's own word for its role is not enough.
 
@@ -200,7 +223,8 @@ def sign(
         )
     if wanted == "site" and asked == coordinator_in(folder):
         raise Refusal("this is the coordinator's own name", where=asked, remedy="choose another name for the site")
-    authority, key = read_certificate(folder / "authority.pem"), read_key(folder / "authority.key")
+    authority = read_certificate(folder / "authority.pem")
+    key = read_key(folder / "authority.key", passphrase or os.environ.get(PASSPHRASE))
     begin = now or clock.now()
     builder = (
         x509.CertificateBuilder()

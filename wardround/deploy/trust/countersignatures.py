@@ -3,8 +3,11 @@
 The coordinator shows the signed head of its log; the site checks it against the last one it saw, countersigns and keeps
 it, and shows its own. The coordinator does the same and sends its countersignature, which the site writes into its log.
 Nothing of a log but its length and last hash is told. A log that went back is not countersigned, and both are told.
+With it goes the membership log, of which sites get every entry, and the other sites' signed statements of how far they
+have seen it (see `membership_witness`).
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -13,8 +16,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
+from wardround.core.journal_head import Head
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome
 from wardround.deploy.trust.certificates import check_issued, read_certificate
+from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.log_heads import (
     Countersigned,
     countersignature_problem,
@@ -22,10 +27,13 @@ from wardround.deploy.trust.log_heads import (
     parse_head_json,
     witness,
 )
+from wardround.deploy.trust.membership import STATEMENT_SEAL, MembershipLog, head_problem
+from wardround.deploy.trust.membership_witness import witness_membership
+from wardround.deploy.trust.pins import read_partners
 from wardround.runs.json_files import write_file
 
-HEADS, COUNTERSIGNED = "heads", "countersigned"
-TOPICS = (HEADS, COUNTERSIGNED)
+HEADS, COUNTERSIGNED, MEMBERSHIP = "heads", "countersigned", "membership"
+TOPICS = (HEADS, COUNTERSIGNED, MEMBERSHIP)
 Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 """(topic, words) to the words of the site's answer."""
 
@@ -34,9 +42,11 @@ Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 
 def answer(home: SiteHome, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    """What the site says to either topic."""
+    """What the site says to each topic."""
     if topic == HEADS:
         return answer_head(home, words)
+    if topic == MEMBERSHIP:
+        return witness_membership(home, words, coordinator_key(home, str(words["certificate"])))
     keep_countersignature(home, words)
     return {}
 
@@ -80,6 +90,14 @@ def coordinator_key(home: SiteHome, certificate: str) -> ec.EllipticCurvePublicK
         key, ec.EllipticCurvePublicKey
     ):
         raise Refusal(f"it belongs to the {issued.role} {issued.name}", where=where, remedy="find out who sent it")
+    before = home.other_keys().get(issued.name, [])
+    pinned = read_partners(home).get(issued.name)
+    if before and key not in before and (pinned is None or pinned.fingerprint != fingerprint(key)):
+        raise Refusal(
+            f"the coordinator's key is not the one that this site knows; the new words are: {fingerprint(key)}",
+            where=where,
+            remedy=f"call the coordinator, and if the words are right run `wardround site trust {issued.name} WORDS`",
+        )
     if not home.coordinator_path.exists() or home.coordinator_path.read_bytes() != certificate.encode():
         write_file(home.coordinator_path, certificate.encode())
     return key
@@ -106,6 +124,54 @@ def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
     seen = witness(home.witness_path(site), head, home.public_keys(), home.own_name, home.key)
     ask(COUNTERSIGNED, {"countersigned": seen.content()})
     return seen
+
+
+def share_membership(home: CoordinatorHome, log: MembershipLog, site: str, ask: Ask) -> Head:
+    """Show a site the membership log and what other sites said of it; gives the site's own signed statement."""
+    kept = read_statement(home, site)
+    start = kept.entries if kept is not None else 0
+    chain = log.chain()
+    for _ in range(2):
+        told = ask(
+            MEMBERSHIP,
+            {
+                "certificate": home.certificate_path.read_text(),
+                "head": asdict(log.head(home.own_name, home.key)),
+                "from": start,
+                "lines": log.lines_after(start),
+                "statements": statements_for(home, site),
+            },
+        )
+        if "statement" in told:
+            break
+        start = min(int(told["from"]), len(chain.hashes) - 1)
+    where = f"site {site}"
+    try:
+        seen = parse_head_json(told["statement"])
+    except (KeyError, ValueError):
+        raise Refusal("it did not say how far it has seen the membership log", where=where) from None
+    wrong = head_problem(home.public_keys(), seen, STATEMENT_SEAL)
+    if seen.who != site or wrong:
+        raise Refusal(f"its statement about the membership log is not valid: {wrong or seen.who}", where=where)
+    if not 0 <= seen.entries < len(chain.hashes) or chain.hashes[seen.entries] != seen.hash:
+        raise Refusal("it has seen another membership log than this coordinator's", where=where)
+    if seen != kept:
+        write_file(home.statement_path(site), seen.to_bytes())
+    return seen
+
+
+def read_statement(home: CoordinatorHome, site: str) -> Head | None:
+    path = home.statement_path(site)
+    try:
+        return parse_head_json(json.loads(path.read_bytes())) if path.exists() else None
+    except ValueError:
+        return None
+
+
+def statements_for(home: CoordinatorHome, site: str) -> list[dict[str, Any]]:
+    """The last statements of all other sites."""
+    found = [read_statement(home, one) for one in home.site_names() if one != site]
+    return [asdict(one) for one in found if one is not None]
 
 
 # ---- both ----

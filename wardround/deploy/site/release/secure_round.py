@@ -55,6 +55,8 @@ class SecureSite:
     folder: Path
     signing: Callable[[], tuple[Key, x509.Certificate]]
     """The site's own key, and the certificate of the consortium's authority."""
+    roster_keys: Callable[[tuple[str, ...], Mapping[str, Any]], PublicKeys]
+    """The keys of a roster with its certificates; refused unless they are the approved study's."""
     state: SumSite | None = None
 
     def step(
@@ -69,8 +71,8 @@ class SecureSite:
         self._refuse_other(session, asked, precision)
         step = asked.question.step
         if step == "advertise":
-            key, authority = self.signing()
-            keys = keys_of(asked.question.certificates or {}, authority, session.roster)
+            key, _ = self.signing()
+            keys = self.roster_keys(session.roster, asked.question.certificates or {})
             self.state, letter = advertise(session, self.name, key, keys)
             return letter_reply(letter)
         state = self.state

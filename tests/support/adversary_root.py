@@ -1,0 +1,66 @@
+"""A coordinator that holds the consortium's authority, and sites of its own making that go by the names of others."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.support import in_process
+from wardround.core import clock
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.site.approvals import Decision, read_offer, record_decision
+from wardround.deploy.site.authorization import HomeAccess
+from wardround.deploy.site.enrolment import begin_site, join, site_settings
+from wardround.deploy.site.release.secure_round import keys_of
+from wardround.deploy.site.request_handler import RequestHandler
+from wardround.deploy.trust.certificates import make_request, pem, read_certificate, sign
+
+
+@dataclass(frozen=True)
+class Puppet(HomeAccess):
+    """A site that belongs to the coordinator: it takes part in anything, and checks nobody's key."""
+
+    def state(self, study: str) -> tuple[Status, str]:  # noqa: ARG002
+        return Status.OK, ""
+
+    def _require_approval(self, study: str) -> None:
+        pass
+
+    def roster_keys(
+        self,
+        study: str,  # noqa: ARG002
+        roster: Sequence[str],
+        certificates: Mapping[str, str],
+    ) -> dict[str, ec.EllipticCurvePublicKey]:
+        return keys_of(certificates, read_certificate(self.home.authority_path), tuple(roster))
+
+
+def certificate_for(folder: Path, name: str, key: ec.EllipticCurvePrivateKey | None = None) -> str:
+    """A certificate for any name and key, in PEM, from whoever holds the authority's key in `folder`."""
+    made = key or ec.generate_private_key(ec.SECP256R1())
+    return pem(sign(folder, make_request(made, name))).decode()
+
+
+def replace_with_puppet(consortium: in_process.Consortium, name: str, study: Any, data: str = "demo") -> RequestHandler:
+    """Put a site of the coordinator's own into the place of a real one: same name, other key, same authority."""
+    settings = consortium.home.settings
+    home = begin_site(consortium.folder / f"puppet-{name}", site_settings(name, settings.listen, settings.name))
+    certificate = consortium.home.site_certificate(name)
+    certificate.write_text(certificate_for(consortium.home.path, name, home.key))
+    join(home, certificate, consortium.home.authority_path)
+    real = consortium.homes[name]
+    for file in ("data.toml", "policy.toml"):
+        (home.path / file).write_bytes((real.path / file).read_bytes())
+    access = Puppet(home)
+    identity = study_id(study)
+    access.store_offer(identity, study.model_dump(mode="json"), "researcher")
+    offer = read_offer(home, identity)
+    record_decision(
+        home, Decision(identity, offer.hash, "approved", "x", clock.timestamp(), data=data, until="2999-01-01")
+    )
+    handler = consortium.handlers[name] = RequestHandler(access)
+    consortium.transport.sites[name] = handler.answer
+    return handler
