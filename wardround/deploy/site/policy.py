@@ -27,6 +27,7 @@ UNSAFE = frozenset({"algorithm/centralized", "model/from_torch", "model/from_fla
 DESCRIBED = ("task", "private")
 """Parts of recipes that describe (the outcome, the noise around an algorithm) and are nothing that runs."""
 SMALLEST_CELL = 10
+STATISTICS = 200
 FOR_PARTNERS = "the choice of partners"
 
 
@@ -54,6 +55,8 @@ class Policy(SettingsFile):
     """The most that all approved studies together may spend; none: studies without a formal guarantee are allowed."""
     delta: float = Field(default=1e-5, gt=0, lt=1)
     """The delta at which epsilon is reckoned."""
+    statistics: int = Field(default=STATISTICS, ge=0)
+    """Answers to queries about one dataset, at most, of all studies together."""
     expires: Annotated[date | None, BeforeValidator(parse_day)] = None
     """The last day on which the policy allows anything."""
 

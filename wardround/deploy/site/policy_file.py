@@ -45,6 +45,10 @@ smallest_cell = {smallest_cell}
 # The delta at which epsilon is computed; studies that state theirs at a larger delta are refused.
 delta = {delta}
 
+# How many statistics about one dataset are told at most, of all studies together: each study splits the rows anew,
+# so many of them would tell what one does not.
+statistics = {statistics}
+
 # The last day on which this policy allows anything.
 expires = {expires}
 """
