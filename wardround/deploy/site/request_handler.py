@@ -36,6 +36,7 @@ from wardround.deploy.site.release.gate import (
     refuse_unknown_words,
     request_of_sum,
 )
+from wardround.deploy.site.release.partner_questions import refuse_course
 from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.release_list import REFUSALS, Release, Releases
 from wardround.deploy.site.release.secure_round import SecureSite
@@ -280,6 +281,8 @@ class RequestHandler:
         gate = self._gates[study]
         refuse_unknown_words(topic, header)
         asked = read_request(topic, header)
+        if topic is Topic.BEGIN and asked.course is not None:
+            refuse_course(self._workers[study].study, asked)
         place = place_of(asked, topic)
         gate.check_size(place, len(content))
         message = decode_arrays(header, rest, copies=False)

@@ -307,8 +307,6 @@ class StudyWorker:
 
     def begin(self, asked: Received[BeginTraining], message: Message) -> tuple[Header, Message]:
         """Take over the model before the first round, from which follows what the site keeps at first."""
-        if asked.course is not None:
-            refuse_course(self.study, asked)
         if self.task is None:
             raise Refusal("training began before the rows were prepared", remedy="start the study again")
         if not is_bounded(message.arrays):
