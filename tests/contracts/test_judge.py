@@ -77,11 +77,15 @@ def test_with_cells_of_one_patient_both_engines_tell_the_same(consortium, told, 
     assert rounds[0][0].mean_loss > rounds[1][0].mean_loss
 
 
-def test_larger_cells_coarsen_rows_and_right_answers_but_not_the_mean_loss(consortium, told):
+def test_larger_cells_coarsen_rows_right_answers_and_the_mean_loss(consortium, told):
     """The simulation's preparation rounds as the sites do, so both train alike; only what sites tell is coarser."""
     for simulated, deployed in on_both(consortium, study_of("coarse", in_process.KEPT, 10), told, 10):
         assert deployed.rows.tolist() == (simulated.rows // 10 * 10).tolist()
-        assert deployed.mean_losses() == pytest.approx(simulated.mean_losses(), rel=1e-4)
+        # After a round or two no loss is above 2, and the sites have 30 patients or more: 2 * 2 / 30 is 0.134, so the
+        # grid has steps of a quarter at most, and a mean is off by half of that; told exactly, it would be no multiple.
+        means = np.array(list(deployed.mean_losses().values()))
+        assert np.abs(means - np.array(list(simulated.mean_losses().values()))).max() <= 0.125
+        assert (means * 64 == np.round(means * 64)).all()
         assert deployed.right is not None
         assert simulated.right is not None
         # One patient makes at most half a step of the grid of shares: off by a step, and by rounding to whole rows.

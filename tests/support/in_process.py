@@ -28,6 +28,7 @@ from wardround.deploy.protocol.wire import decode
 from wardround.deploy.site import request_handler, study_worker
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
+from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.release import secure_round as site_sum
 from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.transport.contract import Unanswered
@@ -68,6 +69,8 @@ class Consortium:
         self.home = make_coordinator(folder / "coordinator", 1)
         self.tables = write_patients(folder, names)
         self.homes = {name: make_site(folder / name, name, self.home, self.tables[name]) for name in names}
+        for home in self.homes.values():  # some tests conduct a hundred studies over the same rows
+            set_policy(home.policy_path, "statistics", "100000")
         self.handlers: dict[str, RequestHandler] = {}
         self.transport = InProcess({}, SiteRegister(self.home, self.home.log()))
         for name in names:

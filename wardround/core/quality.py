@@ -21,7 +21,7 @@ class Quality:
     """Sums over one part of the rows of every site that told of any; the arrays have a place for each of `sites`.
 
     A simulated site tells exactly. A real one tells in the cells of its policy: rows rounded down to whole cells, the
-    loss of as many rows at the exact mean, a coarse share of right answers; with a smallest cell of 1 it is exact too.
+    loss of as many rows at a coarse mean, a coarse share of right answers; with a smallest cell of 1 it is exact too.
     """
 
     sites: tuple[str, ...]

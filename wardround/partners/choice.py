@@ -74,6 +74,8 @@ class Probe(NamedTuple):
     """How often a site is asked, in words."""
     models: Callable[[int], int] = lambda sites: sites
     """How many models a site is given to judge, of so many sites."""
+    most: Callable[[int], int] = lambda sites: 1
+    """How many answers a site gives at most, of so many sites: it gives no more, whatever it is asked."""
 
 
 class Asks(NamedTuple):
@@ -84,6 +86,10 @@ class Asks(NamedTuple):
     """With whom the study's algorithm is trained meanwhile, in words; empty where it is not."""
     queries: tuple[Recipe, ...] = ()
     """Questions with their settings; an epsilon among these is what all of them may spend together."""
+    trainings: Callable[[int], int] = lambda sites: 1
+    """In how many such trainings a site takes part at most, of so many sites."""
+    rounds: int | None = None
+    """Rounds of each such training; none: as many as the study has."""
 
     @property
     def epsilon(self) -> float:

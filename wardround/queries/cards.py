@@ -21,7 +21,6 @@ MOST_CLASSES = 100
 TERMS = Terms(
     "names and kinds of the columns, the number of rows, the labels of the outcome",
     lambda of: 2 * of.columns + MOST_CLASSES + 4,
-    times=None,
     rows="table",
 )
 

@@ -15,7 +15,8 @@ from wardround.queries.cells import in_cells
 from wardround.queries.columns import as_numbers, as_text
 from wardround.queries.values import sum_over_sites
 
-TERMS = Terms("counts of categories", lambda of: of.columns * (of.settings["most"] + 1), times=None)
+TERMS = Terms("counts of categories", lambda of: of.columns * (of.settings["most"] + 1), times=2)
+"""Once for words, and once for numbers where the most frequent one stands in for what is missing."""
 
 
 @recorded("query", TERMS)
@@ -34,7 +35,8 @@ def category_counts(*, columns: tuple[str, ...], most: Count, numbers: bool = Fa
             text = as_text(pd.Series(as_numbers(column)) if numbers else column)
             where, labels = pd.factorize(text)
             times = np.bincount(where[where >= 0], minlength=len(labels))
-            if len(labels) > most:
+            # Told in cells, too: else the refusals of ever other limits would tell the number of values exactly.
+            if in_cells(len(labels), smallest_cell) > most:
                 raise Refusal(
                     f"column {name!r} has more than {most} different values, too many for categories",
                     where=f"site {site.name}",

@@ -23,7 +23,7 @@ def describe_terms(settings: Settings) -> str:
     return f"between which values each number lies, rounded, with at least {cell} patients at either end"
 
 
-TERMS = Terms(describe_terms, lambda of: 3 * of.columns, times=None)
+TERMS = Terms(describe_terms, lambda of: 3 * of.columns)
 
 
 @recorded("query", TERMS)

@@ -17,8 +17,9 @@ from wardround.queries.values import Matrix, ends_of, numbers_of, sorted_known, 
 TERMS = Terms(
     "counts between edges around the median",
     lambda of: of.columns * (2 * (BINS + 1) + 1),  # for both middle values, and of all that are known
-    times=None,
+    times=5,
 )
+"""Five passes narrow the search for a median down; where answers are coarse, there is one (see `preparation_fit`)."""
 
 
 @recorded("query", TERMS)

@@ -20,7 +20,6 @@ from wardround.queries.values import numbers_of, sorted_known, sum_over_sites
 TERMS = Terms(
     "counts, sums and squared deviations of numbers, and how many values are missing",
     lambda of: 4 * of.columns,
-    times=None,
 )
 
 

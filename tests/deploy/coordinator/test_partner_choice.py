@@ -258,13 +258,19 @@ def test_a_probe_that_the_study_does_not_name_is_refused(consortium):
 
     def answered(recipe, topic="round", **more):
         words = {"protocol": 1, "wardround": __version__, "study": study_id(study), "round": 1, "nonce": "ab"}
-        header = {**words, "algorithm": to_json(recipe), "transforms": [], "seed": 278, "course": 1, **more}
+        how = {"transforms": [], "seed": 278} if topic == "round" else {}
+        header = {**words, "algorithm": to_json(recipe), **how, "course": 1, **more}
         return decode(handler.answer(topic, "server", encode(header, Message({}))))[0]
 
-    for recipe in (probe_of(study, own_models), probe_of(study, losses), probe_of(study, slopes, part="test")):
+    for recipe in (probe_of(study, own_models), probe_of(study, losses)):
         said = answered(recipe)
         assert said["status"] == "refused"
         assert f"does not use the probe {recipe.name} with these settings" in said["why"]
+    # One that it does name is answered once: neither about other patients nor in another course.
+    for recipe, course in ((probe_of(study, slopes, part="test"), 1), (probe_of(study, slopes), 2)):
+        said = answered(recipe, course=course)
+        assert said["status"] == "refused"
+        assert "asked before in other words" in said["why"] or "all were given" in said["why"]
     # This choice trains nothing, so no course of its algorithm is begun; and what is no number is no course.
     own = recipe_of(assemble.build(study, own_method(study), TASK, NAMES))
     for more in ({"course": -1}, {"course": 0}, {}):

@@ -71,7 +71,7 @@ def leaves(folder: Path, frame: pd.DataFrame, cell: int = CELL) -> dict[str, Any
     """Everything but the training itself, as one dictionary of numbers."""
     site, numbers = at_work(folder, frame, cell), ("age", "flag")
     card = unpack(asked(site, cards(target="outcome", smallest_cell=cell), "raw")["card"])
-    wards = unpack(asked(site, category_counts(columns=("ward",), most=9, smallest_cell=cell))["counts"])["ward"]
+    wards = unpack(asked(site, category_counts(columns=("ward",), most=200, smallest_cell=cell))["counts"])["ward"]
     told = asked(site, moments(columns=numbers, smallest_cell=cell))
     ends = asked(site, extremes(columns=numbers, smallest_cell=cell))
     return {
@@ -116,7 +116,7 @@ def test_the_policys_cells_win_and_other_sizes_do_not_narrow_a_count(tmp_path):
     real = int((patients()["ward"] == "b").sum())
 
     def ward(cell: int) -> int:
-        query = category_counts(columns=("ward",), most=9, smallest_cell=cell)
+        query = category_counts(columns=("ward",), most=200, smallest_cell=cell)
         return unpack(asked(site, query)["counts"])["ward"].get("b", 0)
 
     # Whoever asks in cells of 1 is answered in tens, in cells of 11, 12, ... 20 in twenties, then in forties.
@@ -162,8 +162,36 @@ def test_losses_are_told_in_cells():
     assert (int(told["rows"]), int(told["right"])) == (50, 41)
     exact = coarse_losses(scores(30, 27, 10), TASK, 1)
     assert (int(exact["rows"]), int(exact["right"])) == (57, 47)
-    assert told["loss"] / 50 == pytest.approx(exact["loss"] / 57)
+    # 10 losses of -ln 0.2 = 1.609 and 47 of -ln 0.8 = 0.223 have a mean of 0.4664; ten are a cell, so none is clipped;
+    # 2 * 1.609 / 57 = 0.0565, so the grid has steps of 1/16, and 0.4664 is nearest to 7/16.
+    assert exact["loss"] / 57 == pytest.approx(0.4664, abs=1e-4)
+    assert told["loss"] / 50 == 7 / 16
     assert int(coarse_losses(scores(5, 4, 0), TASK, CELL)["rows"]) == 0
+
+
+def off_by(wrong: int, probability: float = 1e-7) -> Scores:
+    """60 patients of whom a model is all but certain; of `wrong` it is certain of the wrong outcome."""
+    actual = np.repeat([1, 0], 30)
+    right = np.where(np.arange(60) < wrong, probability, 1.0)
+    likely = np.where(actual == 1, right, 1 - right)
+    return Scores(np.stack([1 - likely, likely], axis=1), actual, np.array([0, 60]))
+
+
+def test_a_loss_of_fewer_patients_than_a_cell_is_not_told():
+    """Up to nine patients with a loss of 16.1 and all others with none: exactly it would be 16.1 a patient over 60."""
+    for wrong in range(CELL):
+        told = coarse_losses(off_by(wrong), TASK, CELL)
+        assert told["loss"] == 0.0
+        assert figures(off_by(wrong), CELL)["log_loss"]["value"] == 0.0
+        assert coarse_losses(off_by(wrong), TASK, 1)["loss"] == pytest.approx(wrong * 16.118, rel=1e-3, abs=1e-4)
+    # From a cell on: 2 * 16.118 / 60 = 0.537, so steps of 1; 10 * 16.118 / 60 = 2.69 is told as 3.
+    assert coarse_losses(off_by(CELL), TASK, CELL)["loss"] == 3.0 * 60
+
+
+def test_that_training_diverged_is_told_of_a_cell_of_patients():
+    for wrong, told in ((1, False), (CELL - 1, False), (CELL, True)):
+        assert np.isinf(coarse_losses(off_by(wrong, np.nan), TASK, CELL)["loss"]) == told
+        assert np.isinf(coarse_losses(off_by(wrong, np.nan), TASK, 1)["loss"])
 
 
 def test_figures_of_a_rare_outcome_are_withheld():

@@ -36,8 +36,8 @@ class Terms(NamedTuple):
     """What an answer tells, to go on after "For the query NAME, once: ..."; {setting} stands for a setting's value."""
     numbers: Callable[[Extent], int]
     """How many numbers (or names) an answer has at most."""
-    times: int | None = 1
-    """How many different questions of the kind a site answers in a study; none: any, since no answer adds to another.
+    times: int = 1
+    """How many different questions of the kind a site answers in a study, at most.
 
     For queries only: how often a probe is asked follows from the choice of partners that announces it.
     """

@@ -108,6 +108,14 @@ def decode(
 
     Without `copies` the arrays are views of the content, only to be read.
     """
+    header, rest = decode_header(content, most=most)
+    return header, decode_arrays(header, rest, copies=copies)
+
+
+def decode_header(
+    content: bytes | bytearray | memoryview, *, most: int = LARGEST_MESSAGE
+) -> tuple[dict[str, Any], memoryview]:
+    """The header, and where the arrays lie, which are not looked at yet."""
     view = memoryview(content)
     if view.nbytes > most:
         raise Malformed(f"the message has {view.nbytes} bytes, and {most} are allowed")
@@ -116,9 +124,13 @@ def decode(
     (length,) = struct.unpack("<I", view[4:8])
     if length > LARGEST_HEADER or 8 + length > view.nbytes:
         raise Malformed("the header is longer than the message")
-    header = _parse_header(view[8 : 8 + length])
+    return _parse_header(view[8 : 8 + length]), view[8 + length :].toreadonly()
+
+
+def decode_arrays(header: dict[str, Any], rest: memoryview, *, copies: bool = True) -> Message:
+    """The message that belongs to a header, from which what only describes the arrays is taken out."""
     structure, meta = header.pop("arrays", None), header.pop("meta", [])
-    leaves = _parse_arrays(view[8 + length :].toreadonly(), copies=copies)
+    leaves = _parse_arrays(rest, copies=copies)
     used: set[int] = set()
     arrays = {} if structure is None else _rebuild(structure, leaves, used, 0)
     if not isinstance(arrays, dict) or len(used) != len(leaves):
@@ -127,7 +139,7 @@ def decode(
         isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair) for pair in meta
     ):
         raise Malformed("the routing metadata are not pairs of strings")
-    return header, Message(arrays, tuple((str(a), str(b)) for a, b in meta))
+    return Message(arrays, tuple((str(a), str(b)) for a, b in meta))
 
 
 def _describe(tree: Any, leaves: list[Leaf]) -> Any:

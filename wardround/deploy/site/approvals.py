@@ -8,7 +8,7 @@ every request. Every decision is in the audit log before it counts.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -18,9 +18,20 @@ from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import DIGITS, is_meant, study_id
-from wardround.deploy.site.datasets import columns_for, find, frame_of, names_in, read_datasets, required_columns
+from wardround.deploy.site.datasets import (
+    columns_for,
+    find,
+    frame_of,
+    names_in,
+    read_datasets,
+    required_columns,
+    summarize_table,
+)
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
+from wardround.deploy.site.release import release_list
+from wardround.deploy.site.release.release_list import Releases
+from wardround.deploy.site.release.release_record import ReleaseRecord
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.pins import partner_problems, pin_first_use, refuse_other_partners, uncompared_reasons
 from wardround.runs.folder import digest
@@ -32,6 +43,8 @@ STUDY_ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,150}}-[0-9a-f]{{{DIGITS}}}
 LONGEST = 1 << 20
 """Bytes of a study; real ones have a few thousand."""
 MOST_OFFERS = 1000
+UNLOGGED = ("id", "state", "when", "columns", "releases")
+"""Words of a decision that its entry in the audit log has anyway, or has the hash of."""
 ANSWERS = {"denied": "denied it", "withdrawn": "withdrew from it"}
 
 
@@ -61,6 +74,11 @@ class Decision:
     data: str = ""
     until: str = ""
     epsilon: float = 0.0
+    columns: dict[str, str] = field(default_factory=dict)
+    """The columns that the study reads here, each with its kind."""
+    releases: list[dict[str, Any]] = field(default_factory=list)
+    """All that may leave, as it was shown (see `release.release_list`)."""
+    releases_hash: str = ""
 
 
 def offer_path(home: SiteHome, study: str) -> Path:
@@ -223,17 +241,57 @@ def approve(
             where=f"{study}, {home.policy_path}",
             remedy="deny the study, ask for a changed one, or change the policy with `wardround site policy set`",
         )
-    last = until or policy.expires
+    last, name = until or policy.expires, find(home, data)
+    columns = columns_read(home, name, study_of(offer), policy)
+    listed = derive_releases(home, study_of(offer), columns, policy)
+    refuse_statistics(home, name, listed, policy, study)
     pin_first_use(home, study_of(offer), by=check_person(by))
     return record_decision(
         home,
         Decision(
             *(study, offer.hash, "approved", check_person(by), clock.timestamp()),
-            data=find(home, data),
+            data=name,
             until=str(last) if last else "",
             epsilon=epsilon_of(offer.study) or 0.0,
+            columns=columns,
+            releases=release_list.to_json(listed),
+            releases_hash=release_list.hash_of(listed),
         ),
     )
+
+
+def columns_read(home: SiteHome, name: str, study: Study, policy: Policy) -> dict[str, str]:
+    """The columns that the study reads of a dataset, each with its kind."""
+    kinds = summarize_table(frame_of(name, read_datasets(home)[name])).kinds
+    return {column: kinds[column] for column in columns_for(study, policy, kinds)[0]}
+
+
+def derive_releases(home: SiteHome, study: Study, columns: Mapping[str, str], policy: Policy) -> Releases:
+    """All that would leave; a study of which that cannot be told is not approved."""
+    try:
+        return release_list.release_list(study, columns, policy.smallest_cell)
+    except Refusal as refusal:
+        raise Refusal(
+            f"what would leave cannot be worked out: {refusal.what}", where=home.settings.name, remedy=refusal.remedy
+        ) from None
+
+
+def statistics_used(home: SiteHome, data: str, *, beside: str = "") -> int:
+    """Answers to queries about a dataset that all studies, or all but one, were given."""
+    record = ReleaseRecord()
+    record.read(home.audit_path)
+    return record.statistics(study for study, one in decisions(home).items() if one.data == data and study != beside)
+
+
+def refuse_statistics(home: SiteHome, data: str, listed: Releases, policy: Policy, study: str) -> None:
+    used, asked = statistics_used(home, data, beside=study), release_list.most_statistics(listed)
+    if used + asked > policy.statistics:
+        raise Refusal(
+            f"the study asks for up to {asked} statistics about {data}, and {used} of the {policy.statistics} that the "
+            "policy allows for all studies together have been told",
+            where=f"{study}, {home.policy_path}",
+            remedy="deny the study, or raise statistics with `wardround site policy set`",
+        )
 
 
 def deny(home: SiteHome, study: str, *, by: str, why: str = "") -> Decision:
@@ -266,7 +324,7 @@ def refuse_after(before: Decision | None, study: str, states: tuple[str, ...]) -
 
 def record_decision(home: SiteHome, decision: Decision) -> Decision:
     """In the audit log first, then on file."""
-    words = {key: value for key, value in asdict(decision).items() if key not in ("id", "state", "when") and value}
+    words = {key: value for key, value in asdict(decision).items() if key not in UNLOGGED and value}
     home.log().append(event_entry(decision.state, study=decision.id, **words))
     write_json(decision_path(home, decision.id), asdict(decision))
     return decision
@@ -305,9 +363,9 @@ def approval_status(home: SiteHome, study: str, *, today: date | None = None) ->
     if not decision.until or now > date.fromisoformat(decision.until):
         return Status.DENIED, f"the approval of {home.settings.name} expired on {decision.until or 'an unknown day'}"
     policy: Policy = read_policy(home.policy_path)
-    reasons = decide(
-        policy, offer.study, required_columns(study_of(offer)), spent=promised_epsilon(home, beside=study), today=now
-    )
+    # Every column that the study reads counts, not only those that it cannot do without.
+    columns = dict.fromkeys([*decision.columns, *required_columns(study_of(offer))])
+    reasons = decide(policy, offer.study, columns, spent=promised_epsilon(home, beside=study), today=now)
     reasons += partner_problems(home, study_of(offer))
     reasons += uncompared_reasons(home, study_of(offer)) if policy.partners == "compared" else []
     return (

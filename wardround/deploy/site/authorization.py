@@ -24,8 +24,10 @@ from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import (
+    Decision,
     approval_status,
     check_id,
+    decisions,
     read_decision,
     read_offer,
     store_offer,
@@ -35,11 +37,14 @@ from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.enrolment import join, refuse_distrusted
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
+from wardround.deploy.site.release.gate import Claim
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
 from wardround.deploy.site.release.privacy_budget import budget_of
+from wardround.deploy.site.release.release_list import Releases, from_json, growth, release_list
+from wardround.deploy.site.release.release_record import ReleaseRecord
 from wardround.deploy.site.transcript_check import OwnFindings, receive_transcript
 from wardround.deploy.trust import countersignatures
-from wardround.deploy.trust.audit_log import SentHashes, sent_entry
+from wardround.deploy.trust.audit_log import event_entry, sent_entry
 from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate
 from wardround.deploy.trust.membership_witness import require_membership
 from wardround.deploy.trust.pins import check_roster, read_partners
@@ -58,7 +63,7 @@ class HomeAccess:
 
     home: SiteHome
     _known: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, compare=False)
-    _left: SentHashes = field(default_factory=SentHashes, compare=False)
+    _left: ReleaseRecord = field(default_factory=ReleaseRecord, compare=False)
     _ids: set[str] = field(default_factory=set, compare=False)
     """Names of studies that were found to be names: they are parts of paths."""
 
@@ -75,7 +80,51 @@ class HomeAccess:
         store_offer(self.home, study, content, submitter, others)
 
     def state(self, study: str) -> tuple[Status, str]:
-        return self._while_unchanged(study, "state", lambda: approval_status(self.home, study))
+        return self._while_unchanged(study, "state", lambda: self._state(study))
+
+    def _state(self, study: str) -> tuple[Status, str]:
+        status, why = approval_status(self.home, study)
+        if status is not Status.OK:
+            return status, why
+        decision = self._decision(study)
+        grown = growth(from_json(decision.releases), self._derive(study))
+        if not grown:
+            return status, why
+        some = "; ".join(grown[:3]) + ("; and more" if len(grown) > 3 else "")
+        return Status.DENIED, (
+            f"{self.name} approved a shorter list of what may leave than its policy and its version of wardround give "
+            f"today ({some}); its administrator has to approve the study again"
+        )
+
+    def releases(self, study: str) -> Releases:
+        """All that may leave for a study, as it follows from the approved words now."""
+        return self._while_unchanged(study, "releases", lambda: self._derive(study))
+
+    def _derive(self, study: str) -> Releases:
+        decision, policy = self._decision(study), read_policy(self.home.policy_path)
+        return release_list(study_of(read_offer(self.home, study)), decision.columns, policy.smallest_cell)
+
+    def _decision(self, study: str) -> Decision:
+        decision = read_decision(self.home, study)
+        assert decision is not None  # else it would not stand
+        return decision
+
+    def claims(self, study: str) -> tuple[Claim, ...]:
+        """The places on a study's list that were used, by the audit log."""
+        self._left.read(self.home.audit_path)
+        return self._left.claims(study)
+
+    def check_statistics(self, study: str) -> None:
+        """Refuse one more statistic about a dataset of which the policy's number has been told."""
+        data, most = self._decision(study).data, read_policy(self.home.policy_path).statistics
+        self._left.read(self.home.audit_path)
+        used = self._left.statistics(one for one, other in decisions(self.home).items() if other.data == data)
+        if used >= most:
+            raise Refusal(
+                f"all {most} statistics that this site tells about one dataset have been told",
+                where=study,
+                remedy="ask the site's administrator",
+            )
 
     def approved_study(self, study: str) -> Study:
         self._require_approval(study)
@@ -83,9 +132,8 @@ class HomeAccess:
 
     def table(self, study: Study) -> Table:
         self._require_approval(study_id(study))
-        decision = read_decision(self.home, study_id(study))
-        assert decision is not None  # else it would not stand
-        return table_for(self.home, decision.data, study, read_policy(self.home.policy_path))
+        decision = self._decision(study_id(study))
+        return table_for(self.home, decision.data, study, read_policy(self.home.policy_path), decision.columns)
 
     def folder(self, study: str) -> Path:
         return self.home.folder(self._id(study))
@@ -147,8 +195,12 @@ class HomeAccess:
     def record_sent(self, entry: Mapping[str, Any]) -> None:
         self.home.log().append(sent_entry(entry))
 
+    def record_refusal(self, words: Mapping[str, Any]) -> None:
+        self.home.log().append(event_entry("refused", **words))
+
     def has_sent(self, sha256: str) -> bool:
-        return self._left.has_hash(self.home.audit_path, sha256)
+        self._left.read(self.home.audit_path)
+        return self._left.has_hash(sha256)
 
     def _id(self, study: str) -> str:
         if study not in self._ids:

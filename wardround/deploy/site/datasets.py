@@ -6,7 +6,7 @@ out before anything else sees the rows.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -200,10 +200,17 @@ def columns_for(study: Study, policy: Policy, columns: Mapping[str, Any]) -> tup
     return [column for column in wanted if column not in withheld], withheld
 
 
-def table_for(home: SiteHome, name: str, study: Study, policy: Policy) -> Table:
-    """The site's own table for a study, under the site's name, with allowed columns only."""
+def table_for(
+    home: SiteHome, name: str, study: Study, policy: Policy, approved: Collection[str] | None = None
+) -> Table:
+    """The site's own table for a study, under the site's name, with allowed columns only.
+
+    `approved` are the columns that were there to be read when the study was approved: no other is, whatever the policy
+    allows since then.
+    """
     frame = frame_of(name, read_datasets(home)[find(home, name)])
     read, _ = columns_for(study, policy, dict.fromkeys(frame.columns))
+    read = [column for column in read if approved is None or column in approved]
     said = study.data.settings
     target = said.get("target")
     if not isinstance(target, str):

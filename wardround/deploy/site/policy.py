@@ -27,6 +27,7 @@ UNSAFE = frozenset({"algorithm/centralized", "model/from_torch", "model/from_fla
 DESCRIBED = ("task", "private")
 """Parts of recipes that describe (the outcome, the noise around an algorithm) and are nothing that runs."""
 SMALLEST_CELL = 10
+STATISTICS = 200
 FOR_PARTNERS = "the choice of partners"
 
 
@@ -56,6 +57,8 @@ class Policy(SettingsFile):
     """The delta at which epsilon is reckoned."""
     partners: Literal["first use", "compared"] = "first use"
     """Whether studies may name partners whose fingerprints were not compared by telephone yet."""
+    statistics: int = Field(default=STATISTICS, ge=0)
+    """Answers to queries about one dataset, at most, of all studies together."""
     expires: Annotated[date | None, BeforeValidator(parse_day)] = None
     """The last day on which the policy allows anything."""
 

@@ -49,6 +49,10 @@ delta = {delta}
 # `wardround site trust`; "first use" pins the fingerprints of the first study that names them.
 partners = {partners}
 
+# How many statistics about one dataset are told at most, of all studies together: each study splits the rows anew,
+# so many of them would tell what one does not.
+statistics = {statistics}
+
 # The last day on which this policy allows anything.
 expires = {expires}
 """

@@ -104,9 +104,15 @@ def forget_old(folder: Path, prefix: str) -> None:
             os.unlink(old.path)
 
 
-def sent_facts(study: str, topic: str, number: Any, to: str, told: StoredReply) -> dict[str, Any]:
-    """A reply as the record tells it: how large, which arrays of which shapes, which further words; no value."""
+def sent_facts(
+    study: str, topic: str, number: Any, to: str, told: StoredReply, claim: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """A reply as the record tells it: how large, which arrays of which shapes, which further words; no value.
+
+    `claim` is the place on the study's list of releases that it uses up, and by which request.
+    """
     return {
+        **(claim or {}),
         "study": study,
         "topic": topic,
         "round": number,

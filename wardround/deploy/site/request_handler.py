@@ -1,15 +1,18 @@
 """Takes every request of the coordinator at a site: refuses what is not allowed, and answers the rest.
 
-Nothing is answered but for a study that the site has approved. The same request again gets the same bytes from the
-disk, so nothing is computed, counted or charged twice, whichever side crashed. What leaves is in the audit log first,
-and once: a reply is saved before it is written down, so a crash between the two can be told from one before.
+Nothing is answered but for a study that the site has approved, and nothing leaves but what its gate lets out. The same
+request again gets the same bytes from the disk, so nothing is computed, counted or charged twice, whichever side
+crashed. What leaves is in the audit log first, and once: a reply is saved before it is written down, so a crash between
+the two can be told from one before.
 """
 
 import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,8 +30,18 @@ from wardround.deploy.protocol import wire
 from wardround.deploy.protocol.replies import reply_to
 from wardround.deploy.protocol.requests import OfferStudy, Received, Topic, read_request
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import Malformed, decode, is_spoken, start
+from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_header, is_spoken
+from wardround.deploy.site.release.gate import (
+    SAID_ENOUGH,
+    Claim,
+    Gate,
+    place_of,
+    refuse_unknown_words,
+    request_of_sum,
+)
+from wardround.deploy.site.release.partner_questions import refuse_course
 from wardround.deploy.site.release.privacy_guard import Promise
+from wardround.deploy.site.release.release_list import REFUSALS, Release, Releases
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, ReplyStore, sent_facts, store_reply
 from wardround.deploy.site.study_worker import StudyWorker
@@ -44,6 +57,10 @@ TOPICS = tuple(topic for topic in Topic if topic is not Topic.OFFER)
 ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
 """Questions about the site itself and no study."""
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
+SMALL = 1 << 22
+"""Bytes of a request that carries no model."""
+LONGEST_REASON = 2000
+"""Characters of a reason that is told."""
 
 
 class SiteAccess(Protocol):
@@ -110,6 +127,22 @@ class SiteAccess(Protocol):
         """Keep and check the transcript that comes with the model; gives words of the reply, and what was found."""
         ...
 
+    def releases(self, study: str) -> Releases:
+        """All that may leave for an approved study."""
+        ...
+
+    def claims(self, study: str) -> Iterable[Claim]:
+        """The places on that list which were used."""
+        ...
+
+    def check_statistics(self, study: str) -> None:
+        """Raise a refusal where no further statistic about the study's dataset may be told."""
+        ...
+
+    def record_refusal(self, words: Mapping[str, Any]) -> None:
+        """Write a refusal down."""
+        ...
+
     def record_sent(self, entry: Mapping[str, Any]) -> None:
         """Write down what is about to leave; returns when it is on the disk."""
         ...
@@ -131,6 +164,10 @@ class RequestHandler:
         self.access, self.coordinator, self.on_refusal = access, coordinator, on_refusal
         self._lock = threading.Lock()
         self._workers: dict[str, StudyWorker] = {}
+        self._gates: dict[str, Gate] = {}
+        self._nobodys = Gate((Release("refusal", "none", REFUSALS, 0, 0, ""),), 0)
+        """For what is refused to whom no study of this site belongs."""
+        self._nobodys.recall(access.claims(""))
         self._replies = ReplyStore()
 
     def handler_for(self, topic: str) -> Callable[[str, bytes], bytes]:
@@ -140,18 +177,19 @@ class RequestHandler:
     def answer(self, topic: str, origin: str, content: bytes) -> bytes:
         header: dict[str, Any] = {}
         try:
-            header, message = decode(content, copies=False)
+            header, rest = decode_header(content)
             study = self._check(topic, origin, header)
             if study is None:
+                require_small(content)
+                decode_arrays(header, rest, copies=False)
                 return self._status_reply(header, Status.OK, **self._answer_about_site(topic, header))
             with self._lock:
                 point("site.request.received")
-                return self._answer_for(topic, study, header, message, content)
+                return self._answer_for(topic, study, header, rest, content)
         except Malformed as error:
             why = own = f"the request cannot be read: {error}"
         except BudgetExhausted as refusal:  # for good, so the coordinator is not to ask for rounds again
-            self.on_refusal(topic, str(refusal))
-            return self._status_reply(header, Status.SPENT, public_reason(refusal))
+            return self._refuse(topic, header, public_reason(refusal), str(refusal), Status.SPENT)
         except Refusal as refusal:
             why, own = public_reason(refusal), str(refusal)
         except OSError as error:  # a full disk, mostly: not for ever, so the coordinator is to ask again
@@ -162,8 +200,24 @@ class RequestHandler:
             # The error's own words may quote what is in a table, so they stay here.
             why = f"the request does not make sense here ({type(error).__name__})"
             own = f"{why}: {error}"
+        return self._refuse(topic, header, why, own, Status.REFUSED)
+
+    def _refuse(self, topic: str, header: Mapping[str, Any], why: str, own: str, status: Status) -> bytes:
+        """Refuse in words that quote no patient; each different refusal is written down once, and not without end."""
         self.on_refusal(topic, own)
-        return self._status_reply(header, Status.REFUSED, why)
+        told, study = why[:LONGEST_REASON], header.get("study")
+        with self._lock:
+            known = isinstance(study, str) and study in self._gates
+            gate = self._gates[str(study)] if known else self._nobodys
+            claim = gate.refusal(topic, told)
+            if known and claim is not None and not claim.slot:
+                told = SAID_ENOUGH
+            elif claim is not None and claim.slot:
+                gate.claim(claim)
+                words = {"study": str(study) if known else "", "topic": topic[:80], "why": told, **claim.words()}
+                with suppress(Refusal, OSError):  # the reason why nothing can be written is itself told
+                    self.access.record_refusal(words)
+        return self._status_reply(header, status, told)
 
     def _check(self, topic: str, origin: str, header: Mapping[str, Any]) -> str | None:
         """The study that a request is about, none for a mere greeting; refuses whom or what we do not understand."""
@@ -194,8 +248,11 @@ class RequestHandler:
             return self.access.witness(topic, header)
         return {"wardround": __version__, "protocol": wire.PROTOCOL}
 
-    def _answer_for(self, topic: str, study: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
+    def _answer_for(self, topic: str, study: str, header: dict[str, Any], rest: memoryview, content: bytes) -> bytes:
         if topic == Topic.OFFER:
+            require_small(content)
+            decode_arrays(header, rest, copies=False)
+            refuse_unknown_words(Topic.OFFER, header)
             offer: OfferStudy = read_request(Topic.OFFER, header).question
             self.access.store_offer(study, offer.content, offer.submitter, offer.others)
         folder = self.access.folder(study) / "replies"
@@ -203,41 +260,74 @@ class RequestHandler:
         if topic == Topic.OFFER or state is not Status.OK:
             if state is not Status.OK:
                 self._workers.pop(study, None)
+                self._gates.pop(study, None)
                 self._replies.forget(folder)
             return self._status_reply(header, state, why)
         if topic not in TOPICS:
-            return self._status_reply(header, Status.REFUSED, f"there is no request called '{topic}'")
+            raise Refusal(f"there is no request called '{topic[:80]}'", remedy="install the same version on both")
         if study not in self._workers:
             self._workers[study] = self._start(study)
+        asked, message, claim = self._admit(Topic(topic), study, header, rest, content)
         private = self._workers[study].study.privacy is not None
         again = topic in REPEATABLE and not private
-        # The nonce in the header stands for the arrays: a coordinator that lied with it would get an old answer again.
-        request = hashlib.sha256(start(content) if again else content).hexdigest()
         noised = private and topic in EVERY_ROUND
         once = self.access.has_sent if noised else lambda sha256: False
-        told = self._replies.find(folder, topic, request, again=again, once=once)
+        told = self._replies.find(folder, topic, asked.digest, again=again, once=once)
         if told is None:
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
-            words, answer = self._compute(Topic(topic), read_request(Topic(topic), header, request), message)
+            words, answer = self._compute(Topic(topic), asked, message, claim)
             reply = self._reply(header, words, answer)
-            told = store_reply(reply, hashlib.sha256(reply).hexdigest(), words, answer)
+            claim = claim._replace(sha256=hashlib.sha256(reply).hexdigest())
+            told = store_reply(reply, claim.sha256, words, answer)
+            self._gates[study].release(claim, len(reply), answer.arrays, diverged=words["status"] is Status.DIVERGED)
             point("site.reply.before_save")
-            self._replies.keep(folder, topic, request, told, again=again)
+            self._replies.keep(folder, topic, asked.digest, told, again=again)
         point("site.reply.saved")
+        claim = claim._replace(sha256=told.sha256)
         if not self.access.has_sent(told.sha256):
+            facts = sent_facts(study, topic, header.get("round"), self.coordinator, told, claim.words())
             try:
-                facts = sent_facts(study, topic, header.get("round"), self.coordinator, told)
                 self.access.record_sent({**facts, **asked_facts(topic, header, message)})
             except LogNotWritable as refusal:  # what is not written down does not leave
                 return self._status_reply(header, Status.WAITING, public_reason(refusal))
+            self._gates[study].claim(claim)
         point("site.audit.written")
         point("site.reply.ready")
         return told.reply
 
-    def _compute(self, topic: Topic, asked: Received[Any], message: Message) -> tuple[Mapping[str, Any], Message]:
+    def _admit(
+        self, topic: Topic, study: str, header: dict[str, Any], rest: memoryview, content: bytes
+    ) -> tuple[Received[Any], Message, Claim]:
+        """The request, if the gate lets it in: on the list, not too large, and not asked before in other words."""
+        gate = self._gates[study]
+        refuse_unknown_words(topic, header)
+        asked = read_request(topic, header)
+        if topic is Topic.BEGIN and asked.course is not None:
+            refuse_course(self._workers[study].study, asked)
+        place = place_of(asked, topic)
+        gate.check_size(place, len(content))
+        message = decode_arrays(header, rest, copies=False)
+        # All of its bytes: a coordinator that sent other arrays under the same words would ask something else.
+        asked = replace(asked, digest=hashlib.sha256(content).hexdigest())
+        request = request_of_sum(asked) if topic is Topic.SECURE else asked.digest
+        claim = Claim(place.kind, place.slot or request, request)
+        gate.admit(claim)
+        if topic is Topic.QUERY and not gate.has_claim(claim):
+            self.access.check_statistics(study)
+        return asked, message, claim
+
+    def _compute(
+        self, topic: Topic, asked: Received[Any], message: Message, claim: Claim
+    ) -> tuple[Mapping[str, Any], Message]:
         worker = self._workers[asked.study]
         worker.smallest_cell = self.access.smallest_cell(asked.study)  # as the policy says now
-        words, answer = getattr(worker, topic)(asked, message)
+        try:
+            words, answer = getattr(worker, topic)(asked, message)
+        except (Refusal, KeyError, TypeError, ValueError, IndexError):
+            if topic is Topic.QUERY:  # that a statistic is refused may tell of the rows: it counts as one
+                self.access.record_refusal({"study": asked.study, "topic": topic, **claim.words()})
+                self._gates[asked.study].claim(claim)
+            raise
         return {"status": Status.OK, **words}, answer
 
     def _start(self, study: str) -> StudyWorker:
@@ -245,10 +335,13 @@ class RequestHandler:
         words = self.access.approved_study(study)
         folder = self.access.folder(study)
         folder.mkdir(parents=True, exist_ok=True)
+        gate = Gate(self.access.releases(study), words.study.rounds)
+        gate.recall(self.access.claims(study))
+        self._gates[study] = gate
         worker = StudyWorker(
             site=self.access.name,
             study=words,
-            table=self.access.table(words),
+            table=self._table(words),
             folder=folder,
             allow=lambda recipe: self.access.allow(study, recipe),
             smallest_cell=self.access.smallest_cell(study),
@@ -271,11 +364,27 @@ class RequestHandler:
             self.on_refusal(Topic.FINISH, found.paragraph(study))
         return words
 
+    def _table(self, study: Study) -> Table:
+        """The site's rows. Why they cannot be read may quote them, so the coordinator is not told."""
+        try:
+            return self.access.table(study)
+        except Refusal as refusal:
+            self.on_refusal("table", str(refusal))
+            raise Refusal(
+                "the data of this site cannot be read as the study says",
+                remedy="ask its administrator, who is told the reason",
+            ) from None
+
     def _status_reply(self, header: Mapping[str, Any], status: Status, why: str = "", **words: Any) -> bytes:
         return self._reply(header, {"status": status, "why": why, **words}, None)
 
     def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None) -> bytes:
         return reply_to(header, self.access.name, words, message)
+
+
+def require_small(content: bytes) -> None:
+    if len(content) > SMALL:
+        raise Refusal(f"the request has {len(content)} bytes, and {SMALL} are allowed", remedy="ask for what is known")
 
 
 def public_reason(refusal: Refusal) -> str:

@@ -19,7 +19,14 @@ from wardround.data.load import load
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.site.approvals import Offer, promised_epsilon, reasons_against, study_of
+from wardround.deploy.site.approvals import (
+    Offer,
+    derive_releases,
+    promised_epsilon,
+    reasons_against,
+    statistics_used,
+    study_of,
+)
 from wardround.deploy.site.datasets import columns_for, find, frame_of, read_datasets, summarize_table, table_for
 from wardround.deploy.site.policy import (
     Policy,
@@ -30,7 +37,9 @@ from wardround.deploy.site.policy import (
     package_of,
 )
 from wardround.deploy.site.policy_file import read_policy
+from wardround.deploy.site.release import release_list
 from wardround.deploy.site.release.disclosure import in_own_cells
+from wardround.deploy.site.release.model_shapes import with_some_noise
 from wardround.deploy.site.release.partner_questions import (
     all_settings,
     numbers_in,
@@ -39,6 +48,7 @@ from wardround.deploy.site.release.partner_questions import (
     terms_for,
 )
 from wardround.deploy.site.release.privacy_budget import charged_epsilon
+from wardround.deploy.site.release.release_list import ASSUMED, Releases
 from wardround.engine.split_round import answer_shapes
 from wardround.study import assemble
 from wardround.study.file import Study
@@ -57,8 +67,6 @@ NOT_COVERED = (
     "and the figures on validation and test patients."
 )
 """In the same words as in the report."""
-ASSUMED = 10
-"""Sites that are reckoned with where the study does not name them."""
 HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
 """As long as the header of an answer usually is."""
 
@@ -100,6 +108,10 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
         components += for_partners(offer.study)[0]
         for_choice = sent_for_partners(study, answer.parameters if answer else None, len(read))
     brought = {one: str(package) for one in components if (package := package_of(one)) is not None}
+    listed: Releases = ()
+    all_of_it: tuple[str, ...] = (f"Not known: {'; '.join(closed)}.",)
+    if not closed:
+        listed, all_of_it = list_in_words(home, offer, name, {column: seen.kinds[column] for column in read}, policy)
     used, rounds = promised_epsilon(home, beside=offer.id), study.study.rounds
     paid = LedgerCharges(charged_epsilon(home, policy, offer.id), charged_epsilon(home, policy))
     facts = {
@@ -122,6 +134,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
         "epsilon_charged_by_this": paid.this,
         "epsilon_allowed": policy.epsilon,
         "expires": str(policy.expires) if policy.expires else None,
+        "releases": release_list.to_json(listed),
         "against": against,
     }
     risky = [f"{column} ({why})" for column, why in seen.identifying.items() if column in read]
@@ -138,6 +151,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
             ),
         ),
         *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
+        ("What leaves, all of it", all_of_it),
         ("What it costs in privacy", privacy_cost(study, used, policy, paid)),
         ("Your share", (share_of_rows(offer, seen.rows, study),)),
         ("For how long", (f"Until {policy.expires}, when your policy expires, or until you withdraw.",)),
@@ -180,6 +194,22 @@ def sent_before_training(study: Study, policy: Policy) -> tuple[str, ...]:
     return tuple(told)
 
 
+def list_in_words(
+    home: SiteHome, offer: Offer, data: str, columns: Mapping[str, str], policy: Policy
+) -> tuple[Releases, tuple[str, ...]]:
+    """The closed list of releases, which an approval fixes, and how many statistics of the dataset it takes."""
+    try:
+        listed = derive_releases(home, study_of(offer), columns, policy)
+    except Refusal as refusal:
+        return (), (f"Not known: {refusal}",)
+    asked, told = release_list.most_statistics(listed), statistics_used(home, data, beside=offer.id)
+    return listed, (
+        "This site sends nothing else, whatever it is asked.",
+        *(one[0].upper() + one[1:] for one in release_list.sentences(listed)),
+        f"Statistics about {data}: this study uses up to {asked} of {policy.statistics}; {told} used so far.",
+    )
+
+
 def sent_for_partners(study: Study, parameters: int | None, columns: int) -> tuple[str, ...]:
     """What leaves while partners are chosen, in each probe's and query's own words; none where none are chosen."""
     if study.partners is None:
@@ -208,7 +238,7 @@ def sent_for_partners(study: Study, parameters: int | None, columns: int) -> tup
         )
     for query in asks.queries:
         terms = terms_for(query)
-        often = "whenever it is asked" if terms.times is None else times_in_words(terms.times)
+        often = times_in_words(terms.times)
         count = numbers_in(query, Extent(sites=sites, columns=columns))
         words = terms.told(all_settings(query))
         told.append(f"For the query {query.name}, {often}: {words} (at most {count:,} numbers or names, {least}).")
@@ -305,14 +335,6 @@ def share_of_rows(offer: Offer, rows: int, study: Study) -> str:
         f"About {own / (own + offer.others):.1%} of the training rows would be yours: {own:,}, and {offer.others:,}"
         " at the other sites together, as in earlier studies."
     )
-
-
-def with_some_noise(study: Study) -> Study:
-    """How much there will be is not known before the study begins, and does not change what an answer holds."""
-    if study.privacy is None:
-        return study
-    noise = study.privacy.model_copy(update={"noise_multiplier": study.privacy.noise_multiplier or 1.0})
-    return study.model_copy(update={"privacy": noise})
 
 
 def answer_of(study: Study, table: Table) -> AnswerSize:

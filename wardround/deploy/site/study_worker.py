@@ -17,13 +17,11 @@ import numpy as np
 from safetensors.numpy import save
 
 from wardround.core.chain import chain
-from wardround.core.components.recipes import Recipe, from_json
+from wardround.core.components.recipes import Recipe, from_json, recipe_of
 from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
 from wardround.core.files import write_whole
-from wardround.data.preparation import Preparation
-from wardround.data.schema import Schema
 from wardround.data.site_rows import SiteRows, frame_for_schema, split_site_rows
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
@@ -43,7 +41,9 @@ from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.own_figures import keep_figures
+from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
+from wardround.deploy.site.release.model_shapes import MessageShapes, check_shapes, is_bounded, shapes_for
 from wardround.deploy.site.release.partner_questions import debit, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts, charged_request
 from wardround.deploy.site.release.secure_round import SecureSite
@@ -53,7 +53,8 @@ from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_
 from wardround.evaluate.block import result_block
 from wardround.evaluate.metrics import names_with
 from wardround.queries.cells import in_cells
-from wardround.study.assemble import private_from
+from wardround.queries.columns import kind_of
+from wardround.study.assemble import model_of, private_from
 from wardround.study.file import Study
 from wardround.study.privacy import KIND
 
@@ -85,11 +86,14 @@ class StudyWorker:
     _starts: dict[str, Tree] = field(default_factory=dict)
     _chains: dict[tuple[Transform, ...], Transform] = field(default_factory=dict)
     """The transforms of the last request as one."""
+    _shapes: dict[str, MessageShapes] = field(default_factory=dict)
+    """What the messages of the last algorithm hold."""
 
     def query(self, asked: Received[AskQuery], message: Message) -> tuple[Header, Message]:
         """A statistic, by a query that is installed here; on the whole table only for its card."""
         recipe = from_json(asked.question.query)
         self.allow(recipe)
+        check_query(recipe, message, self.study, None if self.own is None else self.own.schema.kinds)
         query: Query = make_from(in_own_cells(recipe, self.smallest_cell))
         raw = asked.question.on == "raw"
         if raw and terms_for(recipe).rows != "table":
@@ -107,8 +111,7 @@ class StudyWorker:
                 "the request splits the rows with a seed that is not the approved study's",
                 remedy="ask for what was approved: the same statistic over many splits would reveal single patients",
             )
-        said = asked.question.schema
-        schema = Schema(dict(said["kinds"]), said["task"], tuple(said["classes"]), ())
+        schema = check_schema(asked.question.schema, self.study, self.table, self.site, self.smallest_cell)
         data = self.study.data
         frame = frame_for_schema(self.table.sites[self.site], self.table, schema)
         self.own = split_site_rows(
@@ -127,9 +130,11 @@ class StudyWorker:
         """Apply the fitted preparation; tells how many rows there are for each part."""
         if self.own is None:
             raise Refusal("the preparation came before the schema", remedy="start the study again")
-        preparation = Preparation.from_json(asked.question.preparation)
-        three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
+        kinds = {str(name): str(kind_of(column)) for name, column in self.table.sites[self.site].items()}
+        preparation = check_preparation(asked.question.preparation, self.study, self.own.schema, kinds)
         classes = self.own.schema.classes
+        check_sites(asked.question.numbers, asked.question.positive, self.study, self.site, classes)
+        three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
         self.task = Task((len(preparation.features),), classes, self.table.target)
         kind = np.int32 if classes else np.float32
         self.parts = {
@@ -176,6 +181,8 @@ class StudyWorker:
         algorithm, transform = method
         number, seed = asked.round, asked.question.seed
         own = self._own(algorithm.part)
+        if not self._check_model(asked, message.arrays, in_round=transform):
+            return None  # no finite answer follows from it, whoever the patients are
         if asked.question.algorithm.get("kind") == "probe" and len(own.y) < self.smallest_cell:
             own = OwnRows(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
         kept = self._kept(algorithm, asked, number - 1)
@@ -239,13 +246,43 @@ class StudyWorker:
             )
         if asked.course is not None:
             refuse_course(self.study, asked)
+        if asked.question.seed != self.study.study.seed:
+            raise Refusal("the request has a seed that is not the approved study's", remedy="ask for what was approved")
         links = tuple(self._made(one) for one in asked.question.transforms)
         if links not in self._chains:
             self._chains = {links: chain(links)}
         algorithm: Algorithm = self._made(asked.question.algorithm)
+        if any(one != recipe_of(self.task) for one in tasks_in(from_json(asked.question.algorithm))):
+            raise Refusal("the request has another task than was agreed", remedy="start the study again")
         if self.promise is not None:
             self.promise.check(from_json(asked.question.algorithm), len(self.sites), silent=algorithm.silent)
         return algorithm, self._chains[links]
+
+    def _check_model(self, asked: Received[Any], arrays: Any, *, in_round: Transform | None = None) -> bool:
+        """Whether the numbers of a model that came can be computed with; refused where it is no model of the study's.
+
+        Looks at what came and at nothing else, so it tells nothing of any patient: numbers that overflow for some
+        patients and not for others would.
+        """
+        if asked.question.algorithm.get("kind") != "probe":  # a probe is given several models, in shapes of its own
+            shapes = self._shapes_for(asked)
+            check_shapes(
+                arrays,
+                shapes.sent.arrays if in_round is not None else {"sent": shapes.said.arrays, "params": shapes.params},
+            )
+        if in_round is None and not is_bounded(arrays):
+            raise Refusal("the model that came is not finite, or huge", remedy="start the study again")
+        return in_round is not None and is_bounded(arrays)
+
+    def _shapes_for(self, asked: Received[Any]) -> MessageShapes:
+        """Of the messages of the requested algorithm; worked out once."""
+        words = json.dumps([asked.question.algorithm, asked.question.transforms], sort_keys=True)
+        if words not in self._shapes:
+            assert self.task is not None
+            algorithm, transform = self._made(asked.question.algorithm), next(iter(self._chains.values()))
+            model = model_of(self.study, self.task)
+            self._shapes = {words: shapes_for(algorithm, transform, model, self.task, len(self.sites))}
+        return self._shapes[words]
 
     def _own(self, part: str) -> OwnRows:
         if part not in self.parts:
@@ -256,11 +293,14 @@ class StudyWorker:
     def _scores(self, asked: Received[AboutModel], message: Message) -> tuple[Scores, Task]:
         algorithm, _ = self._method(asked)
         params = self._params(algorithm, asked, message)
+        if asked.question.part not in self.parts:
+            raise Refusal("a model was to be judged before the rows were prepared", remedy="start the study again")
         x, y = self.parts[asked.question.part]
         assert self.task is not None
         return Scores(predict_rows(algorithm, params, x), y, np.array([0, len(y)])), self.task
 
     def _params(self, algorithm: Algorithm, asked: Received[Any], message: Message) -> Params:
+        self._check_model(asked, message.arrays)
         sent = Message(message.arrays["sent"], message.meta)
         common: Params = message.arrays["params"]
         kept = self._kept(algorithm, asked, asked.round)
@@ -270,8 +310,13 @@ class StudyWorker:
 
     def begin(self, asked: Received[BeginTraining], message: Message) -> tuple[Header, Message]:
         """Take over the model before the first round, from which follows what the site keeps at first."""
-        if asked.course is not None:
-            refuse_course(self.study, asked)
+        if self.task is None:
+            raise Refusal("training began before the rows were prepared", remedy="start the study again")
+        if not is_bounded(message.arrays):
+            raise Refusal("the model that came is not finite, or huge", remedy="start the study again")
+        if asked.question.algorithm.get("kind") != "probe":
+            first = jax.eval_shape(model_of(self.study, self.task).init, jax.random.key(0))
+            check_shapes(message.arrays, {"first": first})
         path = self._first_path(asked)
         for old in (self.folder / "kept").glob("course-*"):  # the coordinator has done with these
             if old != path.parent:
@@ -331,3 +376,8 @@ class StudyWorker:
             self.settle(read_request(Topic.SETTLE, json.loads(settled.read_bytes())), Message({}))
         if prepared.exists():
             self.prepare(read_request(Topic.PREPARE, json.loads(prepared.read_bytes())), Message({}))
+
+
+def tasks_in(recipe: Recipe) -> list[Recipe]:
+    """The tasks for which a recipe's components are made."""
+    return [recipe] if recipe.kind == "task" else [task for part in recipe.parts for task in tasks_in(part)]

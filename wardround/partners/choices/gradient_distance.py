@@ -75,7 +75,7 @@ def gradient_distance(*, rounds: Rounds = 0, errors: bool = True) -> Choice:
 
     both_ways = probe("losses")._replace(models=lambda sites: 2 * sites)
     asked = (probe("slopes"), both_ways) if errors else (probe("slopes"),)
-    return Choice(assess, Asks(asked, f"for {rounds} rounds with all sites" if rounds else ""))
+    return Choice(assess, Asks(asked, f"for {rounds} rounds with all sites" if rounds else "", rounds=rounds))
 
 
 @lru_cache(maxsize=16)

@@ -46,7 +46,7 @@ def influence(
         return influence_at(question, whole, part=part, solver=solver)
 
     system = probe("curvature", weights=weights, damping=damping, tolerance=tolerance)
-    system = system._replace(times=f"{iterations} times")
+    system = system._replace(times=f"{iterations} times", most=lambda sites: iterations)
     return Choice(assess, Asks((probe("slopes"), system, probe("losses", part=part)), "once with all sites"))
 
 

@@ -44,8 +44,14 @@ def shapley(*, part: HeldOut = "validation", permutations: Count = 64, tolerance
         return Evidence(score, errors, 0.0, {"part": part, "exact": exact, **details})
 
     trains = "with many sets of sites: with every set where they are few, else with sets drawn at random"
-    judging = probe("losses", part=part)._replace(times="several times", models=stack_rows_for)
-    return Choice(assess, Asks((judging,), trains))
+    judging = probe("losses", part=part)._replace(
+        times="several times",
+        models=stack_rows_for,
+        # Of every place in the orders the new models, in stacks; and all sites and none at first.
+        most=lambda sites: sites * -(-permutations // stack_rows_for(sites)),
+    )
+    most = lambda sites: max(min(permutations, AT_A_TIME), permutations * (sites - 1) + 2)  # noqa: E731
+    return Choice(assess, Asks((judging,), trains, trainings=most))
 
 
 def exact_values(question: Question, part: HeldOut) -> tuple[Numbers, Numbers, dict[str, Any]]:

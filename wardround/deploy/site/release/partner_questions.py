@@ -101,8 +101,8 @@ def debit(folder: Path, study: Study, recipe: Recipe, header: Mapping[str, Any],
     noise, counts between ever other edges would tell single patients apart.
     """
     terms, name = terms_for(recipe), recipe.name
-    if terms.times is None:
-        return
+    if all(one.name != name for one in asks_of(study).queries):
+        return  # one of the preparation's, which the gate counts
     budget = asks_of(study).epsilon
     path = folder / "counted.json"
     charged: dict[str, tuple[str, float]] = json.loads(path.read_bytes()) if path.exists() else {}

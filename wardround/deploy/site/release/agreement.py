@@ -1,0 +1,154 @@
+"""What a site accepts as agreed: columns, preparation, order of sites, and the statistics that lead to them.
+
+The coordinator says what the sites agreed on. A site takes over only what its own table and the approved study bear
+out: else a schema or a preparation of the coordinator's own making would let it ask about columns that were set aside,
+drop chosen patients, or show a model nothing but a single value. Every check looks at the request, the approved words,
+and what the site's card tells anyway; no refusal says more.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wardround.core.components.recipes import Recipe
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.data.preparation import NumberColumn, Preparation, TextColumn
+from wardround.data.schema import Schema
+from wardround.data.table import Table
+from wardround.deploy.site.release.model_shapes import is_bounded
+from wardround.deploy.site.release.partner_questions import all_settings, preparation_queries
+from wardround.deploy.site.release.release_list import MOST_CATEGORIES, most_features, sites_of
+from wardround.queries.cards import MOST_CLASSES, frequent_labels, released_kind
+from wardround.study.file import Study
+
+LARGEST = 1e15
+"""Of a fill or a center; and, for one unit of a column, of its scale."""
+SMALLEST = 1e-12
+"""Of a scale that is not 0: below, two patients' values would be told apart that no measurement tells apart."""
+LONGEST = 1000
+"""Characters of a category's name."""
+Kinds = Mapping[str, str]
+
+
+def refusal(what: str) -> Refusal:
+    return Refusal(what, remedy="ask for what was approved")
+
+
+# ---- the schema ----
+
+
+def check_schema(said: Mapping[str, Any], study: Study, table: Table, site: str, cell: int) -> Schema:
+    """The agreed schema, if this site's table and the approved study bear it out."""
+    kinds, task, classes = said.get("kinds"), said.get("task"), said.get("classes")
+    if set(said) != {"kinds", "task", "classes"} or not isinstance(kinds, dict) or not isinstance(classes, list):
+        raise refusal("the agreed schema cannot be read")
+    if not all(isinstance(word, str) and len(word) <= LONGEST for word in (*kinds, *kinds.values(), *classes)):
+        raise refusal("the agreed schema cannot be read")
+    frame: Any = table.sites[site]
+    for column, kind in kinds.items():
+        if kind not in ("number", "text", "empty"):
+            raise refusal(f"the agreed schema has columns of the kind {kind[:20]!r}")
+        if column == table.target or column in table.aside:
+            raise refusal("the agreed schema uses the outcome, or a column that was set aside, as an input")
+        if column not in frame.columns:
+            if study.data.missing_columns != "fill":
+                raise refusal("the agreed schema has a column that the study may not read here")
+            continue
+        own = released_kind(frame[column], cell)
+        if own != "empty" and ("number" if own == "flag" else own) != kind:
+            raise refusal("the agreed schema does not say of every column what it holds here")
+    expected = study.data.settings.get("task")
+    if task not in ("classification", "regression") or (expected is not None and task != expected):
+        raise refusal("the agreed schema has another task than the study")
+    check_classes(classes, task, frame[table.target], cell)
+    return Schema(dict(kinds), task, tuple(classes), ())
+
+
+def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int) -> None:
+    """Every outcome that this site told of is there: else patients would be dropped, and counted by their absence."""
+    if task == "regression":
+        if classes or released_kind(outcome, cell) not in ("number", "empty"):
+            raise refusal("the agreed schema takes the outcome for a quantity, which it is not here")
+        return
+    if not 2 <= len(classes) <= MOST_CLASSES or len(set(classes)) != len(classes):
+        raise refusal(f"the agreed schema does not have 2 to {MOST_CLASSES} different outcomes")
+    if outcome.nunique() <= MOST_CLASSES and not set(frequent_labels(outcome, cell)) <= set(classes):
+        raise refusal("the agreed schema leaves out an outcome that this site has")
+
+
+# ---- the preparation ----
+
+
+def check_preparation(text: str, study: Study, schema: Schema, columns: Mapping[str, str]) -> Preparation:
+    """The fitted preparation, if it is one of the agreed columns and of the study's own way."""
+    preparation, said = Preparation.from_json(text), study.data.preparation
+    if [one.name for one in preparation.columns] != list(schema.kinds):
+        raise refusal("the preparation is not of the agreed columns")
+    if len(preparation.features) > most_features(study, columns):
+        raise refusal("the preparation makes more inputs than were approved")
+    for one in preparation.columns:
+        if one.indicator and not said.indicators:
+            raise refusal("the preparation tells what is missing, which the study does not")
+        is_text = schema.kinds[one.name] == "text"
+        if is_text != isinstance(one, TextColumn):
+            raise refusal("the preparation takes a column for something else than was agreed")
+        if isinstance(one, NumberColumn):
+            check_number(one, said.scale)
+        else:
+            check_categories(one, MOST_CATEGORIES * len(sites_of(study)))
+    return preparation
+
+
+def check_number(one: NumberColumn, scale: str) -> None:
+    if max(abs(one.fill), abs(one.center), one.scale) > LARGEST or 0 < one.scale < SMALLEST:
+        raise refusal(f"the preparation has numbers beyond {LARGEST:g}, or a scale below {SMALLEST:g}")
+    if scale == "none" and (one.center, one.scale) not in ((0.0, 1.0), (0.0, 0.0)):
+        raise refusal("the preparation scales columns, which the study does not")
+
+
+def check_categories(one: TextColumn, most: int) -> None:
+    names = one.categories
+    if len(names) > most or len(set(names)) != len(names) or any(len(name) > LONGEST for name in names):
+        raise refusal(f"the preparation has a column of more than {most} categories, or the same one twice")
+    if one.fill is not None and one.fill not in names:
+        raise refusal("the preparation fills a column with a category that it does not have")
+
+
+def check_sites(numbers: Sequence[str], positive: int, study: Study, site: str, classes: Sequence[str]) -> None:
+    """The sites in the order of their numbers are those of the approved study, and the positive outcome is one."""
+    named = sorted(study.deploy.sites)
+    if (named and list(numbers) != named) or site not in numbers or list(numbers) != sorted(set(numbers)):
+        raise refusal("the sites of the request are not those of the approved study")
+    label = str(study.data.settings.get("positive"))
+    if not 0 <= positive < max(1, len(classes)) or (label in classes and positive != list(classes).index(label)):
+        raise refusal("the positive outcome is not that of the approved study")
+
+
+# ---- the statistics ----
+
+
+def check_query(recipe: Recipe, message: Message, study: Study, kinds: Kinds | None) -> None:
+    """A statistic of the preparation is about the agreed columns, all of them at once, as the study fits them."""
+    if all(one.name != recipe.name for one in preparation_queries(study)):
+        return
+    if not is_bounded(message.arrays):
+        raise refusal("the request has numbers that are not finite, or too large")
+    settings, said = all_settings(recipe), study.data.settings
+    if recipe.name == "cards":
+        if (settings.get("target"), settings.get("task")) != (said.get("target"), said.get("task")):
+            raise refusal("the card was asked for with another outcome than the study's")
+        return
+    if kinds is None or "columns" not in settings:
+        return
+    wants_text = recipe.name == "category_counts" and not settings["numbers"]
+    agreed = [name for name, kind in kinds.items() if (kind == "text") == wants_text]
+    asked = list(settings["columns"])
+    narrows = recipe.name == "histogram"  # the search goes on for those columns whose median is not found yet
+    if asked != ([name for name in agreed if name in asked] if narrows else agreed):
+        raise refusal(f"the query {recipe.name} is not about the agreed columns")
+    if settings.get("most", MOST_CATEGORIES) != MOST_CATEGORIES:
+        raise refusal(f"the query {recipe.name} has another limit than {MOST_CATEGORIES} categories")
+    if narrows and np.ndim(message.arrays.get("edges", 0)) != 3:
+        raise refusal("the query histogram came without edges")

@@ -1,0 +1,192 @@
+"""The one gate through which everything leaves a site that a study is told: the approved list, counted down.
+
+A request is admitted before anything is computed for it, and its reply is let out afterwards. Refused is what is not on
+the list of the approved study, what has been told as often as the list says, an answer that is larger than listed or of
+other arrays, and a second question for the same place on the list: a round (of a course) is answered once, whatever the
+words around it. The same request again is the same bytes and free.
+
+What has left is known from the audit log, where every reply is written down before it leaves: so nothing is counted
+anew after a crash, and whoever wanted to turn the count back would have to turn back a log that others countersign.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from wardround.core.components.recipes import from_json
+from wardround.core.errors import Refusal
+from wardround.deploy.protocol.requests import QUESTIONS, AboutMethod, Received, Topic, TrainRound
+from wardround.deploy.site.release.release_list import Release, Releases, name_of
+from wardround.study.privacy import KIND
+
+BINDING = frozenset({"protocol", "wardround", "study", "round", "course", "nonce", "arrays", "meta"})
+"""Words that every request about a study may have."""
+LETTERS = 256
+"""Replies to the steps of one round's secure sum, attempts that failed included; its sum is opened once at most."""
+SAID_ENOUGH = "this request is refused, and so many others were that the reason is not told any more"
+REMEDY = "ask for what was approved"
+
+
+class Place(NamedTuple):
+    """What a request would use up: a kind of the list, and which one of it (empty: the request itself tells)."""
+
+    kind: str
+    slot: str = ""
+
+
+class Claim(NamedTuple):
+    """A place that was used: by which request, and the hash of the reply."""
+
+    kind: str
+    slot: str
+    request: str
+    sha256: str = ""
+
+    def words(self) -> dict[str, str]:
+        """For the audit log."""
+        return {"release": self.kind, "slot": self.slot, "request": self.request}
+
+
+def known_words(topic: Topic) -> frozenset[str]:
+    kind = QUESTIONS[topic]
+    own = {one.name for one in fields(kind)} - {"method", "asked"}
+    return BINDING | own | ({one.name for one in fields(TrainRound)} if issubclass(kind, AboutMethod) else set())
+
+
+KNOWN: Mapping[Topic, frozenset[str]] = {topic: known_words(topic) for topic in QUESTIONS}
+
+
+def refuse_unknown_words(topic: Topic, header: Mapping[str, Any]) -> None:
+    """A word that nobody reads would only make two requests of one."""
+    if not KNOWN[topic].issuperset(header):
+        raise Refusal("the request has words that this site does not know", remedy="install the same version on both")
+
+
+def place_of(asked: Received[Any], topic: Topic) -> Place:
+    """Which place on the list a request is for; one that no list has is refused by every gate."""
+    question, course = asked.question, asked.course or 0
+    where = f"{course}/{asked.round}"
+    if topic is Topic.QUERY:
+        return Place(f"query/{from_json(question.query).name}")
+    if topic in (Topic.SETTLE, Topic.PREPARE, Topic.FIGURES, Topic.FINISH, Topic.JUDGE):
+        expected = {Topic.JUDGE: "validation", Topic.FIGURES: "test"}.get(topic)
+        if expected is not None and question.part != expected:
+            return Place(f"{topic} of other patients", where)
+        return Place(topic, "" if topic is Topic.JUDGE else "the only one")
+    if topic is Topic.BEGIN:
+        return Place("begin", f"{course}/{brief(question.algorithm)}")
+    recipe, alone = from_json(question.algorithm), asked.course is None
+    if topic is Topic.SECURE:
+        kind = "secure" if alone else "secure sum of a course"
+    elif recipe.kind in ("algorithm", KIND):
+        kind = "round" if alone else "training"
+    else:
+        kind = f"{recipe.kind} in a round" if alone else f"{recipe.kind}/{recipe.name}"
+    return Place(kind, where)
+
+
+def request_of_sum(asked: Received[Any]) -> str:
+    """By what a round's secure sum is known: all that its answer follows from, in whatever attempt."""
+    question = asked.question
+    return brief([question.method.words(), asked.round, asked.course, question.session.get("model")])
+
+
+def brief(words: Any) -> str:
+    """A short name of fixed length for words that came from outside."""
+    return hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+@dataclass
+class Gate:
+    """Of one study at one site: the approved list, the last round, and what has left so far."""
+
+    releases: Releases
+    rounds: int
+    claims: dict[str, dict[str, Claim]] = field(default_factory=dict)
+    """By kind and slot."""
+    letters: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.listed: dict[str, Release] = {one.kind: one for one in self.releases}
+
+    def recall(self, claims: Iterable[Claim]) -> None:
+        """Take up what had left before this process was started."""
+        for one in claims:
+            self.claim(one)
+
+    def check_size(self, place: Place, content: int) -> None:
+        """Before a request's arrays are looked at: nothing of the approved study is as large as this."""
+        most = self.require(place).request
+        if content > most:
+            raise Refusal(f"the request has {content} bytes, and {most} are allowed for {place.kind}", remedy=REMEDY)
+
+    def require(self, place: Place) -> Release:
+        if place.kind in self.listed and place.kind not in ("refusal", "diverged"):
+            return self.listed[place.kind]
+        what, _, name = place.kind.partition("/")
+        if what in ("query", "probe") and name:
+            why = f"the study does not use the {what} {name[:80]} with these settings"
+        elif what in ("training", "probe") or "in a round" in what:
+            why = "extra training was requested, and the approved study has none"
+        else:
+            why = f"the list of releases of the approved study has no {place.kind[:80]}"
+        raise Refusal(why, remedy=REMEDY)
+
+    def has_claim(self, asked: Claim) -> bool:
+        """Whether this very request was answered before."""
+        before = self.claims.get(asked.kind, {}).get(asked.slot)
+        return before is not None and before.request == asked.request
+
+    def admit(self, asked: Claim) -> None:
+        """Refuse, before anything is computed, what is not on the list any more."""
+        place = Place(asked.kind, asked.slot)
+        one, used = self.require(place), self.claims.get(place.kind, {})
+        if place.kind in ("round", "secure") and not 1 <= int(place.slot.partition("/")[2]) <= self.rounds:
+            raise Refusal(f"the approved study has the rounds 1 to {self.rounds}", remedy=REMEDY)
+        if place.slot in used:
+            if used[place.slot].request != asked.request:
+                raise Refusal(
+                    f"this was asked before in other words ({name_of(place.kind)}): there is one answer, and no second",
+                    remedy="ask the same again for the same answer, or go on",
+                )
+            if self.letters.get(place.slot, 0) >= LETTERS:
+                raise Refusal("this round's secure sum was tried too often", remedy="go on with the next round")
+        elif len(used) >= one.times:
+            raise Refusal(
+                f"{name_of(place.kind)}: the approved study has {one.times}, and all were given", remedy=REMEDY
+            )
+
+    def release(self, claim: Claim, size: int, arrays: Iterable[str], *, diverged: bool = False) -> None:
+        """Let a reply out, if it is what the list says; what has left under this claim must be the same bytes."""
+        kind = "diverged" if diverged else claim.kind
+        one = self.listed.get(kind)
+        if one is None:
+            raise Refusal(f"the approved study lets no '{kind}' leave", remedy="go on without this answer")
+        if size > one.bytes:
+            raise Refusal(f"the answer has {size} bytes, and {one.bytes} are listed", remedy="offer the study again")
+        if one.arrays is not None and not set(arrays) <= set(one.arrays):
+            raise Refusal("the answer holds arrays that are not listed", remedy="offer the study again")
+        before = self.claims.get(claim.kind, {}).get(claim.slot)
+        if before is not None and claim.kind != "secure" and before.sha256 not in ("", claim.sha256):
+            raise Refusal(
+                "the answer to this request was sent and would be another one now, since the data changed",
+                remedy="go on without this site, or offer the study again",
+            )
+
+    def claim(self, one: Claim) -> None:
+        """Write down in memory what the audit log says."""
+        used = self.claims.setdefault(one.kind, {})
+        if one.kind == "secure":
+            self.letters[one.slot] = self.letters.get(one.slot, 0) + 1
+        if one.slot not in used or not used[one.slot].sha256:
+            used[one.slot] = one
+
+    def refusal(self, topic: str, why: str) -> Claim | None:
+        """The place of a refusal: none where the same one was written down before, an empty slot where all are used."""
+        slot = brief([topic, why])
+        used = self.claims.get("refusal", {})
+        if slot in used:
+            return None
+        return Claim("refusal", slot if len(used) < self.listed["refusal"].times else "", slot)

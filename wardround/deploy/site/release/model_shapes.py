@@ -1,0 +1,106 @@
+"""Shapes of all that goes to and from a site about a model: worked out from the study alone, nothing is trained.
+
+A site derives from them how large an answer of the approved study can get, and refuses models whose arrays are not the
+algorithm's before it computes anything with them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wardround.core.contracts import Algorithm, Message, Model, Params, Shard, Task, Transform
+from wardround.core.errors import Refusal
+from wardround.engine.split_round import row_of
+from wardround.study import assemble
+from wardround.study.file import Study
+from wardround.study.methods import own_method
+
+HUGE = 1e20
+"""Larger numbers are a fault, or an attempt to let chosen patients overflow: their squares are not finite any more."""
+FOR_AN_ARRAY = 256
+"""Bytes that an array's name, shape and place take in a message, at most."""
+
+
+class MessageShapes(NamedTuple):
+    """The model, what the server says of it, the same as it travels in a round, and an answer as it leaves."""
+
+    params: Params
+    said: Message
+    sent: Message
+    answer: Message
+
+
+def shapes_for(algorithm: Algorithm, transform: Transform, model: Model, task: Task, sites: int) -> MessageShapes:
+    """Of a study with this task and so many sites."""
+    x, y = row_of(task)
+    rows = algorithm.largest_batch
+
+    def go(key: Any) -> MessageShapes:
+        params = model.init(key)
+        server = algorithm.init(params, sites)
+        number = jnp.zeros((), jnp.int32)
+        xs, ys = (jnp.zeros((rows, *one.shape), one.dtype) for one in (x, y))
+        shard = Shard(xs, ys, number, number, number, number, rows)
+        said = algorithm.broadcast(server)
+        made, _ = algorithm.client(said, algorithm.init_client(params), shard, key)
+        sent = transform.down(transform.init(made), said, key)
+        return MessageShapes(params, said, sent, transform.up(sent, made, key))
+
+    shapes: MessageShapes = jax.eval_shape(go, jax.random.key(0))
+    return shapes
+
+
+def with_some_noise(study: Study) -> Study:
+    """How much there will be is not known before the study begins, and does not change what an answer holds."""
+    if study.privacy is None:
+        return study
+    noise = study.privacy.model_copy(update={"noise_multiplier": study.privacy.noise_multiplier or 1.0})
+    return study.model_copy(update={"privacy": noise})
+
+
+def largest_shapes(study: Study, features: int, classes: int, sites: Sequence[str]) -> MessageShapes:
+    """With at most so many features and classes; a model that takes no classes predicts a quantity."""
+    names = tuple(str(number) for number in range(classes))
+    tasks = [Task((features,), names), Task((features,))] if classes else [Task((features,))]
+    transform = assemble.transform_of(study.transforms)
+    refused: Refusal | None = None
+    for task in tasks:
+        try:
+            algorithm = assemble.build(with_some_noise(study), own_method(study), task, sites)
+            return shapes_for(algorithm, transform, assemble.model_of(study, task), task, len(sites))
+        except Refusal as refusal:
+            refused = refused or refusal
+    assert refused is not None
+    raise refused
+
+
+def bytes_of(tree: Any) -> int:
+    """On the wire, at most."""
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize + FOR_AN_ARRAY for leaf in jax.tree.leaves(tree))
+
+
+def numbers_of(tree: Any) -> int:
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+
+def check_shapes(found: Any, expected: Any) -> None:
+    """Refuse arrays that are not named, shaped and typed as the algorithm's."""
+    given, structure = jax.tree.flatten(found)
+    wanted, usual = jax.tree.flatten(expected)
+    pairs = zip(given, wanted, strict=False)
+    if str(structure) != str(usual) or any(
+        np.shape(one) != two.shape or np.asarray(one).dtype != two.dtype for one, two in pairs
+    ):
+        raise Refusal(
+            "the model that came does not have the arrays of the approved algorithm", remedy="ask for what was approved"
+        )
+
+
+def is_bounded(tree: Any) -> bool:
+    """Whether every number is finite and not huge; tells nothing of any patient, since it looks at what came only."""
+    floats = [one for leaf in jax.tree.leaves(tree) if (one := np.asarray(leaf)).dtype.kind == "f" and one.size]
+    # Smallest and largest tell it all without an array in between: what is not a number passes through both.
+    return all(abs(float(end)) <= HUGE for one in floats for end in (one.min(), one.max()))

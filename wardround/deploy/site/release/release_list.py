@@ -1,0 +1,326 @@
+"""The closed list of all that may leave a site for a study: derived from the approved words, shown, and counted down.
+
+Each entry names a kind of answer, from which patients it is, how many of it leave at most, how large one is and how
+precise. What is not on the list does not leave. The list follows from the study, the columns that it reads here, the
+policy's smallest cell and this version of the program; it is stored with the approval. If any of these changes so that
+more would leave, the study is not answered until somebody has approved it again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from wardround.core.components.recipes import Recipe
+from wardround.core.components.terms import Extent
+from wardround.core.errors import Refusal
+from wardround.core.text import format_bytes
+from wardround.deploy.site.release.model_shapes import MessageShapes, bytes_of, largest_shapes, numbers_of
+from wardround.deploy.site.release.partner_questions import (
+    all_settings,
+    numbers_in,
+    numbers_in_probe,
+    preparation_queries,
+    terms_for,
+)
+from wardround.queries.cards import MOST_CLASSES
+from wardround.runs.folder import digest
+from wardround.study import assemble
+from wardround.study.file import Study
+from wardround.study.partners import asks_of
+
+Part = Literal["training", "validation", "test", "whole table", "all parts", "none"]
+ASSUMED = 10
+"""Sites that are reckoned with where the study does not name them."""
+MOST_CATEGORIES = 200
+"""Different values of a text column at a site, up to which these are categories."""
+FILLED = 50
+"""Columns that this site does not have and others may bring, where the study fills them."""
+ROOM = 1 << 12
+"""Bytes of an answer beside its arrays."""
+FIGURES = 1 << 16
+"""Bytes of the quality figures at the end, which are words."""
+HEADER = 1 << 20
+"""Bytes of a request beside its arrays."""
+FOR_A_VALUE = 64
+"""Bytes that a number or a name takes in the answer to a query, at most on average."""
+FOR_A_SITE = 1 << 15
+"""Bytes that each site adds to a letter of a secure sum: keys, certificates, sealed shares, commitments."""
+REFUSALS = 100
+"""Different refusals of a study that are told and written down; further ones are told in one fixed sentence."""
+PARTS: Mapping[str, Part] = {"train": "training", "validation": "validation", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Release:
+    """One kind of answer, such as "round" or "query/moments"."""
+
+    kind: str
+    part: Part
+    times: int
+    bytes: int
+    """Of one answer, at most."""
+    request: int
+    """Bytes of a request for it, at most."""
+    precision: str
+    cell: int = 1
+    """Groups of fewer patients are not told of; where it grows, less is told."""
+    noised: bool = False
+    arrays: tuple[str, ...] | None = None
+    """Names of the arrays of an answer; none: the component says."""
+
+
+Releases = tuple[Release, ...]
+
+
+def sites_of(study: Study) -> list[str]:
+    """The sites' names, or as many as are reckoned with where the study names none."""
+    named = list(study.deploy.sites) or [f"site {number}" for number in range(1, ASSUMED + 1)]
+    return list(dict.fromkeys([*named, *([study.study.user] if study.study.user else [])]))
+
+
+def release_list(study: Study, columns: Mapping[str, str], cell: int) -> Releases:
+    """All that may leave; `columns` are those that the study reads here, each with its kind."""
+    shapes = largest_shapes(study, most_features(study, columns), most_classes(study, columns), sites_of(study))
+    silent = [
+        nothing("settle", 1, HEADER),
+        nothing("begin", 1 + trainings(study)[0] + sum(one[1] for one in probe_times(study)), request_bytes(shapes)),
+        nothing("finish", 1, request_bytes(shapes)),
+        Release("refusal", "none", REFUSALS, ROOM, 0, "in words that quote no value of a patient", arrays=()),
+    ]
+    found = [*statistics(study, columns, cell), *rounds(study, shapes), *partner_rounds(study, shapes)]
+    return (*found, *looks(study, shapes, cell), *silent)
+
+
+def nothing(kind: str, times: int, request: int) -> Release:
+    return Release(kind, "none", times, ROOM, request, "that it is done, and nothing else", arrays=())
+
+
+# ---- before training ----
+
+
+def statistics(study: Study, columns: Mapping[str, str], cell: int) -> list[Release]:
+    """Answers to queries, of the preparation and of the choice of partners; and how many rows there are."""
+    asked: dict[str, tuple[Recipe, int]] = {}
+    for recipe, times in [*preparation_times(study), *((one, terms_for(one).times) for one in asks_of(study).queries)]:
+        asked[recipe.name] = recipe, times + (asked[recipe.name][1] if recipe.name in asked else 0)
+    told = f"counts in cells of {cell}, values on a grid" if cell > 1 else "exact"
+    noised = {one.name for one in asks_of(study).queries if asks_of(study).epsilon}
+    extent = Extent(sites=len(sites_of(study)), columns=len(columns))
+    found = []
+    for name, (recipe, times) in asked.items():
+        numbers = numbers_in(with_categories(recipe), extent)
+        part: Part = "whole table" if terms_for(recipe).rows == "table" else "training"
+        size = ROOM + FOR_A_VALUE * numbers
+        found.append(Release(f"query/{name}", part, times, size, HEADER + size, told, cell, name in noised))
+    precision = "exact, since noise is reckoned from it" if study.privacy else told
+    categories = FOR_A_VALUE * most_features(study, columns)
+    rows = Release("prepare", "all parts", 1, ROOM, HEADER + 4 * categories, precision, cell, arrays=("rows",))
+    return [*found, rows]
+
+
+def with_categories(recipe: Recipe) -> Recipe:
+    """With the limit that real sites set, where the recipe names none."""
+    needs = recipe.name == "category_counts" and "most" not in dict(recipe.settings)
+    more = (("most", MOST_CATEGORIES),) if needs else ()
+    return recipe._replace(settings=tuple(sorted((*recipe.settings, *more))))
+
+
+def preparation_times(study: Study) -> list[tuple[Recipe, int]]:
+    """The queries of the preparation, and how often each is asked (see `data.preparation_fit`)."""
+    said = study.data.preparation
+    fewer = {} if said.smallest_cell == 1 else {"histogram": 1}
+    fewer |= {} if said.impute == "most_frequent" else {"category_counts": 1}
+    return [(one, fewer.get(one.name, terms_for(one).times)) for one in preparation_queries(study)]
+
+
+def most_statistics(releases: Releases) -> int:
+    """Answers to queries that the study may ask for."""
+    return sum(one.times for one in releases if one.kind.startswith("query/"))
+
+
+def most_features(study: Study, columns: Mapping[str, str]) -> int:
+    """Numbers that a model may see of a patient: other sites may know categories that this one does not."""
+    wide = MOST_CATEGORIES * len(sites_of(study))
+    extra = int(study.data.preparation.indicators)
+    target = study.data.settings.get("target")
+    named = study.data.settings.get("categories") or ()
+    own = sum(
+        extra + (wide if kind not in ("number", "flag", "empty") or column in named else 1)
+        for column, kind in columns.items()
+        if column != target
+    )
+    return max(1, own + (FILLED * (1 + extra) if study.data.missing_columns == "fill" else 0))
+
+
+def most_classes(study: Study, columns: Mapping[str, str]) -> int:
+    """Labels that the outcome may have; none for a quantity."""
+    if study.data.settings.get("task") == "regression":
+        return 0
+    return 2 if columns.get(str(study.data.settings.get("target"))) == "flag" else MOST_CLASSES
+
+
+# ---- rounds ----
+
+
+def is_noised(study: Study) -> bool:
+    """Whether what is told of training patients in a round is noised."""
+    return study.privacy is not None
+
+
+def rounds(study: Study, shapes: MessageShapes) -> list[Release]:
+    """The answers of training, in the clear or masked; and the word that there is none."""
+    transform, times = assemble.transform_of(study.transforms), study.study.rounds
+    told = "noised" if is_noised(study) else "single precision, without noise"
+    sites = len(sites_of(study))
+    found = []
+    if transform.sum_only:
+        size = ROOM + 8 * numbers_of(shapes.answer) + FOR_A_SITE * sites
+        room = HEADER + 2 * FOR_A_SITE * sites + bytes_of(shapes.sent)
+        found.append(Release("secure", "training", times, size, room, f"masked; only sums are opened; {told}"))
+    else:
+        names = tuple(sorted(shapes.answer.arrays))
+        size, room = ROOM + bytes_of(shapes.answer), request_bytes(shapes)
+        found.append(Release("round", "training", times, size, room, told, noised=is_noised(study), arrays=names))
+    if not is_noised(study):
+        words = "one word in place of an answer that is not finite"
+        found.append(Release("diverged", "training", times + sum(answers_for_choice(study)), ROOM, 0, words, arrays=()))
+    return found
+
+
+def request_bytes(shapes: MessageShapes) -> int:
+    """What the server says of a model, as it is or as it travels, and the model once more."""
+    return HEADER + bytes_of(shapes.said) + bytes_of(shapes.sent) + bytes_of(shapes.params)
+
+
+def trainings(study: Study) -> tuple[int, int]:
+    """In how many trainings, while partners are chosen, this site takes part; and of how many rounds each is."""
+    asks = asks_of(study)
+    if not asks.trains:
+        return 0, 0
+    return asks.trainings(len(sites_of(study))), study.study.rounds if asks.rounds is None else asks.rounds
+
+
+def probe_times(study: Study) -> list[tuple[Any, int]]:
+    return [(one, one.most(len(sites_of(study)))) for one in asks_of(study).probes]
+
+
+def answers_for_choice(study: Study) -> list[int]:
+    many, long = trainings(study)
+    return [many * long, *(times for _, times in probe_times(study))]
+
+
+def partner_rounds(study: Study, shapes: MessageShapes) -> list[Release]:
+    """What leaves while partners are chosen: trainings with some of the sites, and probes."""
+    many, long = trainings(study)
+    found = []
+    if many:
+        names, size = tuple(sorted(shapes.answer.arrays)), ROOM + bytes_of(shapes.answer)
+        told = "single precision, without noise"
+        found.append(Release("training", "training", many * long, size, request_bytes(shapes), told, arrays=names))
+    sites = len(sites_of(study))
+    for probe, times in probe_times(study):
+        part = PARTS[str(all_settings(probe.recipe).get("part", "train"))]
+        numbers = numbers_in_probe(probe, numbers_of(shapes.params), sites)
+        models = bytes_of(shapes.params) * (2 + 2 * sites + probe.models(sites))
+        size = ROOM + 4 * numbers
+        told = "single precision, without noise"
+        found.append(Release(f"probe/{probe.recipe.name}", part, times, size, HEADER + models, told))
+    return found
+
+
+# ---- how well a model does ----
+
+
+def looks(study: Study, shapes: MessageShapes, cell: int) -> list[Release]:
+    """Losses of validation patients as training goes on, and figures of test patients at the end."""
+    every, last = study.evaluation.every, study.study.rounds
+    watched = study.stopping is not None and study.stopping.user  # whether there is a loss to watch is asked beforehand
+    times = -(-last // every) + int(watched)
+    losses = f"mean loss on a grid of a patient's half step, rows in cells of {cell}" if cell > 1 else "exact"
+    figures = f"on grids, none of fewer than {cell} patients" if cell > 1 else "exact"
+    room = request_bytes(shapes)
+    arrays = ("loss", "right", "rows")
+    return [
+        Release("judge", "validation", times, ROOM, room, losses, cell, arrays=arrays),
+        Release("figures", "test", 1, FIGURES, room, figures, cell, arrays=()),
+    ]
+
+
+# ---- stored with an approval ----
+
+
+def hash_of(releases: Releases) -> str:
+    return digest(to_json(releases))
+
+
+def to_json(releases: Releases) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(json.dumps([asdict(one) for one in releases]))
+    return found
+
+
+def from_json(content: Sequence[Mapping[str, Any]]) -> Releases:
+    """As it was stored; refused where it is not a list of ours."""
+    try:
+        rows = [{**one, "arrays": None if one["arrays"] is None else tuple(one["arrays"])} for one in content]
+        return tuple(Release(**one) for one in rows)
+    except (KeyError, TypeError):
+        raise Refusal("the stored list of releases is damaged", remedy="approve the study again") from None
+
+
+def growth(approved: Releases, now: Releases) -> list[str]:
+    """What would leave now and was not approved; none: no more than was."""
+    before = {one.kind: one for one in approved}
+    grown = []
+    for one in now:
+        old = before.get(one.kind)
+        if old is None:
+            grown.append(f"{name_of(one.kind)} would be new")
+            continue
+        larger = {
+            f"{one.times} times, {old.times} approved": one.times > old.times,
+            f"{one.bytes} bytes, {old.bytes} approved": one.bytes > old.bytes,
+            f"of the {one.part} patients, {old.part} approved": one.part != old.part,
+            f"groups of {one.cell} patients, {old.cell} approved": one.cell < old.cell,
+            "without the approved noise": old.noised and not one.noised,
+            "other arrays": old.arrays != one.arrays,
+        }
+        grown += [f"{name_of(one.kind)}: {what}" for what, yes in larger.items() if yes]
+    return grown
+
+
+# ---- in words ----
+
+NAMES = {
+    "prepare": "numbers of rows",
+    "round": "answers of training",
+    "secure": "masked answers of training",
+    "training": "answers of training while partners are chosen",
+    "diverged": 'the word "diverged"',
+    "judge": "losses while training goes on",
+    "figures": "quality figures at the end",
+    "settle": "receipts for the agreed columns",
+    "begin": "receipts for the first model",
+    "finish": "receipts for the final model",
+    "refusal": "refusals",
+}
+
+
+def name_of(kind: str) -> str:
+    what, _, name = kind.partition("/")
+    return NAMES.get(kind) or f"{'statistics' if what == 'query' else 'answers to the probe'} {name}"
+
+
+def sentences(releases: Releases) -> tuple[str, ...]:
+    """The whole list for a person: what, from which patients, how often, how large, how precise."""
+    return tuple(
+        f"{name_of(one.kind)}: "
+        f"{'nothing about patients' if one.part == 'none' else patients_of(one.part)}, "
+        f"{'once' if one.times == 1 else f'at most {one.times:,} times'}, "
+        f"at most {format_bytes(one.bytes)} each; {'noised; ' if one.noised else ''}{one.precision}."
+        for one in releases
+    )
+
+
+def patients_of(part: str) -> str:
+    return {"whole table": "all patients of the dataset", "all parts": "all patients"}.get(part, f"{part} patients")
