@@ -157,9 +157,10 @@ def test_no_site_reveals_a_round_twice(consortium: Any) -> None:
     study = in_process.study_of("once", 1, transforms=SUM, deploy={"deadline": 0.3})
     consortium.conduct(study)
     run = consortium.run(study)
-    for path in (*run.rglob("*.sum"), *(run / "checkpoints").iterdir(), run / "rounds.jsonl"):
+    lost = (run / name for name in ("rounds.jsonl", "result.json", "model.safetensors"))
+    for path in (*run.rglob("*.sum"), *(run / "checkpoints").iterdir(), *lost):
         path.unlink()
-    with pytest.raises(Refusal, match=r"so many sites refuse this round.*bo: .*already opened.*makeni: .*already opened"):
+    with pytest.raises(Refusal, match=r"sites refuse this round.*bo: .*already opened.*makeni: .*already opened"):
         consortium.conduct(study)
     assert not (run / "result.json").exists(), "a study whose every round failed has no result"
 
@@ -168,7 +169,9 @@ def test_no_site_reveals_a_round_twice(consortium: Any) -> None:
 def test_a_death_around_the_opening_costs_nothing(
     consortium: Any, secure: Any, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = in_process.study_of(point, transforms=SUM, deploy=QUORUM)
+    # Who dies with its secrets is missing in that attempt: with all four wanted it is repeated.
+    wanted = {} if point == "site.mask.recorded" else QUORUM
+    study = in_process.study_of(point, transforms=SUM, deploy=wanted)
     before = len(consortium.deaths)
     with monkeypatch.context() as armed:
         in_process.die_at(armed, point, 2)

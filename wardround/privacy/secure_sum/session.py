@@ -178,9 +178,9 @@ def read_adverts(session: Session, message: SumMessage, keys: Mapping[str, Verif
             raise BadMessage(message.sender, f"the keys of {site} cannot be read", step=message.step)
         content = {"sharing": words["sharing"], "masking": words["masking"]}
         advertisement = SumMessage("advertise", session.hex, site, content, signature=str(words["signature"]))
-        found[site] = read_advert(advertisement)
         if not is_signed(advertisement, keys[site]):
             raise BadMessage(site, f"its keys of this session are not signed by {site}", step=message.step)
+        found[site] = read_advert(advertisement)
     refuse_same_keys(found, message.step)
     return found
 
