@@ -52,6 +52,7 @@ from wardround.privacy.secure_sum.session import (
     model_hash,
     session_to_json,
     smallest_roster,
+    threshold_of,
 )
 from wardround.study.assemble import participation_of
 from wardround.study.file import Study
@@ -131,7 +132,8 @@ class SecureRound:
                 found = {site: Absence(why) for site, why in unanswered_complaints(server).items()}
                 self.faulty |= found
                 self.reasons |= found
-            fewest = max(session.threshold, quorum if server.step == "mask" else 0)
+            # With fewer than the quorum left before anybody masks, nobody needs to: it would be for nothing.
+            fewest = max(session.threshold, quorum if STEPS.index(server.step) <= STEPS.index("mask") else 0)
             if len(server.remaining) < fewest:
                 raise TooFewSites
             server, asked = advance(server)
@@ -310,10 +312,11 @@ def refuse_changing_cohorts(study: Study, sites: Sequence[str]) -> None:
     """Refuse rounds by more different groups of sites than a site helps to open sums of."""
     participation = participation_of(study, sites, study.study.seed)
     groups = {tuple(sorted(map(int, participation.cohort(number)))) for number in range(1, study.study.rounds + 1)}
-    if len(groups) > len(sites):
+    most = threshold_of(len(sites), (len(sites) - 1) // 3)
+    if len(groups) > most:
         raise Refusal(
-            f"{len(groups)} different groups of sites would take part in the rounds, and of more than {len(sites)} "
-            "such sums the differences reveal single answers",
+            f"{len(groups)} different groups of sites would take part in the rounds, and the differences of more than "
+            f"{most} such sums reveal single answers",
             where="[participation]",
             remedy="let all sites take part in every round, or leave out the transform secure_sum",
         )

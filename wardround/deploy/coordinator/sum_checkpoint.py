@@ -13,7 +13,7 @@ from wardround.core.contracts import Message
 from wardround.core.files import write_whole
 from wardround.deploy.protocol.wire import Malformed, decode, encode
 from wardround.privacy.secure_sum.messages import STEPS, SumMessage, VerifyingKey, from_json, to_json
-from wardround.privacy.secure_sum.server import Server, Verdict, start_sum
+from wardround.privacy.secure_sum.server import Server, ShareVerdict, start_sum
 from wardround.privacy.secure_sum.session import Advert, adverts_to_json, session_from_json, session_to_json
 from wardround.privacy.secure_sum.shares import DealtShares
 
@@ -71,7 +71,7 @@ def load_sum(path: Path, keys: Mapping[str, VerifyingKey], model: str) -> tuple[
         step=STEPS[-1],
         adverts=adverts,
         dealt=dealt,
-        verdicts=dict.fromkeys(dealt, Verdict({}, "")),
+        verdicts=dict.fromkeys(dealt, ShareVerdict({}, "")),
         survivors=frozenset(words["survivors"]),
         total=np.asarray(message.arrays["total"], np.uint64),
         signatures=words["signatures"],

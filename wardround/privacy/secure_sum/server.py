@@ -58,7 +58,7 @@ from wardround.privacy.secure_sum.shares import (
 )
 
 
-class Verdict(NamedTuple):
+class ShareVerdict(NamedTuple):
     """What a holder says of its shares: whose are bad, by what it got, signed."""
 
     complaints: Mapping[str, str]
@@ -81,7 +81,7 @@ class Server:
     step: str = STEPS[0]
     adverts: Mapping[str, Advert] = field(repr=False, default_factory=dict)
     dealt: Mapping[str, DealtShares] = field(repr=False, default_factory=dict)
-    verdicts: Mapping[str, Verdict] = field(repr=False, default_factory=dict)
+    verdicts: Mapping[str, ShareVerdict] = field(repr=False, default_factory=dict)
     opened: Mapping[str, Mapping[str, Shares]] = field(repr=False, default_factory=dict)
     """By dealer, the shares that it opened, by holder."""
     survivors: frozenset[str] = frozenset()
@@ -278,7 +278,7 @@ def receive_verdict(server: Server, message: SumMessage) -> Server:
         if digest != parcel_digest(server.session, dealer, message.sender, parcel):
             words = f"it complains about another share than {dealer} dealt to it"
             raise BadMessage(message.sender, words, step=message.step)
-    verdict = Verdict(dict(complaints), message.signature)
+    verdict = ShareVerdict(dict(complaints), message.signature)
     return replace(server, verdicts={**server.verdicts, message.sender: verdict})
 
 

@@ -11,9 +11,10 @@ the disk first (`sum_records`). Whatever the coordinator's messages say:
   can no longer be opened, even if those who may collude would help: each of the others has left it by joining.
 - A model is answered in one round. Else the same question would be answered by two groups of sites, and the difference
   of two sums is one site's answer.
-- In a study a site helps to open sums of at most as many different groups as the study has sites. k groups allow k - 1
-  independent differences at most, so that no more single answers can come out (roughly: models differ from round to
-  round) than if every site had been away once. With another group one waits until one of the known groups is there.
+- In a study a site helps to open sums of at most so many different groups as the threshold of all its sites is. An
+  opening takes a threshold of sites, so n sites open sums of at most n groups (of 4 n / 3 where a third collude, who do
+  not count). k groups allow k - 1 independent differences, so no more single answers can come out (roughly: models
+  differ from round to round) than if every site had been away once. With a further group one waits for a known one.
 """
 
 import json
@@ -37,7 +38,7 @@ from wardround.deploy.trust.certificates import Key, check_issued
 from wardround.privacy.secure_sum.fixed_point import ring_vector
 from wardround.privacy.secure_sum.masks import Ring
 from wardround.privacy.secure_sum.messages import SumMessage, from_json, to_json
-from wardround.privacy.secure_sum.session import FEWEST, Session, model_hash, session_from_json
+from wardround.privacy.secure_sum.session import FEWEST, Session, model_hash, session_from_json, threshold_of
 from wardround.privacy.secure_sum.site import (
     SumSite,
     advertise,
@@ -240,7 +241,8 @@ class SecureSite:
         if len(names) < terms.fewest:
             raise too_few(len(names), terms.fewest, after.session)
         known = {one.opening.survivors for one in self.records.rounds.values() if one.opening is not None}
-        if names not in known and len(known) >= len(terms.sites):
+        approved = after.session.approved
+        if names not in known and len(known) >= threshold_of(approved, after.session.colluding):
             raise Refusal(
                 f"sums of {len(known)} different groups of sites were opened in this study, and each further one "
                 "would reveal more of single answers",
