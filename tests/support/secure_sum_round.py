@@ -8,12 +8,14 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from wardround.privacy.secure_sum.messages import SumMessage, from_json, to_json
+from wardround.privacy.secure_sum.messages import STEPS, SumMessage, from_json, to_json
 from wardround.privacy.secure_sum.server import Server, advance, receive, start_sum, unmask_sum
 from wardround.privacy.secure_sum.session import Session
-from wardround.privacy.secure_sum.site import SumSite, advertise, agree, mask, reveal, share
+from wardround.privacy.secure_sum.site import SumSite, advertise, agree, check, mask, open_shares, reveal, share
 
-STEPS = ("advertise", "share", "mask", "agree", "reveal")
+USUAL = tuple(step for step in STEPS if step != "open")
+"""Where nobody complains."""
+ACTS = {"share": share, "check": check, "open": open_shares, "agree": agree, "reveal": reveal}
 
 
 @cache
@@ -35,6 +37,7 @@ def session_of(count: int, entries: int, **changes) -> Session:
         "entries": entries,
         "fraction_bits": 20,
         "bound": 2.0**22,
+        "approved": count,
     }
     return Session(**{**words, **changes})
 
@@ -74,8 +77,7 @@ class Round:
                 if step == "mask":
                     self.sites[name], messages[name] = mask(site, request, self.vectors[name])
                 else:
-                    act = {"share": share, "agree": agree, "reveal": reveal}[step]
-                    self.sites[name], messages[name] = act(site, request)
+                    self.sites[name], messages[name] = ACTS[step](site, request)
         return {name: carried(messages[name]) for name in sorted(messages)}
 
     def take(self, messages: dict[str, SumMessage]) -> None:
@@ -84,7 +86,7 @@ class Round:
             self.said.append(message)
 
     def until(self, last: str, silent=None) -> "Round":
-        for step in STEPS[: STEPS.index(last) + 1]:
+        for step in USUAL[: USUAL.index(last) + 1]:
             self.take(self.answers(step, (silent or {}).get(step, ())))
         return self
 

@@ -32,7 +32,7 @@ PASSED = (
     "coordinator.study.ended",
 )
 """Places in the code that call `point`."""
-SUMMED = ("site.reveal.recorded", "coordinator.sum.saved", "coordinator.sum.opened")
+SUMMED = ("site.mask.recorded", "site.reveal.recorded", "coordinator.sum.saved", "coordinator.sum.opened")
 """The same for a round of which only the sum is opened."""
 CHARGED = ("site.budget.charged",)
 """The same for a round that costs privacy: the ledger is debited, and nothing is computed yet."""

@@ -62,7 +62,7 @@ def test_the_model_is_that_of_the_plain_sum_up_to_the_rounding(consortium: Any, 
     assert {topic for site, topic, number in consortium.asked[-60:]} >= {"secure"}
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [step for step in STEPS if step != "open"])
 def test_one_site_that_is_lost_at_any_step_is_bridged(consortium: Any, plain: Any, step: str) -> None:
     """Of four sites three are enough. Lost before its vector came, it is not in the sum; after, it is."""
 
@@ -157,19 +157,21 @@ def test_no_site_reveals_a_round_twice(consortium: Any) -> None:
     study = in_process.study_of("once", 1, transforms=SUM, deploy={"deadline": 0.3})
     consortium.conduct(study)
     run = consortium.run(study)
-    for path in (*run.rglob("*.sum"), *(run / "checkpoints").iterdir(), run / "rounds.jsonl"):
+    lost = (run / name for name in ("rounds.jsonl", "result.json", "model.safetensors"))
+    for path in (*run.rglob("*.sum"), *(run / "checkpoints").iterdir(), *lost):
         path.unlink()
-    consortium.conduct(study)
-    (record,) = consortium.rounds(study)
-    assert record["sites"] == []
-    assert "already opened" in json.dumps(record["measures"])
+    with pytest.raises(Refusal, match=r"sites refuse this round.*bo: .*already opened.*makeni: .*already opened"):
+        consortium.conduct(study)
+    assert not (run / "result.json").exists(), "a study whose every round failed has no result"
 
 
 @pytest.mark.parametrize("point", SUMMED)
 def test_a_death_around_the_opening_costs_nothing(
     consortium: Any, secure: Any, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = in_process.study_of(point, transforms=SUM, deploy=QUORUM)
+    # Who dies with its secrets is missing in that attempt: with all four wanted it is repeated.
+    wanted = {} if point == "site.mask.recorded" else QUORUM
+    study = in_process.study_of(point, transforms=SUM, deploy=wanted)
     before = len(consortium.deaths)
     with monkeypatch.context() as armed:
         in_process.die_at(armed, point, 2)

@@ -1,65 +1,98 @@
-"""Who masks with whom: enough that the honest stay connected."""
+"""Who masks with whom: enough that the honest stay connected, whoever is declared lost, and known to nobody else."""
 
-from math import comb
+from hashlib import sha256
+from math import comb, log2
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from wardround.privacy.secure_sum.mask_graph import degree, neighbours
-
-
-def names(count: int) -> list[str]:
-    return [f"site-{i}" for i in range(count)]
+from wardround.privacy.secure_sum.mask_graph import PARTS, fewest_neighbours, is_pair, pair_parts
 
 
-@pytest.mark.parametrize("count", [3, 4, 10, 30])
-def test_up_to_thirty_sites_everybody_masks_with_everybody(count):
-    graph = neighbours(names(count), b"seed")
-    assert all(graph[site] == set(names(count)) - {site} for site in names(count))
+def most(sites: int) -> tuple[int, int]:
+    """(threshold, colluding): fewer than a third collude, and as many may be lost."""
+    colluding = (sites - 1) // 3
+    return sites - colluding, colluding
 
 
-@pytest.mark.parametrize("count", [31, 32, 64, 100, 301])
-def test_above_the_graph_is_regular_mutual_and_without_loops(count):
-    graph = neighbours(names(count), b"seed")
-    assert set(graph) == set(names(count))
-    for site, others in graph.items():
-        assert len(others) == degree(count) < count - 1
-        assert site not in others
-        assert all(site in graph[other] for other in others)
+@pytest.mark.parametrize("count", [3, 4, 30, 200])
+def test_up_to_two_hundred_sites_everybody_masks_with_everybody(count):
+    assert pair_parts(count, *most(count)) == PARTS
+    assert is_pair(b"\xff" * 32, count, *most(count))
+    assert is_pair(b"\x00" * 32, count, *most(count))
+    assert fewest_neighbours(count, *most(count)) == most(count)[0] - 1
 
 
-def test_the_degree_is_the_smallest_that_keeps_the_honest_together():
-    # 100 sites, 33 collude and 33 drop: two gaps of k/2 among 66 bad places, at most C(100,2) C(66,k) / C(100,k).
-    def chance(k: int) -> float:
-        return comb(100, 2) * comb(66, k) / comb(100, k)
-
-    assert degree(100) == 54
-    assert chance(54) < 2**-40 < chance(52)
-    # It grows with the logarithm of the number of sites: ever more slowly.
-    assert [degree(count) for count in (200, 1000, 10000)] == [70, 96, 112]
-
-
-def connected(graph, good: set[str]) -> bool:
-    reached, waiting = set(), [min(good)]
-    while waiting:
-        site = waiting.pop()
-        if site not in reached:
-            reached.add(site)
-            waiting += graph[site] & good
-    return reached == good
+@pytest.mark.parametrize(("count", "parts", "fewest"), [(217, 146, 48), (300, 112, 48), (1000, 39, 50)])
+def test_above_the_share_is_the_smallest_that_keeps_the_bounds(count, parts, fewest):
+    threshold, colluding = most(count)
+    assert (pair_parts(count, threshold, colluding), fewest_neighbours(count, threshold, colluding)) == (parts, fewest)
+    # K pairs that all lead to colluding sites, at any of n sites: (c / (t - 1))^K n < 2^-40, and K - 1 are too few.
+    chance = [log2(count) + k * log2(colluding / (threshold - 1)) for k in (fewest - 1, fewest)]
+    assert chance[1] <= -40 < chance[0]
+    # An honest site among the fewest survivors has K pairs but once in n 2^20 times: SciPy's binomial tail.
+    assert count * 2**20 * binom.cdf(fewest - 1, threshold - 1, parts / PARTS) < 1
+    assert count * 2**20 * binom.cdf(fewest - 1, threshold - 1, (parts - 1) / PARTS) > 1
+    # The honest survivors fall apart: the whole sum over the sizes of the smaller part, not the bound of it.
+    honest, missing = threshold - colluding, log2(1 - parts / PARTS)
+    terms = [log2(comb(honest, k)) + k * (honest - k) * missing for k in range(1, honest // 2 + 1)]
+    assert max(terms) + log2(len(terms)) < -40
 
 
-def test_a_third_of_honest_survivors_stays_connected():
-    graph = neighbours(names(100), b"seed")
-    generator = np.random.default_rng(0)
-    for _ in range(200):
-        good = {names(100)[i] for i in generator.choice(100, 34, replace=False)}
-        assert connected(graph, good)
-    # The measure sees a cut where there is one: a site whose neighbours are all gone.
-    assert not connected(graph, set(names(100)) - graph["site-0"])
+def graph_of(count: int, seed: int) -> np.ndarray:
+    """Who masks with whom, where every pair shares a secret of its own."""
+    graph = np.zeros((count, count), bool)
+    for one in range(count):
+        for other in range(one):
+            hashed = sha256(f"{seed} {one} {other}".encode()).digest()
+            graph[one, other] = graph[other, one] = is_pair(hashed, count, *most(count))
+    return graph
 
 
-def test_the_order_on_the_ring_depends_on_the_seed_and_on_nothing_else():
-    one = neighbours(names(60), b"seed")
-    assert one == neighbours(reversed(names(60)), b"seed")
-    assert one != neighbours(names(60), b"another")
+def alone(graph: np.ndarray, good: np.ndarray) -> list[int]:
+    """The sizes of the parts into which these sites fall."""
+    left, sizes = set(np.flatnonzero(good).tolist()), []
+    while left:
+        waiting, reached = [left.pop()], 1
+        while waiting:
+            found = [other for other in np.flatnonzero(graph[waiting.pop()]).tolist() if other in left]
+            left -= set(found)
+            waiting += found
+            reached += len(found)
+        sizes.append(reached)
+    return sorted(sizes)
+
+
+@pytest.mark.parametrize("count", [217, 300])
+def test_dropouts_that_are_chosen_at_will_cut_nobody_off(count):
+    """The coordinator and a third of the sites know who masks with the colluding ones, and drop whom they like."""
+    threshold, colluding = most(count)
+    graph, generator = graph_of(count, 1), np.random.default_rng(0)
+    assert abs(graph.sum() / count / (count - 1) - pair_parts(count, threshold, colluding) / PARTS) < 0.02
+    bad = np.zeros(count, bool)
+    bad[generator.choice(count, colluding, replace=False)] = True
+    seen = graph[:, bad].sum(axis=1)  # pairs with colluding sites are known to the coalition
+    honest = np.flatnonzero(~bad)
+    choices = [honest[np.argsort(seen[honest])][:colluding], honest[np.argsort(-seen[honest])][:colluding]]
+    choices += [generator.choice(honest, colluding, replace=False) for _ in range(100)]
+    for dropped in choices:
+        good = ~bad
+        good[dropped] = False
+        assert alone(graph, good) == [threshold - colluding]
+
+
+@pytest.mark.parametrize(("count", "degree"), [(217, 72), (300, 78)])
+def test_a_graph_that_is_seen_is_cut(count, degree):
+    """The control: a ring that follows from public keys, with the degree that is right for dropouts chosen blindly."""
+    ring = np.zeros((count, count), bool)
+    place = np.arange(count)
+    for step in range(1, degree // 2 + 1):
+        ring[place, (place + step) % count] = ring[(place + step) % count, place] = True
+    assert ring[0].sum() <= count - most(count)[0], "as many as may be declared lost, and nobody colludes"
+    assert alone(ring, ~ring[0])[0] == 1
+
+
+def test_even_who_saw_the_whole_graph_of_217_sites_could_not_cut_one_off_alone():
+    """Every site masks with more sites than may be dropped; so it took colluding ones, and they see nothing."""
+    assert graph_of(217, 3).sum(axis=1).min() > 217 - most(217)[0]

@@ -11,9 +11,10 @@ from scipy.stats import chi2
 from tests.support import secure_sum_round as rounds
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.privacy.secure_sum.group import to_bytes
 from wardround.privacy.secure_sum.messages import to_json
 from wardround.privacy.secure_sum.server import advance, unmask_sum
-from wardround.privacy.secure_sum.session import model_hash, session_from_json, session_to_json
+from wardround.privacy.secure_sum.session import model_hash, session_from_json, session_to_json, smallest_roster
 
 MOST_LOST = {count: (count - 1) // 3 for count in range(3, 101)}
 
@@ -22,9 +23,9 @@ def lost_over_the_steps(count: int, seed: int) -> dict[str, list[str]]:
     """As many as may be lost, each at a step of its own choice; who is lost early stays away."""
     generator = np.random.default_rng(seed)
     names = [f"site-{i:03d}" for i in generator.choice(count, MOST_LOST[count], replace=False)]
-    lost: dict[str, list[str]] = {step: [] for step in rounds.STEPS}
+    lost: dict[str, list[str]] = {step: [] for step in rounds.USUAL}
     for name in names:
-        for step in rounds.STEPS[generator.integers(len(rounds.STEPS)) :]:
+        for step in rounds.USUAL[generator.integers(len(rounds.USUAL)) :]:
             lost[step].append(name)
     return lost
 
@@ -48,12 +49,12 @@ def test_exact_with_a_hundred_sites_and_thirty_three_lost():
     assert total.tolist() == rounds.in_python(one.vectors, set(one.session.roster) - set(gone))
 
 
-@pytest.mark.parametrize("step", rounds.STEPS)
+@pytest.mark.parametrize("step", rounds.USUAL)
 @pytest.mark.parametrize("count", [4, 7])
 def test_a_third_may_be_lost_at_any_step_and_one_more_is_refused(step, count):
     roster = rounds.session_of(count, 1).roster
     gone = roster[: MOST_LOST[count]]
-    later = rounds.STEPS[rounds.STEPS.index(step) :]
+    later = rounds.USUAL[rounds.USUAL.index(step) :]
     one = rounds.begun(count)
     counted = set(roster) - set(gone) if "mask" in later else set(roster)
     assert one.total(dict.fromkeys(later, gone)).tolist() == rounds.in_python(one.vectors, counted)
@@ -69,6 +70,26 @@ def test_the_threshold_is_more_than_two_thirds_and_at_least_three():
         assert session.threshold >= 3
 
 
+@pytest.mark.parametrize("approved", range(3, 41))
+def test_a_third_of_all_sites_may_collude_also_in_a_smaller_sum(approved):
+    """Whatever the roster: two groups of a threshold have an honest site in common, and two honest answers are added.
+
+    A lying coordinator would else ask the colluding third and one other site."""
+    colluding = MOST_LOST[approved]
+    fewest = smallest_roster(approved)
+    assert fewest == max(3, colluding + 2)
+    for size in range(3, fewest):
+        with pytest.raises(Refusal, match=f"if {colluding} of them told it all they know"):
+            rounds.session_of(size, 1, approved=approved)
+    for size in range(fewest, approved + 1):
+        threshold = rounds.session_of(size, 1, approved=approved).threshold
+        assert threshold <= size
+        assert 2 * threshold - size > colluding
+        assert threshold - colluding >= 2
+    with pytest.raises(Refusal):
+        rounds.session_of(4, 1, approved=3)
+
+
 # ---- what the coordinator sees ----
 
 
@@ -80,7 +101,7 @@ def seen_by(one) -> bytes:
     parts += [server.total.tobytes(), repr(server).encode()]
     parts += [repr(value).encode() for value in vars(server).values()]
     for revealed in server.revealed.values():
-        parts += [value.to_bytes(33, "big") for part in revealed for value in part.values()]
+        parts += [to_bytes(value) for part in revealed for value in part.values()]
     return b"\0".join(parts)
 
 
@@ -113,8 +134,8 @@ def test_secrets_are_found_nowhere():
     gone = list(one.session.roster[2:4])
     one.until("mask", {"mask": gone})
     secrets = [site.sharing.private_bytes_raw() for site in one.sites.values()]
-    secrets += [one.sites[name].masking.private_bytes_raw() for name in one.session.roster if name not in gone]
-    secrets += [one.sites[name].seed for name in gone]
+    secrets += [to_bytes(one.sites[name].masking) for name in one.session.roster if name not in gone]
+    secrets += [to_bytes(one.sites[name].seed) for name in gone]
     for step in ("agree", "reveal"):
         one.take(one.answers(step, gone))
     unmask_sum(one.server)
@@ -145,13 +166,12 @@ def test_a_site_shows_no_secret_when_printed_and_lets_them_go():
     one = rounds.begun(3).until("mask")
     site = one.sites["site-001"]
     text = repr(site)
-    assert site.seed.hex() not in text
-    assert repr(site.seed) not in text
+    assert not any(repr(secret) in text for secret in (site.seed, site.masking))
     assert "X25519" not in text
     for step in ("agree", "reveal"):
         one.take(one.answers(step))
     done = one.sites["site-001"]
-    assert (done.seed, done.masking, done.sharing, dict(done.held)) == (b"", None, None, {})
+    assert (done.seed, done.masking, done.sharing, dict(done.held)) == (0, 0, None, {})
 
 
 # ---- what is bound into the keys ----

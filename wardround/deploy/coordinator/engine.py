@@ -251,7 +251,7 @@ class Deployment:
         if self.transform.sum_only:
             found = sum_answers(self, algorithm, cohort, number, sent, shapes)
             sizes, absent, hashes = found.bytes_up, found.absent, found.commitments
-            total = None if found.total is None else from_ring(found.total, shapes)
+            total = from_ring(found.total, shapes)
         else:
             answers, absent = self.gatherer.ask_quorum(
                 cohort,
@@ -270,7 +270,7 @@ class Deployment:
             given = {places[site]: one.message for site, one in answers.items()}
             total = combined_answer(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
             hashes = hashes_of(answers)
-        after = progress if total is None else conclude_round(algorithm, self.transform, progress, total)
+        after = conclude_round(algorithm, self.transform, progress, total)
         jax.block_until_ready(after)  # else its time would be counted to whoever looks at it first
         if self.transcript is not None:
             left_out = {site: public_words(absent[site]) for site in cohort if site not in hashes}

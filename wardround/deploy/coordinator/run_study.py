@@ -35,7 +35,7 @@ from wardround.deploy.coordinator.schema_agreement import (
     agreement_to_json,
     table_without_rows,
 )
-from wardround.deploy.coordinator.secure_round import refuse_strangers
+from wardround.deploy.coordinator.secure_round import refuse_changing_cohorts, refuse_strangers
 from wardround.deploy.coordinator.transcript_record import close_transcript, keep_witnesses, open_transcript
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import too_few_usable
@@ -145,6 +145,7 @@ def refuse_early(study: Study, engine: Deployment) -> None:
     refuse_unseen(engine.transform, algorithm.aggregator)
     if engine.transform.sum_only:
         refuse_strangers(engine.sites, engine.gatherer.transport.certificates())
+        refuse_changing_cohorts(study, engine.sites)
 
 
 def sketch_of(study: Study, sites: Sequence[str]) -> Algorithm:

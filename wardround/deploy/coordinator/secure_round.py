@@ -1,15 +1,21 @@
 """The coordinator's part in a round of which only the sum is opened: passes messages on, and never sees an answer.
 
-An attempt that fails before anything is revealed is repeated with a new nonce. Before it asks the sites to reveal, the
-coordinator writes down all it needs to open the sum (public keys, sealed shares, commitments, the sum of the masked
-vectors: none of it tells an answer); if it dies then, it asks the same again and gets the same bytes. A round that
-cannot be opened any more, since too many sites went away while they revealed, is given up: no site would open it twice.
+An attempt that fails before anything is revealed is repeated with a new nonce. A site whose shares are not good is
+named and left out before anybody masks; with too few others the study ends and says so. Before it asks the sites to
+reveal, the coordinator writes down all it needs to open the sum (`sum_checkpoint`); if it dies then, it asks the same
+again and gets the same bytes. It waits for sites that went away while they revealed. A round that cannot be opened any
+more, since too many of them have lost their secrets, ends the study: no site would open it twice, nor answer the same
+model in another round.
+
+A sum beyond what so many answers within the bound can add up to is not used: a site sent something else than an
+answer. Which one cannot be told from a sum; a proof by every site that its numbers are within the bound would cost
+minutes a round with a million of them (docs/decisions/0018-verifiable-shares.md). Two servers see lengths, and can.
 """
 
+import math
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,30 +26,36 @@ from cryptography import x509
 from wardround.core.components.recipes import recipe_of
 from wardround.core.contracts import Algorithm, Message
 from wardround.core.errors import Refusal
-from wardround.core.files import write_whole
-from wardround.core.journal import ROOT
 from wardround.deploy.coordinator.events import AnswersGathered
 from wardround.deploy.coordinator.gather import NOT_CONNECTED, Absences, GatheredAnswers, reasons_of
+from wardround.deploy.coordinator.sum_checkpoint import load_sum, save_sum
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Absence
 from wardround.deploy.protocol.requests import SecureStep, Topic, TrainRound
 from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import Malformed, decode, encode
 from wardround.engine.checks import divergence
 from wardround.privacy.secure_sum.fixed_point import FIXED
 from wardround.privacy.secure_sum.masks import Ring
 from wardround.privacy.secure_sum.messages import STEPS, BadMessage, SumMessage, VerifyingKey, from_json, to_json
-from wardround.privacy.secure_sum.server import DealtShares, Server, advance, receive, start_sum, unmask_sum
+from wardround.privacy.secure_sum.server import (
+    Server,
+    advance,
+    receive,
+    start_sum,
+    unanswered_complaints,
+    unmask_sum,
+)
 from wardround.privacy.secure_sum.session import (
     FEWEST,
-    Advert,
     Session,
-    adverts_to_json,
     model_hash,
-    session_from_json,
     session_to_json,
+    smallest_roster,
+    threshold_of,
 )
+from wardround.study.assemble import participation_of
+from wardround.study.file import Study
 
 if TYPE_CHECKING:
     from wardround.deploy.coordinator.engine import Deployment
@@ -51,12 +63,16 @@ if TYPE_CHECKING:
 Steps = Callable[[str], SecureStep]
 Gather = Callable[[Sequence[str], Steps, Message], GatheredAnswers]
 """(sites, a question for each, message) to the answers and, for the other sites, the reasons."""
+MAY_RETURN = (None, Status.WAITING)
+"""What sites say, or leave unsaid, that may still reveal their shares."""
+NOISE_ROOM = 2**50
+"""Whole numbers: 16 times the largest deviation of a site's noise."""
 
 
 class OpenedSum(NamedTuple):
-    """The sum of those who took part (none: the round is lost), how many bytes each sent, and why others did not."""
+    """The sum of those who took part, how many bytes each sent, and why others did not."""
 
-    total: Ring | None
+    total: Ring
     bytes_up: dict[str, int]
     absent: Absences
     commitments: Mapping[str, str]
@@ -81,13 +97,21 @@ class SecureRound:
     keys: Mapping[str, VerifyingKey]
     gather: Gather
     folder: Path
-    patience: float
-    """Seconds for which sites that went away while they revealed are waited for."""
+    approved: int
+    """How many sites the study has."""
+    departed: Callable[[], Absences]
+    """Sites that have left for good."""
     rest: Callable[[], None]
+    noise_room: int = 0
+    """How far noise may take a site's whole numbers past the bound."""
     limit: str = ""
     """What an answer must keep to, in words."""
     bad: set[str] = field(default_factory=set)
     """Sites whose answer goes past it; asked again they would say the same."""
+    faulty: Absences = field(default_factory=dict)
+    """Sites that dealt shares which are not what they must be."""
+    refusing: Absences = field(default_factory=dict)
+    """Sites that would not even begin the last attempt."""
     sizes: dict[str, int] = field(default_factory=dict)
     reasons: Absences = field(default_factory=dict)
     commitments: dict[str, str] = field(default_factory=dict)
@@ -99,48 +123,75 @@ class SecureRound:
     def attempt(self, roster: Sequence[str], quorum: int) -> OpenedSum:
         """One attempt among these sites; raises TooFew where it failed before anything was revealed."""
         bits, bound = self.precision
-        nonce = secrets.token_hex(16)
-        names = tuple(sorted(roster))
-        session = Session(self.study, self.number, model_hash(self.sent), nonce, names, self.entries, bits, bound)
+        nonce, names = secrets.token_hex(16), tuple(sorted(roster))
+        model = model_hash(self.sent)
+        session = Session(self.study, self.number, model, nonce, names, self.entries, bits, bound, self.approved)
         server = start_sum(session, {name: self.keys[name] for name in names})
         letters: Mapping[str, SumMessage | None] = dict.fromkeys(names)
+        self.refusing = {}
         while True:
             server = self._collect(server, letters)
-            fewest = max(session.threshold, quorum if server.step == "mask" else 0)
-            if len(server.senders) < fewest:
+            if server.step == "open":
+                found = {site: Absence(why) for site, why in unanswered_complaints(server).items()}
+                self.faulty |= found
+                self.reasons |= found
+            # With fewer than the quorum left before anybody masks, nobody needs to: it would be for nothing.
+            fewest = max(session.threshold, quorum if STEPS.index(server.step) <= STEPS.index("mask") else 0)
+            if len(server.remaining) < fewest:
                 raise TooFewSites
             server, asked = advance(server)
             if server.step == STEPS[-1]:
                 break
             letters = asked
-        self._save(server, asked)
+        save_sum(self.path, server, asked, self.commitments)
         point("coordinator.sum.saved")
         return self._open(server, asked)
 
     def resume(self) -> OpenedSum | None:
         """Open what was about to be opened when this process died; none where nothing was."""
-        kept = self._load()
-        return None if kept is None else self._open(*kept)
+        kept = load_sum(self.path, self.keys, model_hash(self.sent))
+        if kept is None:
+            return None
+        server, letters, self.commitments = kept
+        return self._open(server, letters)
 
     def _open(self, server: Server, letters: Mapping[str, SumMessage]) -> OpenedSum:
         """Ask for the shares until there are enough; the same question, so whoever said them says the same."""
-        end = time.monotonic() + self.patience
+        waiting, threshold = dict(letters), server.session.threshold
         while True:
-            server = self._collect(
-                server, {one: letter for one, letter in letters.items() if one not in server.revealed}
-            )
-            if len(server.revealed) >= server.session.threshold or time.monotonic() > end:
+            server = self._collect(server, waiting)
+            waiting = {site: letter for site, letter in waiting.items() if site not in server.revealed}
+            if len(server.revealed) >= threshold:
                 break
+            # Who says something else than its shares has lost its secrets, and would say the same again.
+            gone = {*self.departed(), *(site for site in waiting if self.reasons[site].status not in MAY_RETURN)}
+            waiting = {site: letter for site, letter in waiting.items() if site not in gone}
+            if len(server.revealed) + len(waiting) < threshold:
+                lost = "; ".join(f"{site}: {self.reasons[site]}" for site in sorted(letters) if site in self.reasons)
+                raise Refusal(
+                    f"the sum cannot be opened: {len(server.revealed)} sites revealed their shares, {threshold} are "
+                    f"needed, and too many have lost theirs ({lost})",
+                    where=f"round {self.number}",
+                    remedy="offer the study again: no site answers the same model twice",
+                )
             self.rest()
         took = {site: self.sizes.get(site, 0) for site in sorted(server.survivors)}
-        try:
-            total = unmask_sum(server)
-        except Refusal as refusal:
-            lost = dict.fromkeys(server.session.roster, f"the sum could not be opened: {refusal}")
-            own = {site: Absence(f"{why} {self.reasons.get(site, '')}".strip()) for site, why in lost.items()}
-            return OpenedSum(None, {}, {**self.reasons, **own}, {})
+        total = unmask_sum(server)
+        self._refuse_range(total, len(took))
         point("coordinator.sum.opened")
-        return OpenedSum(total, took, self.reasons, {site: self.commitments.get(site, "") for site in took})
+        return OpenedSum(total, took, self.reasons, {site: self.commitments[site] for site in took})
+
+    def _refuse_range(self, total: Ring, answers: int) -> None:
+        bits, bound = self.precision
+        most = answers * (math.ceil(bound * 2.0**bits) + self.noise_room)
+        signed = total.view(np.int64)
+        if int(signed.max()) > most or int(signed.min()) < -most:
+            raise Refusal(
+                f"the sum has numbers beyond what {answers} answers of up to {bound:g} add up to: a site has sent "
+                "something else than an answer, and the sum does not tell which",
+                where=f"round {self.number}",
+                remedy="find the site with the transform two_servers, which sees lengths, or offer the study to fewer",
+            )
 
     def _collect(self, server: Server, letters: Mapping[str, SumMessage | None]) -> Server:
         """Ask for a step and take what comes; whoever says nothing or nonsense is lost, with the reason."""
@@ -173,65 +224,13 @@ class SecureRound:
                 if step == "mask":
                     self.commitments[site] = one.sha256
             except Refusal as refusal:
-                absent[site] = Absence(str(refusal))
+                absent[site] = Absence(str(refusal), Status.REFUSED)
+                if step in ("share", "open"):
+                    self.faulty[site] = absent[site]
+        if first:
+            self.refusing = {site: one for site, one in absent.items() if one.status is Status.REFUSED}
         self.reasons |= absent
         return server
-
-    # ---- what the coordinator must not lose ----
-
-    def _save(self, server: Server, letters: Mapping[str, SumMessage]) -> None:
-        assert server.total is not None
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for old in self.folder.glob("*.sum"):
-            old.unlink()
-        dealt = {
-            site: {"sealed": one.sealed, "commitments": one.commitments, "seed": one.seed.hex()}
-            for site, one in server.dealt.items()
-        }
-        words = {
-            "session": session_to_json(server.session),
-            "adverts": adverts_to_json(server.adverts),
-            "dealt": dealt,
-            "survivors": sorted(server.survivors),
-            "commitments": {site: self.commitments[site] for site in sorted(server.survivors)},
-            "signatures": dict(server.signatures),
-            "letters": {site: to_json(letter) for site, letter in letters.items()},
-        }
-        write_whole(self.path, encode(words, Message({"total": server.total})))
-
-    def _load(self) -> tuple[Server, dict[str, SumMessage]] | None:
-        if not self.path.exists():
-            return None
-        try:
-            words, message = decode(self.path.read_bytes())
-        except Malformed:
-            return None
-        session = session_from_json(words["session"])
-        if session.model != model_hash(self.sent):
-            return None
-        self.commitments = dict(words.get("commitments", dict.fromkeys(words["survivors"], ROOT)))
-        adverts = {
-            site: Advert(bytes.fromhex(one["sharing"]), bytes.fromhex(one["masking"]), one["signature"])
-            for site, one in words["adverts"].items()
-        }
-        dealt = {
-            site: DealtShares(
-                one["sealed"],
-                {holder: (pair[0], pair[1]) for holder, pair in one["commitments"].items()},
-                bytes.fromhex(one["seed"]),
-            )
-            for site, one in words["dealt"].items()
-        }
-        server = replace(
-            start_sum(session, {name: self.keys[name] for name in session.roster}),
-            step=STEPS[-1],
-            adverts=adverts,
-            dealt=dealt,
-            survivors=frozenset(words["survivors"]),
-            total=np.asarray(message.arrays["total"], np.uint64),
-            signatures=words["signatures"],
-        )
-        return server, {site: from_json(letter) for site, letter in words["letters"].items()}
 
 
 def sum_answers(
@@ -256,8 +255,10 @@ def sum_answers(
         keys={site: public_key(text) for site, text in certificates.items()},
         gather=gather,
         folder=engine.sums,
-        patience=gatherer.policy.deadline,
+        approved=len(engine.sites),
+        departed=gatherer.departed_sites,
         rest=gatherer.rest,
+        noise_room=NOISE_ROOM if dict(recipe_of(algorithm).settings).get("whole_numbers") else 0,
         limit=engine.transform.limit,
     )
     resumed = one.resume()
@@ -265,16 +266,18 @@ def sum_answers(
     while resumed is None:
         left = {**gatherer.departed_sites(), **gatherer.spent}
         staying = gatherer.policy.require_remaining(cohort, left, number)
-        if len(staying) < FEWEST:
+        if len(staying) < smallest_roster(one.approved):
             raise Refusal(
-                f"{len(staying)} sites are left, and a secure sum of fewer than {FEWEST} would reveal single answers",
+                f"{len(staying)} sites are left, and a secure sum of fewer than {smallest_roster(one.approved)} would "
+                "reveal single answers",
                 where=f"round {number}",
                 remedy="offer the study again, to more sites or without the transform secure_sum",
             )
         quorum = max(FEWEST, min(gatherer.policy.quorum, len(staying)))
         if len(set(staying) - one.bad) < quorum:
             raise divergence(number, sorted(one.bad), one.limit)
-        staying = [site for site in staying if site not in one.bad]
+        refuse_unusable(one, staying, quorum)
+        staying = [site for site in staying if site not in one.bad and site not in one.faulty]
         pause = gatherer.pause_before_asking_again(pause)
         gatherer.wait_for(staying, quorum)
         here = [site for site in staying if site in gatherer.transport.present()]
@@ -283,16 +286,48 @@ def sum_answers(
             **{site: NOT_CONNECTED for site in staying if site not in here},
             **unready,
             **dict.fromkeys(one.bad, Absence(f"its answer is not finite or exceeds {one.limit}")),
+            **one.faulty,
             **left,
         }
         roster = [site for site in here if site not in unready]
-        if len(roster) >= quorum:
+        if len(roster) >= max(quorum, smallest_roster(one.approved)):
             try:
                 return one.attempt(roster, quorum)
             except TooFewSites:
                 pass
         gatherer.observer(AnswersGathered(Topic.ROUND, number, (), reasons_of(one.reasons)))
+        if len(roster) == len(staying) and len(set(roster) - one.refusing.keys()) < quorum:
+            raise unusable("refuse this round", one.refusing, number)
     return resumed
+
+
+def refuse_unusable(one: SecureRound, staying: Sequence[str], quorum: int) -> None:
+    """With too few sites left that deal good shares, waiting does not help."""
+    if len(set(staying) - one.bad - one.faulty.keys()) < quorum:
+        raise unusable("dealt shares that cannot be right", one.faulty, one.number)
+
+
+def unusable(what: str, reasons: Absences, number: int) -> Refusal:
+    told = "; ".join(f"{site}: {why}" for site, why in sorted(reasons.items()))
+    return Refusal(
+        f"so many sites {what} that too few are left ({told})",
+        where=f"round {number}",
+        remedy="find out what is wrong at these sites, lower [deploy] quorum, or leave them out with [deploy] sites",
+    )
+
+
+def refuse_changing_cohorts(study: Study, sites: Sequence[str]) -> None:
+    """Refuse rounds by more different groups of sites than a site helps to open sums of."""
+    participation = participation_of(study, sites, study.study.seed)
+    groups = {tuple(sorted(map(int, participation.cohort(number)))) for number in range(1, study.study.rounds + 1)}
+    most = threshold_of(len(sites), (len(sites) - 1) // 3)
+    if len(groups) > most:
+        raise Refusal(
+            f"{len(groups)} different groups of sites would take part in the rounds, and the differences of more than "
+            f"{most} such sums reveal single answers",
+            where="[participation]",
+            remedy="let all sites take part in every round, or leave out the transform secure_sum",
+        )
 
 
 def refuse_strangers(sites: Sequence[str], certificates: Mapping[str, str]) -> None:

@@ -155,6 +155,9 @@ class HomeAccess:
     def smallest_cell(self, study: str) -> int:
         return self._while_unchanged(study, "smallest cell", lambda: read_policy(self.home.policy_path).smallest_cell)
 
+    def smallest_sum(self, study: str) -> int:
+        return self._while_unchanged(study, "smallest sum", lambda: read_policy(self.home.policy_path).smallest_sum)
+
     def renewal_request(self) -> str:
         return pem(make_request(self.home.key, self.name)).decode()
 

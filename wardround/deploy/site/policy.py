@@ -28,6 +28,8 @@ DESCRIBED = ("task", "private")
 """Parts of recipes that describe (the outcome, the noise around an algorithm) and are nothing that runs."""
 SMALLEST_CELL = 10
 STATISTICS = 200
+SMALLEST_SUM = 3
+"""Of two sites, each would know the other's answer."""
 FOR_PARTNERS = "the choice of partners"
 
 
@@ -51,6 +53,8 @@ class Policy(SettingsFile):
     columns: list[str] = Field(default_factory=list)
     columns_denied: list[str] = Field(default_factory=list)
     smallest_cell: int = Field(default=SMALLEST_CELL, ge=1)
+    smallest_sum: int = Field(default=SMALLEST_SUM, ge=SMALLEST_SUM)
+    """A secure sum of fewer sites is allowed under [privacy] only: too few others hide an answer."""
     epsilon: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """The most that all approved studies together may spend; none: studies without a formal guarantee are allowed."""
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -87,6 +91,7 @@ def decide(
     reasons += component_reasons(policy, [*names, *probes]) + column_reasons(policy, columns)
     cell = section(section(study, "data"), "preparation").get("smallest_cell", 1)
     reasons += cell_reasons(policy, {"the study's preparation": cell, **cells})
+    reasons += sum_reasons(policy, study)
     reasons += epsilon_reasons(policy, epsilon_of(study), spent) + noise_reasons(policy, section(study, "privacy"))
     return reasons + recipe_reasons(policy, recipes)
 
@@ -202,6 +207,21 @@ def epsilon_reasons(policy: Policy, epsilon: float | None, spent: float) -> list
     if spent + epsilon > policy.epsilon:
         return [f"it would spend an epsilon of {epsilon:g}; {spent:g} of {policy.epsilon:g} is already promised"]
     return []
+
+
+def sum_reasons(policy: Policy, study: Mapping[str, Any]) -> list[str]:
+    """A secure sum without noise of fewer sites than the policy's smallest sum."""
+    transforms = study.get("transforms") or []
+    summed = any(isinstance(one, Mapping) and one.get("name") == "secure_sum" for one in transforms)
+    deploy = section(study, "deploy")
+    sites, quorum = deploy.get("sites") or [], deploy.get("quorum")
+    fewest = quorum if isinstance(quorum, int) else len(sites) if isinstance(sites, list) else 0
+    if not summed or section(study, "privacy") or not fewest or fewest >= policy.smallest_sum:
+        return []
+    return [
+        f"it opens sums of {fewest} sites without noise, but the policy's smallest sum is {policy.smallest_sum}"
+        " (add [privacy], or raise [deploy] quorum)"
+    ]
 
 
 def noise_reasons(policy: Policy, said: Mapping[str, Any]) -> list[str]:

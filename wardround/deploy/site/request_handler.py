@@ -97,6 +97,10 @@ class SiteAccess(Protocol):
 
     def smallest_cell(self, study: str) -> int: ...
 
+    def smallest_sum(self, study: str) -> int:
+        """Of how many sites a sum without noise must be at least."""
+        ...
+
     def renewal_request(self) -> str:
         """A request, in PEM, for a new certificate of the same key."""
         ...
@@ -321,6 +325,7 @@ class RequestHandler:
     ) -> tuple[Mapping[str, Any], Message]:
         worker = self._workers[asked.study]
         worker.smallest_cell = self.access.smallest_cell(asked.study)  # as the policy says now
+        worker.smallest_sum = self.access.smallest_sum(asked.study)
         try:
             words, answer = getattr(worker, topic)(asked, message)
         except (Refusal, KeyError, TypeError, ValueError, IndexError):

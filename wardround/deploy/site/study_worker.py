@@ -45,8 +45,8 @@ from wardround.deploy.site.release.agreement import check_preparation, check_que
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
 from wardround.deploy.site.release.model_shapes import MessageShapes, check_shapes, is_bounded, shapes_for
 from wardround.deploy.site.release.partner_questions import debit, refuse_course, terms_for, visible_rows
-from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts, charged_request
-from wardround.deploy.site.release.secure_round import SecureSite
+from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
+from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_of, site_round
@@ -73,6 +73,7 @@ class StudyWorker:
     folder: Path
     allow: Callable[[Recipe], None]
     smallest_cell: int = 10
+    smallest_sum: int = 3
     sums: SecureSite | None = None
     promise: Promise | None = None
     take_transcript: Callable[[str, Message], Header] | None = None
@@ -171,8 +172,8 @@ class StudyWorker:
         precision = precision_of([from_json(one) for one in asked.question.transforms])
         if self.promise is not None:
             self.promise.check_sum(from_json(asked.question.algorithm), asked.question.step, asked.question.letter)
-        request = charged_request(asked)
-        return self.sums.step(asked, message, precision, lambda: self._answer(method, asked, message, request))
+        terms = sum_terms(self.study, self.sites, asked, precision, smallest=self.smallest_sum, silent=method[0].silent)
+        return self.sums.step(asked, message, terms, lambda: self._answer(method, asked, message, terms.request))
 
     def _answer(
         self, method: tuple[Algorithm, Transform], asked: Received[Any], message: Message, request: str

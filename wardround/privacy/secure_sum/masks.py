@@ -1,9 +1,10 @@
 """Masks: a short secret stretched to as many ring elements as a model has, and added to them modulo 2^64.
 
-Two sites agree on a secret (X25519, RFC 7748), make a key of it (HKDF-SHA256, RFC 5869; the session's digest is the
-salt, so that study, round and model are bound in) and stretch the whole 256-bit key with AES-256 in counter mode
-(NIST SP 800-38A), which is about 1.5 times as fast as ChaCha20 where the processor has AES. Shares travel sealed with
-ChaCha20-Poly1305 (RFC 8439). All of it is done by `cryptography`; nothing here is a cipher of our own.
+Two sites agree on a secret (`group`), make a key of it (HKDF-SHA256, RFC 5869; the session's digest is the salt, so
+that study, round and model are bound in) and stretch the whole 256-bit key with AES-256 in counter mode (NIST SP
+800-38A), which is about 1.5 times as fast as ChaCha20 where the processor has AES. Shares travel sealed with
+ChaCha20-Poly1305 (RFC 8439) under a key that two sites agree on apart (X25519, RFC 7748). All of it is done by
+`cryptography`; nothing here is a cipher of our own.
 
 The stretching goes chunk by chunk for all masks together, so that a chunk stays in the processor's cache.
 """
@@ -27,7 +28,7 @@ NONCE_BYTES = 12
 CHUNK = 1 << 15
 """Ring elements a time: 256 kB of mask."""
 ZEROS = bytes(8 * CHUNK)
-PROTOCOL = b"wardround secure sum 1"
+PROTOCOL = b"wardround secure sum 2"
 
 
 def length_prefixed(*parts: bytes) -> bytes:

@@ -24,8 +24,9 @@ from wardround.privacy.secure_sum.masks import PROTOCOL, Ring, length_prefixed
 SigningKey = Ed25519PrivateKey | ec.EllipticCurvePrivateKey
 VerifyingKey = Ed25519PublicKey | ec.EllipticCurvePublicKey
 COORDINATOR = "coordinator"
-STEPS = ("advertise", "share", "mask", "agree", "reveal")
-"""What a site does, one after the other; the coordinator's message bears the step that it asks for."""
+STEPS = ("advertise", "share", "check", "open", "mask", "agree", "reveal")
+"""What a site does, one after the other; the coordinator's message bears the step that it asks for. `open` is asked
+only of sites about whose shares somebody complained, and mostly of nobody."""
 WORDS = ("step", "session", "sender", "content", "signature")
 LONGEST_SIGNATURE = 256
 

@@ -1,11 +1,15 @@
 """The coordinator's half of the secure sum: passes messages on, adds masked vectors up, and opens only their sum.
 
-Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017. `receive` reads one
-site's message of the step at hand, `advance` ends the step and gives the message for every site, `unmask_sum` the sum.
-What it ever holds: public keys, sealed shares, masked vectors' sum, and after the last step one secret a site, of which
-none tells an answer. Sites that say nothing are left behind at any step, as long as the threshold is kept.
+Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, with shares that are
+checked before anything depends on them (`group`). `receive` reads one site's message of the step at hand, `advance`
+ends the step and gives the message for every site, `unmask_sum` the sum. What it ever holds: public keys, sealed
+shares, masked vectors' sum, and after the last step one secret a site, of which none tells an answer. Sites that say
+nothing are left behind at any step, as long as the threshold is kept. A site whose shares are not of one secret is
+refused when it deals them, one that dealt another share than it committed to when it cannot open it: both before
+anybody masks.
 
-Costs one mask a survivor, and for every site lost after it shared its secrets one a neighbour.
+Costs 2 (n + 1) multiplications of points a dealer, one mask a survivor, and for every site lost after it shared its
+secrets one a neighbour.
 """
 
 from collections.abc import Mapping
@@ -14,11 +18,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from wardround.core.errors import Refusal
-from wardround.privacy.secure_sum import shamir
-from wardround.privacy.secure_sum.masks import KEY_BYTES, NONCE_BYTES, Ring, apply_masks, derive_key, shared_secret
+from wardround.privacy.secure_sum import group, shamir
+from wardround.privacy.secure_sum.masks import NONCE_BYTES, Ring, apply_masks, derive_key
 from wardround.privacy.secure_sum.messages import (
     COORDINATOR,
     STEPS,
@@ -35,21 +38,31 @@ from wardround.privacy.secure_sum.session import (
     Session,
     adverts_digest,
     adverts_to_json,
-    commitment,
-    mask_graph,
+    dealers_digest,
+    is_masked_pair,
     pair_purpose,
+    parcel_digest,
     read_advert,
     refuse_same_keys,
 )
-from wardround.privacy.secure_sum.site import SEALED_BYTES
+from wardround.privacy.secure_sum.shares import (
+    SEALED_BYTES,
+    DealtShares,
+    Shares,
+    is_committed,
+    parcel_for,
+    read_pair,
+    read_scalar,
+    read_shares,
+    shares_to_json,
+)
 
 
-class DealtShares(NamedTuple):
-    """What a site dealt: by holder the sealed shares and the commitments to them, and one to the seed itself."""
+class ShareVerdict(NamedTuple):
+    """What a holder says of its shares: whose are bad, by what it got, signed."""
 
-    sealed: Mapping[str, Mapping[str, str]]
-    commitments: Mapping[str, tuple[str, str]]
-    seed: bytes
+    complaints: Mapping[str, str]
+    signature: str
 
 
 class RevealedShares(NamedTuple):
@@ -68,6 +81,9 @@ class Server:
     step: str = STEPS[0]
     adverts: Mapping[str, Advert] = field(repr=False, default_factory=dict)
     dealt: Mapping[str, DealtShares] = field(repr=False, default_factory=dict)
+    verdicts: Mapping[str, ShareVerdict] = field(repr=False, default_factory=dict)
+    opened: Mapping[str, Mapping[str, Shares]] = field(repr=False, default_factory=dict)
+    """By dealer, the shares that it opened, by holder."""
     survivors: frozenset[str] = frozenset()
     total: Ring | None = field(repr=False, default=None)
     signatures: Mapping[str, str] = field(repr=False, default_factory=dict)
@@ -76,14 +92,48 @@ class Server:
     @property
     def senders(self) -> frozenset[str]:
         """Sites whose message of this step has come."""
-        by_step = (self.adverts, self.dealt, self.survivors, self.signatures, self.revealed)
-        return frozenset(by_step[STEPS.index(self.step)])
+        return frozenset(getattr(self, HEARD[self.step]))
 
     @property
     def expected_senders(self) -> frozenset[str]:
         """Sites that may write in this step: those heard in the one before."""
-        before = (self.session.roster, self.adverts, self.dealt, self.survivors, self.signatures)
-        return frozenset(before[STEPS.index(self.step)])
+        before = {
+            "advertise": self.session.roster,
+            "share": self.adverts,
+            "check": self.dealt,
+            "open": self.accused,
+            "mask": self.dealers,
+            "agree": self.survivors,
+            "reveal": self.signatures,
+        }
+        return frozenset(before[self.step])
+
+    @property
+    def remaining(self) -> frozenset[str]:
+        """Sites that are still in, as far as this step tells."""
+        return self.dealers if self.step == "open" else self.senders
+
+    @property
+    def accused(self) -> frozenset[str]:
+        """Sites that are there, and about whose shares somebody complained."""
+        named = {dealer for verdict in self.verdicts.values() for dealer in verdict.complaints}
+        return frozenset(named & set(self.verdicts))
+
+    @property
+    def dealers(self) -> frozenset[str]:
+        """Sites with which all others mask: those who are there, and have opened what somebody complained about."""
+        return frozenset(self.verdicts) - (self.accused - set(self.opened))
+
+
+HEARD = {
+    "advertise": "adverts",
+    "share": "dealt",
+    "check": "verdicts",
+    "open": "opened",
+    "mask": "survivors",
+    "agree": "signatures",
+    "reveal": "revealed",
+}
 
 
 def start_sum(session: Session, keys: Mapping[str, VerifyingKey]) -> Server:
@@ -109,17 +159,28 @@ def advance(server: Server) -> tuple[Server, dict[str, SumMessage]]:
     assert server.step != STEPS[-1], "after the last step the sum is opened"
     refuse_too_few(server)
     step = STEPS[STEPS.index(server.step) + 1]
+    if step == "open" and not server.accused:
+        step = "mask"
     after = replace(server, step=step)
     asked = partial(SumMessage, step, server.session.hex, COORDINATOR)
+    senders = sorted(after.expected_senders)
+    if step in EACH:
+        return after, {site: asked(EACH[step](server, site)) for site in senders}
+    same: dict[str, Any] = {"signatures": dict(server.signatures)}
     if step == "share":
-        same: dict[str, Any] = {"adverts": adverts_to_json(server.adverts)}
-    elif step == "mask":
-        return after, {site: asked({"shares": shares_for(server, site)}) for site in sorted(server.dealt)}
+        same = {"adverts": adverts_to_json(server.adverts)}
     elif step == "agree":
         same = {"survivors": sorted(server.survivors)}
-    else:
-        same = {"signatures": dict(server.signatures)}
-    return after, {site: asked(same) for site in sorted(after.expected_senders)}
+    return after, dict.fromkeys(senders, asked(same))
+
+
+def unanswered_complaints(server: Server) -> dict[str, str]:
+    """Sites that are left out because of their shares, and why."""
+    return {
+        dealer: f"{', '.join(sorted(complaints_about(server, dealer)))} got a wrong share of its secrets, "
+        "and it has not opened the right one"
+        for dealer in sorted(server.accused - set(server.opened))
+    }
 
 
 def unmask_sum(server: Server) -> Ring:
@@ -127,7 +188,7 @@ def unmask_sum(server: Server) -> Ring:
     assert server.step == STEPS[-1], "the sum is opened after the last step"
     assert server.total is not None
     refuse_too_few(server)
-    session, graph = server.session, mask_graph(server.session, server.adverts)
+    session = server.session
     # One set of holders for all secrets, so that their weights are computed once.
     holders = sorted(server.revealed)[: session.threshold]
     by = shamir.weights([session.place(holder) for holder in holders])
@@ -135,23 +196,18 @@ def unmask_sum(server: Server) -> Ring:
     minus: list[bytes] = []
     for dealer in sorted(server.survivors):
         seed = shamir.join({session.place(one): server.revealed[one].seeds[dealer] for one in holders}, by)
-        if seed is None or commitment(session, "seed", dealer, "", seed) != server.dealt[dealer].seed:
-            raise BadMessage(
-                dealer, f"the shares that {dealer} dealt of its mask do not fit together", step=server.step
-            )
-        minus.append(derive_key(seed, session.digest, b"own mask", dealer.encode()))
-    for lost in sorted(set(server.dealt) - server.survivors):
+        assert group.public_point(seed) == server.dealt[dealer].seed, "shares were checked when they were dealt"
+        minus.append(derive_key(group.to_bytes(seed), session.digest, b"own mask", dealer.encode()))
+    for lost in sorted(server.dealers - server.survivors):
         key = shamir.join({session.place(one): server.revealed[one].keys[lost] for one in holders}, by)
-        private = None if key is None else X25519PrivateKey.from_private_bytes(key)
-        if private is None or private.public_key().public_bytes_raw() != server.adverts[lost].masking:
-            raise BadMessage(lost, f"the shares that {lost} dealt of its key do not fit together", step=server.step)
-        for peer in sorted(graph[lost] & server.survivors):
-            secret = shared_secret(private, server.adverts[peer].masking)
-            if secret is None:
-                raise BadMessage(peer, "its masking key is not valid", step=server.step)
-            mask = derive_key(secret, session.digest, *pair_purpose(lost, peer))
-            # The peer added it where its own name comes first.
-            (minus if peer < lost else plus).append(mask)
+        assert group.public_point(key) == server.adverts[lost].masking, "shares were checked when they were dealt"
+        for peer in sorted(server.survivors):
+            secret = group.shared_point(key, server.adverts[peer].masking)
+            assert secret is not None, "adverts with other keys are not taken"
+            if is_masked_pair(session, secret, lost, peer):
+                mask = derive_key(secret, session.digest, *pair_purpose(lost, peer))
+                # The peer added it where its own name comes first.
+                (minus if peer < lost else plus).append(mask)
     return apply_masks(server.total, plus, minus)
 
 
@@ -194,22 +250,49 @@ def receive_shares(server: Server, message: SumMessage) -> Server:
     require_fields(message, "sealed", "commitments", "seed")
     sealed, pinned = read_entries(message, "sealed"), read_entries(message, "commitments")
     if set(pinned) != set(server.adverts) or set(sealed) != set(server.adverts) - {message.sender}:
-        raise BadMessage(
-            message.sender, "it did not deal one share to each site that advertised keys", step=message.step
-        )
-    for words in sealed.values():
-        if not isinstance(words, Mapping) or set(words) != {"nonce", "sealed"}:
+        words = "it did not deal one share to each site that advertised keys"
+        raise BadMessage(message.sender, words, step=message.step)
+    for one in sealed.values():
+        if not isinstance(one, Mapping) or set(one) != {"nonce", "sealed"}:
             raise BadMessage(message.sender, "a share cannot be read", step=message.step)
-        read_bytes(message, words["nonce"], NONCE_BYTES, "the nonce")
-        read_bytes(message, words["sealed"], SEALED_BYTES, "the sealed share")
-    commitments: dict[str, tuple[str, str]] = {}
-    for holder, pair in pinned.items():
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise BadMessage(message.sender, "a commitment cannot be read", step=message.step)
-        first, second = (read_bytes(message, one, KEY_BYTES, "a commitment").hex() for one in pair)
-        commitments[holder] = first, second
-    seed = read_bytes(message, message.content["seed"], KEY_BYTES, "the commitment to the seed")
+        read_bytes(message, one["nonce"], NONCE_BYTES, "the nonce")
+        read_bytes(message, one["sealed"], SEALED_BYTES, "the sealed share")
+    commitments = {holder: read_pair(message, pair) for holder, pair in pinned.items()}
+    seed = read_bytes(message, message.content["seed"], group.POINT_BYTES, "the commitment to the seed")
+    secrets = (seed, server.adverts[message.sender].masking)
+    for kind, what in enumerate(("mask", "key")):
+        places = {server.session.place(holder): pair[kind] for holder, pair in commitments.items()}
+        if not group.are_shares({0: secrets[kind], **places}, server.session.threshold):
+            words = f"the shares that {message.sender} dealt of its {what} do not fit together"
+            raise BadMessage(message.sender, words, step=message.step)
     return replace(server, dealt={**server.dealt, message.sender: DealtShares(dict(sealed), commitments, seed)})
+
+
+def receive_verdict(server: Server, message: SumMessage) -> Server:
+    require_fields(message, "complaints")
+    complaints = read_entries(message, "complaints")
+    for dealer, digest in complaints.items():
+        if dealer not in server.dealt or dealer == message.sender:
+            raise BadMessage(message.sender, f"it complains about {dealer}, which dealt it nothing", step=message.step)
+        parcel = parcel_for(server.dealt[dealer], message.sender)
+        if digest != parcel_digest(server.session, dealer, message.sender, parcel):
+            words = f"it complains about another share than {dealer} dealt to it"
+            raise BadMessage(message.sender, words, step=message.step)
+    verdict = ShareVerdict(dict(complaints), message.signature)
+    return replace(server, verdicts={**server.verdicts, message.sender: verdict})
+
+
+def receive_opened(server: Server, message: SumMessage) -> Server:
+    require_fields(message, "opened")
+    opened = read_entries(message, "opened")
+    if set(opened) != complaints_about(server, message.sender):
+        raise BadMessage(message.sender, "it does not open the shares that it was asked for", step=message.step)
+    shares = {holder: read_shares(message, words, message.sender) for holder, words in opened.items()}
+    for holder, one in shares.items():
+        if not is_committed(one, server.dealt[message.sender].commitments[holder]):
+            words = f"{message.sender} opened a share for {holder} that it has not committed to"
+            raise BadMessage(message.sender, words, step=message.step)
+    return replace(server, opened={**server.opened, message.sender: shares})
 
 
 def receive_vector(server: Server, message: SumMessage) -> Server:
@@ -227,6 +310,7 @@ def receive_agreement(server: Server, message: SumMessage) -> Server:
     agreed_on = {
         "survivors": sorted(server.survivors),
         "adverts": adverts_digest(server.session, server.adverts).hex(),
+        "dealers": dealers_digest(server.session, server.dealers).hex(),
     }
     if message.content != agreed_on:
         raise BadMessage(message.sender, "it signs other survivors or other keys", step=message.step)
@@ -235,26 +319,26 @@ def receive_agreement(server: Server, message: SumMessage) -> Server:
 
 def receive_revealed(server: Server, message: SumMessage) -> Server:
     require_fields(message, "seeds", "keys")
-    lost = frozenset(server.dealt) - server.survivors
+    lost = server.dealers - server.survivors
     parts: list[dict[str, int]] = []
     for name, kind, dealers in (("seeds", 0, server.survivors), ("keys", 1, lost)):
         revealed = read_entries(message, name)
         if set(revealed) != dealers:
             words = f"it reveals {name} of {len(revealed)} sites, not exactly of the {len(dealers)} that were asked for"
             raise BadMessage(message.sender, words, step=message.step)
-        shares = {dealer: read_bytes(message, revealed[dealer], shamir.SHARE_BYTES, "a share") for dealer in dealers}
-        words = ("seed share", "key share")[kind]
+        shares = {dealer: read_scalar(message, revealed[dealer]) for dealer in sorted(dealers)}
         for dealer, value in shares.items():
-            pinned = server.dealt[dealer].commitments[message.sender][kind]
-            if commitment(server.session, words, dealer, message.sender, value).hex() != pinned:
+            if group.public_point(value) != server.dealt[dealer].commitments[message.sender][kind]:
                 raise BadMessage(message.sender, f"its share of {dealer}'s secret is wrong", step=message.step)
-        parts.append({dealer: int.from_bytes(value, "big") for dealer, value in shares.items()})
+        parts.append(shares)
     return replace(server, revealed={**server.revealed, message.sender: RevealedShares(*parts)})
 
 
 READERS = {
     "advertise": receive_advert,
     "share": receive_shares,
+    "check": receive_verdict,
+    "open": receive_opened,
     "mask": receive_vector,
     "agree": receive_agreement,
     "reveal": receive_revealed,
@@ -264,17 +348,40 @@ READERS = {
 # ---- between the steps ----
 
 
-def shares_for(server: Server, holder: str) -> dict[str, dict[str, Any]]:
-    """What every other dealer sealed for this holder."""
-    return {
-        dealer: {**dealt.sealed[holder], "commitments": list(dealt.commitments[holder])}
-        for dealer, dealt in server.dealt.items()
-        if dealer != holder
+def parcels_for(server: Server, holder: str) -> dict[str, Any]:
+    shares = {dealer: parcel_for(dealt, holder) for dealer, dealt in server.dealt.items() if dealer != holder}
+    return {"shares": shares}
+
+
+def complaints_about(server: Server, dealer: str) -> set[str]:
+    return {holder for holder, verdict in server.verdicts.items() if dealer in verdict.complaints}
+
+
+def complaints_for(server: Server, dealer: str) -> dict[str, Any]:
+    """The complaints that a dealer must answer, as their holders signed them."""
+    verdicts = {holder: server.verdicts[holder] for holder in sorted(complaints_about(server, dealer))}
+    said = {
+        holder: {"complaints": dict(one.complaints), "signature": one.signature} for holder, one in verdicts.items()
     }
+    return {"complaints": said}
+
+
+def dealers_for(server: Server, holder: str) -> dict[str, Any]:
+    """With whom to mask, and the shares that were opened for this holder."""
+    opened = {
+        dealer: shares_to_json(shares[holder])
+        for dealer, shares in server.opened.items()
+        if holder in shares and dealer in server.dealers
+    }
+    return {"dealers": sorted(server.dealers), "opened": opened}
+
+
+EACH = {"check": parcels_for, "open": complaints_for, "mask": dealers_for}
+"""Steps in which every site is told something of its own."""
 
 
 def refuse_too_few(server: Server) -> None:
-    heard, session = server.senders, server.session
+    heard, session = server.remaining, server.session
     if len(heard) < session.threshold:
         lost = sorted(set(session.roster) - heard)
         raise Refusal(

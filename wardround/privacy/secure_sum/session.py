@@ -1,7 +1,7 @@
 """What all parties of one secure sum must agree on before it begins; its digest is bound into every key and message."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,8 +11,9 @@ import numpy as np
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.privacy.secure_sum.mask_graph import neighbours
-from wardround.privacy.secure_sum.masks import KEY_BYTES, digest
+from wardround.privacy.secure_sum.group import is_point
+from wardround.privacy.secure_sum.mask_graph import fewest_neighbours, is_pair
+from wardround.privacy.secure_sum.masks import KEY_BYTES, derive_key, digest
 from wardround.privacy.secure_sum.messages import (
     COORDINATOR,
     BadMessage,
@@ -35,7 +36,8 @@ class Session:
 
     `model` is the SHA-256 of what the coordinator sent to all sites; a coordinator that sends them different models
     finds no common masks. `nonce` is new for every attempt, so that a repeated round is another session. `entries`
-    are the ring elements that each site sends, the sample count among them.
+    are the ring elements that each site sends, the sample count among them. `approved` is how many sites the approved
+    study names: up to a third of these may collude, also where fewer are on the roster.
     """
 
     study: str
@@ -46,6 +48,7 @@ class Session:
     entries: int
     fraction_bits: int
     bound: float
+    approved: int
 
     def __post_init__(self) -> None:
         if len(self.roster) < FEWEST:
@@ -60,6 +63,13 @@ class Session:
                 f"and none may be called {COORDINATOR}",
                 where=f"study {self.study}, round {self.round}",
                 remedy="sort the names and rename such a site",
+            )
+        if self.approved < len(self.roster) or self.threshold > len(self.roster):
+            raise Refusal(
+                f"a secure sum of {len(self.roster)} of {self.approved} sites would not hide answers from the "
+                f"coordinator if {self.colluding} of them told it all they know",
+                where=f"study {self.study}, round {self.round}",
+                remedy=f"wait until at least {smallest_roster(self.approved)} of the study's sites are there",
             )
         if self.entries < 1:
             raise Refusal(
@@ -76,9 +86,14 @@ class Session:
             )
 
     @property
+    def colluding(self) -> int:
+        """How many sites may tell the coordinator all they know: fewer than a third of those that were approved."""
+        return (self.approved - 1) // 3
+
+    @property
     def threshold(self) -> int:
-        """Sites without which nothing is opened: more than two thirds of the roster, and never fewer than 3."""
-        return 2 * len(self.roster) // 3 + 1
+        """Sites without which nothing is opened."""
+        return threshold_of(len(self.roster), self.colluding)
 
     @cached_property
     def digest(self) -> bytes:
@@ -93,13 +108,25 @@ class Session:
         return self.roster.index(site) + 1
 
 
+def threshold_of(roster: int, colluding: int) -> int:
+    """More than two thirds of the roster; and so many that two groups of them have an honest site in common, which
+    takes part in one only, and that two honest answers are in every sum."""
+    return max(2 * roster // 3 + 1, (roster + colluding) // 2 + 1, colluding + 2, FEWEST)
+
+
+def smallest_roster(approved: int) -> int:
+    """Of how many sites a sum can be at least."""
+    colluding = (approved - 1) // 3
+    return next(size for size in range(FEWEST, approved + FEWEST) if threshold_of(size, colluding) <= size)
+
+
 def session_to_json(session: Session) -> dict[str, Any]:
     return {**asdict(session), "roster": list(session.roster), "bound": float(session.bound)}
 
 
 def session_from_json(words: Any) -> Session:
     """A session as the coordinator proposes it; whether it fits the study is for the site to see."""
-    texts, numbers = ("study", "model", "nonce"), ("round", "entries", "fraction_bits")
+    texts, numbers = ("study", "model", "nonce"), ("round", "entries", "fraction_bits", "approved")
     problem = BadMessage(COORDINATOR, "this does not propose a secure sum", step="advertise")
     if not isinstance(words, Mapping) or set(words) != {*texts, *numbers, "roster", "bound"}:
         raise problem
@@ -125,7 +152,7 @@ def model_hash(sent: Message) -> str:
 
 
 class Advert(NamedTuple):
-    """A site's public keys of this session: for sealing shares to it, and for masks."""
+    """A site's public keys of this session: for sealing shares to it (X25519), and for masks (a point of the group)."""
 
     sharing: bytes
     masking: bytes
@@ -135,6 +162,8 @@ class Advert(NamedTuple):
 def read_advert(message: SumMessage) -> Advert:
     require_fields(message, "sharing", "masking")
     sharing, masking = (read_bytes(message, message.content[name], KEY_BYTES, name) for name in ("sharing", "masking"))
+    if not is_point(masking):
+        raise BadMessage(message.sender, "its masking key is not valid", step=message.step)
     return Advert(sharing, masking, message.signature)
 
 
@@ -149,9 +178,9 @@ def read_adverts(session: Session, message: SumMessage, keys: Mapping[str, Verif
             raise BadMessage(message.sender, f"the keys of {site} cannot be read", step=message.step)
         content = {"sharing": words["sharing"], "masking": words["masking"]}
         advertisement = SumMessage("advertise", session.hex, site, content, signature=str(words["signature"]))
-        found[site] = read_advert(advertisement)
         if not is_signed(advertisement, keys[site]):
             raise BadMessage(site, f"its keys of this session are not signed by {site}", step=message.step)
+        found[site] = read_advert(advertisement)
     refuse_same_keys(found, message.step)
     return found
 
@@ -179,9 +208,20 @@ def adverts_digest(session: Session, adverts: Mapping[str, Advert]) -> bytes:
     return digest(b"adverts", session.digest, *parts)
 
 
-def mask_graph(session: Session, adverts: Mapping[str, Advert]) -> dict[str, frozenset[str]]:
-    """Who masks with whom; the order on the ring follows from all keys, so that no site can choose its place alone."""
-    return neighbours(adverts, adverts_digest(session, adverts))
+def dealers_digest(session: Session, dealers: Iterable[str]) -> bytes:
+    """Sites sign this too: all of them masked with the same sites."""
+    return digest(b"dealers", session.digest, *(site.encode() for site in sorted(dealers)))
+
+
+def is_masked_pair(session: Session, secret: bytes, one: str, other: str) -> bool:
+    """Whether two sites mask each other: it follows from what only these two know, and is never told."""
+    hashed = derive_key(secret, session.digest, *pair_purpose(one, other)[1:], b"pair")
+    return is_pair(hashed, len(session.roster), session.threshold, session.colluding)
+
+
+def neighbours_needed(session: Session) -> int:
+    """With how many survivors a site must have masked before it signs them."""
+    return fewest_neighbours(len(session.roster), session.threshold, session.colluding)
 
 
 def pair_purpose(one: str, other: str) -> tuple[bytes, bytes, bytes]:
@@ -190,6 +230,7 @@ def pair_purpose(one: str, other: str) -> tuple[bytes, bytes, bytes]:
     return b"pair mask", first.encode(), second.encode()
 
 
-def commitment(session: Session, kind: str, dealer: str, holder: str, value: bytes) -> bytes:
-    """Pins down a share, or a seed (then `holder` is empty), without telling it: both are uniform over 2^256 values."""
-    return digest(b"commitment", session.digest, kind.encode(), dealer.encode(), holder.encode(), value)
+def parcel_digest(session: Session, dealer: str, holder: str, parcel: Mapping[str, Any]) -> str:
+    """Pins down what a dealer sent to a holder, sealed as it is, with the commitments that came with it."""
+    text = json.dumps(parcel, sort_keys=True, separators=(",", ":")).encode()
+    return digest(b"parcel", session.digest, dealer.encode(), holder.encode(), text).hex()

@@ -1,24 +1,23 @@
-"""Shamir's secret sharing of 256-bit secrets: any `threshold` holders together know the secret, fewer know nothing.
+"""Shamir's secret sharing: any `threshold` holders together know the secret, fewer know nothing.
 
-Shamir, "How to Share a Secret", CACM 1979. Polynomials over the integers modulo 2^256 + 297, the smallest prime above
-every secret. A share takes 33 bytes. Splitting costs holders x threshold multiplications, joining threshold squared.
+Shamir, "How to Share a Secret", CACM 1979. Polynomials over the scalars of `group`, so that a share can be committed to
+as a point and checked by whoever holds it before anything depends on it. A share takes 32 bytes. Splitting costs
+holders x threshold multiplications, joining threshold squared.
 """
 
 import secrets
 from collections.abc import Iterable, Mapping
 
-PRIME = 2**256 + 297
-SECRET_BYTES = 32
-SHARE_BYTES = 33
+from wardround.privacy.secure_sum.group import ORDER
 
 
-def split(secret: bytes, holders: Iterable[int], threshold: int) -> dict[int, int]:
+def split(secret: int, holders: Iterable[int], threshold: int) -> dict[int, int]:
     """One share for every holder (a number from 1 up): a polynomial's value there; its value at 0 is the secret."""
-    assert len(secret) == SECRET_BYTES, "secrets are 256 bits"
+    assert 0 <= secret < ORDER, "secrets are scalars"
     places = sorted(set(holders))
     assert 1 <= threshold <= len(places)
     assert places[0] >= 1
-    polynomial = [secrets.randbelow(PRIME) for _ in range(threshold - 1)] + [int.from_bytes(secret, "big")]
+    polynomial = [secrets.randbelow(ORDER) for _ in range(threshold - 1)] + [secret]
     return {place: value_at(polynomial, place) for place in places}
 
 
@@ -26,7 +25,7 @@ def value_at(polynomial: Iterable[int], place: int) -> int:
     """Horner's rule; the highest power comes first."""
     value = 0
     for coefficient in polynomial:
-        value = (value * place + coefficient) % PRIME
+        value = (value * place + coefficient) % ORDER
     return value
 
 
@@ -41,14 +40,13 @@ def weights(places: Iterable[int]) -> dict[int, int]:
         above, below = 1, 1
         for other in known:
             if other != place:
-                above = above * other % PRIME
-                below = below * (other - place) % PRIME
-        result[place] = above * pow(below, -1, PRIME) % PRIME
+                above = above * other % ORDER
+                below = below * (other - place) % ORDER
+        result[place] = above * pow(below, -1, ORDER) % ORDER
     return result
 
 
-def join(shares: Mapping[int, int], by: Mapping[int, int] | None = None) -> bytes | None:
-    """The secret from exactly `threshold` shares; nothing where they cannot be of one 256-bit secret."""
+def join(shares: Mapping[int, int], by: Mapping[int, int] | None = None) -> int:
+    """The secret from exactly `threshold` shares."""
     factors = weights(shares) if by is None else by
-    secret = sum(shares[place] * factor for place, factor in factors.items()) % PRIME
-    return secret.to_bytes(SECRET_BYTES, "big") if secret < 2 ** (8 * SECRET_BYTES) else None
+    return sum(shares[place] * factor for place, factor in factors.items()) % ORDER
