@@ -14,9 +14,9 @@ from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import Decision, read_offer, record_decision
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.enrolment import begin_site, join, site_settings
-from wardround.deploy.site.release.secure_round import keys_of
 from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.trust.certificates import make_request, pem, read_certificate, sign
+from wardround.deploy.trust.pins import certified_key
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Puppet(HomeAccess):
         roster: Sequence[str],
         certificates: Mapping[str, str],
     ) -> dict[str, ec.EllipticCurvePublicKey]:
-        return keys_of(certificates, read_certificate(self.home.authority_path), tuple(roster))
+        authority = read_certificate(self.home.authority_path)
+        return {name: certified_key(certificates, name, authority) for name in roster}
 
 
 def certificate_for(folder: Path, name: str, key: ec.EllipticCurvePrivateKey | None = None) -> str:
