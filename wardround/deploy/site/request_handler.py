@@ -32,6 +32,7 @@ from wardround.deploy.protocol.requests import OfferStudy, Received, Topic, read
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_header, is_spoken
 from wardround.deploy.site.release.gate import (
+    MASKED,
     SAID_ENOUGH,
     Claim,
     Gate,
@@ -304,16 +305,16 @@ class RequestHandler:
     ) -> tuple[Received[Any], Message, Claim]:
         """The request, if the gate lets it in: on the list, not too large, and not asked before in other words."""
         gate = self._gates[study]
-        refuse_unknown_words(topic, header)
         asked = read_request(topic, header)
         if topic is Topic.BEGIN and asked.course is not None:
             refuse_course(self._workers[study].study, asked)
         place = place_of(asked, topic)
         gate.check_size(place, len(content))
+        refuse_unknown_words(topic, header)
         message = decode_arrays(header, rest, copies=False)
         # All of its bytes: a coordinator that sent other arrays under the same words would ask something else.
         asked = replace(asked, digest=hashlib.sha256(content).hexdigest())
-        request = request_of_sum(asked) if topic is Topic.SECURE else asked.digest
+        request = request_of_sum(asked, topic, message) if topic in MASKED else asked.digest
         claim = Claim(place.kind, place.slot or request, request)
         gate.admit(claim)
         if topic is Topic.QUERY and not gate.has_claim(claim):

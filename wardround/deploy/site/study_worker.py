@@ -7,7 +7,7 @@ counts, an algorithm's answer, sums of losses, figures of quality. Rows, labels 
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,8 @@ class StudyWorker:
     _starts: dict[str, Tree] = field(default_factory=dict)
     _chains: dict[tuple[Transform, ...], Transform] = field(default_factory=dict)
     """The transforms of the last request as one."""
-    _shapes: dict[str, MessageShapes] = field(default_factory=dict)
-    """What the messages of the last algorithm hold."""
+    _shapes: tuple[Mapping[str, Any], MessageShapes] | None = None
+    """The last algorithm for the agreed task, and what its messages hold."""
 
     def query(self, asked: Received[AskQuery], message: Message) -> tuple[Header, Message]:
         """A statistic, by a query that is installed here; on the whole table only for its card."""
@@ -253,7 +253,8 @@ class StudyWorker:
         if links not in self._chains:
             self._chains = {links: chain(links)}
         algorithm: Algorithm = self._made(asked.question.algorithm)
-        if any(one != recipe_of(self.task) for one in tasks_in(from_json(asked.question.algorithm))):
+        known = self._shapes is not None and self._shapes[0] == asked.question.algorithm
+        if not known and any(one != recipe_of(self.task) for one in tasks_in(from_json(asked.question.algorithm))):
             raise Refusal("the request has another task than was agreed", remedy="start the study again")
         if self.promise is not None:
             self.promise.check(from_json(asked.question.algorithm), len(self.sites), silent=algorithm.silent)
@@ -276,14 +277,14 @@ class StudyWorker:
         return in_round is not None and is_bounded(arrays)
 
     def _shapes_for(self, asked: Received[Any]) -> MessageShapes:
-        """Of the messages of the requested algorithm; worked out once."""
-        words = json.dumps([asked.question.algorithm, asked.question.transforms], sort_keys=True)
-        if words not in self._shapes:
+        """Of the messages of the requested algorithm; worked out once. The transforms are always the study's."""
+        words = asked.question.algorithm
+        if self._shapes is None or self._shapes[0] != words:
             assert self.task is not None
-            algorithm, transform = self._made(asked.question.algorithm), next(iter(self._chains.values()))
+            algorithm, transform = self._made(words), next(iter(self._chains.values()))
             model = model_of(self.study, self.task)
-            self._shapes = {words: shapes_for(algorithm, transform, model, self.task, len(self.sites))}
-        return self._shapes[words]
+            self._shapes = words, shapes_for(algorithm, transform, model, self.task, len(self.sites))
+        return self._shapes[1]
 
     def _own(self, part: str) -> OwnRows:
         if part not in self.parts:

@@ -29,6 +29,7 @@ SMALLEST = 1e-12
 """Of a scale that is not 0: below, two patients' values would be told apart that no measurement tells apart."""
 LONGEST = 1000
 """Characters of a category's name."""
+OF_NUMBERS = ("moments", "extremes", "histogram")
 Kinds = Mapping[str, str]
 
 
@@ -130,7 +131,7 @@ def check_sites(numbers: Sequence[str], positive: int, study: Study, site: str, 
 
 
 def check_query(recipe: Recipe, message: Message, study: Study, kinds: Kinds | None) -> None:
-    """A statistic of the preparation is about the agreed columns, all of them at once, as the study fits them."""
+    """A statistic of the preparation is about agreed columns of the right kind, and as the study fits them."""
     if all(one.name != recipe.name for one in preparation_queries(study)):
         return
     if not is_bounded(message.arrays):
@@ -142,13 +143,14 @@ def check_query(recipe: Recipe, message: Message, study: Study, kinds: Kinds | N
         return
     if kinds is None or "columns" not in settings:
         return
-    wants_text = recipe.name == "category_counts" and not settings["numbers"]
-    agreed = [name for name, kind in kinds.items() if (kind == "text") == wants_text]
     asked = list(settings["columns"])
-    narrows = recipe.name == "histogram"  # the search goes on for those columns whose median is not found yet
-    if asked != ([name for name in agreed if name in asked] if narrows else agreed):
+    if not {*asked, *settings.get("words", ())} <= set(kinds) or len(set(asked)) != len(asked):
         raise refusal(f"the query {recipe.name} is not about the agreed columns")
+    if recipe.name in OF_NUMBERS or recipe.name == "category_counts":
+        wants_text = recipe.name == "category_counts" and not settings["numbers"]
+        if any((kinds[name] == "text") != wants_text for name in asked):
+            raise refusal(f"the query {recipe.name} is not about columns of this kind")
     if settings.get("most", MOST_CATEGORIES) != MOST_CATEGORIES:
         raise refusal(f"the query {recipe.name} has another limit than {MOST_CATEGORIES} categories")
-    if narrows and np.ndim(message.arrays.get("edges", 0)) != 3:
+    if recipe.name == "histogram" and np.ndim(message.arrays.get("edges", 0)) != 3:
         raise refusal("the query histogram came without edges")

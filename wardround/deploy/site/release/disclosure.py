@@ -72,7 +72,8 @@ def coarse_mean_loss(scores: Scores, task: Task, cell: int) -> float:
 
 def largest_loss(ordered: Numbers, cell: int) -> float:
     """What losses are clipped to: fewer patients than a cell lie beyond, and these far out (see `queries.cells`)."""
-    return fences(np.where(np.isinf(ordered), ordered[-cell], ordered), cell)[1]
+    finite = np.where(np.isinf(ordered), ordered[-cell], ordered)
+    return min(fences(finite, cell)[1], float(finite[-1]))
 
 
 def loss_step(highest: float, rows: int) -> float:

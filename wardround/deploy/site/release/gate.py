@@ -16,8 +16,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from wardround.core.components.recipes import from_json
+from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.requests import QUESTIONS, AboutMethod, Received, Topic, TrainRound
+from wardround.deploy.protocol.wire import digest
 from wardround.deploy.site.release.release_list import Release, Releases, name_of
 from wardround.study.privacy import KIND
 
@@ -25,6 +27,8 @@ BINDING = frozenset({"protocol", "wardround", "study", "round", "course", "nonce
 """Words that every request about a study may have."""
 LETTERS = 256
 """Replies to the steps of one round's secure sum, attempts that failed included; its sum is opened once at most."""
+MASKED = ("secure", "halves")
+"""Kinds of answers that nobody can read one by one: a round of them is asked for in several attempts."""
 SAID_ENOUGH = "this request is refused, and so many others were that the reason is not told any more"
 REMEDY = "ask for what was approved"
 
@@ -78,8 +82,8 @@ def place_of(asked: Received[Any], topic: Topic) -> Place:
     if topic is Topic.BEGIN:
         return Place("begin", f"{course}/{brief(question.algorithm)}")
     recipe, alone = from_json(question.algorithm), asked.course is None
-    if topic is Topic.SECURE:
-        kind = "secure" if alone else "secure sum of a course"
+    if topic in MASKED:
+        kind = str(topic) if alone else f"{topic} of a course"
     elif recipe.kind in ("algorithm", KIND):
         kind = "round" if alone else "training"
     else:
@@ -87,10 +91,11 @@ def place_of(asked: Received[Any], topic: Topic) -> Place:
     return Place(kind, where)
 
 
-def request_of_sum(asked: Received[Any]) -> str:
-    """By what a round's secure sum is known: all that its answer follows from, in whatever attempt."""
+def request_of_sum(asked: Received[Any], topic: Topic, message: Message) -> str:
+    """By what a round of masked answers is known: all that an answer follows from, in whatever attempt."""
     question = asked.question
-    return brief([question.method.words(), asked.round, asked.course, question.session.get("model")])
+    model = question.session.get("model") if topic is Topic.SECURE else digest({}, message)
+    return brief([question.method.words(), asked.round, asked.course, model])
 
 
 def brief(words: Any) -> str:
@@ -128,6 +133,8 @@ class Gate:
         what, _, name = place.kind.partition("/")
         if what in ("query", "probe") and name:
             why = f"the study does not use the {what} {name[:80]} with these settings"
+        elif what == "round" and not self.listed.keys().isdisjoint(MASKED):
+            why = "of the approved study only the sum of the answers is opened, and a single one was requested"
         elif what in ("training", "probe") or "in a round" in what:
             why = "extra training was requested, and the approved study has none"
         else:
@@ -143,7 +150,7 @@ class Gate:
         """Refuse, before anything is computed, what is not on the list any more."""
         place = Place(asked.kind, asked.slot)
         one, used = self.require(place), self.claims.get(place.kind, {})
-        if place.kind in ("round", "secure") and not 1 <= int(place.slot.partition("/")[2]) <= self.rounds:
+        if place.kind in ("round", *MASKED) and not 1 <= int(place.slot.partition("/")[2]) <= self.rounds:
             raise Refusal(f"the approved study has the rounds 1 to {self.rounds}", remedy=REMEDY)
         if place.slot in used:
             if used[place.slot].request != asked.request:
@@ -169,7 +176,7 @@ class Gate:
         if one.arrays is not None and not set(arrays) <= set(one.arrays):
             raise Refusal("the answer holds arrays that are not listed", remedy="offer the study again")
         before = self.claims.get(claim.kind, {}).get(claim.slot)
-        if before is not None and claim.kind != "secure" and before.sha256 not in ("", claim.sha256):
+        if before is not None and claim.kind not in MASKED and before.sha256 not in ("", claim.sha256):
             raise Refusal(
                 "the answer to this request was sent and would be another one now, since the data changed",
                 remedy="go on without this site, or offer the study again",
@@ -178,7 +185,7 @@ class Gate:
     def claim(self, one: Claim) -> None:
         """Write down in memory what the audit log says."""
         used = self.claims.setdefault(one.kind, {})
-        if one.kind == "secure":
+        if one.kind in MASKED:
             self.letters[one.slot] = self.letters.get(one.slot, 0) + 1
         if one.slot not in used or not used[one.slot].sha256:
             used[one.slot] = one

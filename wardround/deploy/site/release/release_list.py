@@ -178,6 +178,10 @@ def rounds(study: Study, shapes: MessageShapes) -> list[Release]:
         size = ROOM + 8 * numbers_of(shapes.answer) + FOR_A_SITE * sites
         room = HEADER + 2 * FOR_A_SITE * sites + bytes_of(shapes.sent)
         found.append(Release("secure", "training", times, size, room, f"masked; only sums are opened; {told}"))
+    elif transform.products_only:
+        size = ROOM + 32 * numbers_of(shapes.answer) + FOR_A_SITE * sites
+        room = request_bytes(shapes) + FOR_A_SITE * sites
+        found.append(Release("halves", "training", times, size, room, f"in two halves for two servers; {told}"))
     else:
         names = tuple(sorted(shapes.answer.arrays))
         size, room = ROOM + bytes_of(shapes.answer), request_bytes(shapes)
@@ -295,6 +299,7 @@ NAMES = {
     "prepare": "numbers of rows",
     "round": "answers of training",
     "secure": "masked answers of training",
+    "halves": "answers of training in two halves",
     "training": "answers of training while partners are chosen",
     "diverged": 'the word "diverged"',
     "judge": "losses while training goes on",
