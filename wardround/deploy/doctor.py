@@ -42,7 +42,7 @@ from wardround.deploy.trust.certificates import (
     read_key,
 )
 from wardround.deploy.trust.membership import MembershipLog
-from wardround.deploy.trust.membership_witness import RESOLVE, read_state
+from wardround.deploy.trust.membership_witness import GRACE, RESOLVE, read_state
 from wardround.deploy.trust.pins import read_partners
 
 NETWORK = "2.9.0"
@@ -175,15 +175,16 @@ def check_key(path: Path, name: str = "key") -> Diagnosis:
 def check_authority(home: CoordinatorHome) -> Iterator[Diagnosis]:
     """Whether the authority's key lies here, where sites connect, and whether it is encrypted."""
     name, path = "authority's key", home.path / "authority.key"
-    if not path.exists():
+    if not path.exists() and not (home.path / "issued.json").exists():  # else it has signed from here
         yield Diagnosis(name, "ok", "it is kept elsewhere")
         return
     if not is_encrypted(path):
         found = check_key(path, name)
         yield found
         if found.state != "wrong":
-            what = "it is not encrypted, and lies on the machine that listens"
-            yield Diagnosis(name, "look", what, "keep it elsewhere: wardround coordinator init --authority FOLDER")
+            what = "its key is not encrypted, and lies on the machine that listens"
+            remedy = "keep it elsewhere: wardround coordinator init --authority FOLDER"
+            yield Diagnosis("authority", "look", what, remedy)
         return
     remedy = "" if can_sign(home.path) else f"set {PASSPHRASE} for the service, or sign requests by hand"
     yield Diagnosis(name, "look" if remedy else "ok", "it is encrypted, on the machine that listens", remedy)
@@ -216,7 +217,9 @@ def check_membership(home: Home) -> Diagnosis:
     except Refusal as refusal:
         return failure("membership log", refusal)
     if not entries:
-        return Diagnosis("membership log", "look", "nothing seen yet", "connect to the coordinator")
+        late = isinstance(home, SiteHome) and clock.now() - home.begun_at() > GRACE
+        remedy = "connect to the coordinator; without the log no secure sum is answered" if late else ""
+        return Diagnosis("membership log", "look" if late else "ok", "nothing to see yet", remedy)
     return Diagnosis("membership log", "ok", f"{entries} entries verified, {len(found.sites)} sites")
 
 
