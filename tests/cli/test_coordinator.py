@@ -94,7 +94,7 @@ def test_init_and_sign_say_what_to_do_next(tmp_path: Path, capsys: Capture) -> N
     assert tiny.call(capsys, *start).code == 0
     signed = tiny.call(capsys, "coordinator", "sign", tmp_path / "bo" / "request.csr", "--home", hub, "--json").json
     assert signed["site"] == "bo"
-    assert len(signed["fingerprint"].split()) == 8
+    assert len(signed["fingerprint"].split()) == 10
     words = tiny.call(capsys, "coordinator", "sign", tmp_path / "bo" / "request.csr", "--home", hub).out
     assert "bo renewed until" in words
     assert signed["fingerprint"] in words

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support import small_site
 from wardround.cli.app import main
@@ -23,6 +24,9 @@ from wardround.deploy.site.enrolment import join
 from wardround.deploy.transport import connectivity
 from wardround.deploy.transport.connectivity import Diagnosis, check_free, diagnose, diagnose_steps
 from wardround.deploy.trust.certificates import SKEW, make_authority, make_request, new_key, pem, read_request, sign
+from wardround.deploy.trust.fingerprints import fingerprint
+from wardround.deploy.trust.membership_witness import trouble
+from wardround.deploy.trust.pins import FIRST_USE, Partner, trust, write_partner
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +86,34 @@ def change(path: Path, old: str, new: str) -> None:
 
 
 def test_a_coordinator_in_good_health(hub: CoordinatorHome) -> None:
-    assert set(states(hub.path).values()) == {"ok"}
+    told = states(hub.path)
+    assert told.pop("authority") == "look"  # its key is not encrypted, as the tutorial makes it
+    assert set(told.values()) == {"ok"}
+
+
+def test_an_authority_that_is_locked_or_elsewhere(hub: CoordinatorHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = hub.path / "authority.key"
+    assert "not encrypted, and lies on the machine that listens" in found(hub.path, "authority").sentence
+    key.unlink()
+    assert found(hub.path, "authority's key") == Diagnosis("authority's key", "ok", "it is kept elsewhere")
+    new_key(key, "a long passphrase")
+    assert "encrypted" in found(hub.path, "authority's key").what
+    assert found(hub.path, "authority's key").state == "look"
+    monkeypatch.setenv("WARDROUND_PASSPHRASE", "a long passphrase")
+    assert found(hub.path, "authority's key").state == "ok"
+
+
+def test_partners_that_nobody_called_and_a_log_in_trouble(site: SiteHome) -> None:
+    words = [fingerprint(ec.generate_private_key(ec.SECP256R1()).public_key()) for _ in range(2)]
+    write_partner(site, Partner("kenema", words[0], FIRST_USE, "2026-01-01", "anna"))
+    trust(site, "bo", words[1], by="anna")
+    assert found(site.path, "partners").sentence.startswith("not compared yet: kenema")
+    trust(site, "kenema", words[0], by="anna")
+    assert found(site.path, "partners") == Diagnosis("partners", "ok", "2 compared by phone")
+    assert found(site.path, "membership log").state == "ok"
+    trouble(site, "kenema was shown another entry 6 than this site: two stories", {})
+    assert "two stories" in found(site.path, "membership log").sentence
+    assert found(site.path, "membership log").state == "wrong"
 
 
 def test_a_site_whose_coordinator_cannot_be_found_is_otherwise_well(site: SiteHome) -> None:
@@ -112,6 +143,7 @@ def test_a_key_that_others_can_read(site: SiteHome) -> None:
 
 def test_a_key_that_is_missing(hub: CoordinatorHome) -> None:
     (hub.path / "authority.key").unlink()
+    (hub.path / "issued.json").write_text("{}")  # it has signed from here
     assert "no private key" in found(hub.path, "authority's key").sentence.lower()
 
 

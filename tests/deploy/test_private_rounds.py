@@ -80,7 +80,7 @@ def listening(consortium: Any, hear: Listen) -> None:
 
 def entries(consortium: Any, site: str, study: Study) -> list[Any]:
     ledger = Budget(ledger_path(consortium.homes[site]))
-    return [one for one in ledger.charges() if one.study == study_id(study)]
+    return [one for one in ledger.charges() if one.study == consortium.id(study)]
 
 
 def agreement(consortium: Any, study: Study) -> dict[str, Any]:

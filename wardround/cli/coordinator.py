@@ -11,9 +11,11 @@ import typer
 
 from wardround.cli.output import person_name, say
 from wardround.cli.study_progress import conduct_study, leave, listen
+from wardround.cli.trust.authority import PassphraseFile, read_passphrase
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
+    from wardround.deploy.coordinator.consortium import AdmittedSite
     from wardround.deploy.home import CoordinatorHome
     from wardround.study.file import Study
 
@@ -49,15 +51,29 @@ def init(
     hosts: Annotated[
         list[str] | None, typer.Option("--host", help="A name or address that sites connect to; may be repeated.")
     ] = None,
+    authority: Annotated[
+        Path | None,
+        typer.Option("--authority", help="A folder elsewhere for the authority, such as one on a stick."),
+    ] = None,
+    passphrase_file: PassphraseFile = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create the consortium's certificate authority, and the coordinator's key and certificate."""
+    """Create the coordinator's key and certificate, and the authority here, or with --authority elsewhere."""
     from wardround.deploy.coordinator.consortium import begin_consortium, coordinator_settings
     from wardround.deploy.home import home_path
+    from wardround.deploy.trust.authority import key_warnings
+    from wardround.deploy.trust.fingerprints import fingerprint
 
     words = coordinator_settings(consortium, name, listen, list(hosts or ()))
-    made = begin_consortium(home_path(home, "wardround-coordinator"), words)
+    apart = None if authority is None else authority.expanduser().absolute()
+    new = apart is not None and not (apart / "authority.pem").exists()
+    asked = apart is not None and (new or (apart / "authority.key").exists())
+    passphrase = read_passphrase(passphrase_file, new=new) if asked or passphrase_file else None
+    made = begin_consortium(home_path(home, "wardround-coordinator"), words, apart, passphrase)
+    folder, own = apart or made.path, fingerprint(made.key.public_key())
+    warnings = key_warnings(folder, listens=apart is None)
+    waiting = made.request_path(name) if not made.certificate_path.exists() else None
     port = words.listen.rpartition(":")[2]
     reached = f"{words.hosts[0]}:{port}"
     lines = [
@@ -66,8 +82,13 @@ def init(
         "2. It sends you request.csr. Sign it: wardround coordinator sign REQUEST",
         f"3. Send the signed certificate and {made.authority_path} back (neither is secret).",
         "4. Run: wardround coordinator start, then wardround coordinator run STUDY",
-        f"Keep {made.path / 'authority.key'} safe: whoever has it can admit any site.",
+        f"Words of the coordinator's key, for the sites: {own}",
     ]
+    if waiting is not None:
+        lines.insert(1, f"0. Have {waiting} signed: wardround authority sign --coordinator, then coordinator accept")
+    else:
+        lines.append(f"Keep {folder / 'authority.key'} safe: whoever has it can admit any site.")
+    lines += [f"Warning: {one}." for one in warnings]
     facts = {
         "consortium": consortium,
         "coordinator": name,
@@ -75,37 +96,93 @@ def init(
         "authority": made.authority_path,
         "listen": words.listen,
         "hosts": words.hosts,
+        "fingerprint": own,
+        "waiting": waiting,
+        "warnings": warnings,
     }
     say(facts, lines, as_json)
 
 
 @coordinator_app.command()
 def sign(
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The site's request (request.csr).")],
+    request: Annotated[
+        Path, typer.Argument(metavar="REQUEST", help="The site's request (request.csr, or rotation.json).")
+    ],
+    authority: Annotated[
+        Path | None, typer.Option("--authority", help="The authority's folder, if it is elsewhere.")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a site by signing its request. Compare the fingerprint by phone before you send the certificate."""
+    """Admit a site by signing its request. Compare the words of its key by phone before you send the certificate."""
     from wardround.deploy.coordinator.consortium import admit
+    from wardround.deploy.trust.certificates import is_encrypted
 
     there = open_home(home)
-    made = admit(there, request)
-    until = f"{made.until:%Y-%m-%d}"
-    lines = [
-        f"{made.name} {'renewed' if made.renewed else 'admitted'} until {until}.",
-        f"Fingerprint of its key: {made.fingerprint}",
-        "Compare it with the site by phone, using a number you know. If it differs, revoke the site.",
-        f"Then send {made.path} and {there.authority_path} to the site: wardround site join CERTIFICATE AUTHORITY",
+    key = (authority or there.path) / "authority.key"
+    passphrase = read_passphrase(passphrase_file, new=False) if is_encrypted(key) else None
+    made = admit(there, request, authority, passphrase)
+    say(admission_facts(there, made), admission_lines(there, made), as_json)
+
+
+def admission_lines(home: "CoordinatorHome", made: "AdmittedSite") -> list[str]:
+    words = [
+        f"Words of its key: {made.fingerprint}",
+        "Compare them with the site by phone, using a number you know. If they differ, revoke the site.",
     ]
-    facts = {
+    if made.until is None:
+        return [
+            f"The request of {made.name} waits for the authority: {made.path}",
+            *words,
+            "Have it signed with wardround authority sign, and take it in with wardround coordinator accept",
+        ]
+    did = "has a new key" if made.rotated else "renewed" if made.renewed else "admitted"
+    lines = [f"{made.name} {did} until {made.until:%Y-%m-%d}.", *words]
+    return [
+        *lines,
+        f"Then send {made.path} and {home.authority_path} to the site: wardround site join CERTIFICATE AUTHORITY",
+    ]
+
+
+def admission_facts(home: "CoordinatorHome", made: "AdmittedSite") -> dict[str, Any]:
+    return {
         "site": made.name,
         "fingerprint": made.fingerprint,
-        "until": until,
-        "certificate": made.path,
-        "authority": there.authority_path,
+        "until": None if made.until is None else f"{made.until:%Y-%m-%d}",
+        "certificate": None if made.until is None else made.path,
+        "waiting": made.path if made.until is None else None,
+        "authority": home.authority_path,
         "renewed": made.renewed,
+        "rotated": made.rotated,
     }
-    say(facts, lines, as_json)
+
+
+@coordinator_app.command()
+def requests(home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """List the requests that wait for the authority, which is elsewhere."""
+    from wardround.deploy.coordinator.consortium import waiting_requests
+    from wardround.deploy.trust.fingerprints import fingerprint
+
+    waiting = waiting_requests(open_home(home))
+    facts = [{"name": one.name, "request": one.where, "fingerprint": fingerprint(one.key)} for one in waiting]
+    lines = [f"{one['name']}: {one['request']} ({one['fingerprint']})" for one in facts] or ["No request is waiting."]
+    say({"requests": facts}, lines, as_json)
+
+
+@coordinator_app.command()
+def accept(
+    certificates: Annotated[list[Path], typer.Argument(metavar="CERTIFICATE...", help="What the authority signed.")],
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take in certificates that the authority signed elsewhere; a site's renewal is then sent to it."""
+    from wardround.deploy.coordinator.consortium import accept as take_in
+
+    there = open_home(home)
+    made = [take_in(there, path) for path in certificates]
+    lines = [f"{one.name} until {one.until:%Y-%m-%d}: {one.path}" for one in made]
+    say({"accepted": [admission_facts(there, one) for one in made]}, lines, as_json)
 
 
 @coordinator_app.command()
@@ -150,11 +227,11 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Queue a study for the sites; if no coordinator is running, run one until the study ends."""
-    from wardround.deploy.coordinator.queue import enqueue
+    from wardround.deploy.coordinator.queue import enqueue, with_members
     from wardround.study.file import read_study
 
     there, who = open_home(home), person_name(by)
-    words = for_sites(read_study(study))
+    words = with_members(for_sites(read_study(study)), there)
     refuse_early(there, words, study)
     name = enqueue(there, words, who)
     (there.folder(name) / "state.json").unlink(missing_ok=True)
@@ -245,7 +322,7 @@ def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
         table_without_rows(study)
     except Refusal as refusal:
         raise Refusal(refusal.what, where=f"{path}, {refusal.where}", remedy=refusal.remedy) from None
-    known = tuple(sorted(one.stem for one in (home.path / "sites").glob("*.pem") if one.stem not in home.revoked()))
+    known = tuple(home.site_names())
     if not known:
         raise Refusal("the consortium has no sites", remedy="sign requests with `wardround coordinator sign`")
     for site in study.deploy.sites:

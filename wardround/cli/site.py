@@ -12,6 +12,7 @@ import typer
 
 from wardround.cli.output import AsJson, person_name, say
 from wardround.cli.site_data import HomeFolder, add, data_app, open_home, policy_app
+from wardround.cli.trust.partners import add_commands, ask_to_compare, compare
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 site_app = typer.Typer(help="Run a hospital's site: data, policy, approvals, log.", no_args_is_help=True)
 site_app.add_typer(data_app, name="data")
 site_app.add_typer(policy_app, name="policy")
+add_commands(site_app)
 
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as listed by `wardround site studies`.")]
 By = Annotated[str | None, typer.Option("--by", help="Your name (default: the logged-in user).")]
@@ -56,7 +58,7 @@ def init(
     lines = [
         f"Created the site {name}: {made.path}",
         f"1. Send {made.request_path} to the coordinator. It is not secret; key.pem stays here.",
-        f"   Compare the key's fingerprint by phone: {print_of}",
+        f"   Read the words of your key to the coordinator and to your partners by phone: {print_of}",
         "2. With the files you get back: wardround site join CERTIFICATE AUTHORITY",
         "3. Register data (wardround site data add) and review policy.toml, which allows no column yet.",
     ]
@@ -79,11 +81,16 @@ def join(
 ) -> None:
     """Join the consortium with the signed certificate, after checking its key and name."""
     from wardround.deploy.site.enrolment import join as joined
+    from wardround.deploy.trust.fingerprints import fingerprint
 
-    issued = joined(open_home(home), certificate, authority)
-    until = f"{issued.until:%Y-%m-%d}"
-    lines = [f"{issued.name} belongs to the consortium until {until}. Next: wardround site start"]
-    say({"site": issued.name, "serial": issued.serial, "until": until}, lines, as_json)
+    there = open_home(home)
+    issued = joined(there, certificate, authority)
+    until, words = f"{issued.until:%Y-%m-%d}", fingerprint(there.key.public_key())
+    lines = [
+        f"{issued.name} belongs to the consortium until {until}. Next: wardround site start",
+        f"Words of its key, for your partners: {words}",
+    ]
+    say({"site": issued.name, "serial": issued.serial, "until": until, "fingerprint": words}, lines, as_json)
 
 
 @site_app.command()
@@ -176,6 +183,7 @@ def approve(
     shown = describe_offer(there, offer, data)
     if not as_json:
         say({}, summary_lines(shown), as_json=False)
+    compared: list[str] = []
     if not yes and not shown.against:
         if as_json or not sys.stdin.isatty():
             raise Refusal(
@@ -184,7 +192,9 @@ def approve(
         if not typer.confirm(f"\nApprove this study as {who}?", default=False):
             typer.echo("No decision was made.")
             raise typer.Exit(1)
+        compared = ask_to_compare(there, approvals.study_of(offer), who)
     decision = approvals.approve(there, offer.id, by=who, data=data, until=last)
+    compare(there, approvals.study_of(offer), compared, who)
     lines = [
         "",
         f"{who} approved {offer.id} until {decision.until}. To withdraw: wardround site withdraw {offer.id}",

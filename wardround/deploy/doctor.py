@@ -31,14 +31,20 @@ from wardround.deploy.transport.connectivity import (
     host_and_port,
     own_host,
 )
+from wardround.deploy.trust.authority import can_sign
 from wardround.deploy.trust.certificates import (
+    PASSPHRASE,
     SKEW,
     certificate_summary,
     check_issued,
     is_due,
+    is_encrypted,
     read_certificate,
     read_key,
 )
+from wardround.deploy.trust.membership import MembershipLog
+from wardround.deploy.trust.membership_witness import GRACE, RESOLVE, read_state
+from wardround.deploy.trust.pins import read_partners
 
 NETWORK = "2.9.0"
 """The version of nvflare that pyproject.toml pins: other versions have other gaps."""
@@ -77,6 +83,8 @@ def check_site(home: SiteHome) -> Iterator[Diagnosis]:
     found = check_certificate(home, words.name, "site")
     yield found
     yield check_clock(home.certificate_path)
+    yield from check_partners(home)
+    yield check_membership(home)
     yield check_proxy(words.coordinator, os.environ)
     yield from diagnose_steps(words.coordinator, files(home)) if found.state != "wrong" else ()
     yield from check_data(home)
@@ -92,7 +100,8 @@ def check_coordinator(home: CoordinatorHome) -> Iterator[Diagnosis]:
         return
     yield Diagnosis("settings", "ok", f"{words.name}, coordinator of {words.consortium}")
     yield check_key(home.key_path)
-    yield check_key(home.path / "authority.key", "authority's key")
+    yield from check_authority(home)
+    yield check_membership(home)
     yield check_certificate(home, words.name, "coordinator")
     yield check_clock(home.certificate_path)
     yield check_listening(home)
@@ -164,6 +173,57 @@ def check_key(path: Path, name: str = "key") -> Diagnosis:
         shown = f"{stat.S_IMODE(rights.st_mode):o}"
         return Diagnosis(name, "wrong", f"{path} can be read by others (mode {shown})", f"chmod 600 {path}")
     return Diagnosis(name, "ok", "only its owner can read it")
+
+
+def check_authority(home: CoordinatorHome) -> Iterator[Diagnosis]:
+    """Whether the authority's key lies here, where sites connect, and whether it is encrypted."""
+    name, path = "authority's key", home.path / "authority.key"
+    if not path.exists() and not (home.path / "issued.json").exists():  # else it has signed from here
+        yield Diagnosis(name, "ok", "it is kept elsewhere")
+        return
+    if not is_encrypted(path):
+        found = check_key(path, name)
+        yield found
+        if found.state != "wrong":
+            what = "its key is not encrypted, and lies on the machine that listens"
+            remedy = "keep it elsewhere: wardround coordinator init --authority FOLDER"
+            yield Diagnosis("authority", "look", what, remedy)
+        return
+    remedy = "" if can_sign(home.path) else f"set {PASSPHRASE} for the service, or sign requests by hand"
+    yield Diagnosis(name, "look" if remedy else "ok", "it is encrypted, on the machine that listens", remedy)
+
+
+def check_partners(home: SiteHome) -> Iterator[Diagnosis]:
+    """Partners whose words nobody compared by phone yet."""
+    try:
+        known = read_partners(home)
+    except Refusal as refusal:
+        yield failure("partners", refusal)
+        return
+    missing = [one.name for one in known.values() if not one.is_compared]
+    if missing:
+        what = f"not compared yet: {', '.join(missing)}"
+        yield Diagnosis("partners", "look", what, "call them, and run `wardround site trust NAME WORDS`")
+    elif known:
+        yield Diagnosis("partners", "ok", f"{len(known)} compared by phone")
+
+
+def check_membership(home: Home) -> Diagnosis:
+    """Whether the membership log, or the copy of it, is whole, and what other sites say of it."""
+    try:
+        state = read_state(home) if isinstance(home, SiteHome) else {}
+        if state.get("trouble"):
+            what = f"it cannot be believed: {state['trouble']['what']}"
+            return Diagnosis("membership log", "wrong", what, RESOLVE)
+        log = MembershipLog(home.membership_path)
+        found, entries = log.read(), len(log.chain().lines)
+    except Refusal as refusal:
+        return failure("membership log", refusal)
+    if not entries:
+        late = isinstance(home, SiteHome) and clock.now() - home.begun_at() > GRACE
+        remedy = "connect to the coordinator; without the log no secure sum is answered" if late else ""
+        return Diagnosis("membership log", "look" if late else "ok", "nothing to see yet", remedy)
+    return Diagnosis("membership log", "ok", f"{entries} entries verified, {len(found.sites)} sites")
 
 
 def check_certificate(home: Home, name: str, role: str) -> Diagnosis:

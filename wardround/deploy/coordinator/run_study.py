@@ -44,6 +44,7 @@ from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestB
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
+from wardround.deploy.trust.pins import needs_pins, smallest_roster
 from wardround.deploy.trust.transcript.entries import TranscriptSigner
 from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
@@ -132,7 +133,9 @@ def policy_of(submission: Submission) -> WaitPolicy:
             where="[deploy] quorum",
             remedy="lower the quorum",
         )
-    return WaitPolicy(quorum, floor=study.deploy.deadline, fewest=privacy_plan.fewest_of(study, sites))
+    # Sites refuse a sum of fewer than they approved, so there is no use in asking.
+    fewest = max(privacy_plan.fewest_of(study, sites), smallest_roster(study) if needs_pins(study) else 1)
+    return WaitPolicy(quorum, floor=study.deploy.deadline, fewest=fewest)
 
 
 def refuse_early(study: Study, engine: Deployment) -> None:

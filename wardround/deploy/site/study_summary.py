@@ -28,6 +28,7 @@ from wardround.deploy.site.approvals import (
     study_of,
 )
 from wardround.deploy.site.datasets import columns_for, find, frame_of, read_datasets, summarize_table, table_for
+from wardround.deploy.site.partner_summary import who_takes_part
 from wardround.deploy.site.policy import (
     Policy,
     components_of,
@@ -140,6 +141,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
     risky = [f"{column} ({why})" for column, why in seen.identifying.items() if column in read]
     parts = (
         ("Who asks", who_asks(offer, study)),
+        *((("Who takes part", partners),) if (partners := who_takes_part(home, study)) else ()),
         ("What is read", what_is_read(name, seen.rows, read, withheld, risky)),
         ("What runs here", what_runs(components, brought)),
         (

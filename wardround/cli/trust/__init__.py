@@ -1,0 +1,1 @@
+"""Commands about who may be believed: the authority, partners' keys, the own key."""
