@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all mutations soak lint types unit bench docs browser database clean
+.PHONY: demo test test-all mutations soak lint types unit bench docs lock sbom browser database clean
 
 demo: $(VENV)/.installed
 	@rm -rf runs/demo
@@ -38,6 +38,14 @@ soak: $(VENV)/.developing
 
 docs: $(VENV)/.developing
 	$(BIN)/python docs/make_reference.py
+
+# What a deployed party installs, file by file with its hash, and the bill of materials made from it.
+lock: $(VENV)/.developing
+	$(BIN)/python requirements/lock.py lock
+	$(MAKE) sbom
+
+sbom: $(VENV)/.developing
+	$(BIN)/python requirements/lock.py sbom
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.install

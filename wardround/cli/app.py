@@ -14,6 +14,7 @@ from wardround.cli.flare import flare_app
 from wardround.cli.site import site_app
 from wardround.cli.trust.authority import authority_app
 from wardround.core.errors import Refusal
+from wardround.core.text import plain_line
 
 app = typer.Typer(
     name="wardround",
@@ -379,7 +380,7 @@ def main(arguments: list[str] | None = None) -> None:
     except Refusal as refusal:
         if "--json" in given:
             typer.echo(json.dumps({"error": str(refusal)}))
-        typer.echo(f"wardround: {refusal}", err=True)
+        typer.echo(f"wardround: {plain_line(refusal)}", err=True)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):  # typer makes the one out of the other
         typer.echo("wardround: interrupted before anything was trained.", err=True)

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from wardround.core.errors import Refusal
+from wardround.core.text import plain_line
 
 ERRORS = Console(stderr=True)
 QUIET = ("hello", "offer", "heads", "countersigned", "membership")
@@ -54,7 +55,8 @@ def print_site_event(word: str, facts: Mapping[str, Any]) -> None:
         "answered": "answered {topic}: sent {bytes} bytes (see wardround site log)",
     }
     if word in told and (word == "refused" or facts.get("topic") not in QUIET):
-        ERRORS.print(f"{time.strftime('%H:%M:%S')} {told[word].format(**facts)}", markup=False, highlight=False)
+        words = plain_line(told[word].format(**facts))  # a coordinator's words among them
+        ERRORS.print(f"{time.strftime('%H:%M:%S')} {words}", markup=False, highlight=False)
 
 
 def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
@@ -87,7 +89,7 @@ def demo_printer() -> Callable[[str, Mapping[str, Any]], None]:
         words = demo_sentence(word, facts)
         if words != last:
             clock = time.strftime("%H:%M:%S")
-            ERRORS.print(f"{clock} {words}", markup=False, highlight=False, soft_wrap=True)
+            ERRORS.print(f"{clock} {plain_line(words)}", markup=False, highlight=False, soft_wrap=True)
         last = words
 
     return tell

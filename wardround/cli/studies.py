@@ -15,6 +15,7 @@ from rich.table import Table
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
+from wardround.core.text import plain_line
 from wardround.engine.hosts import is_leader
 from wardround.engine.memory import estimate
 from wardround.report.model_card.facts import write_card
@@ -155,7 +156,7 @@ def print_result(
         return
     OUTPUT.print(table(result))
     for note in result.notes:
-        OUTPUT.print(f"Note: {note}", style="dim", markup=False)
+        OUTPUT.print(f"Note: {plain_line(note)}", style="dim", markup=False)
     OUTPUT.print(f"Report: {report}", markup=False, soft_wrap=True)
 
 
@@ -202,7 +203,7 @@ def check_command(study: Study, *, as_json: bool) -> None:
     for label, noise in words["noise"].items():
         OUTPUT.print(privacy_words(study, label, noise), markup=False)
     for note in setting.notes:
-        OUTPUT.print(f"Note: {note}", style="dim", markup=False)
+        OUTPUT.print(f"Note: {plain_line(note)}", style="dim", markup=False)
     OUTPUT.print("The study is valid.")
 
 
@@ -305,5 +306,5 @@ def partners_command(
         return
     OUTPUT.print(partners_table(result))
     for note in result.notes:
-        OUTPUT.print(f"Note: {note}", style="dim", markup=False)
+        OUTPUT.print(f"Note: {plain_line(note)}", style="dim", markup=False)
     OUTPUT.print(f"Report: {report}", markup=False, soft_wrap=True)

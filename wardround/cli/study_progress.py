@@ -12,6 +12,7 @@ import typer
 
 from wardround.cli.output import say
 from wardround.core.errors import Refusal
+from wardround.core.text import plain_line
 
 if TYPE_CHECKING:
     from wardround.deploy.coordinator.events import Event, Observer
@@ -49,7 +50,7 @@ def conduct_study(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bo
     except Refusal as refusal:  # told here, since the process cannot end in the ordinary way any more
         if as_json:
             typer.echo(json.dumps({"error": str(refusal)}))
-        typer.echo(f"wardround: {refusal}", err=True)
+        typer.echo(f"wardround: {plain_line(refusal)}", err=True)
         code = 2
     leave(code)
 

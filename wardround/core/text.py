@@ -40,14 +40,14 @@ def plain_line(text: object, longest: int | None = None) -> str:
     return line if longest is None or len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
-def plain_words(value: Any, longest: int = LONGEST, depth: int = 0) -> Any:
-    """JSON with every text in it, keys too, made a plain line; what is nested too deeply is left out."""
+def has_hidden(value: Any, depth: int = 0) -> bool:
+    """Whether some text in this JSON, keys too, holds what must not be shown; breaks of lines and tabs are allowed.
+
+    >>> has_hidden({"name": ["two\\nlines"]}), has_hidden({"name": ["a\\u202eb"]})
+    (False, True)
+    """
     if isinstance(value, str):
-        return plain_line(value, longest)
-    if depth >= DEEPEST:
-        return None
+        return any(unicodedata.category(one) in HIDDEN and one not in "\n\t" for one in value)
     if isinstance(value, dict):
-        return {plain_line(key, longest): plain_words(one, longest, depth + 1) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_words(one, longest, depth + 1) for one in value]
-    return value
+        value = [*value, *value.values()]
+    return isinstance(value, list | tuple) and (depth >= DEEPEST or any(has_hidden(one, depth + 1) for one in value))

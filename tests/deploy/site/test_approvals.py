@@ -233,3 +233,20 @@ def test_a_study_is_meant_by_the_beginning_of_its_identity_where_there_is_one_of
     with pytest.raises(Refusal, match="2 studies are called"):
         approvals.resolve(home, first.id[: same + 1])
     assert approvals.resolve(home, first.id) == first
+
+
+@pytest.mark.parametrize("harm", ["\x1b[31m", "\x1b]52;c;eA==\x07", "\r", "\u202e", "\u200b", "\x9b2J"], ids=repr)
+def test_a_study_that_could_not_be_shown_as_it_is_is_not_stored(home, harm):
+    study = small.study(study={"purpose": f"triage{harm}"})
+    with pytest.raises(Refusal, match=r"(?i)control characters or invisible marks") as refused:
+        small.offered(home, study)
+    assert harm not in str(refused.value)
+    assert approvals.offers(home) == []
+
+
+def test_an_invisible_mark_makes_nobody_a_second_person(home):
+    offer = small.offered(home, submitter="An\u200bna\x1b[0m\u202e")
+    assert offer.submitter == "Anna[0m"
+    plain = small.offered(home, small.study(study={"rounds": 6}), submitter="an\u200bna")
+    with pytest.raises(Refusal, match=r"(?i)anna submitted this study"):
+        approvals.approve(home, plain.id, by="Anna")

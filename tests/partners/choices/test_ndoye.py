@@ -19,7 +19,7 @@ from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
 from wardround.partners.choice import Question, Rule, select_partners
 from wardround.partners.choices.ndoye import ndoye
-from wardround.partners.similarity.transfer import transfer_matrix
+from wardround.partners.similarity.transfer import implausible_home_losses, transfer_matrix
 
 FLIPPED = 4
 
@@ -160,3 +160,21 @@ def test_four_real_hospitals_against_scikit_learn():
             assert evidence.details["losses"][federation.sites[i]] == pytest.approx(loss, abs=0.02)
         assert evidence.details["ranking"][-1] == "switzerland"
         assert evidence.score[2] < evidence.cut - 3 * evidence.error[2]
+
+
+def test_a_home_loss_that_the_asking_site_does_not_see_is_named(evidence):
+    """By hand. Excesses (loss at home less loss at the judge's) of sites 1 to 4 are 0.1, 0.1, 0.1 and 0.9; the judge's
+    standard error is 0.05 and both have 100 rows, so the doubt is 0.05 * sqrt(2) = 0.0707 and 0.8 is 11.3 of it."""
+    loss, error = np.full(5, 0.5), np.full(5, 0.05)
+    cv, rows = np.array([0.5, 0.6, 0.6, 0.6, 1.4]), np.full(5, 100.0)
+    assert implausible_home_losses(cv, loss, error, rows, 0) == {4: pytest.approx(0.8 / (0.05 * np.sqrt(2)))}
+    # A quarter of the rows: the same scatter over 25 patients is twice as wide, sqrt(1 + 4) * 0.05 = 0.1118.
+    few = np.where(np.arange(5) == 4, 25.0, rows)
+    assert implausible_home_losses(cv, loss, error, few, 0)[4] == pytest.approx(0.8 / (0.05 * np.sqrt(5)))
+    # Within four standard errors, below what is measured, or with a single other site: nothing to say.
+    assert implausible_home_losses(np.array([0.5, 0.6, 0.6, 0.6, 0.85]), loss, error, rows, 0) == {}
+    assert implausible_home_losses(np.array([0.5, 0.6, 0.6, 0.6, 0.1]), loss, error, rows, 0) == {}
+    assert implausible_home_losses(cv[[0, 1, 4]], loss[:3], error[:3], rows[:3], 0) == {}
+    # One whose patients are simply easier than everybody's names nobody.
+    assert implausible_home_losses(cv.clip(max=0.6) + 1.0, loss, error, rows, 0) == {}
+    assert "implausible" not in evidence.details, "honest sites, also the one with wrong labels, are not named"

@@ -228,6 +228,15 @@ def partner_fields(study: Study, folder: Path) -> dict[str, Any]:
     return {"user": user, "partners": names}
 
 
+def choice_notes(folder: Path) -> list[str]:
+    """Whose words about itself the asking site's measurements do not bear out."""
+    chosen = read_choice(folder)
+    told = {} if chosen is None else (chosen.evidence.details or {}).get("implausible", {})
+    return [
+        f"The loss that {site} tells of its own model is worth a look: {why}." for site, why in sorted(told.items())
+    ]
+
+
 def restrict_to_partners(engine: Deployment, folder: Path) -> Deployment:
     """The same engine for the asking site and its partners only: the finished model is theirs to keep."""
     chosen = read_choice(folder)

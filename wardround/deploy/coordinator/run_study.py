@@ -23,6 +23,7 @@ from wardround.deploy.coordinator.engine import Deployment, refuse_pooled
 from wardround.deploy.coordinator.events import ApprovalPending, Observer, RoundDone, ignore
 from wardround.deploy.coordinator.gather import Absences, Gatherer, WaitPolicy, reasons_of
 from wardround.deploy.coordinator.partner_choice import (
+    choice_notes,
     choose_partners,
     partner_fields,
     refuse_partners,
@@ -338,6 +339,7 @@ def finish(
             *agreement.notes,
             *privacy_plan.spent_notes(folder.records()),
             *validation_notes(folder.records()),
+            *choice_notes(folder.path),
             *missing_figures_note(engine.sites, blocks, absent),
         ),
     )

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
+from wardround.core.text import has_hidden, plain_line
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import DIGITS, is_meant, study_id
@@ -108,6 +109,13 @@ def store_offer(
         return read_offer(home, study)
     if len(json.dumps(content)) > LONGEST or len(submitter) > 200:
         raise Refusal("the offered study is too long", where=study, remedy="shorten it")
+    if has_hidden(content):
+        raise Refusal(
+            "the offered study holds control characters or invisible marks, so it could not be shown as it is",
+            where=study,
+            remedy="remove them from the study file",
+        )
+    submitter = plain_line(submitter)  # so that nobody is two people by a mark that is not seen
     parsed = parse_study(dict(content), where=f"the offered study {study}")
     words = parsed.model_dump(mode="json")
     if study_id(parsed) != study:

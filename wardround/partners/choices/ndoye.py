@@ -7,7 +7,8 @@ The score is minus the transfer loss. Its standard error comes from both terms: 
 model is judged, and the partner's, on whom it was cross-validated.
 
 Two exchanges: every site sends its own model and one loss; the asking site is sent all of them. Works before all sites
-have answered: who has not has no score. Relies on the partners telling their loss at home honestly. All partners are
+have answered: who has not has no score. Relies on the partners telling their loss at home honestly: one that is far
+above what its model does at the asking site, by the measure of the others, is named in the result. All partners are
 judged on the same few patients, so their scores rise and fall together: the ranking is surer than each score.
 
 The cut allows for the asking site's own sampling error: a partner may lose up to `tolerance` standard errors of the
@@ -24,7 +25,7 @@ from wardround.core.contracts import Report, Tree
 from wardround.core.errors import Refusal
 from wardround.partners.choice import Asks, Choice, Evidence, Numbers, Question, probe
 from wardround.partners.probes.own_models import USUAL, Folds, OwnTraining
-from wardround.partners.similarity.transfer import judge_at_sites, own_models_of
+from wardround.partners.similarity.transfer import implausible_home_losses, judge_at_sites, own_models_of
 
 LABEL = "Transfer loss (adapted Ndoye factor)"
 
@@ -65,10 +66,26 @@ def ndoye(
             score=score,
             error=np.where(partner, doubt, np.nan),
             cut=-tolerance * float(cv_error[user]),
-            details=score_details(question, own, loss, score),
+            details={
+                **score_details(question, own, loss, score),
+                **implausible_details(question, implausible_home_losses(cv, loss, error, own["rows"], user), cv, loss),
+            },
         )
 
     return Choice(assess, Asks((probe("own_models", **recipe._asdict()), probe("losses"))))
+
+
+def implausible_details(question: Question, found: dict[int, float], cv: Numbers, loss: Numbers) -> Report:
+    """Sites that say of their model what the asking site does not see; nothing where there are none."""
+    names, asking = question.engine.sites, question.engine.sites[question.user]
+    told = {
+        names[
+            site
+        ]: f"it tells a loss of {cv[site]:.3g} at home, and its model has {loss[site]:.3g} at {asking}, which is "
+        f"{far:.1f} standard errors further apart than for the other sites"
+        for site, far in sorted(found.items())
+    }
+    return {"implausible": told} if told else {}
 
 
 def score_details(question: Question, own: Tree, loss: Numbers, score: Numbers) -> Report:

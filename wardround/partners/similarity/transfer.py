@@ -18,6 +18,9 @@ from wardround.partners.choice import Numbers, Question
 from wardround.partners.probes.losses import losses
 from wardround.partners.probes.own_models import USUAL, OwnTraining, own_models
 
+DOUBT = 4.0
+"""Standard errors from which a told loss at home is worth a look."""
+
 
 class Transfer(NamedTuple):
     """For S sites, in the order of the engine's; a site that has not answered, or has fewer than two rows, has NaN."""
@@ -86,6 +89,28 @@ def transfer_matrix(question: Question, recipe: OwnTraining = USUAL) -> Transfer
         gap=loss - cv[:, None],
         gap_error=np.where(at_home, 0 * loss, paired_error(error, cv_error[:, None], correlations(said))),
     )
+
+
+def implausible_home_losses(cv: Numbers, loss: Numbers, error: Numbers, rows: Numbers, judge: int) -> dict[int, float]:
+    """Sites whose told loss at home is far above what the judging site measures of the same models, and how far.
+
+    A choice by transfer losses rewards a partner for doing badly at home, and nobody else can measure that. But others
+    measure the model itself: where a site says that its model does much worse at home than at the judge's, and much
+    worse by that measure than the other sites' models, by more than `DOUBT` standard errors, it is named. The errors
+    are those of the judge's patients, and the same scatter over as many patients as the site told, not its own word.
+    """
+    told = [site for site in range(len(cv)) if site != judge and rows[site] > 0 and np.isfinite(cv[site])]
+    excess = {site: float(cv[site] - loss[site]) for site in told}
+    found = {}
+    for site in told:
+        others = [excess[other] for other in told if other != site]
+        if len(others) < 2 or excess[site] <= 0:
+            continue
+        doubt = float(np.hypot(error[site], error[site] * np.sqrt(rows[judge] / rows[site])))
+        above = excess[site] - float(np.median(others))
+        if above > DOUBT * doubt:
+            found[site] = above / doubt if doubt else np.inf
+    return found
 
 
 def correlations(said: Tree) -> Numbers:
