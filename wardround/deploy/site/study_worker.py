@@ -226,7 +226,8 @@ class StudyWorker:
     def finish(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Keep the model that this site will use."""
         algorithm, _ = self._method(asked)
-        params = self._params(algorithm, asked, message)
+        model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
+        params = self._params(algorithm, asked, model)
         arrays = {name: np.ascontiguousarray(array) for name, array in jax.device_get(params).items()}
         words = json.dumps({"study": asked.study, "site": self.site, "round": asked.round})
         write_whole(self.folder / "model.safetensors", save(arrays, metadata={"wardround": words}))

@@ -23,6 +23,7 @@ from wardround.deploy.site.release.partner_questions import (
     preparation_queries,
     terms_for,
 )
+from wardround.deploy.trust.transcript.entries import LARGEST
 from wardround.queries.cards import MOST_CLASSES
 from wardround.runs.folder import digest
 from wardround.study import assemble
@@ -85,7 +86,15 @@ def release_list(study: Study, columns: Mapping[str, str], cell: int) -> Release
     silent = [
         nothing("settle", 1, HEADER),
         nothing("begin", 1 + trainings(study)[0] + sum(one[1] for one in probe_times(study)), request_bytes(shapes)),
-        nothing("finish", 1, request_bytes(shapes)),
+        Release(
+            "finish",
+            "none",
+            1,
+            ROOM,
+            request_bytes(shapes) + HEADER + LARGEST,
+            "that it is done, and a signature under the transcript that came with it",
+            arrays=(),
+        ),
         Release("refusal", "none", REFUSALS, ROOM, 0, "in words that quote no value of a patient", arrays=()),
     ]
     found = [*statistics(study, columns, cell), *rounds(study, shapes), *partner_rounds(study, shapes)]
