@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from safetensors.numpy import save
 
+from wardround.core import trees
 from wardround.core.chain import chain
 from wardround.core.components.recipes import Recipe, from_json
 from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform, Tree
@@ -182,8 +183,11 @@ class StudyWorker:
             self.promise.charge(from_json(asked.question.algorithm), number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
-        if not finite:
+        if not finite and self.study.privacy is None:
             return None
+        # Under [privacy] there is no word for it: what is not finite after the noise is sent as zero.
+        answer = answer if finite else trees.finite_or_zero(answer)
+        keeps = keeps if finite else trees.finite_or_zero(keeps)
         self._keep(asked, number, keeps)
         found: Message = jax.device_get(answer)
         return found
