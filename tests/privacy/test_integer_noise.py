@@ -144,8 +144,8 @@ def test_links_before_it_cannot_make_an_answer_longer_or_the_noise_smaller():
 def test_a_length_that_makes_no_sense_lets_nothing_out_without_noise(length):
     """A coordinator chooses the length where it adapts: whatever it sends, the noise must fit what leaves."""
     left = jax.jit(secure_sum().up)(NOTHING, answer(np.full(ENTRIES, 0.5), length=length), KEY)
-    # No length, or an endless one, is the longest that can be encoded: 2^10 by default.
-    longest = 1.0 if length < 0 else 1024.0
+    # No length, or an endless one, is the longest that can be encoded: 2^22 by default.
+    longest = 1.0 if length < 0 else 2.0**22
     assert left.arrays["outside"] == 0.0
     assert abs(np.median(whole(left))) < 0.1 * longest * 2**20
     assert np.std(whole(left)) == pytest.approx(longest * 2**20, rel=0.1)
