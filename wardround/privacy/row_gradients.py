@@ -30,6 +30,8 @@ View = Callable[[Any], Any]
 LIKE_A_VIEW = ("reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type", "copy")
 REPEATS = "broadcast_in_dim"
 INLINED = ("jit", "pjit", "closed_call", "core_call")
+SMALLEST = 2.0**-126
+"""The least number that is not rounded to 0."""
 ROUNDED = 1e-5
 """Of the product of all lengths: by so much a sum over pairs of places may fall short of the squared length."""
 
@@ -167,7 +169,7 @@ def _part(use: Product | Sum, parameter: Array, inputs: Any, back: Array) -> _Pa
 def _in_units(values: Array) -> tuple[Array, Array]:
     """The largest number of every row, and the row in units of it."""
     size = jnp.max(jnp.abs(values), axis=(1, 2))
-    return size, values / jnp.maximum(size, jnp.finfo(values.dtype).tiny)[:, None, None]
+    return size, values / jnp.maximum(size, SMALLEST)[:, None, None]
 
 
 def _as_matrices(use: Product, inputs: Array, back: Array) -> tuple[Array, Array, View]:

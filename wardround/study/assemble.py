@@ -24,6 +24,7 @@ from wardround.runs.folder import digest
 from wardround.study import privacy as privately
 from wardround.study.file import DataSection, Named, Settings, Study
 from wardround.study.methods import Method, asking_site
+from wardround.study.release_noise import statistics_noise, statistics_steps
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         missing_columns=data.missing_columns,
         missing_target=data.missing_target,
         empty_sites=data.empty_sites,
+        private=statistics_noise(study, seed),
         **data.preparation.model_dump(),
     )
     classes = loaded.federation.task.classes
@@ -199,7 +201,8 @@ def plan_noise(
     """The same where only the numbers of patients are known, as by the coordinator of real sites."""
     privately.refuse_choice(method.choice)
     words = words_of(study, method, task, patients.sites)
-    return privately.plan_noise(study, words, _algorithm, patients, participation, quorum=quorum)
+    before = statistics_steps(study)
+    return privately.plan_noise(study, words, _algorithm, patients, participation, quorum=quorum, before=before)
 
 
 def words_of(study: Study, method: Method, task: Task, sites: Sequence[str]) -> privately.Words:

@@ -240,7 +240,8 @@ def train(
         params,
         participation,
         Schedule(study.study.rounds, study.evaluation.every),
-        validates=any(rows[1] for rows in agreement.rows.values()),
+        validates=any(rows[1] for rows in agreement.rows.values())
+        and privacy_plan.makes_looks(study, algorithm, agreement.task),
         stopping=stopping_of(study),
         checkpoint=checkpoint,
         identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
@@ -298,7 +299,7 @@ def finish(
         notes=(
             *agreement.notes,
             *privacy_plan.spent_notes(folder.records()),
-            *missing_figures_note(engine.sites, blocks),
+            *missing_figures_note(engine.sites, blocks, privacy_plan.untold_note(study)),
         ),
     )
     point("coordinator.result.before_save")
@@ -310,8 +311,8 @@ def finish(
     return result
 
 
-def missing_figures_note(sites: Sequence[str], blocks: Mapping[str, Any]) -> list[str]:
+def missing_figures_note(sites: Sequence[str], blocks: Mapping[str, Any], why: str) -> list[str]:
     missing = [site for site in sites if site not in blocks]
     if not missing:
         return []
-    return [f"No figures from {', '.join(missing)}: too few test patients to report, or not connected at the end."]
+    return [f"No figures from {', '.join(missing)}: {why}."]

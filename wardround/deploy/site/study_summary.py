@@ -16,6 +16,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.text import format_bytes
 from wardround.data.load import load
+from wardround.data.noised_preparation import StatisticsNoise
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.wire import encode
@@ -44,6 +45,7 @@ from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
 from wardround.study.partners import asks_of
+from wardround.study.release_noise import statistics_noise
 
 ARRAYS: Mapping[str, str] = {
     "weight": "how many patients it trained on",
@@ -315,6 +317,12 @@ def with_some_noise(study: Study) -> Study:
     return study.model_copy(update={"privacy": noise})
 
 
+def example_noise(study: Study) -> StatisticsNoise | None:
+    """A private study's own preparation is not known yet: for the size of an answer hardly any noise will do."""
+    found = statistics_noise(study, study.study.seed)
+    return found if found is None or found.noise is None else found._replace(noise=1e-6)
+
+
 def answer_of(study: Study, table: Table) -> AnswerSize:
     """What this site's answer would hold, found out by preparing its rows; nothing is trained."""
     data = study.data
@@ -325,6 +333,7 @@ def answer_of(study: Study, table: Table) -> AnswerSize:
         by=data.split_by or "",
         missing_target=data.missing_target,
         empty_sites="keep",
+        private=example_noise(study),
         **data.preparation.model_dump(),
     )
     federation = loaded.federation

@@ -45,6 +45,7 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.own_figures import keep_figures
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
+from wardround.deploy.site.release.noised_quality import private_figures, private_losses
 from wardround.deploy.site.release.partner_questions import debit, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts, charged_request
 from wardround.deploy.site.release.secure_round import SecureSite
@@ -89,7 +90,6 @@ class StudyWorker:
         """A statistic, by a query that is installed here; on the whole table only for its card."""
         recipe = from_json(asked.question.query)
         self.allow(recipe)
-        query: Query = make_from(in_own_cells(recipe, self.smallest_cell))
         raw = asked.question.on == "raw"
         if raw and terms_for(recipe).rows != "table":
             raise Refusal("only the card query may read a whole table", remedy="query the training rows")
@@ -97,6 +97,10 @@ class StudyWorker:
             raise Refusal("statistics were requested before the sites agreed on a schema", remedy="prepare first")
         whole = Site(self.site, self.table.sites[self.site])
         debit(self.folder, self.study, recipe, asked.header, message)
+        if self.promise is not None:
+            rows = 0 if self.own is None else len(self.own.parts[0])
+            recipe = self.promise.statistic(recipe, asked.digest, rows, prepared=bool(self.parts))
+        query: Query = make_from(in_own_cells(recipe, self.smallest_cell))
         return {}, query.ask(message, whole if raw or self.own is None else visible_rows(recipe, self.own))
 
     def settle(self, asked: Received[SettleSchema], _: Message) -> tuple[Header, Message]:
@@ -118,6 +122,7 @@ class StudyWorker:
             seed=asked.question.seed,
             shares=tuple(data.shares),
             by=data.split_by or "",
+            stratify=self.study.privacy is None,
         )
         self.remember("settle", asked)
         return {}, Message({})
@@ -126,6 +131,8 @@ class StudyWorker:
         """Apply the fitted preparation; tells how many rows there are for each part."""
         if self.own is None:
             raise Refusal("the preparation came before the schema", remedy="start the study again")
+        if self.promise is not None:
+            self.promise.check_sites(asked.question.numbers)
         preparation = Preparation.from_json(asked.question.preparation)
         three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
         classes = self.own.schema.classes
@@ -195,6 +202,10 @@ class StudyWorker:
     def judge(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Sums of the losses of the own patients under the model that this site would use; none when they are few."""
         scores, task = self._scores(asked, message)
+        if self.promise is not None and self.study.privacy is not None:
+            common = self._method(asked)[0].personal is None
+            cell = self.smallest_cell
+            return {}, Message(private_losses(self.promise, scores, task, cell, asked, common=common))
         return {}, Message(coarse_losses(scores, task, self.smallest_cell))
 
     def figures(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
@@ -214,6 +225,10 @@ class StudyWorker:
         keep_figures(self.folder, self.site, block)
         if len(scores.actual) < self.smallest_cell:
             return {"figures": None}, Message({})
+        if self.promise is not None and self.study.privacy is not None:
+            names, common = list(block["sites"][self.site]), self._method(asked)[0].personal is None
+            told = private_figures(self.promise, scores, task, names, self.positive, asked, common=common)
+            return {"figures": told}, Message({})
         return {"figures": coarse_figures(block, scores, task, self.smallest_cell)}, Message({})
 
     def finish(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
@@ -245,7 +260,7 @@ class StudyWorker:
             self._chains = {links: chain(links)}
         algorithm: Algorithm = self._made(asked.question.algorithm)
         if self.promise is not None:
-            self.promise.check(from_json(asked.question.algorithm), len(self.sites), silent=algorithm.silent)
+            self.promise.check(from_json(asked.question.algorithm), silent=algorithm.silent)
         return algorithm, self._chains[links]
 
     def _own(self, part: str) -> OwnRows:

@@ -29,7 +29,12 @@ from wardround.study.partners import asks_of
 def preparation_queries(study: Study) -> tuple[Recipe, ...]:
     """The queries of the study's preparation."""
     said = study.data.preparation
-    return statistics_asked(impute=said.impute, scale=said.scale, smallest_cell=said.smallest_cell)
+    private = study.privacy is not None
+    declared = is_declared(study) or (study.privacy is not None and study.privacy.level == "site")
+    cell = said.smallest_cell
+    return statistics_asked(
+        impute=said.impute, scale=said.scale, smallest_cell=cell, private=private, declared=declared
+    )
 
 
 def terms_for(recipe: Recipe) -> Terms:

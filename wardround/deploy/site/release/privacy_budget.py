@@ -128,7 +128,8 @@ def anchor(home: SiteHome) -> dict[str, Any]:
 
 def ledger_findings(home: SiteHome, entries: Iterable[Mapping[str, Any]]) -> list[Violation]:
     """What is wrong with the ledger of a home, by its own chain and by all heads that the log's entries name."""
-    hashes, findings = (ROOT,), list[Violation]()
+    hashes: tuple[str, ...] = (ROOT,)
+    findings = list[Violation]()
     if ledger_path(home).exists():
         journal = Journal(ledger_path(home), FORMAT)
         with journal.lock(write=False) as file:
