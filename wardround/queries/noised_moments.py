@@ -30,7 +30,8 @@ def noised_moments(*, columns: tuple[str, ...], noise: NotNegative, seed: int | 
 
     def ask(message: Message, site: Site) -> Message:
         low, high = np.asarray(message.arrays["ranges"], np.float64).reshape(len(columns), 2).T
-        middle, half = (low + high) / 2, np.maximum((high - low) / 2, np.finfo(np.float64).tiny)
+        with np.errstate(invalid="ignore", over="ignore"):
+            middle, half = (low + high) / 2, np.maximum((high - low) / 2, np.finfo(np.float64).tiny)
         sums = np.zeros((len(columns), 3))
         for place, name in enumerate(columns):
             values = finite_values(site.table[name])

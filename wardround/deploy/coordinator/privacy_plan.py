@@ -62,10 +62,8 @@ def untold_note(study: Study) -> str:
         return "too few test patients to report, or not connected at the end"
     if study.privacy.level == "site":
         return 'figures are not made under [privacy] with level = "site"; each site keeps its own'
-    return (
-        "too few test patients to report, a model of the site's own, which noise does not cover, or not connected at the"
-        " end"
-    )
+    few = "too few test patients to report, or not connected at the end"
+    return f"{few}, or a model of the site's own, which noise does not cover"
 
 
 def quorum_of(study: Study, sites: int) -> int:
