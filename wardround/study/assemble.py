@@ -178,7 +178,10 @@ def with_noise(
     """The study with the noise that its [privacy] needs for this method, and what its rounds will cost."""
     if study.privacy is None:
         return study, None
-    return plan_noise(study, method, federation.task, privately.patients_of(federation), participation)
+    # Images come as arrays, which need no preparation.
+    before = statistics_steps(study) if federation.features else ()
+    patients = privately.patients_of(federation)
+    return plan_noise(study, method, federation.task, patients, participation, before=before)
 
 
 def refuse_uncovered(study: Study, method: Method, federation: Federation) -> None:
@@ -197,11 +200,14 @@ def plan_noise(
     patients: privately.Patients,
     participation: Participation,
     quorum: int | None = None,
+    before: privately.Steps = (),
 ) -> tuple[Study, privately.Protection | None]:
-    """The same where only the numbers of patients are known, as by the coordinator of real sites."""
+    """The same where only the numbers of patients are known, as by the coordinator of real sites.
+
+    `before` is what the statistics of the preparation cost training patients.
+    """
     privately.refuse_choice(method.choice)
     words = words_of(study, method, task, patients.sites)
-    before = statistics_steps(study)
     return privately.plan_noise(study, words, _algorithm, patients, participation, quorum=quorum, before=before)
 
 

@@ -7,16 +7,19 @@ depends on patients, the usual figures are computed, with intervals for both the
 does not follow from it is not told.
 """
 
+import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wardround.core.contracts import Report, Scores, Task
-from wardround.core.quality import row_figures
+from wardround.core.quality import Quality, quality_of, row_figures
 from wardround.evaluate.metrics import measure_sites
 from wardround.privacy.noised_sums import gaussian_numbers, noise_key, with_gaussian_noise
+from wardround.study.file import Study
+from wardround.study.release_noise import release_noise
 
 Numbers = np.ndarray[Any, Any]
 MOST_BINS = 20
@@ -52,6 +55,31 @@ def noised_look(predicted: Numbers, actual: Numbers, bound: float, noise: float,
     sums = np.array([cut.sum()] if regression else [cut.sum(), float(right.sum())])
     told = np.clip(with_gaussian_noise(sums, noise * math.sqrt(len(sums)), key), 0.0, len(actual))
     return Look(float(told[0] * bound), 0 if regression else round(float(told[1])))
+
+
+def simulated_look(study: Study, task: Task, seed: int) -> Callable[[Scores, Sequence[str]], Quality] | None:
+    """How simulated sites of a private study tell of predictions: as real ones do, with noise from the seed.
+
+    The same predictions have the same noise, so that a run that is resumed goes on as it would have. None where the
+    study is not private, or real sites would tell nothing.
+    """
+    noise = release_noise(study).looks
+    bound = None if study.privacy is None else loss_bound(task, study.privacy.outcome)
+    if noise is None or bound is None:
+        return None
+    z, most = noise, bound
+
+    def look(scores: Scores, names: Sequence[str]) -> Quality:
+        told = {}
+        for place, name in enumerate(names):
+            rows = slice(int(scores.first[place]), int(scores.first[place + 1]))
+            predicted, actual = scores.predicted[rows], scores.actual[rows]
+            what = hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest()
+            one = noised_look(predicted, actual, most, z, noise_key(seed, "look", name, what))
+            told[name] = (one.loss, len(actual), one.right)
+        return quality_of(told, regression=task.regression)
+
+    return look
 
 
 # ---- the final figures ----

@@ -22,7 +22,7 @@ from wardround.study.methods import own_method
 from wardround.study.noised_figures import loss_bound
 from wardround.study.privacy import KIND, Patients, Protection
 from wardround.study.privacy_cost import with_privacy_cost
-from wardround.study.release_noise import release_noise
+from wardround.study.release_noise import release_noise, statistics_steps
 
 Counts = Mapping[str, tuple[int, int, int]]
 """Rows for training, validation and test by site, as told."""
@@ -94,7 +94,8 @@ def plan_noise(study: Study, task: Task, sites: Sequence[str], rows: Counts) -> 
     counts = np.array([told.get(site, 0) for site in sites], np.int64)
     participation = assemble.participation_of(study, sites, study.study.seed)
     patients = Patients(sites, counts, row_of(task))
-    return assemble.plan_noise(study, own_method(study), task, patients, participation, quorum)
+    before = statistics_steps(study)
+    return assemble.plan_noise(study, own_method(study), task, patients, participation, quorum, before)
 
 
 def costliest_row_count(study: Study, task: Task, sites: int) -> int:
