@@ -307,9 +307,9 @@ def release_sentences(study: Study) -> list[str]:
         else f"{said.statistics:.0%} of it for noised statistics of the preparation"
     )
     return [
-        f"Every patient is in one part of the rows and pays once: training patients for the rounds ({before}), validation"
-        f" patients for at most {found.look_count} noised losses (noise multiplier {found.looks:.3g}), test patients for"
-        f" one noised table of figures ({found.figures or 0.0:.3g})."
+        f"Every patient is in one part of the rows and pays once: training patients for the rounds ({before}),"
+        f" validation patients for at most {found.look_count} noised losses (noise multiplier {found.looks:.3g}), test"
+        f" patients for one noised table of figures ({found.figures or 0.0:.3g})."
     ]
 
 
