@@ -9,7 +9,16 @@ from wardround.core.errors import Refusal
 from wardround.engine import registry
 
 QUESTIONS = [(kind, name) for kind in ("probe", "query") for name in registry.components(kind)]
-SAID = {"columns": ("age", "sex"), "most": 200, "target": "ill", "epsilon": 1.0, "smallest_cell": 10, "seed": None}
+SAID = {
+    "noise": 1.0,
+    "delta": 1e-6,
+    "columns": ("age", "sex"),
+    "most": 200,
+    "target": "ill",
+    "epsilon": 1.0,
+    "smallest_cell": 10,
+    "seed": None,
+}
 """For settings without a default; a new one of another name gets a place here."""
 
 

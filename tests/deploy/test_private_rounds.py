@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support import in_process
+from tests.support.adversary_noise import DECLARED, private_study
 from wardround.cli.coordinator import status_lines
 from wardround.core.contracts import Message, RoundRecord, Task
 from wardround.core.errors import Refusal
@@ -32,10 +33,11 @@ from wardround.deploy.site.release.privacy_budget import (
 from wardround.deploy.site.study_summary import NOT_COVERED, describe
 from wardround.meters import privacy as meter
 from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
-from wardround.privacy.budget import Budget
+from wardround.privacy.budget import Budget, Charge, epsilon_of
 from wardround.privacy.distributed_noise import epsilon_from_rho
 from wardround.privacy.sampling import OVERFLOW
 from wardround.study.file import Study, parse_study
+from wardround.study.release_noise import release_noise
 
 NAMES = in_process.NAMES
 ROUNDS, BATCH, DELTA, EPSILON = 3, 32, 1e-3, 0.5
@@ -43,9 +45,7 @@ PROMISE = {"epsilon": EPSILON, "delta": DELTA}
 
 
 def study_of(name: str, privacy: dict[str, Any] | None = None, **tables: Any) -> Study:
-    promise = {"privacy": PROMISE if privacy is None else privacy}
-    study: Study = in_process.study_of(name, tables.pop("rounds", ROUNDS), **promise, **tables)
-    return study
+    return private_study(name, PROMISE if privacy is None else privacy, rounds=tables.pop("rounds", ROUNDS), **tables)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,9 @@ def listening(consortium: Any, hear: Listen) -> None:
     consortium.ask = asked
 
 
-def entries(consortium: Any, site: str, study: Study) -> list[Any]:
+def entries(consortium: Any, site: str, study: Study, levels: tuple[str, ...] = ("sample", "site")) -> list[Any]:
     ledger = Budget(ledger_path(consortium.homes[site]))
-    return [one for one in ledger.charges() if one.study == consortium.id(study)]
+    return [one for one in ledger.charges() if one.study == consortium.id(study) and one.level in levels]
 
 
 def agreement(consortium: Any, study: Study) -> dict[str, Any]:
@@ -106,6 +106,7 @@ class Ended:
         consortium.ask = asked
         self.result = consortium.conduct(self.study)
         consortium.ask = ask
+        self.told = release_noise(self.study)
         told = agreement(consortium, self.study)
         self.noise = told["privacy"]["noise_multiplier"]
         self.rows = {site: counts[0] for site, counts in told["rows"].items()}
@@ -134,6 +135,18 @@ def test_the_ledger_of_every_site_holds_what_its_rounds_did(consortium: Any, end
             rate, noise, times = ended.steps(site)
             assert (step.noise_multiplier, step.times) == (noise, times)
             assert step.rate == pytest.approx(rate, rel=1e-6)
+
+
+def test_looks_and_figures_are_debited_to_the_patients_of_whom_they_tell(consortium: Any, ended: Ended) -> None:
+    """Three looks and one for a coordinator that died cost validation patients what was promised, as do the figures."""
+    looks, figures = ended.told.looks or 0.0, ended.told.figures or 0.0
+    for site in NAMES:
+        watched = entries(consortium, site, ended.study, ("validation",))
+        assert [(one.round, one.steps) for one in watched] == [(n, (Step(1.0, looks, 1),)) for n in (1, 2, 3)]
+        judged = entries(consortium, site, ended.study, ("test",))
+        assert [(one.round, one.steps) for one in judged] == [(1, (Step(1.0, figures, 1),))]
+    assert 0.99 * EPSILON < epsilon([Step(1.0, looks, ROUNDS + 1)], DELTA) <= EPSILON
+    assert 0.99 * EPSILON < epsilon([Step(1.0, figures, 1)], DELTA) <= EPSILON
 
 
 def test_epsilon_is_the_accountants_kept_and_told_everywhere(consortium: Any, ended: Ended) -> None:
@@ -293,8 +306,10 @@ def short_of_budget(consortium: Any, ended: Ended, site: str) -> None:
     home = consortium.homes[site]
     set_policy(home.policy_path, "delta", str(DELTA))
     budget_of(home).debit("another-study", 1, [ended.steps(site, 24)])
-    before = [step for one in budget_of(home).charges() for step in one.steps]
-    one, two = (epsilon([*before, ended.steps(site, rounds)], DELTA) for rounds in (1, 2))
+    before = budget_of(home).charges()
+    one, two = (
+        epsilon_of([*before, Charge("sample", "ours", 1, "", (ended.steps(site, rounds),))], DELTA) for rounds in (1, 2)
+    )
     set_policy(home.policy_path, "epsilon", str((one + two) / 2))
 
 
@@ -307,8 +322,9 @@ def test_a_site_whose_budget_is_spent_is_left_out_and_named(poor: Any, ended: En
     for one in records[1:]:
         assert one["measures"]["absent"]["kenema"].startswith("spent: The privacy budget does not allow another round")
     assert [one.round for one in entries(poor, "kenema", study)] == [1]
-    (note,) = [one for one in result["notes"] if "kenema" in one]
-    assert note.startswith("kenema took no part from round 2 on: The privacy budget does not allow")
+    first, last = [one for one in result["notes"] if "kenema" in one]
+    assert first.startswith("kenema took no part from round 2 on: The privacy budget does not allow")
+    assert last.startswith("No figures from kenema: "), "these would cost its test patients more than the cap, too"
     spent = result["methods"][0]["meters"]["privacy"]["sample_epsilon_by_site"]
     assert spent["kenema"] == pytest.approx(epsilon([ended.steps("kenema")], DELTA), abs=1e-4)
     # It has paid for a part of the model, so it gets the model.
@@ -347,11 +363,15 @@ def numbers(consortium: Any, study: Study) -> np.ndarray[Any, Any]:
 
 def test_hardly_any_noise_and_no_cut_is_the_plain_study(consortium: Any) -> None:
     """Batches of all rows, so that every one is drawn; gradients of rows are far shorter than 100; noise of 1e-6 * 100
-    on sums over a hundred rows moves the model by 1e-6 a step."""
-    whole = {"name": "fed_avg", "learning_rate": 0.1, "batch_size": 150}
-    plain: Study = in_process.study_of("plain", 1, algorithm=whole)
+    on sums over a hundred rows moves the model by 1e-6 a step. All rows are for training: a private split does not look
+    at outcomes, and a plain one does."""
+    whole = {"name": "fed_avg", "learning_rate": 0.1, "batch_size": 256}
+    data = {"preparation": {"smallest_cell": 10, **DECLARED}, "shares": [1.0, 0.0, 0.0]}
+    plain: Study = in_process.study_of("plain", 1, algorithm=whole, data=data)
     consortium.conduct(plain)
-    study = study_of("hardly", {"noise_multiplier": 1e-6, "clip": 100.0, "delta": DELTA}, algorithm=whole, rounds=1)
+    study = study_of(
+        "hardly", {"noise_multiplier": 1e-6, "clip": 100.0, "delta": DELTA}, algorithm=whole, rounds=1, data=data
+    )
     result = consortium.conduct(study)
     assert np.abs(numbers(consortium, plain)).max() > 0.005
     assert np.abs(numbers(consortium, study) - numbers(consortium, plain)).max() < 1e-4
@@ -443,7 +463,13 @@ def test_whoever_approves_reads_what_it_costs_what_is_spent_and_what_is_not_cove
     shown = describe(home, read_offer(home, study_id(ended.study)))
     text = " ".join(dict(shown.parts)["What it costs in privacy"])
     spent = charged_epsilon(home, policy, study_id(ended.study))
-    assert spent == pytest.approx(epsilon([ended.steps("bo", ROUNDS)], policy.delta), abs=1e-4)
+    # At the policy's delta the one table of the figures costs test patients most.
+    parts = (
+        ended.steps("bo", ROUNDS),
+        Step(1.0, ended.told.looks or 0.0, ROUNDS),
+        Step(1.0, ended.told.figures or 0.0),
+    )
+    assert spent == pytest.approx(max(epsilon([one], policy.delta) for one in parts), abs=1e-4)
     assert "Epsilon 0.5; your policy sets no limit" in text
     assert "This protects each of your patients" in text
     assert f"{spent:.3g} of it by this one" in text

@@ -48,7 +48,7 @@ def test_patients_of_every_site_from_the_rounds_it_took_part_in() -> None:
     assert report["site_epsilon"] is None
     assert report["words"].startswith(f"A patient is protected with epsilon {expected['bo']:.3g} at delta 1e-05.")
     assert "A whole site has no formal guarantee." in report["words"]
-    assert "Not covered" in report["words"]
+    assert "Taken to be public" in report["words"]
 
 
 def test_whole_sites_and_their_patients_side_by_side() -> None:

@@ -166,8 +166,9 @@ def test_what_stands_in_rows_that_do_not_count_does_no_harm() -> None:
     one = clipped_sum(model.loss, params, batch._replace(x=broken, mask=mask), 1.0, KEY)
     other = clipped_sum(model.loss, params, batch._replace(mask=mask), 1.0, KEY)
     jax.tree.map(np.testing.assert_array_equal, one, other)
+    # A row that is not finite counts as zero: that it is not would tell of the patient.
     spoilt = clipped_sum(model.loss, params, batch._replace(x=broken), 1.0, KEY)
-    assert not np.isfinite(spoilt["dense_0/kernel"]).all(), "a row that counts is told, not hidden"
+    jax.tree.map(np.testing.assert_array_equal, spoilt, other)
     nobody = clipped_sum(model.loss, params, batch._replace(mask=np.zeros(9, np.float32)), 1.0, KEY)
     assert not any(np.asarray(a).any() for a in nobody.values())
 
@@ -180,3 +181,56 @@ def test_sites_side_by_side_give_what_each_gives_alone() -> None:
     for place, params in enumerate(many):
         alone = clipped_sum(model.loss, params, batch, 0.5, KEY)
         jax.tree.map(lambda a, b, i=place: np.testing.assert_allclose(a[i], b, rtol=1e-5, atol=1e-6), together, alone)
+
+
+def change_by_row(model: Model, params: dict, batch: Batch, row: int, clip: float) -> float:
+    """How far the sum moves where one row no longer counts."""
+    with_it = clipped_sum(model.loss, params, batch, clip, KEY)
+    without = clipped_sum(
+        model.loss,
+        params,
+        batch._replace(mask=np.delete(np.eye(len(batch.mask), dtype=np.float32), row, axis=0).sum(axis=0)),
+        clip,
+        KEY,
+    )
+    assert all(np.isfinite(np.asarray(array)).all() for array in with_it.values())
+    apart = [np.asarray(with_it[part], np.float64) - np.asarray(without[part], np.float64) for part in with_it]
+    return float(np.sqrt(sum(np.sum(a**2) for a in apart)))
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("size", [1e12, 1e19, 3e38])
+def test_no_parameters_make_a_row_count_for_more_than_the_clip(name: str, size: float) -> None:
+    """Also where numbers overflow, or only their squares do."""
+    model, batch = MODELS[name], rows_for(name)
+    params = jax.tree.map(lambda a: np.sign(np.asarray(a)) * np.float32(size), params_of(model))
+    for row in range(3):
+        assert change_by_row(model, params, batch, row, 1.0) <= 1.0 + 1e-4
+
+
+def test_a_small_square_beside_a_large_one_does_not_hide_a_long_gradient() -> None:
+    """Inputs of 1.5e19 and what comes back of 1e-19 make a gradient of 1.5; the square of 1e-19 is 0 in floats."""
+
+    def loss(params, batch, key):
+        return 1e-19 * jnp.sum(batch.x @ params["w"])
+
+    x = np.full((2, 1), 1.5e19, np.float32)
+    found = clipped_sum(
+        loss, {"w": np.zeros((1, 1), np.float32)}, Batch(x, np.zeros(2), np.ones(2, np.float32)), 1.0, KEY
+    )
+    np.testing.assert_allclose(found["w"], [[2.0]], rtol=1e-5)
+
+
+def test_places_that_cancel_but_for_rounding_are_taken_to_be_long() -> None:
+    """Two places whose products are 1e8 and -1e8 (1 + 2^-24): what is left is rounding, and may not exceed the clip."""
+
+    def loss(params, batch, key):
+        places = jnp.stack([batch.x, -batch.x * (1 + 2.0**-23)], axis=1)
+        out = jnp.einsum("npk,kf->npf", places, params["w"])
+        return 1e4 * jnp.sum(out * jnp.linspace(0.3, 0.7, 40))
+
+    x = np.random.default_rng(0).normal(size=(2, 40)).astype(np.float32) * 1e4
+    for row in range(2):
+        mask = np.eye(2, dtype=np.float32)[row]
+        found = clipped_sum(loss, {"w": np.zeros((40, 40), np.float32)}, Batch(x, np.zeros(2), mask), 1.0, KEY)
+        assert np.linalg.norm(np.asarray(found["w"], np.float64)) <= 1.0 + 1e-4

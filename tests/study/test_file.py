@@ -59,7 +59,8 @@ def test_a_wrong_study_is_told_with_its_place(change: dict[str, Any], words: lis
 def test_known_keys_are_those_of_the_table() -> None:
     assert "rounds" in known_keys(["study"])
     assert set(known_keys(["stopping"])) == {"patience", "smallest", "user"}
-    assert set(known_keys(["data", "preparation"])) == {"impute", "scale", "indicators", "smallest_cell"}
+    columns = {"impute", "scale", "indicators", "smallest_cell", "ranges", "categories"}
+    assert set(known_keys(["data", "preparation"])) == columns
     assert known_keys(["nothing"]) == ()
 
 
@@ -83,3 +84,10 @@ def test_the_demonstration_is_a_study_of_four_hospitals_and_three_methods() -> N
     assert study.data.source == "triage"
     assert study.compare is not None
     assert len(study.compare.methods) == 3
+
+
+def test_ranges_and_categories_are_checked() -> None:
+    for table in ({"ranges": {"age": [1.0, 1.0]}}, {"ranges": {"age": [0, 1, 2]}}, {"categories": {"sex": []}}):
+        words = {"study": {"name": "a"}, "data": {"source": "csv", "preparation": table}}
+        with pytest.raises(Refusal, match="should be"):
+            parse_study(words, where="test")

@@ -52,3 +52,8 @@ def all_finite(a: Tree) -> Array:
     """Whether there is no NaN and no infinity; one pass of sums, since both survive a sum."""
     total: Any = sum((jnp.sum(p.astype(jnp.float32)) for p in jax.tree.leaves(a)), jnp.zeros(()))
     return jnp.isfinite(total)
+
+
+def finite_or_zero(a: Tree) -> Tree:
+    """a, with 0 in place of every NaN and infinity."""
+    return jax.tree.map(lambda p: jnp.where(jnp.isfinite(p), p, jnp.zeros_like(p)), a)

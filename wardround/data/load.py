@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from wardround.core.bounds import Count
 from wardround.core.contracts import Message, Query, Report, Site, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
+from wardround.data.noised_preparation import Categories, Ranges, StatisticsNoise
 from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import Impute, Scale, check_choice, fit_preparation
 from wardround.data.query import Ask, ask_all
@@ -63,8 +65,14 @@ def load(
     empty_sites: EmptySites = "refuse",
     most_categories: Count = 200,
     smallest_cell: Count = 1,
+    ranges: Ranges = MappingProxyType({}),
+    categories: Categories = MappingProxyType({}),
+    private: StatisticsNoise | None = None,
 ) -> LoadedData:
-    """The table's sites with their rows split and prepared; `by` names the patient, who is then in one part only."""
+    """The table's sites with their rows split and prepared; `by` names the patient, who is then in one part only.
+
+    Of a `private` study neither the split nor the preparation tells anything exact about a patient.
+    """
     check_shares(shares)
     check_choice("missing_columns", missing_columns, ("refuse", "fill"))
     check_choice("missing_target", missing_target, ("refuse", "drop"))
@@ -77,6 +85,7 @@ def load(
         "missing_columns": missing_columns,
         "missing_target": missing_target,
         "smallest_cell": smallest_cell,
+        "private": private is not None,
     }
     if partition is not None:
         agree_schema(table, empty_sites="keep", **policy)
@@ -90,7 +99,7 @@ def load(
         notes += warn_of_shared_patients(table, by)
 
     sites = [
-        split_site_rows(name, frame, table, schema, seed=seed, shares=shares, by=by)
+        split_site_rows(name, frame, table, schema, seed=seed, shares=shares, by=by, stratify=private is None)
         for name, frame in table.sites.items()
     ]
     training = [site.training for site in sites]
@@ -102,6 +111,9 @@ def load(
         indicators=indicators,
         most_categories=most_categories,
         smallest_cell=smallest_cell,
+        ranges=ranges,
+        categories=categories,
+        private=private,
     )
     notes += remarks
 
@@ -120,9 +132,9 @@ def local_ask(sites: Sequence[Site]) -> Ask:
     return ask
 
 
-def agree_schema(table: Table, *, smallest_cell: int, **policy: Any) -> Schema:
+def agree_schema(table: Table, *, smallest_cell: int, private: bool = False, **policy: Any) -> Schema:
     sites = [Site(name, frame) for name, frame in table.sites.items()]
-    query = cards(target=table.target, task=table.task, smallest_cell=smallest_cell)
+    query = cards(target=table.target, task=table.task, smallest_cell=smallest_cell, private=private)
     return agree(cards_of(ask_all(query, Message({}), sites)) if sites else [], table, **policy)
 
 

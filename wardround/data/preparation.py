@@ -16,17 +16,23 @@ from wardround.core.errors import Refusal
 from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
 
 FORMAT = "wardround preparation 1"
+ENDS = ("low", "high")
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """Missing becomes `fill`, then (value - center) / scale; a scale of 0 means always 0 (nothing was ever known)."""
+    """Missing becomes `fill`, then (value - center) / scale; a scale of 0 means always 0 (nothing was ever known).
+
+    Where `low` and `high` are given, values are clamped to them, and one that is not finite counts as missing.
+    """
 
     name: str
     fill: float = 0.0
     center: float = 0.0
     scale: float = 1.0
     indicator: bool = False
+    low: float | None = None
+    high: float | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -84,7 +90,10 @@ class Preparation:
 
     def to_json(self) -> str:
         columns = [
-            {"kind": "number" if isinstance(column, NumberColumn) else "text", **asdict(column)}
+            {
+                "kind": "number" if isinstance(column, NumberColumn) else "text",
+                **{key: value for key, value in asdict(column).items() if key not in ENDS or value is not None},
+            }
             for column in self.columns
         ]
         return json.dumps({"format": FORMAT, "columns": columns}, ensure_ascii=False, allow_nan=False)
@@ -112,6 +121,8 @@ def scale_column(column: NumberColumn, series: "pd.Series[Any]", where: str) -> 
             remedy="clean the column; a word for missing can be named in missing_words",
         )
     values = as_numbers(series)
+    if column.low is not None and column.high is not None:
+        values = np.clip(np.where(np.isfinite(values), values, np.nan), column.low, column.high)
     if np.isinf(values).any():
         raise Refusal(
             f"column {column.name!r} holds infinite values", where=where, remedy="leave them empty if they are unknown"
@@ -139,7 +150,12 @@ def parse_column(column: Mapping[str, Any]) -> NumberColumn | TextColumn:
         fill, center, scale = (float(column[key]) for key in ("fill", "center", "scale"))
         if not np.isfinite([fill, center, scale]).all() or scale < 0:
             raise ValueError(f"the numbers of column {name!r} must be finite and its scale not negative")
-        return NumberColumn(name, fill, center, scale, indicator)
+        low, high = (None if column.get(key) is None else float(column[key]) for key in ENDS)
+        if (low is None) != (high is None) or (
+            low is not None and high is not None and not -np.inf < low <= high < np.inf
+        ):
+            raise ValueError(f"the range of column {name!r} must be two finite numbers in order")
+        return NumberColumn(name, fill, center, scale, indicator, low, high)
     if column["kind"] != "text":
         raise ValueError(f"column {name!r} is of the unknown kind {column['kind']!r}")
     categories, stand_in = column["categories"], column["fill"]

@@ -8,6 +8,7 @@ Costs one question for numbers and one for text; the median and `minmax` one mor
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +16,12 @@ import numpy as np
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message, Report
 from wardround.core.errors import Refusal
+from wardround.data.noised_preparation import Categories, Ranges, StatisticsNoise, declared_column, fit_privately
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.query import Ask
 from wardround.queries.category_counts import category_counts
 from wardround.queries.cells import BINS
-from wardround.queries.columns import list_some
+from wardround.queries.columns import list_some, suggest_name
 from wardround.queries.extremes import extremes
 from wardround.queries.histogram import histogram
 from wardround.queries.moments import moments
@@ -42,13 +44,24 @@ def fit_preparation(
     indicators: bool = False,
     most_categories: int = 200,
     smallest_cell: int = 1,
+    ranges: Ranges = MappingProxyType({}),
+    categories: Categories = MappingProxyType({}),
+    private: StatisticsNoise | None = None,
 ) -> tuple[Preparation, tuple[str, ...]]:
-    """The preparation of these columns ("number", "text" or "empty", by name), and remarks in plain words."""
+    """The preparation of these columns ("number", "text" or "empty", by name), and remarks in plain words.
+
+    Nothing is asked about columns that are declared in `ranges` or `categories`; `private` says with how much noise the
+    others are asked for.
+    """
     check_choice("impute", impute, ("mean", "median", "most_frequent"))
     check_choice("scale", scale, ("standard", "minmax", "none"))
-    numbers = [name for name, kind in kinds.items() if kind != "text"]
-    words = [name for name, kind in kinds.items() if kind == "text"]
-    fitted: dict[str, NumberColumn | TextColumn] = {}
+    refuse_unknown(kinds, ranges, categories)
+    if private is not None:
+        return fit_privately(ask, kinds, ranges, categories, noise=private, scale=scale)
+    declared = {name: declared_column(name, kind, ranges, categories, scale=scale) for name, kind in kinds.items()}
+    fitted = {name: column for name, column in declared.items() if column is not None}
+    numbers = [name for name, kind in kinds.items() if kind != "text" and name not in fitted]
+    words = [name for name, kind in kinds.items() if kind == "text" and name not in fitted]
     if numbers:
         fitted |= fit_numbers(
             ask,
@@ -67,9 +80,26 @@ def fit_preparation(
     return preparation, remarks(preparation)
 
 
-def statistics_asked(*, impute: str, scale: str, smallest_cell: int) -> tuple[Recipe, ...]:
-    """The queries by which sites agree on a schema and a preparation, as whoever approves a study is told of them."""
+def refuse_unknown(kinds: Mapping[str, str], *declared: Mapping[str, Any]) -> None:
+    for name in (name for one in declared for name in one if name not in kinds):
+        raise Refusal(
+            f"column {name!r} is declared and not among those that are learned from; {suggest_name(name, kinds)}",
+            where="[data.preparation]",
+            remedy="correct the name, or remove it",
+        )
+
+
+def statistics_asked(
+    *, impute: str, scale: str, smallest_cell: int, private: bool = False, declared: bool = False
+) -> tuple[Recipe, ...]:
+    """The queries by which sites agree on a schema and a preparation, as whoever approves a study is told of them.
+
+    A private study asks under noise, or where its columns are declared not at all.
+    """
     cell = ("smallest_cell", smallest_cell)
+    if private:
+        noised = () if declared else (Recipe("query", "noised_counts"), Recipe("query", "noised_moments"))
+        return (Recipe("query", "cards", (cell,)), *noised)
     names = ["cards", "moments", "category_counts"]
     if impute == "median" or scale == "minmax":
         names.append("extremes")

@@ -49,15 +49,27 @@ class SiteRows:
 
 
 def split_site_rows(
-    name: str, frame: pd.DataFrame, table: Table, schema: Schema, *, seed: int, shares: Any, by: str
+    name: str,
+    frame: pd.DataFrame,
+    table: Table,
+    schema: Schema,
+    *,
+    seed: int,
+    shares: Any,
+    by: str,
+    stratify: bool = True,
 ) -> SiteRows:
-    """Split a settled frame (see `frame_for_schema`) into parts."""
+    """Split a settled frame (see `frame_for_schema`) into parts.
+
+    With `stratify` each part has its share of every class; without, no patient's outcome decides where another is,
+    which a private study needs: the promise is one for each part.
+    """
     parts = split(
         len(frame),
         seed=seed,
         site=name,
         shares=shares,
-        strata=as_text(frame[table.target]).astype(str) if schema.classes else None,
+        strata=as_text(frame[table.target]).astype(str) if schema.classes and stratify else None,
         by=as_text(frame[by]).astype(str) if by else None,
     )
     return SiteRows(name, frame, parts, schema, table.target)

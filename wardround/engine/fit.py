@@ -111,7 +111,11 @@ def fit(
         progress, done = engine.train(algorithm, progress, piece)
         first_call = first_call or time.perf_counter() - started
         memory = memory._replace(round=end)
-        if validates and (end % schedule.evaluate_every == 0 or end == schedule.rounds):
+        looks = end % schedule.evaluate_every == 0 or end == schedule.rounds
+        if looks and not validates:
+            said = describe_state(algorithm, progress, engine.sites)
+            done[-1] = replace(done[-1], measures={**done[-1].measures, **said})
+        elif looks:
             quality = engine.judge(algorithm, progress, "validation")
             loss = watched_loss(quality, stopping)
             refuse_loss(quality.mean_loss, end)

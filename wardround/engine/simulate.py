@@ -1,7 +1,7 @@
 """The simulation engine: all sites on this machine (or on several hosts), each round compiled, none looped over."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -57,6 +57,10 @@ class RoundTraffic(NamedTuple):
     added: Form
 
 
+JudgeScores = Callable[[Scores, Sequence[str]], Quality]
+"""What sites tell of predictions where they do not tell exactly: from the scores and the sites' names."""
+
+
 class Simulation:
     """Every site of a federation, trained on this machine; fulfils the Engine contract.
 
@@ -73,6 +77,7 @@ class Simulation:
         largest_cohort: int | None = None,
         device_count: int | None = None,
         evaluated: np.ndarray[Any, Any] | None = None,
+        look: JudgeScores | None = None,
     ) -> None:
         if not 0 <= seed < 2**32:
             raise Refusal(f"the seed {seed} is out of range", remedy="choose a whole number from 0 to 4294967295")
@@ -83,6 +88,7 @@ class Simulation:
         self.largest_cohort = largest_cohort or len(federation.sites)
         self.device_count = min(device_count or devices.device_count(), devices.device_count())
         self.evaluated = np.arange(len(federation.sites)) if evaluated is None else evaluated
+        self.look = look
         self._feeds: dict[tuple[bool, str, Shape, int, int], Feed] = {}
         self._pooled: Federation | None = None
         self._parts: dict[str, Federation] = {"train": federation}
@@ -149,7 +155,11 @@ class Simulation:
     def judge(self, algorithm: Algorithm, progress: Progress, part: str) -> Quality:
         """Sums of losses over one part of every evaluated site's rows, by the model that site would use."""
         scores = self.predict(algorithm, progress, part)
-        return predictions.quality(scores, [self.federation.sites[int(site)] for site in self.evaluated])
+        names = [self.federation.sites[int(site)] for site in self.evaluated]
+        # Where a site uses a model of its own, real sites of a private study would tell nothing.
+        if self.look is not None and algorithm.personal is None:
+            return self.look(scores, names)
+        return predictions.quality(scores, names)
 
     def predict(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores:
         """The predictions themselves, site after site: no real site would tell them, so only a simulation can."""

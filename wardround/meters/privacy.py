@@ -2,8 +2,7 @@
 
 Needs what a study with a [privacy] table writes into its round records: noise, sampling rates, numbers of steps. For a
 patient of a site every noised sum of that site counts; for whole sites every round. Costs a second or so at the end.
-What is not covered, and is said with it: how rows were prepared (medians, scales), the number of rows, and the figures
-on validation and test patients.
+What is taken to be public is said with it.
 """
 
 import json
@@ -18,8 +17,8 @@ from wardround.privacy.distributed_noise import epsilon_from_rho
 MOST_TIGHT = 12
 """Different sums of steps accounted for tightly; with more, the rest by the quicker and larger bound."""
 NOT_COVERED = (
-    "Not covered: how rows were prepared (medians, scales), the number of rows, "
-    "and the figures on validation and test patients."
+    "Taken to be public: names and kinds of the columns, labels of the outcome, and numbers of rows. "
+    "Statistics, losses and figures that leave a real site have noise of their own; those of a simulation are exact."
 )
 ANY = "every site, at most"
 

@@ -3,18 +3,30 @@
 One file of JSON lines, each on the disk before `debit` returns, each with the hash of the one before. A request that
 comes again after a crash is not charged twice: it is known by study, round and the hash of what was asked. Another
 question in a round that was answered already is refused: two answers would tell more than was charged for.
+
+Each patient is in one part of a study's rows: training patients pay what is told of them while a model is prepared and
+trained ("sample"), validation patients the looks at it ("validation"), test patients the final figures ("test"). In
+another study the same patient may be in another part, so the total is that of the dearest part of every study.
+
+A ledger that was cut or put back is still a chain. So its owner keeps its head elsewhere, too (`heads`), and a ledger
+that ends before a head that was kept, or holds another line there, is refused: nothing may leave.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 from wardround.core.errors import Refusal
 from wardround.core.files import sync_folder
-from wardround.core.journal import Chain, Content, End, Format, Journal, read_tail
+from wardround.core.journal import ROOT, Chain, Content, End, Format, Journal, read_tail
 from wardround.privacy.accountant import Step, epsilon, merge_steps, renyi_epsilon
 
-LEVELS = ("sample", "site")
+PARTS = ("sample", "validation", "test")
+"""Of patients: those who are trained on, those by whom a model is watched, and those who judge it in the end."""
+LEVELS = (*PARTS, "site")
+MOST_CHOICES = 27
+"""Ways in which a patient may have been in one part of each study, up to which each way is accounted for."""
 FIELDS = {"level": str, "study": str, "round": int, "request": str, "steps": list, "previous": str, "hash": str}
 WHAT = "privacy ledger"
 
@@ -33,6 +45,14 @@ class Charge(NamedTuple):
     steps: tuple[Step, ...]
 
 
+class KeptHead(NamedTuple):
+    """How far the ledger went when its head was kept: so many lines, with this last hash; `name` says where."""
+
+    name: str
+    entries: int
+    hash: str
+
+
 def read_charge(content: Content) -> Charge:
     steps = merge_steps(Step(float(rate), float(noise), int(times)) for rate, noise, times in content["steps"])
     return Charge(content["level"], content["study"], content["round"], content["request"], steps)
@@ -45,10 +65,21 @@ FORMAT = Format(WHAT, read_charge, REMEDY, FIELDS)
 class Budget:
     """The ledger at `path`; all studies together may spend an epsilon of `cap`, at `delta` (none: no bound)."""
 
-    def __init__(self, path: Path, cap: float | None = None, *, delta: float = 1e-5, site: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        cap: float | None = None,
+        *,
+        delta: float = 1e-5,
+        site: str = "",
+        heads: Callable[[], Sequence[KeptHead]] = lambda: (),
+        keep: Callable[[int, str], None] = lambda entries, hash: None,
+    ) -> None:
+        """`heads` are those kept elsewhere, `keep` takes a new one after a debit."""
         if cap is not None and not cap > 0:
             raise Refusal(f"a cap of {cap:g} allows nothing", where=f"{WHAT} {path}", remedy="choose one above 0")
         self.path, self.cap, self.delta, self.site = path, cap, delta, site
+        self._heads, self._keep = heads, keep
         self._journal = Journal(path, FORMAT)
 
     def debit(
@@ -59,9 +90,11 @@ class Budget:
         Raises BudgetExhausted where the cap would be passed, and writes nothing then.
         """
         if level not in LEVELS:
-            raise Refusal(f"there is no privacy level '{level}'", where=WHAT, remedy="choose sample or site")
+            raise Refusal(f"there is no privacy level '{level}'", where=WHAT, remedy=f"choose one of {LEVELS}")
         wanted = merge_steps(steps)
         new = not self.path.exists()
+        if new:
+            self._refuse_behind((ROOT,))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._journal.lock(write=True) as file:
             if new:
@@ -79,7 +112,7 @@ class Budget:
                         where=self._where(study),
                         remedy="ask again what was asked before, or go on with the next round",
                     )
-            self._refuse_beyond(study, [charge for charge in charges if charge.level == level], wanted)
+            self._refuse_beyond(study, charges, Charge(level, study, round_number, request, wanted))
             content = {
                 "level": level,
                 "study": study,
@@ -87,28 +120,25 @@ class Budget:
                 "request": request,
                 "steps": [list(step) for step in wanted],
             }
-            self._journal.append(file, End(len(charges), chain.hashes[-1], "", 0), content)
+            end = self._journal.append(file, End(len(charges), chain.hashes[-1], "", 0), content)
+            self._keep(end.entries, end.hash)
             return True
 
     def total_epsilon(self, delta: float | None = None, *, level: str = "sample") -> float:
-        """The epsilon of everything charged so far."""
-        steps = [step for charge in self.charges() if charge.level == level for step in charge.steps]
-        return epsilon(steps, self.delta if delta is None else delta)
+        """The epsilon of everything charged so far, for a patient (whichever part it was in) or for a whole site."""
+        return epsilon_of(self.charges(), self.delta if delta is None else delta, level=level)
 
     def charges(self) -> list[Charge]:
         if not self.path.exists():
+            self._refuse_behind((ROOT,))
             return []
         with self._journal.lock(write=False) as file:
             return [line.entry for line in self._check(file).lines]
 
-    def _refuse_beyond(self, study: str, before: list[Charge], wanted: tuple[Step, ...]) -> None:
+    def _refuse_beyond(self, study: str, before: Sequence[Charge], wanted: Charge) -> None:
         if self.cap is None:
             return
-        whole = [*(step for charge in before for step in charge.steps), *wanted]
-        # The quick bound is the larger one: where it is within the cap, the tight one is.
-        if renyi_epsilon(whole, self.delta) <= self.cap:
-            return
-        after = epsilon(whole, self.delta)
+        after = epsilon_of([*before, wanted], self.delta, level=wanted.level, enough=self.cap)
         if after > self.cap:
             raise BudgetExhausted(
                 f"the privacy budget does not allow another round: epsilon would be {after:.3f}, and the cap is "
@@ -129,4 +159,57 @@ class Budget:
                 where=f"{self.path}, line {violation.line}",
                 remedy=REMEDY,
             )
+        self._refuse_behind(chain.hashes)
         return chain
+
+    def _refuse_behind(self, hashes: Sequence[str]) -> None:
+        """Refuse a ledger that ends before a head that was kept, or holds another line there."""
+        for problem in ledger_problems(hashes, self._heads())[:1]:
+            raise Refusal(
+                f"the privacy ledger is behind its anchored head: {problem}; nothing may leave this site",
+                where=str(self.path),
+                remedy="restore the ledger from a copy that holds all its lines",
+            )
+
+
+def ledger_problems(hashes: Sequence[str], heads: Iterable[KeptHead]) -> list[str]:
+    """What the heads that were kept show to be wrong with a ledger whose lines have these hashes, after ROOT."""
+    problems = []
+    for head in heads:
+        if head.entries >= len(hashes):
+            problems.append(f"{head.name} names {head.entries} debits and the ledger has {len(hashes) - 1}")
+        elif hashes[head.entries] != head.hash:
+            problems.append(f"{head.name} names another debit {head.entries} than the ledger holds")
+    return problems
+
+
+def epsilon_of(charges: Iterable[Charge], delta: float, *, level: str = "sample", enough: float | None = None) -> float:
+    """The epsilon of charges for whole sites, or for a patient: of each study the part that makes the total largest.
+
+    Up to `enough`, a quick and larger bound will do. Of very many studies the older ones count with all their parts.
+    """
+    bounds = [bound_of(plan, delta, enough) for plan in plans_of(charges, level)]
+    return max(bounds, default=0.0)
+
+
+def bound_of(steps: tuple[Step, ...], delta: float, enough: float | None) -> float:
+    if enough is not None and (quick := renyi_epsilon(steps, delta)) <= enough:
+        return quick
+    return epsilon(steps, delta)
+
+
+def plans_of(charges: Iterable[Charge], level: str) -> set[tuple[Step, ...]]:
+    """All that a record may have been charged with: its part in each study, where it is in one of several."""
+    meant = (level,) if level == "site" else PARTS
+    studies: dict[str, dict[str, list[Step]]] = {}
+    for charge in charges:
+        if charge.level in meant:
+            studies.setdefault(charge.study, {}).setdefault(charge.level, []).extend(charge.steps)
+    choices, ways = list[list[tuple[Step, ...]]](), 1
+    for parts in reversed(studies.values()):
+        each = sorted({merge_steps(steps) for steps in parts.values()})
+        if ways * len(each) > MOST_CHOICES:
+            each = [merge_steps(step for steps in each for step in steps)]
+        ways *= len(each)
+        choices.append(each)
+    return {merge_steps(step for steps in way for step in steps) for way in product(*choices)}

@@ -14,7 +14,8 @@ MOST_NOISE = 1e6
 PRECISION = 1e-3
 """Relative, of the noise multiplier."""
 Plans = Sequence[tuple[Step, ...]]
-"""For every record holder (site) what it would do, with any noise multiplier."""
+"""For every record holder (site) what it would do; a step without noise gets the noise that is looked for, a step that
+has a noise multiplier keeps it."""
 
 
 def noise_for(plans: Plans, target: float, delta: float) -> float:
@@ -34,7 +35,10 @@ def _noise_for(plans: tuple[tuple[Step, ...], ...], target: float, delta: float)
         raise Refusal("no step is taken, so there is nothing to calibrate", where="[privacy]", remedy="train longer")
 
     def worst(measure: Callable[..., float], of: Plans, noise: float) -> float:
-        return max(measure([step._replace(noise_multiplier=noise) for step in plan], delta) for plan in of)
+        return max(
+            measure([step if step.noise_multiplier else step._replace(noise_multiplier=noise) for step in plan], delta)
+            for plan in of
+        )
 
     # At the Renyi answer the few plans that cost most are the candidates for the tight bound.
     try:

@@ -82,6 +82,9 @@ def sample_level(algorithm: Algorithm, plain: Algorithm, *, seeded: bool, noise:
     """
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
-        return algorithm.client(message, kept, poisson_shard(shard, secret_words(key, seeded=seeded), noise), key)
+        private = poisson_shard(shard, secret_words(key, seeded=seeded), noise)
+        # Made from noised sums only, so what is not finite tells nothing; that it is not is no news either.
+        answer, keeps = algorithm.client(message, kept, private, key)
+        return trees.finite_or_zero(answer), trees.finite_or_zero(keeps)
 
     return algorithm._replace(client=client, personal=plain.personal, largest_batch=int(algorithm.largest_batch))

@@ -51,6 +51,8 @@ def add_owed_noise(answer: Message, fraction_bits: int, bound: float, draw: Draw
     answer = drop_array(answer, OWED)
     if owed is None:
         return encode_answer(answer, fraction_bits, bound)
+    # A length that comes from elsewhere is no longer than what can be encoded: that a number lies outside would show.
+    owed = {name: limit_length(one, bound) if isinstance(one, Mapping) else one for name, one in owed.items()}
     groups = group_arrays(answer.arrays, owed)
     cut = {
         name: tree for group, own in groups.items() for name, tree in clip_to_length(own, owed[group]["length"]).items()
@@ -63,6 +65,11 @@ def add_owed_noise(answer: Message, fraction_bits: int, bound: float, draw: Draw
     digits = add_digits(made.arrays[FIXED], groups, draw(owed["words"], deviations, sizes))
     outside = jnp.where(jnp.all(deviations <= MOST), made.arrays[OUTSIDE], jnp.nan)
     return Message({FIXED: digits, OUTSIDE: outside}, answer.meta)
+
+
+def limit_length(promise: Mapping[str, Array], bound: float) -> dict[str, Array]:
+    length = jnp.abs(promise["length"])
+    return {**promise, "length": jnp.where(length < bound, length, jnp.float32(bound))}
 
 
 def group_arrays(arrays: Mapping[str, Tree], owed: Mapping[str, Any]) -> dict[str, dict[str, Tree]]:

@@ -8,6 +8,10 @@ little more than a plain one. Where the same weights are used at many places of 
 these weights is made, which is quicker than comparing all pairs of places. The uses are found in the model's own
 program (its jaxpr), for one row, so that nothing is assumed about batches; a model with weights used in any other way
 has the gradient of every row made in full, which is right for all models and slower.
+
+Whoever chooses the parameters chooses the size of the numbers. So a row whose gradient, or its length, is not finite
+counts as zero, lengths are computed so that small numbers do not vanish beside large ones, and a length that may be
+rounded is taken to be as long as rounding allows: no parameters make a row count for more than `clip`.
 """
 
 from collections.abc import Callable
@@ -26,6 +30,10 @@ View = Callable[[Any], Any]
 LIKE_A_VIEW = ("reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type", "copy")
 REPEATS = "broadcast_in_dim"
 INLINED = ("jit", "pjit", "closed_call", "core_call")
+SMALLEST = 2.0**-126
+"""The least number that is not rounded to 0."""
+ROUNDED = 1e-5
+"""Of the product of all lengths: by so much a sum over pairs of places may fall short of the squared length."""
 
 
 class UnsupportedUse(Exception):
@@ -77,16 +85,26 @@ def clipped_sum(loss: Loss, params: Params, batch: Batch, clip: float, key: Key)
 
 
 def clip_factors(squared: Array, taken: Array, clip: float) -> Array:
-    """By how much each row's gradient is scaled: 0 for a row that does not count."""
+    """By how much each row's gradient is scaled: 0 for a row that does not count, or whose length is not finite."""
     # Not clip / max(norm, clip): with clip = inf that would be NaN, and it means no clipping.
-    return jnp.where(taken, jnp.minimum(1.0, clip / jnp.sqrt(jnp.maximum(squared, 1e-30))), 0.0)
+    kept = taken & jnp.isfinite(squared)
+    return jnp.where(kept, jnp.minimum(1.0, clip / jnp.sqrt(jnp.maximum(squared, 1e-30))), 0.0)
+
+
+def rows_kept(values: Array, factor: Array) -> Array:
+    """The values of rows that count; zero in others, whose infinities times 0 would spread."""
+    return jnp.where((factor > 0).reshape(-1, *(1,) * (values.ndim - 1)), values, 0)
+
+
+def weighted_sum(factor: Array, each: Array) -> Array:
+    return jnp.tensordot(factor, rows_kept(each, factor), axes=(0, 0))
 
 
 def _from_gradients(one: Any, params: Params, rows: Any, taken: Array, clip: float) -> Params:
     gradients = jax.vmap(jax.grad(one), (None, 0, 0, 0))(params, *rows)
     squared = jax.vmap(trees.squared_norm)(gradients)
     factor = clip_factors(squared, taken, clip)
-    return {name: jnp.tensordot(factor, one, axes=(0, 0)) for name, one in gradients.items()}
+    return {name: weighted_sum(factor, one) for name, one in gradients.items()}
 
 
 def _from_uses(one: Any, params: Params, rows: Any, taken: Array, clip: float) -> Params:
@@ -122,26 +140,36 @@ def _part(use: Product | Sum, parameter: Array, inputs: Any, back: Array) -> _Pa
         # Added to all places of a row, a number's gradient is the sum over these places.
         each = jax.vmap(lambda b: to_parameter(b)[0])(back)
         squared = jnp.sum(jnp.square(each.reshape(rows, -1)), axis=1)
-        return _Part(squared, lambda factor: jnp.tensordot(factor, each, axes=(0, 0)))
+        return _Part(squared, lambda factor: weighted_sum(factor, each))
     a, b, in_view = _as_matrices(use, inputs, back)
 
     def restore(product: Array) -> Array:
         return to_parameter(in_view(product))[0]
 
     places, wide, outputs = a.shape[1], a.shape[2], b.shape[2]
-    if places == 1:
-        squared = jnp.sum(jnp.square(a), axis=(1, 2)) * jnp.sum(jnp.square(b), axis=(1, 2))
-    elif places * (wide + outputs) < wide * outputs:
-        squared = jnp.einsum("npk,nqk,npf,nqf->n", a, a, b, b, optimize=[(0, 1), (0, 1), (0, 1)])
-    else:
+    if places > 1 and places * (wide + outputs) >= wide * outputs:
         own = jnp.einsum("npk,npf->nkf", a, b)
-        return _Part(jnp.sum(jnp.square(own), axis=(1, 2)), lambda f: restore(jnp.tensordot(f, own, axes=(0, 0))))
+        return _Part(jnp.sum(jnp.square(own), axis=(1, 2)), lambda f: restore(weighted_sum(f, own)))
+    # Of each factor by itself, so that no square vanishes or overflows where the product does not.
+    (a_size, a_unit), (b_size, b_unit) = _in_units(a), _in_units(b)
+    apart = jnp.sum(jnp.square(a_unit), axis=(1, 2)) * jnp.sum(jnp.square(b_unit), axis=(1, 2))
+    if places > 1:
+        pairs = jnp.einsum("npk,nqk,npf,nqf->n", a_unit, a_unit, b_unit, b_unit, optimize=[(0, 1), (0, 1), (0, 1)])
+        apart = jnp.maximum(pairs, 0.0) + ROUNDED * apart
+    squared = jnp.square(a_size * b_size * jnp.sqrt(apart))
 
     def summed(factor: Array) -> Array:
-        left = a.reshape(rows * places, wide)
-        return restore(left.T @ (b * factor[:, None, None]).reshape(rows * places, outputs))
+        left = rows_kept(a, factor).reshape(rows * places, wide)
+        right = rows_kept(b, factor) * factor[:, None, None]
+        return restore(left.T @ right.reshape(rows * places, outputs))
 
     return _Part(squared, summed)
+
+
+def _in_units(values: Array) -> tuple[Array, Array]:
+    """The largest number of every row, and the row in units of it."""
+    size = jnp.max(jnp.abs(values), axis=(1, 2))
+    return size, values / jnp.maximum(size, SMALLEST)[:, None, None]
 
 
 def _as_matrices(use: Product, inputs: Array, back: Array) -> tuple[Array, Array, View]:

@@ -80,7 +80,9 @@ def site_level(
         answer, keeps = algorithm.client(drop_array(message, CLIP), kept, shard, key)
         released = {name: tree for name, tree in answer.arrays.items() if name != "weight"}
         length = jnp.sqrt(trees.squared_norm(released))
-        released = trees.scale(released, bound / jnp.maximum(length, bound))
+        # An answer that is not finite, or whose length is not, counts as zero: that it is not must not show.
+        released = trees.choose(jnp.isfinite(length), released, trees.zeros(released))
+        released = trees.scale(released, jnp.where(jnp.isfinite(length), bound / jnp.maximum(length, bound), 0.0))
         if adapting is not None:
             # Half less, so that one site changes the sum by a half at most.
             released[BELOW] = (length <= bound).astype(jnp.float32) - 0.5
@@ -100,7 +102,9 @@ def site_level(
             released = {
                 name: trees.add(tree, trees.scale(noise[name], scales[name])) for name, tree in released.items()
             }
-        return Message({**released, "weight": answer.arrays["weight"]}, answer.meta), keeps
+        if not whole:
+            released = trees.finite_or_zero(released)
+        return Message({**released, "weight": answer.arrays["weight"]}, answer.meta), trees.finite_or_zero(keeps)
 
     if adapting is None:
         return algorithm._replace(client=client)

@@ -39,15 +39,23 @@ class Card:
     labels: tuple[str, ...]
 
 
-def describe(name: str, frame: pd.DataFrame, target: str, task: TaskKind | None = None, smallest_cell: int = 1) -> Card:
+def describe(
+    name: str,
+    frame: pd.DataFrame,
+    target: str,
+    task: TaskKind | None = None,
+    smallest_cell: int = 1,
+    private: bool = False,
+) -> Card:
     """A site's card; labels are listed only as far as they are needed to tell the classes.
 
     Counts are told in whole cells. A column known for fewer patients than a cell counts as empty, a rarer label is not
-    named, and that a column holds infinite values, a mistake to be mended, is told without their number.
+    named, and that a column holds infinite values, a mistake to be mended, is told without their number. A `private`
+    study is not told even that: its preparation takes them to be missing.
     """
     kinds = {str(column): released_kind(frame[column], smallest_cell) for column in frame.columns}
     measured = [column for column, kind in kinds.items() if kind == "number"]
-    infinite = {column: int(np.isinf(as_numbers(frame[column])).sum()) for column in measured}
+    infinite = {column: int(np.isinf(as_numbers(frame[column])).sum()) for column in measured if not private}
     labels: list[str] = []
     distinct, whole, missing = 0, False, 0
     if target in kinds:
@@ -84,11 +92,11 @@ def frequent_labels(outcome: "pd.Series[Any]", smallest_cell: int) -> list[str]:
 
 
 @recorded("query", TERMS)
-def cards(*, target: str, task: TaskKind | None = None, smallest_cell: Count = 1) -> Query:
+def cards(*, target: str, task: TaskKind | None = None, smallest_cell: Count = 1, private: bool = False) -> Query:
     """Asks every site for its card."""
 
     def ask(_: Message, site: Site) -> Message:
-        return Message({"card": pack(asdict(describe(site.name, site.table, target, task, smallest_cell)))})
+        return Message({"card": pack(asdict(describe(site.name, site.table, target, task, smallest_cell, private)))})
 
     def combine(answers: Sequence[Message]) -> Report:
         return {"cards": [unpack(answer.arrays["card"]) for answer in answers]}

@@ -24,6 +24,7 @@ from wardround.runs.folder import digest
 from wardround.study import privacy as privately
 from wardround.study.file import DataSection, Named, Settings, Study
 from wardround.study.methods import Method, asking_site
+from wardround.study.release_noise import statistics_noise, statistics_steps
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         missing_columns=data.missing_columns,
         missing_target=data.missing_target,
         empty_sites=data.empty_sites,
+        private=statistics_noise(study, seed),
         **data.preparation.model_dump(),
     )
     classes = loaded.federation.task.classes
@@ -176,7 +178,10 @@ def with_noise(
     """The study with the noise that its [privacy] needs for this method, and what its rounds will cost."""
     if study.privacy is None:
         return study, None
-    return plan_noise(study, method, federation.task, privately.patients_of(federation), participation)
+    # Images come as arrays, which need no preparation.
+    before = statistics_steps(study) if federation.features else ()
+    patients = privately.patients_of(federation)
+    return plan_noise(study, method, federation.task, patients, participation, before=before)
 
 
 def refuse_uncovered(study: Study, method: Method, federation: Federation) -> None:
@@ -195,11 +200,15 @@ def plan_noise(
     patients: privately.Patients,
     participation: Participation,
     quorum: int | None = None,
+    before: privately.Steps = (),
 ) -> tuple[Study, privately.Protection | None]:
-    """The same where only the numbers of patients are known, as by the coordinator of real sites."""
+    """The same where only the numbers of patients are known, as by the coordinator of real sites.
+
+    `before` is what the statistics of the preparation cost training patients.
+    """
     privately.refuse_choice(method.choice)
     words = words_of(study, method, task, patients.sites)
-    return privately.plan_noise(study, words, _algorithm, patients, participation, quorum=quorum)
+    return privately.plan_noise(study, words, _algorithm, patients, participation, quorum=quorum, before=before)
 
 
 def words_of(study: Study, method: Method, task: Task, sites: Sequence[str]) -> privately.Words:

@@ -1,6 +1,7 @@
 """The study file: what a study says, checked key by key before anything is computed."""
 
 import tomllib
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -51,6 +52,20 @@ class PreparationSection(Section):
     indicators: bool = False
     smallest_cell: int = Field(default=1, ge=1)
     """Statistics of fewer patients than this stay at their site; over real sites 10, unless it is said here."""
+    ranges: dict[str, list[float]] = {}
+    """Numbers between which a column's values lie, [low, high]: nothing is asked about it;"""
+    categories: dict[str, list[str]] = {}
+    """and the words of a column. Under [privacy] of all columns, or of none."""
+
+    @model_validator(mode="after")
+    def _ends_in_order(self) -> "PreparationSection":
+        for name, ends in self.ranges.items():
+            if len(ends) != 2 or not -inf < ends[0] < ends[1] < inf:
+                raise ValueError(f"the range of {name} should be [low, high], two numbers in order")
+        for name, words in self.categories.items():
+            if not words or len(set(words)) < len(words):
+                raise ValueError(f"the categories of {name} should be some words, each once")
+        return self
 
 
 class DataSection(BaseModel):
@@ -153,6 +168,10 @@ class PrivacySection(Section):
     """Level "site": how many sites at least share the noise of a round; by default the fewest of all rounds."""
     whole_numbers: bool = False
     """Level "site": noise in whole numbers, added by the transform secure_sum; always so where there is one."""
+    statistics: float = Field(default=0.1, gt=0, lt=1)
+    """Level "sample": the share of epsilon for the statistics of the preparation, unless the columns are declared."""
+    outcome: Annotated[tuple[float, float] | None, Field(strict=False)] = None
+    """Level "sample": between what values the outcome of a regression lies; without, no loss and no figure is told."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> "PrivacySection":
@@ -162,6 +181,8 @@ class PrivacySection(Section):
             raise ValueError('quantile and answers belong to level = "site"')
         if self.level == "site" and self.batch is not None:
             raise ValueError('batch belongs to level = "sample"')
+        if self.outcome is not None and not -inf < self.outcome[0] < self.outcome[1] < inf:
+            raise ValueError("outcome should be [low, high], two numbers in order")
         return self
 
 

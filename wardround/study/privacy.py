@@ -30,6 +30,7 @@ from wardround.privacy.sampling import OVERFLOW, ExpectedSize
 from wardround.privacy.site_level import AdaptiveClip, site_level
 from wardround.study import integer_noise
 from wardround.study.file import PrivacySection, Study
+from wardround.study.release_noise import names_delta
 
 Frozen = tuple[tuple[str, Any], ...]
 Words = tuple[registry.Component, Frozen, registry.Component, Frozen, Model]
@@ -56,6 +57,8 @@ class Protection:
     """Nothing leaves a site at all."""
     plan: NoisePlan | None = None
     """Of noise in whole numbers, inside a secure sum."""
+    before: Steps = ()
+    """What every patient of a training part paid before the first round."""
 
 
 def protect(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
@@ -163,10 +166,12 @@ def plan_noise(
     participation: Participation,
     *,
     quorum: int | None = None,
+    before: Steps = (),
 ) -> tuple[Study, Protection | None]:
     """The study with the noise that its promise needs, and what the rounds will cost.
 
-    `quorum` is how many sites of a round answer at least; by default all do.
+    `quorum` is how many sites of a round answer at least; by default all do. `before` is what training patients pay for
+    the statistics of the preparation.
     """
     privacy = study.privacy
     if privacy is None:
@@ -174,7 +179,8 @@ def plan_noise(
     plain, sites, rows = make(*words), list(patients.sites[:]), patients.rows
     secure = any(one.name == "secure_sum" for one in study.transforms)
     if plain.silent and not plain.pools:
-        return _with_noise(study, privacy, noise=privacy.noise_multiplier or 1.0), Protection(privacy, silent=True)
+        silent = Protection(privacy, silent=True, before=before)
+        return _with_noise(study, privacy, noise=privacy.noise_multiplier or 1.0), silent
     if plain.pools:
         sites, rows = ["all"], np.array([rows.sum()])
         if privacy.level == "site":
@@ -203,15 +209,15 @@ def plan_noise(
         int(count): round_steps(privacy, make, words, patients.row, int(count), len(patients.sites))
         for count in np.unique(rows[rows > 0])
     }
-    noise = privacy.noise_multiplier or noise_for(
-        costliest(of_size, rows, taking_part.times), privacy.epsilon or 0.0, safe_delta(privacy, of_size, study)
-    )
+    delta = safe_delta(privacy, of_size, study) - names_delta(privacy, before)
+    plans = [(*plan, *before) for plan in costliest(of_size, rows, taking_part.times)]
+    noise = privacy.noise_multiplier or noise_for(plans, privacy.epsilon or 0.0, delta)
     found = _with_noise(study, privacy, noise=noise)
     assert found.privacy is not None
     under = {size: with_noise(steps, noise) for size, steps in of_size.items()}
     largest = under[max(under, key=lambda size: cost(under[size]))]
     each = {name: under[count] for name, count in named if count}
-    return found, Protection(found.privacy, {**each, ANY: largest}, empty, secure)
+    return found, Protection(found.privacy, {**each, ANY: largest}, empty, secure, before=before)
 
 
 def _with_noise(

@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from wardround.core.contracts import RoundRecord
+from wardround.privacy.accountant import merge_steps
 from wardround.study import integer_noise
-from wardround.study.privacy import ANY, Protection, overflow
+from wardround.study.privacy import ANY, Protection, Steps, overflow
+from wardround.study.release_noise import names_delta
 
 
 def with_privacy_cost(record: RoundRecord, protection: Protection | None) -> RoundRecord:
@@ -24,14 +26,21 @@ def with_privacy_cost(record: RoundRecord, protection: Protection | None) -> Rou
 
 
 def spent_by_samples(record: RoundRecord, protection: Protection) -> dict[str, Any]:
+    """The steps of every site that took part; with the first round what all of them paid before it."""
     names = [name for name in record.sites if name not in protection.empty]
+    before = protection.before if record.round == 1 else ()
+    everybody = {name: () for name in protection.rounds if name != ANY} if before else {}
+    known: dict[str, Steps]
     if protection.silent:
-        return {"patients": {name: [] for name in names or [ANY]}, "overflow": 0.0}
-    known = {name: protection.rounds[name] for name in names if name in protection.rounds}
-    if len(known) < len(names) or not names:
-        known = {ANY: protection.rounds[ANY]}
-    lost = max(overflow(steps) for steps in known.values())
-    return {"patients": {name: [list(step) for step in steps] for name, steps in known.items()}, "overflow": lost}
+        known, lost = {**everybody, **dict.fromkeys(names or [ANY], ())}, 0.0
+    else:
+        known = {name: protection.rounds[name] for name in names if name in protection.rounds}
+        if len(known) < len(names) or not names:
+            known = {ANY: protection.rounds[ANY]}
+        lost = max(overflow(steps) for steps in known.values())
+        known = {**everybody, **known}
+    spent = {name: [list(step) for step in merge_steps((*steps, *before))] for name, steps in known.items()}
+    return {"patients": spent, "overflow": lost + names_delta(protection.privacy, before)}
 
 
 def spent_by_sites(record: RoundRecord, protection: Protection) -> dict[str, Any]:

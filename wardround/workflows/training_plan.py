@@ -22,6 +22,7 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
+from wardround.study.noised_figures import simulated_look
 from wardround.study.privacy import Protection
 from wardround.workflows.partners.choose import refuse_partner_choice, refuse_user, user_of
 
@@ -65,6 +66,7 @@ class TrainingPlan:
             tables=self.setting.tables,
             largest_cohort=self.participation.largest,
             evaluated=self.evaluated,
+            look=simulated_look(self.study, self.federation.task, self.seed),
         )
 
 

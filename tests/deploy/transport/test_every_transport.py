@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.support import flare_project, in_process, parties
+from tests.support.adversary_noise import DECLARED
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.study_id import study_id
@@ -26,7 +27,10 @@ GRACE = {"quorum": 2, "deadline": 2.0}
 STUDIES: dict[str, dict[str, Any]] = {
     "plain": {"algorithm": in_process.KEPT},
     "secure": {"transforms": [{"name": "secure_sum"}]},
-    "private": {"privacy": {"epsilon": 0.5, "delta": 1e-3}},
+    "private": {
+        "privacy": {"epsilon": 0.5, "delta": 1e-3},
+        "data": {"preparation": {"smallest_cell": 10, **DECLARED}},
+    },
     "partners": {"study": {"user": "freetown"}, "partners": {"name": "gradient_distance", "errors": False, "top": 1}},
     "absent": {"algorithm": in_process.KEPT, "deploy": GRACE},
     "denied": {},

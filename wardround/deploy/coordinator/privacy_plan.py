@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wardround.core.components.recipes import recipe_of
-from wardround.core.contracts import RoundRecord, Task
+from wardround.core.contracts import Algorithm, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.engine.split_round import row_of
 from wardround.privacy.accountant import Step, renyi_epsilon
@@ -19,8 +19,10 @@ from wardround.study import assemble
 from wardround.study import privacy as privately
 from wardround.study.file import Study
 from wardround.study.methods import own_method
+from wardround.study.noised_figures import loss_bound
 from wardround.study.privacy import KIND, Patients, Protection
 from wardround.study.privacy_cost import with_privacy_cost
+from wardround.study.release_noise import release_noise, statistics_steps
 
 Counts = Mapping[str, tuple[int, int, int]]
 """Rows for training, validation and test by site, as told."""
@@ -31,12 +33,37 @@ def refuse_early(study: Study) -> None:
     if study.privacy is None:
         return
     privately.refuse_choice(own_method(study).choice)
+    if study.stopping is not None and release_noise(study).looks is None:
+        raise Refusal(
+            'with level = "site" nobody tells how well the model does on validation patients, so training cannot stop'
+            " early",
+            where="[stopping]",
+            remedy='remove [stopping], or choose level = "sample"',
+        )
     if study.privacy.seeded:
         raise Refusal(
             "the noise would come from the study's seed, which the coordinator knows",
             where="[privacy] seeded",
             remedy="remove seeded: real sites draw their own noise",
         )
+
+
+def makes_looks(study: Study, algorithm: Algorithm, task: Task) -> bool:
+    """Whether sites tell how well the model does on validation patients: under [privacy] only where noise covers it."""
+    if study.privacy is None:
+        return True
+    bound = loss_bound(task, study.privacy.outcome)
+    return release_noise(study).looks is not None and algorithm.personal is None and bound is not None
+
+
+def untold_note(study: Study) -> str:
+    """Why a private study has no figures from a site."""
+    if study.privacy is None:
+        return "too few test patients to report, or not connected at the end"
+    if study.privacy.level == "site":
+        return 'figures are not made under [privacy] with level = "site"; each site keeps its own'
+    few = "too few test patients to report, or not connected at the end"
+    return f"{few}, or a model of the site's own, which noise does not cover"
 
 
 def quorum_of(study: Study, sites: int) -> int:
@@ -67,7 +94,8 @@ def plan_noise(study: Study, task: Task, sites: Sequence[str], rows: Counts) -> 
     counts = np.array([told.get(site, 0) for site in sites], np.int64)
     participation = assemble.participation_of(study, sites, study.study.seed)
     patients = Patients(sites, counts, row_of(task))
-    return assemble.plan_noise(study, own_method(study), task, patients, participation, quorum)
+    before = statistics_steps(study)
+    return assemble.plan_noise(study, own_method(study), task, patients, participation, quorum, before)
 
 
 def costliest_row_count(study: Study, task: Task, sites: int) -> int:

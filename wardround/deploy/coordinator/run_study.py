@@ -272,7 +272,8 @@ def train(
         params,
         participation,
         Schedule(study.study.rounds, study.evaluation.every),
-        validates=any(rows[1] for rows in agreement.rows.values()),
+        validates=any(rows[1] for rows in agreement.rows.values())
+        and privacy_plan.makes_looks(study, algorithm, agreement.task),
         stopping=stopping,
         checkpoint=checkpoint,
         identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
@@ -340,7 +341,7 @@ def finish(
             *privacy_plan.spent_notes(folder.records()),
             *validation_notes(folder.records()),
             *choice_notes(folder.path),
-            *missing_figures_note(engine.sites, blocks, absent),
+            *missing_figures_note(engine.sites, blocks, absent, privacy_plan.untold_note(study)),
         ),
     )
     point("coordinator.result.before_save")
@@ -352,8 +353,8 @@ def finish(
     return result
 
 
-def missing_figures_note(sites: Sequence[str], blocks: Mapping[str, Any], absent: Absences) -> list[str]:
+def missing_figures_note(sites: Sequence[str], blocks: Mapping[str, Any], absent: Absences, why: str) -> list[str]:
     bad = {site: why for site, why in absent.items() if why.unusable and site not in blocks}
     missing = [site for site in sites if site not in blocks and site not in bad]
-    few = [f"No figures from {', '.join(missing)}: too few test patients to report, or not connected at the end."]
+    few = [f"No figures from {', '.join(missing)}: {why}."]
     return [*(few if missing else []), *(f"The figures of {site} were left out: {bad[site]}." for site in sorted(bad))]

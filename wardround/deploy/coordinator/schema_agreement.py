@@ -18,6 +18,7 @@ from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.protocol.requests import PrepareRows, SettleSchema
 from wardround.queries.cards import cards, cards_of
 from wardround.study.file import Study
+from wardround.study.release_noise import statistics_noise
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ def table_without_rows(study: Study) -> Table:
 def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
     """Ask the sites until they agree; refuses, naming column and site, when they cannot."""
     table, data = table_without_rows(study), study.data
-    query = cards(target=table.target, task=table.task, smallest_cell=data.preparation.smallest_cell)
+    told_of = {"private": True} if study.privacy is not None else {}
+    cell = data.preparation.smallest_cell
+    query = cards(target=table.target, task=table.task, smallest_cell=cell, **told_of)
     told = cards_of(engine.query(query, Message({}), on="raw"))
     schema = agree(
         told,
@@ -79,6 +82,7 @@ def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
         ask,
         schema.kinds,
         most_categories=200,
+        private=statistics_noise(study),
         **data.preparation.model_dump(),
     )
     classes = schema.classes

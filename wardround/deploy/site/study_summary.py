@@ -16,6 +16,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.text import format_bytes
 from wardround.data.load import load
+from wardround.data.noised_preparation import StatisticsNoise
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.wire import encode
@@ -55,6 +56,7 @@ from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
 from wardround.study.partners import asks_of
+from wardround.study.release_noise import release_noise, statistics_noise
 
 ARRAYS: Mapping[str, str] = {
     "weight": "how many patients it trained on",
@@ -64,8 +66,8 @@ ARRAYS: Mapping[str, str] = {
 }
 """What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
 NOT_COVERED = (
-    "Not covered: how rows were prepared (medians, scales), the number of rows, "
-    "and the figures on validation and test patients."
+    "Taken to be public: names and kinds of the columns, labels of the outcome, and numbers of rows. "
+    "Statistics, losses and figures that leave a real site have noise of their own; those of a simulation are exact."
 )
 """In the same words as in the report."""
 HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
@@ -188,6 +190,8 @@ def sent_before_training(study: Study, policy: Policy) -> tuple[str, ...]:
     asked = [in_own_cells(one, policy.smallest_cell) for one in preparation_queries(study)]
     words = [terms_for(one).told(all_settings(one)) for one in asked]
     told = [f"Once, before training: {'; '.join(words)}; no count below {policy.smallest_cell} patients."]
+    if study.privacy is not None:
+        return (f"Once, before training: {'; '.join(words)}.",)
     if policy.smallest_cell > 1:
         told.append(
             f"Counts are rounded down to multiples of {policy.smallest_cell}, means and figures are rounded too, so"
@@ -268,6 +272,13 @@ def sent_per_round(study: Study, answer: AnswerSize | None, unknown: str) -> tup
 
 
 def sent_after_training(study: Study) -> tuple[str, ...]:
+    if study.privacy is not None:
+        if release_noise(study).looks is None:
+            return ("No loss and no figure of your patients is sent; your own exact figures stay with you.",)
+        return (
+            "After rounds: how many validation patients, a noised sum of their losses, and a noised number of correct"
+            " ones. At the end: figures from one noised table of your test patients; the exact ones stay with you.",
+        )
     every = study.evaluation.every
     often = "After every round" if every == 1 else f"After every {every} rounds"
     return (
@@ -306,11 +317,32 @@ def privacy_cost(study: Study, used: float, policy: Policy, paid: LedgerCharges)
             "The coordinator sees your answers one by one, protected by your own share of the noise only; the transform"
             " secure_sum would hide them."
         )
+    told += release_sentences(study)
     told.append(
         f"Your privacy ledger is charged before each answer: {paid.all:.3g} is spent so far by all studies,"
         f" {paid.this:.3g} of it by this one (delta {policy.delta:g}). What is spent is never refunded."
     )
     return (*told, NOT_COVERED)
+
+
+def release_sentences(study: Study) -> list[str]:
+    """What is told beside the rounds, under how much noise, and which patients pay for it."""
+    found, said = release_noise(study), study.privacy
+    if found.looks is None or said is None:
+        return [
+            "No statistics, losses or figures of your patients are sent: the study declares how columns are prepared."
+        ]
+    # Each patient is in one part of the rows, so the promise is that of the part that pays most.
+    before = (
+        "nothing for the preparation, whose columns are declared"
+        if found.statistics is None
+        else f"{said.statistics:.0%} of it for noised statistics of the preparation"
+    )
+    return [
+        f"Every patient is in one part of the rows and pays once: training patients for the rounds ({before}),"
+        f" validation patients for at most {found.look_count} noised losses (noise multiplier {found.looks:.3g}), test"
+        f" patients for one noised table of figures ({found.figures or 0.0:.3g})."
+    ]
 
 
 def epsilon_sentence(epsilon: float | None, used: float, most: float | None) -> str:
@@ -339,6 +371,12 @@ def share_of_rows(offer: Offer, rows: int, study: Study) -> str:
     )
 
 
+def example_noise(study: Study) -> StatisticsNoise | None:
+    """A private study's own preparation is not known yet: for the size of an answer hardly any noise will do."""
+    found = statistics_noise(study, study.study.seed)
+    return found if found is None or found.noise is None else found._replace(noise=1e-6)
+
+
 def answer_of(study: Study, table: Table) -> AnswerSize:
     """What this site's answer would hold, found out by preparing its rows; nothing is trained."""
     data = study.data
@@ -349,6 +387,7 @@ def answer_of(study: Study, table: Table) -> AnswerSize:
         by=data.split_by or "",
         missing_target=data.missing_target,
         empty_sites="keep",
+        private=example_noise(study),
         **data.preparation.model_dump(),
     )
     federation = loaded.federation

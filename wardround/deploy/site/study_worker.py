@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from safetensors.numpy import save
 
+from wardround.core import trees
 from wardround.core.chain import chain
 from wardround.core.components.recipes import Recipe, from_json, recipe_of
 from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform, Tree
@@ -44,6 +45,7 @@ from wardround.deploy.site.own_figures import keep_figures
 from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
 from wardround.deploy.site.release.model_shapes import MessageShapes, check_shapes, is_bounded, shapes_for
+from wardround.deploy.site.release.noised_quality import private_figures, private_losses
 from wardround.deploy.site.release.partner_questions import debit, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
@@ -95,7 +97,6 @@ class StudyWorker:
         recipe = from_json(asked.question.query)
         self.allow(recipe)
         check_query(recipe, message, self.study, None if self.own is None else self.own.schema.kinds)
-        query: Query = make_from(in_own_cells(recipe, self.smallest_cell))
         raw = asked.question.on == "raw"
         if raw and terms_for(recipe).rows != "table":
             raise Refusal("only the card query may read a whole table", remedy="query the training rows")
@@ -103,6 +104,10 @@ class StudyWorker:
             raise Refusal("statistics were requested before the sites agreed on a schema", remedy="prepare first")
         whole = Site(self.site, self.table.sites[self.site])
         debit(self.folder, self.study, recipe, asked.header, message)
+        if self.promise is not None:
+            rows = 0 if self.own is None else len(self.own.parts[0])
+            recipe = self.promise.statistic(recipe, asked.digest, rows, prepared=bool(self.parts))
+        query: Query = make_from(in_own_cells(recipe, self.smallest_cell))
         return {}, query.ask(message, whole if raw or self.own is None else visible_rows(recipe, self.own))
 
     def settle(self, asked: Received[SettleSchema], _: Message) -> tuple[Header, Message]:
@@ -123,6 +128,7 @@ class StudyWorker:
             seed=asked.question.seed,
             shares=tuple(data.shares),
             by=data.split_by or "",
+            stratify=self.study.privacy is None,
         )
         self.remember("settle", asked)
         return {}, Message({})
@@ -131,6 +137,8 @@ class StudyWorker:
         """Apply the fitted preparation; tells how many rows there are for each part."""
         if self.own is None:
             raise Refusal("the preparation came before the schema", remedy="start the study again")
+        if self.promise is not None:
+            self.promise.check_sites(asked.question.numbers)
         kinds = {str(name): str(kind_of(column)) for name, column in self.table.sites[self.site].items()}
         preparation = check_preparation(asked.question.preparation, self.study, self.own.schema, kinds)
         classes = self.own.schema.classes
@@ -193,8 +201,11 @@ class StudyWorker:
             self.promise.charge(from_json(asked.question.algorithm), number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
-        if not finite:
+        if not finite and self.study.privacy is None:
             return None
+        # Under [privacy] there is no word for it: what is not finite after the noise is sent as zero.
+        answer = answer if finite else trees.finite_or_zero(answer)
+        keeps = keeps if finite else trees.finite_or_zero(keeps)
         self._keep(asked, number, keeps)
         found: Message = jax.device_get(answer)
         return found
@@ -202,6 +213,10 @@ class StudyWorker:
     def judge(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Sums of the losses of the own patients under the model that this site would use; none when they are few."""
         scores, task = self._scores(asked, message)
+        if self.promise is not None and self.study.privacy is not None:
+            common = self._method(asked)[0].personal is None
+            cell = self.smallest_cell
+            return {}, Message(private_losses(self.promise, scores, task, cell, asked, common=common))
         return {}, Message(coarse_losses(scores, task, self.smallest_cell))
 
     def figures(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
@@ -221,6 +236,10 @@ class StudyWorker:
         keep_figures(self.folder, self.site, block)
         if len(scores.actual) < self.smallest_cell:
             return {"figures": None}, Message({})
+        if self.promise is not None and self.study.privacy is not None:
+            names, common = list(block["sites"][self.site]), self._method(asked)[0].personal is None
+            told = private_figures(self.promise, scores, task, names, self.positive, asked, common=common)
+            return {"figures": told}, Message({})
         return {"figures": coarse_figures(block, scores, task, self.smallest_cell)}, Message({})
 
     def finish(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
@@ -258,7 +277,7 @@ class StudyWorker:
         if not known and any(one != recipe_of(self.task) for one in tasks_in(from_json(asked.question.algorithm))):
             raise Refusal("the request has another task than was agreed", remedy="start the study again")
         if self.promise is not None:
-            self.promise.check(from_json(asked.question.algorithm), len(self.sites), silent=algorithm.silent)
+            self.promise.check(from_json(asked.question.algorithm), silent=algorithm.silent)
         return algorithm, self._chains[links]
 
     def _check_model(self, asked: Received[Any], arrays: Any, *, in_round: Transform | None = None) -> bool:

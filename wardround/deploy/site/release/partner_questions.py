@@ -24,12 +24,19 @@ from wardround.engine import registry
 from wardround.partners.choice import Probe
 from wardround.study.file import Study
 from wardround.study.partners import asks_of
+from wardround.study.release_noise import release_noise
 
 
 def preparation_queries(study: Study) -> tuple[Recipe, ...]:
     """The queries of the study's preparation."""
     said = study.data.preparation
-    return statistics_asked(impute=said.impute, scale=said.scale, smallest_cell=said.smallest_cell)
+    return statistics_asked(
+        impute=said.impute,
+        scale=said.scale,
+        smallest_cell=said.smallest_cell,
+        private=study.privacy is not None,
+        declared=release_noise(study).statistics is None,
+    )
 
 
 def terms_for(recipe: Recipe) -> Terms:

@@ -3,11 +3,14 @@
 It trusts nothing of what the coordinator sends. The recipe of the algorithm is compared with the words that were
 approved; a dry run finds out what a round does with the own patients; noise under which the approved promise would not
 hold for them is refused. What is debited is never given back, and a debit pays for one answer.
+
+How much noise statistics, looks and figures get follows from the approved study alone (`study.release_noise`); each is
+debited before it is made, and asked for as often as the study says.
 """
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +20,11 @@ from wardround.core.components.recipes import Recipe
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.requests import Received, SecureStep
 from wardround.privacy.accountant import Step, epsilon
-from wardround.privacy.budget import Budget, BudgetExhausted
+from wardround.privacy.budget import Budget, BudgetExhausted, Charge
 from wardround.study import assemble, privacy
 from wardround.study.file import PrivacySection, Study
 from wardround.study.privacy import KIND, Steps
+from wardround.study.release_noise import NAMES_SHARE, STATISTICS, names_delta, release_noise
 
 SETTLED = frozenset({"epsilon", "noise_multiplier", "answers", "whole_numbers"})
 """Words of [privacy] that the coordinator settles; all others must come as they were approved.
@@ -50,7 +54,17 @@ class Promise:
     study: Study
     budget: Callable[[], Budget]
 
-    def check(self, recipe: Recipe, sites: int, *, silent: bool) -> None:
+    def check_sites(self, sites: Sequence[str]) -> None:
+        """Refuse other sites than the approved study names: how much noise each adds depends on who takes part."""
+        approved = self.study.deploy.sites
+        if self.study.privacy is not None and approved and sorted(sites) != sorted(approved):
+            raise self._refusal(
+                f"the approved study is for {len(approved)} sites, but the coordinator names {len(sites)}"
+                if len(sites) != len(approved)
+                else "the coordinator names other sites than the approved study"
+            )
+
+    def check(self, recipe: Recipe, *, silent: bool) -> None:
         """Refuse an algorithm that is not protected as the approved study says; a silent one sends nothing."""
         said = self.study.privacy
         if said is None:
@@ -73,8 +87,11 @@ class Promise:
             raise self._refusal(
                 f"the approved study has a noise multiplier of {least:g}, but the coordinator asks for {noise:g}"
             )
-        # The more are said to share the noise, the less of it each adds.
-        most = said.answers or min(self.study.deploy.quorum or sites, sites)
+        # The more are said to share the noise, the less of it each adds: what a message says of others does not count.
+        named = len(self.study.deploy.sites)
+        most = said.answers or min(self.study.deploy.quorum or named, named or self.study.deploy.quorum or 0)
+        if said.level == "site" and not most:
+            raise self._refusal("the approved study does not say how many sites share the noise")
         if said.level == "site" and not 1 <= (given.answers or 0) <= most:
             raise self._refusal(
                 f"the noise would be shared by {given.answers} sites, but the approved study guarantees only {most}"
@@ -102,8 +119,10 @@ class Promise:
         given, _ = privacy.words_in(recipe)
         steps = self._steps(recipe, given, own)
         budget, level = self.budget(), given.level
-        before = [charge for charge in budget.charges() if (charge.study, charge.level) == (self.name, level)]
-        self._refuse_weak(steps, own, len({charge.round for charge in before} | {number}))
+        paid = [charge for charge in budget.charges() if (charge.study, charge.level) == (self.name, level)]
+        before = [charge for charge in paid if charge.round > 0]
+        told = tuple(step for charge in paid if charge.round <= 0 for step in charge.steps)
+        self._refuse_weak(steps, own, len({charge.round for charge in before} | {number}), told)
         if not budget.debit(self.name, number, steps, level=level, request=request) and before[-1].round != number:
             raise self._refusal(
                 f"round {number} was answered and the answer is no longer stored; "
@@ -116,8 +135,11 @@ class Promise:
             return (Step(1.0, noise, 1),)
         return privacy.with_noise(assemble.steps_of(recipe, own.row, own.rows, len(own.sites)), noise)
 
-    def _refuse_weak(self, steps: Steps, own: SiteFacts, rounds: int) -> None:
-        """The approved promise must hold for the own patients over all rounds of the study, or those asked for."""
+    def _refuse_weak(self, steps: Steps, own: SiteFacts, rounds: int, told: Steps) -> None:
+        """The approved promise must hold for the own patients over all rounds of the study, or those asked for.
+
+        `told` is what the statistics of the preparation cost them.
+        """
         said = self.study.privacy
         assert said is not None
         records = own.rows if said.level == "sample" else len(own.sites)
@@ -131,15 +153,76 @@ class Promise:
             participation, self.study.study.rounds, np.ones(len(own.sites), np.int64), pooled=False
         ).times[own.number]
         times = max(int(planned), rounds)
-        lost = times * privacy.overflow(steps) if said.level == "sample" else 0.0
+        lost = times * privacy.overflow(steps) + names_delta(said, told) if said.level == "sample" else 0.0
         if lost >= said.delta:
             raise self._spent(f"the study's delta of {said.delta:g} is too small for so many steps")
-        spends = epsilon([step._replace(times=step.times * times) for step in steps], said.delta - lost)
+        spends = epsilon([*(step._replace(times=step.times * times) for step in steps), *told], said.delta - lost)
         if spends > said.epsilon * (1 + SLACK):
             raise self._spent(
                 f"with the noise that the coordinator names, {times} rounds would spend an epsilon of {spends:.3f} "
                 f"here, and {said.epsilon:g} was approved"
             )
+
+    # ---- what is told beside the rounds ----
+
+    def statistic(self, recipe: Recipe, request: str, rows: int, *, prepared: bool) -> Recipe:
+        """The query as this site answers it: with the noise of the approved study, debited before it is made."""
+        said = self.study.privacy
+        if said is None:
+            return recipe
+        if recipe.name == "cards":  # names, kinds, labels and numbers of rows are public
+            return with_settings(recipe, private=True)
+        noise = release_noise(self.study).statistics
+        if recipe.name not in STATISTICS or noise is None:
+            raise self._refusal(f"the approved study adds noise, and the query {recipe.name} would be answered without")
+        if prepared:
+            raise self._refusal("statistics were requested after the rows were prepared")
+        if rows:
+            place = -STATISTICS.index(recipe.name)
+            self._pay("sample", place, request, noise, "this statistic")
+        delta = {"delta": NAMES_SHARE * said.delta} if recipe.name == STATISTICS[0] else {}
+        return with_settings(recipe, noise=noise, seed=None, **delta)
+
+    def check_part(self, asked: str, meant: str) -> None:
+        """Each part of the rows pays for one thing: no other may be asked of it."""
+        if asked != meant:
+            raise self._refusal(f"the {meant} rows are meant, but the {asked} rows were asked for")
+
+    def look(self, request: str) -> float | None:
+        """The noise of a look at the validation patients, debited; none where looks are not made."""
+        found = release_noise(self.study)
+        if found.looks is None:
+            return None
+        before = [charge.request for charge in self._charges("validation")]
+        number = before.index(request) + 1 if request in before else len(before) + 1
+        if number < len(before):
+            raise self._refusal("this look was answered and the answer is no longer stored")
+        if number > found.look_count:
+            raise self._refusal(f"the approved study looks at validation patients {found.look_count} times at most")
+        self._pay("validation", number, request, found.looks, "this look")
+        return found.looks
+
+    def figures(self, request: str) -> float | None:
+        """The noise of the figures on test patients, debited; none where they are not made."""
+        noise = release_noise(self.study).figures
+        if noise is not None:
+            self._pay("test", 1, request, noise, "the figures")
+        return noise
+
+    def _pay(self, level: str, number: int, request: str, noise: float, what: str) -> None:
+        try:
+            self.budget().debit(self.name, number, (Step(1.0, noise, 1),), level=level, request=request)
+        except BudgetExhausted:
+            raise
+        except Refusal as refusal:
+            if "another request" not in refusal.what:
+                raise
+            raise self._refusal(
+                f"{what} was told already: a second answer would reveal more than was charged"
+            ) from None
+
+    def _charges(self, level: str) -> list[Charge]:
+        return [one for one in self.budget().charges() if (one.study, one.level) == (self.name, level)]
 
     def _refusal(self, what: str) -> Refusal:
         return Refusal(what, where=f"site {self.site}, study {self.name}", remedy="ask for what was approved")
@@ -150,6 +233,10 @@ class Promise:
             where=f"site {self.site}, study {self.name}",
             remedy="leave this site out, or offer a study with a guarantee that holds here",
         )
+
+
+def with_settings(recipe: Recipe, **settings: Any) -> Recipe:
+    return recipe._replace(settings=tuple(sorted({**dict(recipe.settings), **settings}.items())))
 
 
 def charged_request(asked: Received[SecureStep]) -> str:

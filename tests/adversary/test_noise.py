@@ -1,0 +1,470 @@
+"""A coordinator that lies to the sites of a private study learns no more than epsilon allows, whatever it asks.
+
+What it tries: parameters that overflow for chosen patients, invented sites that share the noise, a privacy ledger that
+was cut, statistics, looks and figures asked for again, with less noise or of other patients; and, with all that is
+answered, to tell whether one planted patient is in the data.
+"""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.support import in_process
+from tests.support.adversary_noise import LyingCoordinator, private_study
+from wardround.core.chain import chain
+from wardround.core.components.recipes import Recipe, recipe_of
+from wardround.core.contracts import Message, Scores, Site, Task
+from wardround.core.errors import Refusal
+from wardround.core.journal_head import head_path
+from wardround.data.preparation import Preparation
+from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.protocol.wire import decode, encode
+from wardround.deploy.site.release.privacy_budget import budget_of, ledger_findings, ledger_path
+from wardround.deploy.site.release.privacy_guard import Promise
+from wardround.deploy.trust.audit_log import examine
+from wardround.engine.registry import make_from
+from wardround.engine.split_round import OwnRows, site_round
+from wardround.privacy.accountant import Step, epsilon
+from wardround.privacy.budget import Budget
+from wardround.privacy.noised_sums import noise_key
+from wardround.queries.noised_counts import cell_edges
+from wardround.study import assemble
+from wardround.study.file import Study
+from wardround.study.methods import own_method
+from wardround.study.noised_figures import loss_bound, noised_look, risk_table
+from wardround.study.release_noise import release_noise
+
+NAMES = in_process.NAMES
+DELTA = 1e-3
+EPSILON = 1.0
+BOUND = (math.e**EPSILON - 1 + 2 * DELTA) / (math.e**EPSILON + 1)
+"""How far the rates of true and false guesses can be apart (Humphries et al. 2023)."""
+QUERIES = 10_000
+LARGEST = 2.5e38
+
+
+@pytest.fixture(scope="module")
+def consortium(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return in_process.Consortium(tmp_path_factory.mktemp("noise"))
+
+
+@pytest.fixture(scope="module")
+def ended(consortium: Any) -> LyingCoordinator:
+    """An honest study, after which the coordinator begins to lie to one site."""
+    with LyingCoordinator(consortium, "bo") as liar:
+        consortium.conduct(private_study("ended", {"epsilon": EPSILON, "delta": DELTA}))
+    return liar
+
+
+# ---- parameters that overflow for chosen patients only ----
+
+
+def overflowing(params: dict[str, Any], features: list[str]) -> dict[str, Any]:
+    """Weights near the largest float for two features: only patients who have both get more than any float."""
+    kernel = np.zeros_like(params["dense_0/kernel"])
+    for name in ("sex=female", "fever=yes"):
+        kernel[features.index(name)] = [LARGEST, -LARGEST]
+    return {**params, "dense_0/kernel": kernel}
+
+
+def attack(consortium: Any, study: Study) -> tuple[dict[str, Any], Message]:
+    """What a site answers where the first round comes with such parameters."""
+    found: list[tuple[dict[str, Any], Message]] = []
+    ask = consortium.ask
+
+    def asked(site: str, topic: str, body: bytes, within: float) -> bytes:
+        header, message = decode(body)
+        if (site, topic, header["round"]) == ("bo", "round", 1):
+            preparation = Preparation.from_json(decode_header(consortium, study, "prepare")["preparation"])
+            arrays = {**message.arrays, "params": overflowing(message.arrays["params"], list(preparation.features))}
+            body = encode(header, Message(arrays, message.meta))
+        reply: bytes = ask(site, topic, body, within)
+        if (site, topic, header["round"]) == ("bo", "round", 1):
+            found.append(decode(reply))
+        return reply
+
+    consortium.ask = asked
+    try:
+        consortium.conduct(study)
+    finally:
+        consortium.ask = ask
+    return found[0]
+
+
+def decode_header(consortium: Any, study: Study, topic: str) -> dict[str, Any]:
+    folder = consortium.homes["bo"].folder(study_id(study))
+    words: dict[str, Any] = json.loads((folder / f"{topic}.json").read_bytes())
+    return words
+
+
+def test_overflow_for_chosen_patients_is_no_bit_without_noise(consortium: Any) -> None:
+    """Without [privacy] it is one, which shows that the attack works: the site says that it diverged."""
+    two = {"deploy": {"quorum": 2}, "rounds": 1}
+    plain = private_study("plain", {"epsilon": EPSILON, "delta": DELTA}, **two).model_copy(update={"privacy": None})
+    assert attack(consortium, plain)[0]["status"] == "diverged"
+    told, answer = attack(consortium, private_study("overflow", {"epsilon": EPSILON, "delta": DELTA}, **two))
+    assert told["status"] == "ok"
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(answer.arrays))
+    spent = [one for one in budget_of(consortium.homes["bo"]).charges() if one.study.startswith("overflow")]
+    assert ("sample", 1) in [(one.level, one.round) for one in spent], "and it is paid for as any other answer"
+
+
+# ---- invented sites ----
+
+
+def test_invented_sites_do_not_shrink_the_noise(consortium: Any) -> None:
+    """9,996 more would leave each site a hundredth of the noise. They are not the approved study's."""
+    study = private_study("invented", {"level": "site", "epsilon": EPSILON, "delta": DELTA})
+    invented = [*NAMES, *(f"site-{number}" for number in range(9996))]
+    told: list[dict[str, Any]] = []
+    ask = consortium.ask
+
+    def asked(site: str, topic: str, body: bytes, within: float) -> bytes:
+        header, message = decode(body)
+        handler = consortium.handlers[site]
+        if topic == "prepare":
+            told.append(decode(handler.answer(topic, "server", encode({**header, "numbers": invented}, message)))[0])
+        if topic == "round":
+            recipe = header["algorithm"]
+            more = {**recipe, "settings": {**recipe["settings"], "answers": len(invented)}}
+            told.append(decode(handler.answer(topic, "server", encode({**header, "algorithm": more}, message)))[0])
+        reply: bytes = ask(site, topic, body, within)
+        return reply
+
+    consortium.ask = asked
+    try:
+        consortium.conduct(study)
+    finally:
+        consortium.ask = ask
+    assert {one["status"] for one in told} == {"refused"}
+    why = {one["why"] for one in told}
+    assert any("is for 3 sites, but the coordinator names 9999" in one for one in why)
+    assert any("shared by 9999 sites, but the approved study guarantees only 3" in one for one in why)
+    for charge in budget_of(consortium.homes["bo"]).charges():
+        if charge.study == study_id(study):
+            assert charge.steps[0].noise_multiplier > 3
+
+
+def test_a_study_that_names_no_sites_gets_no_shared_noise() -> None:
+    study = private_study("nameless", {"level": "site", "noise_multiplier": 4.0}, deploy={"sites": []})
+    noisy = study.model_copy(update={"privacy": study.privacy.model_copy(update={"answers": 3})})  # type: ignore[union-attr]
+    recipe = recipe_of(assemble.build(noisy, own_method(noisy), Task((4,), ("no", "yes"), "ebola")))
+    promise = Promise("bo", "nameless", study, lambda: Budget(None))  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match="does not say how many sites share the noise"):
+        promise.check(recipe, silent=False)
+
+
+# ---- a ledger that was cut, deleted or put back ----
+
+
+@pytest.fixture
+def ledger(consortium: Any, ended: LyingCoordinator) -> Iterator[Any]:
+    """The site's ledger and its head, put back after the test."""
+    path = ledger_path(consortium.homes["bo"])
+    kept = {one: one.read_bytes() for one in (path, head_path(path))}
+    yield path
+    for one, content in kept.items():
+        one.write_bytes(content)
+
+
+def cut(path: Any) -> None:
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def deleted(path: Any) -> None:
+    path.unlink()
+
+
+def deleted_with_its_head(path: Any) -> None:
+    path.unlink()
+    head_path(path).unlink()
+
+
+def cut_with_its_head(path: Any) -> None:
+    cut(path)
+    head_path(path).unlink()
+
+
+def begun_anew(path: Any) -> None:
+    deleted_with_its_head(path)
+    Budget(path).debit("another", 1, [Step(1.0, 9.0, 1)])
+
+
+ROLLED_BACK: list[Callable[[Any], None]] = [cut, deleted, deleted_with_its_head, cut_with_its_head, begun_anew]
+
+
+@pytest.mark.parametrize("change", ROLLED_BACK, ids=lambda one: one.__name__)
+def test_a_ledger_behind_its_anchored_head_lets_nothing_out(
+    consortium: Any, ended: LyingCoordinator, ledger: Any, change: Callable[[Any], None]
+) -> None:
+    home = consortium.homes["bo"]
+    entries = examine(home.audit_path).entries
+    assert ledger_findings(home, entries) == []
+    change(ledger)
+    consortium.restart("bo")
+    for topic in ("judge", "round"):
+        told, answer = ended.again(topic, round=2, more="please")
+        assert (told["status"], answer.arrays) == ("refused", {})
+        assert "privacy ledger is behind its anchored head" in told["why"]
+        assert "\n" not in told["why"]
+    assert ledger_findings(home, entries)
+    with pytest.raises(Refusal, match=r"behind its anchored head.*restore the ledger"):
+        budget_of(home).debit("a", 1, [Step(1.0, 9.0, 1)])
+
+
+def test_a_ledger_from_before_is_taken_once_and_anchored_then(consortium: Any, tmp_path: Any) -> None:
+    home = type(consortium.homes["kenema"])(tmp_path / "kenema")
+    shutil.copytree(consortium.homes["kenema"].path, home.path)
+    for path in (ledger_path(home), head_path(ledger_path(home)), home.audit_path, head_path(home.audit_path)):
+        path.unlink(missing_ok=True)
+    Budget(ledger_path(home)).debit("old", 1, [Step(1.0, 9.0, 1)])
+    assert not head_path(ledger_path(home)).exists()
+    budget_of(home).debit("old", 2, [Step(1.0, 9.0, 1)])
+    assert len(budget_of(home).charges()) == 2
+    cut(ledger_path(home))
+    with pytest.raises(Refusal, match="its signed head names 2 debits and the ledger has 1"):
+        budget_of(home).charges()
+
+
+def test_a_head_that_another_key_signed_is_refused(consortium: Any, ended: LyingCoordinator, ledger: Any) -> None:
+    other = ledger_path(consortium.homes["kenema"])
+    head_path(ledger).write_bytes(head_path(other).read_bytes())
+    with pytest.raises(Refusal, match="not signed by this site"):
+        budget_of(consortium.homes["bo"]).charges()
+
+
+# ---- asked again, with less noise, of other patients ----
+
+
+def test_looks_are_counted_noised_and_of_validation_patients_only(consortium: Any, ended: LyingCoordinator) -> None:
+    """Three looks were made; one more is there for a coordinator that died, and then none, whatever the words are."""
+    study = private_study("ended", {"epsilon": EPSILON, "delta": DELTA})
+    exact = exact_loss(consortium, ended)
+    told, answer = ended.again("judge", part="train")
+    assert (told["status"], answer.arrays) == ("refused", {})
+    told, answer = ended.again("judge", part="test")
+    assert told["status"] == "refused"
+    first, again = ended.again("judge", more=1), ended.again("judge", more=1)
+    assert first[0]["status"] == "ok"
+    assert float(first[1].arrays["loss"]) == float(again[1].arrays["loss"]), "the same request is the same answer"
+    honest = decode(ended.replies["judge"])[1].arrays
+    assert abs(float(honest["loss"]) - exact) > 1e-9
+    assert float(honest["loss"]) != float(first[1].arrays["loss"])
+    for more in range(2, 50):
+        told, answer = ended.again("judge", more=more)
+        assert (told["status"], answer.arrays) == ("refused", {})
+        assert "looks at validation patients 4 times at most" in told["why"]
+    charges = budget_of(consortium.homes["bo"]).charges()
+    paid = [one.steps for one in charges if (one.study, one.level) == (study_id(study), "validation")]
+    assert epsilon([step for steps in paid for step in steps], DELTA) <= EPSILON
+
+
+def exact_loss(consortium: Any, ended: LyingCoordinator) -> float:
+    """What the site would tell without noise."""
+    header, message = decode(ended.honest["judge"])
+    worker = consortium.handlers["bo"]._workers[header["study"]]
+    x, y = worker.parts["validation"]
+    logits = x @ message.arrays["params"]["dense_0/kernel"] + message.arrays["params"]["dense_0/bias"]
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return float(-np.log(shares[np.arange(len(y)), y]).sum())
+
+
+def test_figures_are_told_once(consortium: Any, ended: LyingCoordinator) -> None:
+    assert decode(ended.replies["figures"])[0]["figures"] is not None
+    for changes in ({"more": 1}, {"part": "validation"}, {"part": "train"}, {"round": 1}):
+        told, _ = ended.again("figures", **changes)
+        assert told["status"] == "refused", changes
+        assert "figures" not in told
+
+
+def test_exact_statistics_are_refused(ended: LyingCoordinator) -> None:
+    """Of the whole table and of training rows, also where the columns are declared and nothing needs to be asked."""
+    for name, settings in (
+        ("moments", {"columns": ["age"]}),
+        ("extremes", {"columns": ["age"]}),
+        ("category_counts", {"columns": ["sex"], "most": 10}),
+        ("noised_counts", {"columns": ["age"], "noise": 0.0, "delta": 0.5}),
+    ):
+        recipe = {"kind": "query", "name": name, "settings": settings, "parts": []}
+        for on in ("raw", "training"):
+            told, answer = ended.again("query", query=recipe, on=on)
+            assert (told["status"], answer.arrays) == ("refused", {}), (name, on)
+
+
+def test_statistics_have_the_sites_own_noise_and_each_is_told_once(consortium: Any) -> None:
+    """The coordinator asks for no noise, and for noise that follows from a seed: the site adds its own."""
+    study = private_study("statistics", {"noise_multiplier": 0.5, "delta": DELTA}, declared=False, rounds=1)
+    told: dict[str, list[tuple[dict[str, Any], Message]]] = {}
+    ask = consortium.ask
+
+    def asked(site: str, topic: str, body: bytes, within: float) -> bytes:
+        header, message = decode(body)
+        if (site, topic) == ("bo", "query") and header["query"]["name"] in ("noised_counts", "noised_moments"):
+            settings = {**header["query"]["settings"], "noise": 0.0, "seed": 1}
+            silent = {**header, "query": {**header["query"], "settings": settings}}
+            first: bytes = ask(site, topic, encode(silent, message), within)
+            second = consortium.handlers[site].answer(topic, "server", body)
+            told[header["query"]["name"]] = [decode(first), decode(second)]
+            return first
+        reply: bytes = ask(site, topic, body, within)
+        return reply
+
+    consortium.ask = asked
+    try:
+        consortium.conduct(study)
+    finally:
+        consortium.ask = ask
+    (first, answer), (second, nothing) = told["noised_counts"]
+    assert (first["status"], second["status"], nothing.arrays) == ("ok", "refused", {})
+    assert "was told already" in second["why"]
+    cells = answer.arrays["cells"]
+    assert np.count_nonzero(cells % 1) > 0.9 * cells.size, "counts without noise would be whole"
+    assert cells.std() > 1
+    assert [one[0]["status"] for one in told["noised_moments"]] == ["ok", "refused"]
+    charges = [one for one in budget_of(consortium.homes["bo"]).charges() if one.study == study_id(study)]
+    paid = [(one.level, one.round, one.steps) for one in charges if one.round <= 0]
+    assert paid == [("sample", place, (Step(1.0, 0.5, 1),)) for place in (0, -1)]
+
+
+def test_noised_statistics_prepare_a_study_and_are_counted(consortium: Any) -> None:
+    study = private_study("prepared", {"noise_multiplier": 0.5, "delta": DELTA}, declared=False, rounds=1)
+    result = consortium.conduct(study)
+    for site in NAMES:
+        charges = [one for one in budget_of(consortium.homes[site]).charges() if one.study == study_id(study)]
+        assert [one.round for one in charges if one.level == "sample"] == [0, -1, 1]
+    told = json.loads((consortium.run(study) / "agreement.json").read_bytes())
+    columns = {one["name"]: one for one in json.loads(told["preparation"])["columns"]}
+    assert columns["sex"]["categories"] == ["female", "male"]
+    assert -1e-5 < columns["age"]["low"] < columns["age"]["high"] <= 256
+    assert 15 < columns["age"]["fill"] < 50
+    steps = result["methods"][0]["meters"]["privacy"]["steps"]["bo"]
+    assert [1.0, 0.5, 2] in steps
+
+
+# ---- is one patient in? ----
+
+
+def advantage(inside: Any, outside: Any) -> float:
+    """How far true and false guesses are apart for the best threshold, found on one half and measured on the other."""
+    halves = [(np.asarray(inside)[at::2], np.asarray(outside)[at::2]) for at in (0, 1)]
+    cuts = np.quantile(np.concatenate(halves[0]), np.linspace(0, 1, 201))
+    best = max(cuts, key=lambda cut: np.mean(halves[0][0] > cut) - np.mean(halves[0][1] > cut))
+    return float(np.mean(halves[1][0] > best) - np.mean(halves[1][1] > best))
+
+
+SLACK = 4 * math.sqrt(2 * 0.25 / (QUERIES / 8))
+"""Four standard deviations of the difference of two measured rates."""
+MEASURED = private_study("measured", {"epsilon": EPSILON, "delta": DELTA}, rounds=3)
+TASK = Task((2,), ("no", "yes"), "ebola")
+
+
+def look_released(inside: bool, noise: float) -> float:
+    """All looks of a study, at a model under which the planted patient has the largest loss there is."""
+    actual = np.zeros(100, np.int64)
+    predicted = np.tile([0.6, 0.4], (100, 1))
+    predicted[-1] = [0.0, 1.0]
+    rows = slice(None) if inside else slice(0, -1)
+    bound = loss_bound(TASK, None) or 0.0
+    looks = [
+        noised_look(predicted[rows], actual[rows], bound, noise, noise_key(None))
+        for _ in range(release_noise(MEASURED).look_count)
+    ]
+    return float(np.mean([one.loss / bound for one in looks]))
+
+
+def figures_released(inside: bool, noise: float) -> float:
+    """The table of the figures, in which only the planted patient is in the last cell."""
+    from wardround.privacy.noised_sums import with_gaussian_noise
+
+    actual = np.zeros(100, np.int64)
+    predicted = np.tile([1.0, 0.0], (100, 1))
+    predicted[-1] = [0.0, 1.0]
+    rows = slice(None) if inside else slice(0, -1)
+    table = risk_table(Scores(predicted[rows], actual[rows], np.array([0, len(actual[rows])])), 1, 20)
+    return float(with_gaussian_noise(table, noise, noise_key(None))[0, -1])
+
+
+PLANTED = pd.DataFrame({"age": [30.0] * 40 + [1e6], "pulse": [70.0] * 40 + [1e6]})
+
+
+def statistics_released(inside: bool, noise: float) -> float:
+    """The cells in which only the planted patient's values are, one of each column."""
+    recipe = Recipe("query", "noised_counts", (("columns", ("age", "pulse")), ("delta", 1e-4), ("noise", noise)))
+    told = make_from(recipe).ask(Message({}), Site("bo", PLANTED if inside else PLANTED[:-1]))
+    place = int(np.flatnonzero((cell_edges()[:, 0] <= 1e6) & (cell_edges()[:, 1] > 1e6))[0])
+    return float(told.arrays["cells"][:, place].sum())
+
+
+ASKED = private_study("measured", {"epsilon": EPSILON, "delta": DELTA}, declared=False)
+RELEASES: dict[str, tuple[Callable[[bool, float], float], float]] = {
+    "looks": (look_released, release_noise(MEASURED).looks or 0.0),
+    "figures": (figures_released, release_noise(MEASURED).figures or 0.0),
+    "statistics": (
+        statistics_released,
+        release_noise(private_study("measured", {"epsilon": EPSILON, "delta": DELTA}, declared=False)).statistics
+        or 0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_planted_patient_is_told_no_better_than_epsilon_allows(name: str) -> None:
+    """10,000 times what is released, with the planted patient in and not in."""
+    release, noise = RELEASES[name]
+    count = QUERIES // (2 * release_noise(MEASURED).look_count if name == "looks" else 2)
+    inside, outside = ([release(there, noise) for _ in range(count)] for there in (True, False))
+    measured = advantage(inside, outside)
+    assert measured <= BOUND + SLACK
+    without = advantage(*([release(there, 0.0) for _ in range(40)] for there in (True, False)))
+    assert without == 1.0, "without noise the same attack always succeeds"
+
+
+def training_released(study: Study, rows: int) -> Callable[[bool], float]:
+    """The answer of the only round, along the gradient of the planted patient, at parameters that the liar chose."""
+    task = Task((4,), ("no", "yes"), "ebola")
+    algorithm = assemble.build(study, own_method(study), task)
+    params = {"dense_0/kernel": jnp.zeros((4, 2)), "dense_0/bias": jnp.zeros(2)}
+    server = algorithm.init(params, 3)
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(rows, 4)).astype(np.float32) * 0.01
+    x[-1] = [0.0, 0.0, 0.0, 100.0]
+    y = np.zeros(rows, np.int32)
+    y[-1] = 1
+    whole, without = OwnRows(x, y, 0), OwnRows(x[:-1], y[:-1], 0)
+    sent, kept, none = algorithm.broadcast(server), algorithm.init_client(params), chain(())
+
+    def released(inside: bool) -> float:
+        answer, _, _ = site_round(algorithm, none, sent, kept, whole if inside else without, seed=1, number=1)
+        update = np.asarray(answer.arrays["update"]["dense_0/kernel"])
+        return float(update[3, 1] - update[3, 0])
+
+    return released
+
+
+def test_a_round_tells_no_more_of_a_planted_patient() -> None:
+    rows, count = 60, 1000
+    study = private_study(
+        "trained",
+        {"epsilon": EPSILON, "delta": DELTA},
+        rounds=1,
+        algorithm={"name": "fed_avg", "learning_rate": 0.1, "batch_size": 60},
+        model={"name": "logistic", "l2": 0.0},
+    )
+    task = Task((4,), ("no", "yes"), "ebola")
+    from wardround.deploy.coordinator.privacy_plan import plan_noise
+
+    noisy, _ = plan_noise(study, task, NAMES, dict.fromkeys(NAMES, (rows, 20, 20)))
+    released = training_released(noisy, rows)
+    measured = advantage(*([released(there) for _ in range(count)] for there in (True, False)))
+    assert measured <= BOUND + 4 * math.sqrt(2 * 0.25 / (count / 2))
+    silent = noisy.model_copy(update={"privacy": noisy.privacy.model_copy(update={"noise_multiplier": 1e-6})})  # type: ignore[union-attr]
+    open_ = training_released(silent, rows)
+    assert advantage(*([open_(there) for _ in range(20)] for there in (True, False))) == 1.0
