@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
-from tests.support.adversary_transcript import Entries, LyingCoordinator, forge, rounds_in
+from tests.support.adversary_transcript import Entries, LyingCoordinator, entries_of, forge, rounds_in
 from tests.support.in_process import study_of
 from wardround.cli.app import app
 from wardround.core.contracts import Message
@@ -26,6 +26,7 @@ from wardround.deploy.trust.certificates import new_key, read_certificate
 from wardround.deploy.trust.transcript.entries import (
     NAME,
     TranscriptSigner,
+    digest_of,
     load_transcript_head,
     sign_transcript,
     spoken,
@@ -154,8 +155,21 @@ def test_a_signed_lie_does_not_follow(
     assert check_signatures(signed, read_certificate(honest.homes["bo"].authority_path)).problem == ""
 
 
+def test_another_first_model_is_found_though_it_comes_along(honest: LyingCoordinator, copied: Path) -> None:
+    """A coordinator that begins from a model of its own choice hands it out too; the seed gives another."""
+    chosen = {name: array + np.float32(0.5) for name, array in load_file(copied / "model.safetensors").items()}
+    save_file(chosen, copied / "transcript" / f"{digest_of(chosen)}.safetensors")
+
+    def begin_with_it(entries: Entries) -> None:
+        entries[0]["model"] = digest_of(chosen)
+
+    forge(honest.home, copied / "transcript", begin_with_it)
+    assert "the model before the first round is not the one of the study's seed" in problem_of(copied)
+
+
 def test_a_changed_sum_is_found(copied: Path) -> None:
-    path = sorted((copied / "transcript").glob("*.safetensors"))[0]
+    digest = rounds_in(entries_of(copied / "transcript"))[0]["sum"]
+    path = copied / "transcript" / f"{digest}.safetensors"
     arrays = load_file(path)
     save_file({name: np.asarray(np.nextafter(array, np.float32(9))) for name, array in arrays.items()}, path)
     assert "the sum that came with the transcript is not the one named in it" in problem_of(copied)
