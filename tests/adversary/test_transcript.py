@@ -372,6 +372,34 @@ def test_a_coordinator_that_sends_none_is_remarked(tmp_path: Path) -> None:
     assert any("sent none" in why for why in coordinator.alarms["bo"])
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"lines": np.zeros(3, np.float32)},
+        {
+            "lines": np.zeros((16 << 20) + 1, np.uint8),
+            "head": np.zeros(1, np.uint8),
+            "certificate": np.zeros(1, np.uint8),
+        },
+        {name: np.frombuffer(b"\xff{}\n", np.uint8) for name in ("lines", "head", "certificate")},
+    ],
+    ids=["nothing", "numbers", "too long", "garbage"],
+)
+def test_nonsense_in_place_of_a_transcript_is_told_and_the_model_is_kept(
+    tmp_path: Path, parts: dict[str, np.ndarray[Any, Any]]
+) -> None:
+    coordinator = LyingCoordinator(tmp_path)
+    study = study_of("nonsense", rounds=1)
+    coordinator.lie = lambda site, topic, header, message: (
+        Message({**message.arrays, "transcript": parts}) if topic == "finish" else message
+    )
+    coordinator.conduct(study)
+    assert any("it cannot be read" in why for why in coordinator.alarms["bo"])
+    assert (coordinator.homes["bo"].folder(study_id(study)) / "model.safetensors").exists()
+    assert json.loads((coordinator.transcript(study) / "countersigned.json").read_text()) == {}
+
+
 def test_what_a_replay_cannot_see(tmp_path: Path) -> None:
     """A coordinator that adds a vector of its own to a sum, and goes on honestly from there, is not found.
 
