@@ -191,6 +191,8 @@ def test_the_commands(consortium: Consortium) -> None:
     facts = json.loads(run(app, ["audit", "replay", str(consortium.run(study)), "--json"]).output)
     assert (facts["problem"], facts["replayed"], facts["rounds"]) == ("", 3, 3)
     assert facts["fingerprint"] in shown.output
+    diary = run(app, ["audit", "show", str(consortium.homes["bo"].audit_path)])
+    assert f"The coordinator's transcript of {study_id(study)} came: it matches this log." in diary.output
     # At the site's own folder there are no sums, which is said.
     own = run(app, ["audit", "replay", str(consortium.homes["bo"].folder(study_id(study))), "--home", bo])
     assert own.exit_code == 0
