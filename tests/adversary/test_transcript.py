@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
-from tests.support.adversary_transcript import Entries, LyingCoordinator, forge, rounds_in
+from tests.support.adversary_transcript import Entries, LyingCoordinator, entries_of, forge, rounds_in
 from tests.support.in_process import study_of
 from wardround.cli.app import app
 from wardround.core.contracts import Message
@@ -26,6 +26,7 @@ from wardround.deploy.trust.certificates import new_key, read_certificate
 from wardround.deploy.trust.transcript.entries import (
     NAME,
     TranscriptSigner,
+    digest_of,
     load_transcript_head,
     sign_transcript,
     spoken,
@@ -154,8 +155,21 @@ def test_a_signed_lie_does_not_follow(
     assert check_signatures(signed, read_certificate(honest.homes["bo"].authority_path)).problem == ""
 
 
+def test_another_first_model_is_found_though_it_comes_along(honest: LyingCoordinator, copied: Path) -> None:
+    """A coordinator that begins from a model of its own choice hands it out too; the seed gives another."""
+    chosen = {name: array + np.float32(0.5) for name, array in load_file(copied / "model.safetensors").items()}
+    save_file(chosen, copied / "transcript" / f"{digest_of(chosen)}.safetensors")
+
+    def begin_with_it(entries: Entries) -> None:
+        entries[0]["model"] = digest_of(chosen)
+
+    forge(honest.home, copied / "transcript", begin_with_it)
+    assert "the model before the first round is not the one of the study's seed" in problem_of(copied)
+
+
 def test_a_changed_sum_is_found(copied: Path) -> None:
-    path = sorted((copied / "transcript").glob("*.safetensors"))[0]
+    digest = rounds_in(entries_of(copied / "transcript"))[0]["sum"]
+    path = copied / "transcript" / f"{digest}.safetensors"
     arrays = load_file(path)
     save_file({name: np.asarray(np.nextafter(array, np.float32(9))) for name, array in arrays.items()}, path)
     assert "the sum that came with the transcript is not the one named in it" in problem_of(copied)
@@ -356,6 +370,34 @@ def test_a_coordinator_that_sends_none_is_remarked(tmp_path: Path) -> None:
     )
     coordinator.conduct(STUDY)
     assert any("sent none" in why for why in coordinator.alarms["bo"])
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"lines": np.zeros(3, np.float32)},
+        {
+            "lines": np.zeros((16 << 20) + 1, np.uint8),
+            "head": np.zeros(1, np.uint8),
+            "certificate": np.zeros(1, np.uint8),
+        },
+        {name: np.frombuffer(b"\xff{}\n", np.uint8) for name in ("lines", "head", "certificate")},
+    ],
+    ids=["nothing", "numbers", "too long", "garbage"],
+)
+def test_nonsense_in_place_of_a_transcript_is_told_and_the_model_is_kept(
+    tmp_path: Path, parts: dict[str, np.ndarray[Any, Any]]
+) -> None:
+    coordinator = LyingCoordinator(tmp_path)
+    study = study_of("nonsense", rounds=1)
+    coordinator.lie = lambda site, topic, header, message: (
+        Message({**message.arrays, "transcript": parts}) if topic == "finish" else message
+    )
+    coordinator.conduct(study)
+    assert any("it cannot be read" in why for why in coordinator.alarms["bo"])
+    assert (coordinator.homes["bo"].folder(study_id(study)) / "model.safetensors").exists()
+    assert json.loads((coordinator.transcript(study) / "countersigned.json").read_text()) == {}
 
 
 def test_what_a_replay_cannot_see(tmp_path: Path) -> None:

@@ -181,6 +181,9 @@ def sentence(entry: Mapping[str, Any]) -> str:
         head = entry.get("head")
         reached = head.get("entries") if isinstance(head, Mapping) else "?"
         return f"{by} countersigned this log up to entry {plain(reached)}."
+    if kind == "transcript":
+        found = [plain(one) for one in (*(entry.get("problems") or ()), *(entry.get("remarks") or ()))]
+        return f"The coordinator's transcript of {study} came: {'; '.join(found) or 'it matches this log'}."
     rest = ", ".join(f"{key} {value}" for key, value in words.items() if key not in ("time", "kind"))
     return told.get(kind, f"{kind}: {rest}.")
 

@@ -125,12 +125,7 @@ def predict_rows(algorithm: Algorithm, params: Params, x: Rows) -> Rows:
 
 # ---- the server's half ----
 
-
-@lru_cache(maxsize=64)
-def sending_program(algorithm: Algorithm, transform: Transform) -> Any:
-    return jax.jit(
-        lambda progress, seed, number: server_message(algorithm, transform, progress, round_key(seed, number))
-    )
+server_key = jax.jit(round_key)
 
 
 @lru_cache(maxsize=64)
@@ -138,19 +133,15 @@ def arriving_program(algorithm: Algorithm, transform: Transform) -> Any:
     return jax.jit(lambda states, answer: receive_answer(algorithm, transform, states, answer))
 
 
-@lru_cache(maxsize=64)
-def concluding_program(algorithm: Algorithm, transform: Transform) -> Any:
-    return jax.jit(lambda progress, total: conclude(algorithm, transform, progress, total))
-
-
 def message_of_round(
     algorithm: Algorithm, transform: Transform, progress: Progress, *, seed: int, number: int
 ) -> Message:
     """What the server sends in this round, the same to every site."""
-    message: Message = sending_program(algorithm, transform)(
-        replace(progress, clients=()), np.uint32(seed), np.int32(number)
-    )
-    return jax.device_get(message)
+    key = server_key(np.uint32(seed), np.int32(number))
+    with jax.disable_jit():  # for the same bits on every processor, as in `conclude_round`
+        message = server_message(algorithm, transform, replace(progress, clients=()), key)
+    found: Message = jax.device_get(message)
+    return found
 
 
 def combine_answers(
@@ -191,8 +182,13 @@ def combined_answer(
 
 
 def conclude_round(algorithm: Algorithm, transform: Transform, progress: Progress, total: Message) -> Progress:
-    """The server's step from the combined answer, of which nobody needs to know the parts."""
-    after: Progress = concluding_program(algorithm, transform)(replace(progress, clients=()), total)
+    """The server's step from the combined answer, of which nobody needs to know the parts.
+
+    Done operation by operation: a compiler that makes one instruction of a product and a sum rounds otherwise than one
+    that does not, so the bits would depend on the processor, and nobody else could compute them again.
+    """
+    with jax.disable_jit():
+        after = conclude(algorithm, transform, replace(progress, clients=()), total)
     return replace(after, clients=progress.clients)
 
 

@@ -82,7 +82,8 @@ def open_transcript(
             linear=algorithm.aggregator.linear,
             sums=keeps_sums(approved, size, linear=algorithm.aggregator.linear),
             software=software(),
-        )
+        ),
+        params,
     )
     return writer
 

@@ -80,25 +80,24 @@ def receive_transcript(home: SiteHome, study: str, message: Message) -> tuple[di
     if parts is None:
         findings.remarks.append("the coordinator sent none, so nobody here can replay how the model was trained")
         return {}, findings
-    lines, head, certificate = (part_bytes(parts, name) for name in ("lines", "head", "certificate"))
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, content in (
-        (folder / NAME, lines),
-        (head_path(folder / NAME), head),
-        (folder / CERTIFICATE, certificate),
-    ):
-        write_whole(path, content)
     given = digest_of(message.arrays.get("params"))
     reply: dict[str, Any] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = 0
     try:
+        lines, head, certificate = (part_bytes(parts, name) for name in ("lines", "head", "certificate"))
+        write_whole(folder / NAME, lines)
+        write_whole(head_path(folder / NAME), head)
+        write_whole(folder / CERTIFICATE, certificate)
         transcript = parse_transcript(lines, head, certificate)
+        entries = len(transcript.entries)
         findings = check_own(home, study, transcript, given)
         if not findings.problems and transcript.head is not None:
             reply = {TRANSCRIPT: countersign_transcript(transcript.head, home.own_name, home.key).content()}
     except (ValueError, Refusal) as problem:
         findings.problems.append(f"it cannot be read: {problem}")
     write_json(folder / FINDINGS, {"model": given, **asdict(findings)})
-    words = {"entries": len(lines.splitlines()), "problems": findings.problems, "remarks": findings.remarks}
+    words = {"entries": entries, "problems": findings.problems, "remarks": findings.remarks}
     try:
         home.log().append(event_entry(TRANSCRIPT, study=study, **words))
     except LogNotWritable as full:  # a full disk: the coordinator is to ask again

@@ -113,7 +113,8 @@ def hand_out(run: Path, out: Path) -> str:
     source = read_source(run)
     tensors: Arrays = {part: np.frombuffer(source.raw[part], np.uint8) for part in PARTS if source.raw[part]}
     tensors |= {f"model:{name}": array for name, array in (source.model or {}).items()}
-    without = reason_without_sums(source)
+    opening, without = source.transcript.opening, reason_without_sums(source)
+    first = {} if opening is None else source.sum_of(opening.model) or {}
     if not without:
         for entry in source.transcript.entries:
             if isinstance(entry, RoundEntry) and entry.sum:
@@ -124,6 +125,7 @@ def hand_out(run: Path, out: Path) -> str:
                 tensors |= {f"{entry.sum}:{name}": array for name, array in found.items()}
     if without:
         tensors = {name: array for name, array in tensors.items() if name[64:65] != ":"}
+    tensors |= {f"{opening.model}:{name}": array for name, array in first.items()} if opening else {}
     if out.exists():
         raise Refusal("the file exists already", where=str(out), remedy="choose another name with --out")
     write_whole(out, save(tensors))

@@ -16,7 +16,7 @@ import numpy as np
 
 from wardround.core.chain import chain
 from wardround.core.components.recipes import recipe_of, to_json
-from wardround.core.contracts import Algorithm, Message, Params, Progress, Task, Transform
+from wardround.core.contracts import Algorithm, Params, Progress, Task, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import head_problems
 from wardround.deploy.coordinator.privacy_plan import restore_noise
@@ -48,6 +48,8 @@ from wardround.study import assemble
 from wardround.study.file import Study, parse_study
 from wardround.study.methods import own_method
 
+ROUNDING = 1e-5
+"""Functions such as those that draw a normal number differ by less between processors."""
 STEPS_BACK = 3
 """Rounds that a coordinator may do again after a crash: it keeps the last two checkpoints."""
 
@@ -76,8 +78,7 @@ def check(source: TranscriptSource, report: ReplayReport) -> None:
     if study_id(study) != opening.study:
         raise DoesNotFollow(f"it calls itself a transcript of {opening.study}, and its words are {study_id(study)}")
     work = ServerReplay(source, opening, study)
-    work.check_first(report)
-    published = work.check_rounds(closing, report)
+    published = work.check_rounds(closing, report, replays=work.check_first(report))
     check_stopping(study, closing)
     if published is None:
         why = "the sums were not handed out" if opening.sums else "the coordinator kept hashes only"
@@ -153,8 +154,7 @@ class ServerReplay:
         self.transform = chain(links)
         self.algorithm = assemble.build(noisy, own_method(noisy), self.task, opening.sites)
         self.params = assemble.model_of(self.study, self.task).init(jax.random.key(self.seed))
-        progress = initial_progress(self.algorithm, self.transform, self.params, len(opening.sites), row_of(self.task))
-        self.states = {0: progress}
+        self.states = {}
         method = {
             "algorithm": to_json(recipe_of(self.algorithm)),
             "transforms": [to_json(recipe_of(one)) for one in links],
@@ -167,15 +167,31 @@ class ServerReplay:
     def seed(self) -> int:
         return self.study.study.seed
 
-    def check_first(self, report: ReplayReport) -> None:
+    def check_first(self, report: ReplayReport) -> bool:
+        """Whether the rounds can be computed from the first model; its last bits may be another processor's."""
         opening = self.opening
+        drawn, what = self.params, "the first model is the one of the study's seed"
         if opening.linear != self.algorithm.aggregator.linear:
             raise DoesNotFollow("it says otherwise than the study whether the aggregator sees each answer")
-        if digest_of(self.params) != opening.model or digest_of(self.states[0]) != opening.state:
-            raise DoesNotFollow(f"the model before the first round is not the one of the study's seed{self.hint()}")
-        report.checked.append("the method is the study's, and the first model follows from its seed")
+        report.checked.append("the method is the study's")
         if opening.software != software():
             report.remarks.append(f"the coordinator ran {words_of(opening.software)}; here is {words_of(software())}")
+        if digest_of(drawn) != opening.model:
+            arrays = self.source.sum_of(opening.model)
+            if arrays is None and not opening.sums:
+                report.unchecked.append(f"that {what}: it did not come with the transcript")
+                return False
+            found = None if arrays is None else tree_like(jax.eval_shape(lambda: drawn), arrays)
+            if found is None or digest_of(found) != opening.model or not is_close(found, drawn):
+                raise DoesNotFollow("the model before the first round is not the one of the study's seed")
+            self.params, what = found, f"{what}, up to the last bits, which another processor rounds otherwise"
+        self.states = {
+            0: initial_progress(self.algorithm, self.transform, self.params, len(opening.sites), row_of(self.task))
+        }
+        if digest_of(self.states[0]) != opening.state:
+            raise DoesNotFollow("the state before the first round is not the one of the study's first model")
+        report.checked.append(what)
+        return True
 
     def hint(self) -> str:
         """Other software or another processor may round differently."""
@@ -185,13 +201,12 @@ class ServerReplay:
             return ""
         return f" (the coordinator ran {words_of(there)}, which may round otherwise than {words_of(here)} here)"
 
-    def check_rounds(self, closing: Closing, report: ReplayReport) -> Progress | None:
+    def check_rounds(self, closing: Closing, report: ReplayReport, *, replays: bool) -> Progress | None:
         """Every round; gives the state that should have been published, none where it could not be computed."""
         target = closing.rounds if closing.best_round is None else closing.best_round
         cohort = self.cohorts()
         claimed = {0: self.opening.state}
-        found: Progress | None = self.states[0] if target == 0 else None
-        replays = True
+        found: Progress | None = None
         for entry in self.source.transcript.entries:
             if isinstance(entry, RoundEntry):
                 check_names(entry, self.opening.sites, cohort)
@@ -228,7 +243,7 @@ class ServerReplay:
                 return False
             row = row_of(self.task)
             template = combined_shapes(self.algorithm, self.transform, before, sent, self.params, row, len(entry.asked))
-            total = message_like(template, arrays)
+            total = tree_like(template, arrays)
             if total is None or digest_of(total) != entry.sum:
                 raise DoesNotFollow(f"round {number}: the sum that came with the transcript is not the one named in it")
             after = conclude_round(self.algorithm, self.transform, before, total)
@@ -281,8 +296,14 @@ def check_stopping(study: Study, closing: Closing) -> None:
         raise DoesNotFollow(f"training stopped after round {closing.rounds}, sooner than [stopping] patience says")
 
 
-def message_like(template: Message, arrays: Arrays) -> Message | None:
-    """Arrays in the form of a message; none where one is missing or has another form."""
+def is_close(found: Tree, drawn: Tree) -> bool:
+    """Whether two models differ by rounding only."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(drawn), strict=True)
+    return all(np.allclose(np.asarray(one), np.asarray(other), rtol=ROUNDING, atol=ROUNDING) for one, other in pairs)
+
+
+def tree_like(template: Tree, arrays: Arrays) -> Any:
+    """Arrays in the form of a nest; none where one is missing or has another form."""
     leaves, structure = jax.tree.flatten(template)
     names = leaf_names(template)
     found = [arrays.get(name) for name in names]
@@ -291,8 +312,7 @@ def message_like(template: Message, arrays: Arrays) -> Message | None:
     for leaf, one in zip(leaves, found, strict=True):
         if one is None or one.shape != leaf.shape or one.dtype != leaf.dtype:
             return None
-    message: Message = jax.tree.unflatten(structure, [jnp.asarray(one) for one in found])
-    return message
+    return jax.tree.unflatten(structure, [jnp.asarray(one) for one in found])
 
 
 def params_like(params: Params, arrays: Mapping[str, Any]) -> Any:

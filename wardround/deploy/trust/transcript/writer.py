@@ -68,9 +68,13 @@ class TranscriptWriter:
     def journal(self) -> Journal[AnyEntry]:
         return Journal(self.path, FORMAT)
 
-    def open(self, opening: Opening) -> None:
-        """The first entry; one that is there already must say the same, but for the software."""
+    def open(self, opening: Opening, first: Tree) -> None:
+        """The first entry; one that is there already must say the same, but for the software.
+
+        The first model is kept beside it: another processor draws it from the seed with other last bits.
+        """
         self.keeps_sums = opening.sums
+        self._keep(opening.model, first)
         if not self._entries:
             self._append(opening)
         first = self._entries[0]
@@ -106,9 +110,7 @@ class TranscriptWriter:
             state=digest_of(state),
         )
         if total is not None and self.keeps_sums:
-            path = sum_path(self.folder, entry.sum)
-            if not path.exists():
-                write_whole(path, save(leaves_of(total)))
+            self._keep(entry.sum, total)
         if self._live.get(number) != entry:
             self._append(entry)
 
@@ -136,6 +138,11 @@ class TranscriptWriter:
         if self.path.stat().st_size > LARGEST:
             return {}
         return {name: np.frombuffer(path.read_bytes(), np.uint8) for name, path in files.items()}
+
+    def _keep(self, digest: str, tree: Tree) -> None:
+        path = sum_path(self.folder, digest)
+        if not path.exists():
+            write_whole(path, save(leaves_of(tree)))
 
     def _append(self, entry: AnyEntry) -> None:
         with self.journal.lock(write=True) as file:
