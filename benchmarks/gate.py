@@ -25,7 +25,7 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.site import request_handler, study_worker
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
-from wardround.deploy.site.release.gate import Gate
+from wardround.deploy.site.release.gate import ReleaseGate
 from wardround.deploy.site.release.release_record import ReleaseRecord
 from wardround.deploy.transport.in_process import InProcess
 from wardround.deploy.transport.site_register import SiteRegister
@@ -59,7 +59,7 @@ def watch_gate() -> Stopwatch:
     """Time all that the gate does from now on."""
     watch = Stopwatch()
     for owner, names in (
-        (Gate, ("check_size", "admit", "release", "claim")),
+        (ReleaseGate, ("check_size", "admit", "release", "claim")),
         (request_handler, ("refuse_unknown_words", "place_of", "request_of_sum")),
         (ReleaseRecord, ("read",)),
         (study_worker.StudyWorker, ("_check_model",)),

@@ -31,8 +31,8 @@ from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode_arrays, d
 from wardround.deploy.site.release.gate import (
     MASKED,
     SAID_ENOUGH,
-    Claim,
-    Gate,
+    ReleaseClaim,
+    ReleaseGate,
     place_of,
     refuse_unknown_words,
     request_of_sum,
@@ -114,7 +114,7 @@ class SiteAccess(Protocol):
         """All that may leave for an approved study."""
         ...
 
-    def claims(self, study: str) -> Iterable[Claim]:
+    def claims(self, study: str) -> Iterable[ReleaseClaim]:
         """The places on that list which were used."""
         ...
 
@@ -147,8 +147,8 @@ class RequestHandler:
         self.access, self.coordinator, self.on_refusal = access, coordinator, on_refusal
         self._lock = threading.Lock()
         self._workers: dict[str, StudyWorker] = {}
-        self._gates: dict[str, Gate] = {}
-        self._nobodys = Gate((Release("refusal", "none", REFUSALS, 0, 0, ""),), 0)
+        self._gates: dict[str, ReleaseGate] = {}
+        self._nobodys = ReleaseGate((Release("refusal", "none", REFUSALS, 0, 0, ""),), 0)
         """For what is refused to whom no study of this site belongs."""
         self._nobodys.recall(access.claims(""))
         self._replies = ReplyStore()
@@ -277,7 +277,7 @@ class RequestHandler:
 
     def _admit(
         self, topic: Topic, study: str, header: dict[str, Any], rest: memoryview, content: bytes
-    ) -> tuple[Received[Any], Message, Claim]:
+    ) -> tuple[Received[Any], Message, ReleaseClaim]:
         """The request, if the gate lets it in: on the list, not too large, and not asked before in other words."""
         gate = self._gates[study]
         asked = read_request(topic, header)
@@ -290,14 +290,14 @@ class RequestHandler:
         # All of its bytes: a coordinator that sent other arrays under the same words would ask something else.
         asked = replace(asked, digest=hashlib.sha256(content).hexdigest())
         request = request_of_sum(asked, topic, message) if topic in MASKED else asked.digest
-        claim = Claim(place.kind, place.slot or request, request)
+        claim = ReleaseClaim(place.kind, place.slot or request, request)
         gate.admit(claim)
         if topic is Topic.QUERY and not gate.has_claim(claim):
             self.access.check_statistics(study)
         return asked, message, claim
 
     def _compute(
-        self, topic: Topic, asked: Received[Any], message: Message, claim: Claim
+        self, topic: Topic, asked: Received[Any], message: Message, claim: ReleaseClaim
     ) -> tuple[Mapping[str, Any], Message]:
         worker = self._workers[asked.study]
         worker.smallest_cell = self.access.smallest_cell(asked.study)  # as the policy says now
@@ -315,7 +315,7 @@ class RequestHandler:
         words = self.access.approved_study(study)
         folder = self.access.folder(study)
         folder.mkdir(parents=True, exist_ok=True)
-        gate = Gate(self.access.releases(study), words.study.rounds)
+        gate = ReleaseGate(self.access.releases(study), words.study.rounds)
         gate.recall(self.access.claims(study))
         self._gates[study] = gate
         worker = StudyWorker(
