@@ -37,7 +37,7 @@ from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.enrolment import join, refuse_distrusted
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
-from wardround.deploy.site.release.gate import Claim
+from wardround.deploy.site.release.gate import ReleaseClaim
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
 from wardround.deploy.site.release.privacy_budget import anchor, budget_of
 from wardround.deploy.site.release.release_list import Releases, from_json, growth, release_list
@@ -109,7 +109,7 @@ class HomeAccess:
         assert decision is not None  # else it would not stand
         return decision
 
-    def claims(self, study: str) -> tuple[Claim, ...]:
+    def claims(self, study: str) -> tuple[ReleaseClaim, ...]:
         """The places on a study's list that were used, by the audit log."""
         self._left.read(self.home.audit_path)
         return self._left.claims(study)

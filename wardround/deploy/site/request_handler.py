@@ -34,8 +34,8 @@ from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_head
 from wardround.deploy.site.release.gate import (
     MASKED,
     SAID_ENOUGH,
-    Claim,
-    Gate,
+    ReleaseClaim,
+    ReleaseGate,
     place_of,
     refuse_unknown_words,
     request_of_sum,
@@ -43,6 +43,7 @@ from wardround.deploy.site.release.gate import (
 from wardround.deploy.site.release.partner_questions import refuse_course
 from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.release_list import REFUSALS, Release, Releases
+from wardround.deploy.site.release.request_tag import RequestTag
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, ReplyStore, sent_facts, store_reply
 from wardround.deploy.site.study_worker import StudyWorker
@@ -136,7 +137,7 @@ class SiteAccess(Protocol):
         """All that may leave for an approved study."""
         ...
 
-    def claims(self, study: str) -> Iterable[Claim]:
+    def claims(self, study: str) -> Iterable[ReleaseClaim]:
         """The places on that list which were used."""
         ...
 
@@ -169,8 +170,9 @@ class RequestHandler:
         self.access, self.coordinator, self.on_refusal = access, coordinator, on_refusal
         self._lock = threading.Lock()
         self._workers: dict[str, StudyWorker] = {}
-        self._gates: dict[str, Gate] = {}
-        self._nobodys = Gate((Release("refusal", "none", REFUSALS, 0, 0, ""),), 0)
+        self._gates: dict[str, ReleaseGate] = {}
+        self._tags: dict[str, RequestTag] = {}
+        self._nobodys = ReleaseGate((Release("refusal", "none", REFUSALS, 0, 0, ""),), 0)
         """For what is refused to whom no study of this site belongs."""
         self._nobodys.recall(access.claims(""))
         self._replies = ReplyStore()
@@ -282,7 +284,7 @@ class RequestHandler:
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
             words, answer = self._compute(Topic(topic), asked, message, claim)
             reply = self._reply(header, words, answer)
-            claim = claim._replace(sha256=hashlib.sha256(reply).hexdigest())
+            claim = claim._replace(sha256=sha256_of(reply))
             told = store_reply(reply, claim.sha256, words, answer)
             self._gates[study].release(claim, len(reply), answer.arrays, diverged=words["status"] is Status.DIVERGED)
             point("site.reply.before_save")
@@ -302,7 +304,7 @@ class RequestHandler:
 
     def _admit(
         self, topic: Topic, study: str, header: dict[str, Any], rest: memoryview, content: bytes
-    ) -> tuple[Received[Any], Message, Claim]:
+    ) -> tuple[Received[Any], Message, ReleaseClaim]:
         """The request, if the gate lets it in: on the list, not too large, and not asked before in other words."""
         gate = self._gates[study]
         asked = read_request(topic, header)
@@ -313,16 +315,17 @@ class RequestHandler:
         refuse_unknown_words(topic, header)
         message = decode_arrays(header, rest, copies=False)
         # All of its bytes: a coordinator that sent other arrays under the same words would ask something else.
-        asked = replace(asked, digest=hashlib.sha256(content).hexdigest())
+        quick = topic in REPEATABLE and self._workers[study].study.privacy is None
+        asked = replace(asked, digest=self._tags[study].name(content) if quick else sha256_of(content))
         request = request_of_sum(asked, topic, message) if topic in MASKED else asked.digest
-        claim = Claim(place.kind, place.slot or request, request)
+        claim = ReleaseClaim(place.kind, place.slot or request, request)
         gate.admit(claim)
         if topic is Topic.QUERY and not gate.has_claim(claim):
             self.access.check_statistics(study)
         return asked, message, claim
 
     def _compute(
-        self, topic: Topic, asked: Received[Any], message: Message, claim: Claim
+        self, topic: Topic, asked: Received[Any], message: Message, claim: ReleaseClaim
     ) -> tuple[Mapping[str, Any], Message]:
         worker = self._workers[asked.study]
         worker.smallest_cell = self.access.smallest_cell(asked.study)  # as the policy says now
@@ -341,9 +344,9 @@ class RequestHandler:
         words = self.access.approved_study(study)
         folder = self.access.folder(study)
         folder.mkdir(parents=True, exist_ok=True)
-        gate = Gate(self.access.releases(study), words.study.rounds)
+        gate = ReleaseGate(self.access.releases(study), words.study.rounds)
         gate.recall(self.access.claims(study))
-        self._gates[study] = gate
+        self._gates[study], self._tags[study] = gate, RequestTag(folder)
         worker = StudyWorker(
             site=self.access.name,
             study=words,
@@ -386,6 +389,10 @@ class RequestHandler:
 
     def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None) -> bytes:
         return reply_to(header, self.access.name, words, message)
+
+
+def sha256_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def require_small(content: bytes) -> None:

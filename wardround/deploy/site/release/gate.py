@@ -40,7 +40,7 @@ class Place(NamedTuple):
     slot: str = ""
 
 
-class Claim(NamedTuple):
+class ReleaseClaim(NamedTuple):
     """A place that was used: by which request, and the hash of the reply."""
 
     kind: str
@@ -104,19 +104,19 @@ def brief(words: Any) -> str:
 
 
 @dataclass
-class Gate:
+class ReleaseGate:
     """Of one study at one site: the approved list, the last round, and what has left so far."""
 
     releases: Releases
     rounds: int
-    claims: dict[str, dict[str, Claim]] = field(default_factory=dict)
+    claims: dict[str, dict[str, ReleaseClaim]] = field(default_factory=dict)
     """By kind and slot."""
     letters: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.listed: dict[str, Release] = {one.kind: one for one in self.releases}
 
-    def recall(self, claims: Iterable[Claim]) -> None:
+    def recall(self, claims: Iterable[ReleaseClaim]) -> None:
         """Take up what had left before this process was started."""
         for one in claims:
             self.claim(one)
@@ -141,12 +141,12 @@ class Gate:
             why = f"the list of releases of the approved study has no {place.kind[:80]}"
         raise Refusal(why, remedy=REMEDY)
 
-    def has_claim(self, asked: Claim) -> bool:
+    def has_claim(self, asked: ReleaseClaim) -> bool:
         """Whether this very request was answered before."""
         before = self.claims.get(asked.kind, {}).get(asked.slot)
         return before is not None and before.request == asked.request
 
-    def admit(self, asked: Claim) -> None:
+    def admit(self, asked: ReleaseClaim) -> None:
         """Refuse, before anything is computed, what is not on the list any more."""
         place = Place(asked.kind, asked.slot)
         one, used = self.require(place), self.claims.get(place.kind, {})
@@ -165,7 +165,7 @@ class Gate:
                 f"{name_of(place.kind)}: the approved study has {one.times}, and all were given", remedy=REMEDY
             )
 
-    def release(self, claim: Claim, size: int, arrays: Iterable[str], *, diverged: bool = False) -> None:
+    def release(self, claim: ReleaseClaim, size: int, arrays: Iterable[str], *, diverged: bool = False) -> None:
         """Let a reply out, if it is what the list says; what has left under this claim must be the same bytes."""
         kind = "diverged" if diverged else claim.kind
         one = self.listed.get(kind)
@@ -182,7 +182,7 @@ class Gate:
                 remedy="go on without this site, or offer the study again",
             )
 
-    def claim(self, one: Claim) -> None:
+    def claim(self, one: ReleaseClaim) -> None:
         """Write down in memory what the audit log says."""
         used = self.claims.setdefault(one.kind, {})
         if one.kind in MASKED:
@@ -190,10 +190,10 @@ class Gate:
         if one.slot not in used or not used[one.slot].sha256:
             used[one.slot] = one
 
-    def refusal(self, topic: str, why: str) -> Claim | None:
+    def refusal(self, topic: str, why: str) -> ReleaseClaim | None:
         """The place of a refusal: none where the same one was written down before, an empty slot where all are used."""
         slot = brief([topic, why])
         used = self.claims.get("refusal", {})
         if slot in used:
             return None
-        return Claim("refusal", slot if len(used) < self.listed["refusal"].times else "", slot)
+        return ReleaseClaim("refusal", slot if len(used) < self.listed["refusal"].times else "", slot)

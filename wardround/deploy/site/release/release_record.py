@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from wardround.deploy.site.release.gate import Claim
+from wardround.deploy.site.release.gate import ReleaseClaim
 from wardround.deploy.trust.audit_log import SENT
 
 
@@ -17,7 +17,7 @@ class ReleaseRecord:
 
     def __init__(self) -> None:
         self._hashes: set[bytes] = set()
-        self._claims: dict[str, list[Claim]] = {}
+        self._claims: dict[str, list[ReleaseClaim]] = {}
         self._read, self._file = 0, -1
 
     def read(self, path: Path) -> None:
@@ -45,14 +45,14 @@ class ReleaseRecord:
             entry = json.loads(line)["entry"]
             if entry["kind"] in ("sent", "refused"):
                 words = (entry["release"], entry["slot"], entry["request"], entry.get("sha256", ""))
-                self._claims.setdefault(entry["study"], []).append(Claim(*map(str, words)))
+                self._claims.setdefault(entry["study"], []).append(ReleaseClaim(*map(str, words)))
         except (ValueError, KeyError, TypeError):
             return  # `audit verify` tells of a line that is none of ours
 
     def has_hash(self, sha256: str) -> bool:
         return sha256.encode() in self._hashes
 
-    def claims(self, study: str) -> tuple[Claim, ...]:
+    def claims(self, study: str) -> tuple[ReleaseClaim, ...]:
         return tuple(self._claims.get(study, ()))
 
     def statistics(self, studies: Iterable[str]) -> int:
