@@ -83,6 +83,23 @@ def test_the_authority_lives_on_a_stick(tmp_path: Path, capsys: Capture) -> None
     assert "bo (site)" in tiny.call(capsys, "authority", "show", "--folder", stick).out
 
 
+def test_a_job_of_flare_names_the_keys_of_its_sites(tmp_path: Path, capsys: Capture) -> None:
+    hub = tmp_path / "hub"
+    assert tiny.call(capsys, "coordinator", "init", "West", "--name", "hub", "--home", hub).code == 0
+    sites = {name: begin_site(tmp_path, capsys, name) for name in ("bo", "kenema", "makeni")}
+    for home in sites.values():
+        assert tiny.call(capsys, "coordinator", "sign", home / "request.csr", "--home", hub).code == 0
+    tables = {"data": {"site": None}, "transforms": [{"name": "secure_sum"}]}
+    study = tiny.write_study(tmp_path, **tables)  # type: ignore[arg-type]
+    export = ["flare", "export", study, "--out", tmp_path / "job", *(word for one in sites for word in ("--site", one))]
+    refused = tiny.call(capsys, *export)
+    assert refused.code == 2
+    assert "names the fingerprints of their keys" in refused.err
+    assert tiny.call(capsys, *export, "--home", hub).code == 0
+    text = "".join(path.read_text() for path in (tmp_path / "job").rglob("*.json"))
+    assert all(fingerprint(SiteHome(home).key.public_key()) in text for home in sites.values())
+
+
 def test_a_new_key_and_the_end(tmp_path: Path, capsys: Capture) -> None:
     hub = tmp_path / "hub"
     begun = tiny.call(capsys, "coordinator", "init", "West", "--name", "hub", "--home", hub)
