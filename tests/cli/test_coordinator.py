@@ -22,6 +22,7 @@ from wardround.cli.study_progress import event_sentence, write_pages
 from wardround.deploy.coordinator.queue import queued_studies
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.site.approvals import approve, offers
+from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.study.file import parse_study, read_study
 
 Capture = pytest.CaptureFixture[str]
@@ -283,6 +284,10 @@ def test_a_study_from_run_to_report(tmp_path: Path, capsys: Capture) -> None:
     folder = Path(told["folder"])
     assert {"model.safetensors", "result.json", "report.html", "model_card.md"} <= {p.name for p in folder.iterdir()}
     assert "round 2 of 2: 1 site" in err
+    # What was approved names who takes part, and the site has seen the same members as the coordinator has written.
+    deploy = offers(home)[0].study["deploy"]
+    assert (deploy["sites"], deploy["fingerprints"]) == (["bo"], {"bo": fingerprint(home.key.public_key())})
+    assert home.membership_path.read_bytes() == CoordinatorHome(hub).membership_path.read_bytes()
     done = tiny.call(capsys, "coordinator", "status", "--home", hub, "--json").json["studies"][0]
     assert (done["state"], done["round"]) == ("finished", 2)
     assert done["bytes_up"] == sum(one["bytes_up"] for one in tiny.recorded(folder)) > 0

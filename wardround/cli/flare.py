@@ -24,17 +24,33 @@ def export(
         list[str] | None,
         typer.Option("--site", help="A site's name in FLARE, if [deploy] sites names none; may be repeated."),
     ] = None,
+    home: Annotated[
+        Path | None, typer.Option("--home", help="The coordinator's folder, to name the sites' keys in the study.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a study as a FLARE job (JSON only, no code). If the job is lost, submit it again: it continues."""
     from wardround.cli.coordinator import for_sites
+    from wardround.deploy.coordinator.queue import with_members
     from wardround.deploy.coordinator.schema_agreement import table_without_rows
+    from wardround.deploy.home import CoordinatorHome, home_path
     from wardround.deploy.protocol.study_id import study_id
     from wardround.deploy.transport.flare_export import export as write_job
     from wardround.deploy.transport.flare_export import sites_of
+    from wardround.deploy.trust.pins import needs_pins
     from wardround.study.file import read_study
 
     words = for_sites(read_study(study))
+    if home is not None:
+        named_sites = list(words.deploy.sites or sites or ())
+        deploy = words.deploy.model_copy(update={"sites": named_sites})
+        words = with_members(words.model_copy(update={"deploy": deploy}), CoordinatorHome(home_path(home)))
+    if needs_pins(words) and not words.deploy.fingerprints:
+        raise Refusal(
+            "sites approve a secure sum only if it names the fingerprints of their keys",
+            where=f"{study}, [deploy] fingerprints",
+            remedy="name the coordinator's folder with --home, which holds their certificates",
+        )
     try:
         table_without_rows(words)  # what can be known to be wrong before any site hears of the study
     except Refusal as refusal:

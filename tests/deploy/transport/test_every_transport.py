@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from tests.support import flare_project, in_process, parties
 from tests.support.adversary_noise import DECLARED
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.queue import with_members
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import deny, store_offer
@@ -62,6 +63,7 @@ class Ended(NamedTuple):
 class World(Protocol):
     """A consortium over one transport; `without` names a site that takes no part."""
 
+    home: CoordinatorHome
     homes: dict[str, SiteHome]
 
     def end(self, study: Study, without: str | None = None) -> Ended: ...
@@ -75,7 +77,7 @@ def ended_at(home: CoordinatorHome, study: str) -> Ended:
 class InOneProcess:
     def __init__(self, folder: Path) -> None:
         self.consortium = in_process.Consortium(folder, NAMES)
-        self.homes = self.consortium.homes
+        self.home, self.homes = self.consortium.home, self.consortium.homes
 
     def end(self, study: Study, without: str | None = None) -> Ended:
         self.consortium.away = {without} if without else set()
@@ -90,7 +92,7 @@ class OverCellNet:
     """Real processes over mutual TLS; the absent site's is not there."""
 
     def __init__(self, consortium: parties.Consortium) -> None:
-        self.consortium, self.homes = consortium, consortium.homes
+        self.consortium, self.home, self.homes = consortium, consortium.home, consortium.homes
 
     def end(self, study: Study, without: str | None = None) -> Ended:
         if without:
@@ -108,7 +110,7 @@ class OverFlare:
     """Jobs of a FLARE project, which only begin when all sites are there: the absent one has not decided."""
 
     def __init__(self, project: flare_project.Federation) -> None:
-        self.project, self.homes = project, project.homes
+        self.project, self.home, self.homes = project, project.coordinator, project.homes
 
     def end(self, study: Study, without: str | None = None) -> Ended:
         name = study_id(study)
@@ -157,7 +159,7 @@ def worlds(request: pytest.FixtureRequest) -> Any:
     def end(transport: str, case: str) -> tuple[World, Ended]:
         if (transport, case) not in done:
             world: World = request.getfixturevalue(transport)
-            study = study_of(case)
+            study = with_members(study_of(case), world.home)
             if case == "denied":
                 name = study_id(study)
                 store_offer(world.homes[DENYING], name, study.model_dump(mode="json"), "researcher")
@@ -207,7 +209,7 @@ def test_a_secure_sum_is_close_to_the_plain_mean_and_its_answers_are_not_sent(
     assert [tuple(one["sites"]) for one in ended.rounds] == [NAMES] * ROUNDS
     for home in world.homes.values():
         entries = [json.loads(line)["entry"] for line in home.audit_path.read_bytes().splitlines()]
-        ours = [one for one in entries if one["kind"] == "sent" and one["study"] == study_id(study_of(case))]
+        ours = [one for one in entries if one["kind"] == "sent" and one["study"] == ended.run.parent.name]
         assert not [one for one in ours if one["topic"] == "round"]
         # Five steps a round: advertise, share, mask, agree, reveal.
         assert len([one for one in ours if one["topic"] == "secure"]) == 5 * ROUNDS
@@ -223,9 +225,9 @@ def test_privacy_is_charged_alike_over_every_transport(worlds: Any, transport: s
     assert costs[0] == costs[1]
     for name in NAMES:
         ledgers = [Budget(ledger_path(one.homes[name])).charges() for one in (world, other)]
-        debits = [[(one.study, one.round, one.level, one.steps) for one in entries] for entries in ledgers]
+        debits = [[(one.round, one.level, one.steps) for one in entries] for entries in ledgers]
         assert debits[0] == debits[1]
-        assert [round_ for _, round_, _, _ in debits[0]] == [1, 2]
+        assert [round_ for round_, _, _ in debits[0]] == [1, 2]
 
 
 @everywhere("partners")

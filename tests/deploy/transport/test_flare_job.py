@@ -122,7 +122,7 @@ def test_the_first_job_died_in_the_third_round_and_who_submits_is_who_flare_says
     federation, _ = ended
     log = examine(federation.coordinator.audit_path, federation.coordinator.public_keys())
     assert log.findings == []
-    ours = [one for one in log.entries if one["study"] == study_id(small_study())]
+    ours = [one for one in log.entries if one.get("study") == study_id(small_study())]
     words = [(one["kind"], one.get("topic", "")) for one in ours]
     begun = [number for number, word in enumerate(words) if word == ("started", "")]
     assert len(begun) == 2, "two jobs began"
