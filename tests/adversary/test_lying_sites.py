@@ -148,6 +148,14 @@ def test_every_site_that_lies_in_a_round_ends_the_study_with_all_names(conversat
         conversation.conduct(study)
 
 
+def test_a_site_that_refuses_for_as_long_as_it_is_given_ends_a_study_of_all_by_name(conversation: Any) -> None:
+    """Asked again it would say the same, so the others do not wait for ever."""
+    conversation.tell("bo", "round", lying.with_words(status="refused", why="I do not feel like it"))
+    study = in_process.study_of("lies", 2, deploy={"quorum": 3, "deadline": 0.3})
+    with pytest.raises(Refusal, match=r"(?is)site bo: refused: I do not feel like it.*round 1"):
+        conversation.conduct(study)
+
+
 # ---- lies about rows, weights and losses ----
 
 
