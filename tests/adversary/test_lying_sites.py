@@ -148,6 +148,14 @@ def test_every_site_that_lies_in_a_round_ends_the_study_with_all_names(conversat
         conversation.conduct(study)
 
 
+def test_a_site_that_refuses_for_as_long_as_it_is_given_ends_a_study_of_all_by_name(conversation: Any) -> None:
+    """Asked again it would say the same, so the others do not wait for ever."""
+    conversation.tell("bo", "round", lying.with_words(status="refused", why="I do not feel like it"))
+    study = in_process.study_of("lies", 2, deploy={"quorum": 3, "deadline": 0.3})
+    with pytest.raises(Refusal, match=r"(?is)site bo: refused: I do not feel like it.*round 1"):
+        conversation.conduct(study)
+
+
 # ---- lies about rows, weights and losses ----
 
 
@@ -419,3 +427,25 @@ def test_a_fault_of_the_coordinator_ends_the_study_and_not_the_process(
     assert first in kept
     assert "ZeroDivisionError: secret[31m of a table" in kept
     assert read_submission(consortium.home.folder(first))[1] == "researcher"
+
+
+def test_nonsense_in_a_secure_sum_is_left_out_by_name(tmp_path: Path) -> None:
+    """Another lie in each round, in the first reply that it can be told about; three of four sites go on."""
+    consortium = in_process.Consortium(tmp_path, ("bo", "freetown", "kenema", "makeni"))
+    names = ("garbage", "words that are numbers", "one array more", "another site's name")
+    study = in_process.study_of(
+        "sums", len(names), transforms=[{"name": "secure_sum"}], deploy={"quorum": 3, "deadline": 0.3}
+    )
+
+    def change(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
+        if (site, topic) != ("bo", "secure"):
+            return reply
+        return lying.changed(lying.LIES[names[header["round"] - 1]], reply) or reply
+
+    consortium.change = change
+    consortium.conduct(study)
+    rounds = consortium.rounds(study)
+    assert [one["sites"] for one in rounds] == [["freetown", "kenema", "makeni"]] * len(names)
+    words = ("cannot be read", "it sent no letter", "not part of a secure sum", "belongs to another request")
+    for one, expected in zip(rounds, words, strict=True):
+        assert expected in one["measures"]["absent"]["bo"]

@@ -204,6 +204,10 @@ class Player:
             return {"why": error.why, "gone": error.gone, "seconds": time.monotonic() - started}
         return {"same": answer == body, "size": len(answer), "seconds": time.monotonic() - started}
 
+    def limit(self, *, topic: str = "echo", most: int) -> bool:
+        self.party.limit(topic, most)
+        return True
+
     def ask_all(self, *, targets: list[str], times: int = 1, size: int = 100) -> int:
         """So many rounds of asking everybody at once; gives the number of answers that were right."""
         from concurrent.futures import ThreadPoolExecutor

@@ -212,6 +212,24 @@ def test_a_site_that_leaves_amid_the_choice_is_no_partner(consortium):
     assert sorted(consortium.conduct(study)["methods"][0]["partners"]) == ["bo", "kenema"]
 
 
+def test_a_partner_that_tells_a_false_loss_at_home_is_named_in_the_result(consortium):
+    """A loss at home of 5 makes its model look as if it did wonders elsewhere; the asking site measured that model."""
+
+    def change(site, topic, header, reply):
+        if (site, topic) != ("kenema", "round") or header["algorithm"].get("name") != "own_models":
+            return reply
+        said, message = decode(reply)
+        return encode(said, Message({**message.arrays, "cv": np.float32(5) * message.arrays["weight"]}, message.meta))
+
+    consortium.change = change
+    result = consortium.conduct(study_of("false-home", {"name": "ndoye", "epochs": 30, "folds": 2, "top": 1}))
+    named = [note for note in result["notes"] if "worth a look" in note and "its model" in note]
+    assert len(named) == 1
+    assert named[0].startswith("The loss that kenema tells of its own model")
+    assert "it tells a loss of 5 at home" in named[0]
+    assert "at freetown" in named[0]
+
+
 def test_nothing_is_told_of_a_handful_of_patients(consortium):
     """2 % of 120 patients are 2, and the sites' policies say 10: to the choice it is as if there were none."""
     data = {"shares": [0.9, 0.02, 0.08]}
