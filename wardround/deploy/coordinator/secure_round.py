@@ -137,7 +137,7 @@ class SecureRound:
                 self.faulty |= found
                 self.reasons |= found
             # With fewer than the quorum left before anybody masks, nobody needs to: it would be for nothing.
-            fewest = max(session.threshold, quorum if STEPS.index(server.step) <= STEPS.index("mask") else 0)
+            fewest = max(server.fewest, quorum if STEPS.index(server.step) <= STEPS.index("mask") else 0)
             if len(server.remaining) < fewest:
                 raise TooFewSites
             server, asked = advance(server)
