@@ -4,7 +4,9 @@ A whole sum of 20 sites with 10 million parameters each, with the most losses th
 and one after the other; every message is turned to JSON and back, its vector handed over as it is. `work_seconds` are
 processor seconds of one site for all steps together (the slowest site; `steps` has the median by step). `bytes_ratio`
 compares all that a site sends and receives in the protocol with one plain float32 update. The sum is checked against
-the plain one. `round_seconds` are the processor seconds of all parties together. `ciphers` are the two candidates for stretching masks, on the same machine in the same minute.
+the plain one. `round_seconds` are the processor seconds of all parties together. `ciphers` are the two candidates for
+stretching masks, `commitment_seconds` what a commitment (Pedersen's) to every number of an answer would take, from a
+thousand of them; both on the same machine in the same minute.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from wardround.core.contracts import Message
+from wardround.privacy.secure_sum import group
 from wardround.privacy.secure_sum import server as coordinator
 from wardround.privacy.secure_sum import site as sites
 from wardround.privacy.secure_sum.fixed_point import decode_sum, encode_answer, from_ring, ring_vector
@@ -115,6 +118,19 @@ def ciphers(entries: int) -> dict[str, float]:
     return {name: round(min(seconds), 4) for name, seconds in found.items()}
 
 
+def commitments(entries: int) -> float:
+    """Processor seconds to commit to so many numbers one by one, as a proof about each of them would have to."""
+    other, tried = group.public_point(group.random_scalar()), 1000
+
+    def commit() -> None:
+        for number in range(1, tried + 1):
+            hidden = group.shared_point(group.random_scalar(), other)
+            assert hidden is not None
+            group.sum_of(group.public_point(number), hidden)
+
+    return round(timed(commit)[1] * entries / tried, 1)
+
+
 def encoding(entries: int) -> dict[str, float]:
     """Processor seconds to turn an answer into ring elements, and their sum into numbers again; compiled before."""
     update = jnp.asarray(np.random.default_rng(0).normal(size=entries - 1).astype(np.float32))
@@ -155,6 +171,7 @@ def measured(count: int, parameters: int) -> dict[str, Any]:
         "round_seconds": round(costs.coordinator + sum(sum(one.values()) for one in costs.seconds.values()), 3),
         "encoding": encoding(entries),
         "ciphers": ciphers(entries),
+        "commitment_seconds": commitments(entries),
     }
 
 

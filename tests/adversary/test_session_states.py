@@ -4,7 +4,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -12,6 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from tests.support.amount import examples
 from tests.support.sum_world import (
     HONEST,
+    METHOD,
+    SENT,
     SESSIONS,
     Draws,
     Event,
@@ -23,6 +27,17 @@ from tests.support.sum_world import (
     opened_sums,
     repeatable_draws,
 )
+from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.deploy.protocol.requests import Received, SecureStep
+from wardround.deploy.site.release import secure_round
+from wardround.deploy.site.release.secure_round import SecureSite, SumTerms
+from wardround.privacy.secure_sum.fixed_point import FIXED, OUTSIDE
+from wardround.privacy.secure_sum.messages import SumMessage, from_json, to_json
+from wardround.privacy.secure_sum.server import Server, advance, receive, start_sum, unmask_sum
+from wardround.privacy.secure_sum.session import Session, model_hash, session_to_json
+
+LONG_TERM = {name: generate_private_key(SECP256R1()) for name in "abcdefg"}
 
 
 @pytest.fixture
@@ -107,3 +122,58 @@ def test_random_walks_find_what_they_look_for(draws: Draws) -> None:
                     max_examples=200, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate]
                 ),
             )
+
+
+def led(sites: dict[str, SecureSite], session: Session, asked: dict[str, str]) -> tuple[Server, dict[str, str]]:
+    """An attempt among real sites; `asked` says for some steps whom the coordinator asks. Gives who refused and why."""
+    keys = {name: LONG_TERM[name].public_key() for name in session.roster}
+    server, refused = start_sum(session, keys), {}
+    letters: dict[str, SumMessage | None] = dict.fromkeys(session.roster)
+    terms = SumTerms((20, 4.0), tuple("abcdefg"), 3, False, "00" * 32)
+    answer = Message({FIXED: {"w": np.zeros((4, 2), np.int32)}, OUTSIDE: np.float32(0)})
+    while True:
+        for name in [one for one in letters if one in asked.get(server.step, one)]:
+            letter = letters[name]
+            written = None if letter is None else to_json(letter)
+            question = SecureStep(METHOD, server.step, session_to_json(session), written, {})
+            received: Any = Received(question, "study", 1, None, {})
+            try:
+                said, arrays = sites[name].step(received, SENT, terms, lambda: answer)
+            except Refusal as refusal:
+                refused[name] = str(refusal)
+                continue
+            server = receive(server, from_json(said["letter"], arrays.arrays.get("vector")))
+        if server.step == "reveal" or len(server.remaining) < session.threshold:
+            return server, refused
+        server, found = advance(server)
+        letters = dict(found)
+
+
+def test_two_groups_of_seven_sites_do_not_open_two_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """f and g collude. The first sum holds all seven answers, and d and e are not asked to reveal theirs: they do not
+    know that it is open. A second one of d, e, f, g would tell d and e together, and the other three by difference."""
+    monkeypatch.setattr(
+        secure_round, "keys_of", lambda *given: {name: key.public_key() for name, key in LONG_TERM.items()}
+    )
+
+    def site_of(name: str, folder: str) -> SecureSite:
+        return SecureSite(name, tmp_path / folder / name, lambda: (LONG_TERM[name], None))  # type: ignore[arg-type,return-value]
+
+    sites = {name: site_of(name, "true") for name in "abcdefg"}
+    first = Session("study", 1, model_hash(SENT), "one", tuple("abcdefg"), 2, 20, 4.0, 7)
+    server, refused = led(sites, first, {"agree": "abcfg", "reveal": "abcfg"})
+    assert not refused
+    assert server.survivors == set("abcdefg")
+    assert unmask_sum(server).tolist() == [0, 0]
+    again = {**{name: sites[name] for name in "de"}, **{name: site_of(name, "anew") for name in "fg"}}
+    second = Session("study", 1, model_hash(SENT), "two", tuple("defg"), 2, 20, 4.0, 7)
+    server, refused = led(again, second, {})
+    assert set(refused) == {"d", "e"}
+    assert all("an earlier attempt, which could still be opened" in why for why in refused.values())
+    # Had the first one failed before anything was revealed, all but one would be enough to try again.
+    others = {name: site_of(name, "others") for name in "abcdefg"}
+    led(others, first, {"agree": "ab"})
+    third = Session("study", 1, model_hash(SENT), "three", tuple("abcdef"), 2, 20, 4.0, 7)
+    server, refused = led(others, third, {})
+    assert not refused
+    assert unmask_sum(server).tolist() == [0, 0]

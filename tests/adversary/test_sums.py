@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from tests.support import in_process
 from tests.support.adversary_sums import SumAttacker, bad_dealer, study_begun
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.site.policy import Policy, sum_reasons
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.release.privacy_budget import ledger_path
+from wardround.deploy.site.study_summary import smallest_sum
 from wardround.privacy.budget import Budget
 from wardround.privacy.secure_sum.messages import SumMessage, sign, to_json
 from wardround.privacy.secure_sum.session import parcel_digest
@@ -211,6 +214,33 @@ def test_a_sum_of_few_sites_needs_noise_where_the_policy_says_so(consortium: Any
     assert opened.refused[VICTIM][0] == "agree"
     assert "4 is the smallest number" in opened.refused[VICTIM][1]
     assert attacker.attempt(attacker.session(3, moved(sent, 1)), moved(sent, 1)).total is not None
+
+
+def test_the_policy_refuses_small_sums_without_noise_and_the_approval_says_how_small() -> None:
+    words = in_process.study_of("told", transforms=SUM, deploy={"sites": list(FOUR)})
+    private = in_process.study_of("told", transforms=SUM, deploy={"sites": list(FOUR)}, privacy=NOISE)
+    five, four = Policy(smallest_sum=5), Policy(smallest_sum=4)
+    assert sum_reasons(five, words.model_dump()) == [
+        "it opens sums of 4 sites without noise, but the policy's smallest sum is 5 (add [privacy], or raise [deploy] "
+        "quorum)"
+    ]
+    assert sum_reasons(four, words.model_dump()) == sum_reasons(five, private.model_dump()) == []
+    fewer = words.model_copy(update={"deploy": words.deploy.model_copy(update={"quorum": 3})})
+    assert len(sum_reasons(four, fewer.model_dump())) == 1
+    assert sum_reasons(five, in_process.study_of("plain", deploy={"sites": list(FOUR)}).model_dump()) == []
+    assert smallest_sum(words, five)[0].startswith("Only sums of at least 5 sites' answers are opened, one per round")
+    assert smallest_sum(private, five)[0].startswith("Only sums of at least 3 sites'")
+    assert smallest_sum(in_process.study_of("plain"), five) == ()
+    with pytest.raises(ValidationError):
+        Policy(smallest_sum=2)
+
+
+def test_cohorts_that_change_too_often_are_refused_before_the_offer(consortium: Any) -> None:
+    before = len(consortium.asked)
+    study = in_process.study_of("cohorts", 40, transforms=SUM, participation={"cohort": 3})
+    with pytest.raises(Refusal, match=r"4 different groups of sites would take part .* of more than 3 such sums"):
+        consortium.conduct(study)
+    assert len(consortium.asked) == before
 
 
 # ---- who is on the roster ----

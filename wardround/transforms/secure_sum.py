@@ -1,10 +1,10 @@
 """Secure sum: the coordinator learns the sum of the answers and no single one.
 
-Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; above 30 sites with
-the fewer masks of Bell et al., CCS 2020. Between real sites every answer, sample count included, is turned into whole
-numbers modulo 2^64 and hidden under masks that cancel in the sum (`wardround.privacy.secure_sum.site` and
-`secure_sum_server`). In simulation the masks are left out: they cancel exactly, so they would change no bit of the sum;
-the rounding to whole numbers is done and shows.
+Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, with shares that can
+be checked; above 200 sites with fewer masks, of pairs that only the two sites know. Between real sites every answer,
+sample count included, is turned into whole numbers modulo 2^64 and hidden under masks that cancel in the sum
+(`wardround.privacy.secure_sum.site` and `wardround.privacy.secure_sum.server`). In simulation the masks are left out:
+they cancel exactly, so they would change no bit of the sum; the rounding to whole numbers is done and shows.
 
 Needs an aggregator that works on the sum, and at least 3 sites in a round. Must be the last transform. A number beyond
 `bound`, or no number at all, stops the study and names the site. Costs 8 bytes a parameter on the wire instead of 4.

@@ -199,6 +199,42 @@ def test_a_site_that_is_started_again_stays_out_and_the_round_is_repeated(consor
     assert consortium.model(study) == consortium.model(secure)
 
 
+def test_sites_that_go_away_while_they_reveal_are_waited_for(consortium: Any, secure: Any) -> None:
+    """Two of four, where three are needed: they come back with their secrets, and the sum is that of all."""
+    asked: list[str] = []
+
+    def lose(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
+        if topic == "secure" and (header["step"], header["round"]) == ("reveal", 2) and site in ("bo", "kenema"):
+            asked.append(site)
+            if asked.count(site) == 1:
+                raise Unanswered("", "it disconnected before it answered")
+        return reply
+
+    consortium.change = lose
+    study = in_process.study_of("waited-for", transforms=SUM, deploy=QUORUM)
+    consortium.conduct(study)
+    assert sorted(asked) == ["bo", "bo", "kenema", "kenema"]
+    assert consortium.model(study) == consortium.model(secure)
+
+
+def test_a_sum_that_cannot_be_opened_any_more_ends_the_study_with_the_reason(consortium: Any) -> None:
+    """Two of four lose their secrets between signing and revealing; the other two have revealed."""
+
+    def restart(site: str, topic: str, header: dict[str, Any], reply: bytes) -> bytes:
+        if topic == "secure" and (header["step"], header["round"]) == ("agree", 2) and site in ("bo", "kenema"):
+            consortium.restart(site)
+        return reply
+
+    consortium.change = restart
+    study = in_process.study_of("unopened", transforms=SUM, deploy=QUORUM)
+    with pytest.raises(
+        Refusal, match=r"cannot be opened: 2 sites revealed.*bo: refused: .*no longer takes part"
+    ) as told:
+        consortium.conduct(study)
+    assert "round 2" in str(told.value)
+    assert not (consortium.run(study) / "model.safetensors").exists()
+
+
 def test_fewer_than_three_sites_are_refused(tmp_path: Path) -> None:
     two = in_process.Consortium(tmp_path, ("bo", "kenema"))
     with pytest.raises(Refusal, match=r"2 sites with patients take part.*fewer than 3"):

@@ -211,8 +211,8 @@ def test_a_secure_sum_is_close_to_the_plain_mean_and_its_answers_are_not_sent(
         entries = [json.loads(line)["entry"] for line in home.audit_path.read_bytes().splitlines()]
         ours = [one for one in entries if one["kind"] == "sent" and one["study"] == ended.run.parent.name]
         assert not [one for one in ours if one["topic"] == "round"]
-        # Five steps a round: advertise, share, mask, agree, reveal.
-        assert len([one for one in ours if one["topic"] == "secure"]) == 5 * ROUNDS
+        # Six steps a round: advertise, share, check, mask, agree, reveal.
+        assert len([one for one in ours if one["topic"] == "secure"]) == 6 * ROUNDS
 
 
 @everywhere("private")

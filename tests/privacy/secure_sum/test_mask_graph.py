@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from wardround.privacy.secure_sum.mask_graph import PARTS, fewest_neighbours, is_pair, pair_parts
+from wardround.privacy.secure_sum.mask_graph import PARTS, dealers_needed, fewest_neighbours, is_pair, pair_parts
 
 
 def most(sites: int) -> tuple[int, int]:
@@ -96,3 +96,17 @@ def test_a_graph_that_is_seen_is_cut(count, degree):
 def test_even_who_saw_the_whole_graph_of_217_sites_could_not_cut_one_off_alone():
     """Every site masks with more sites than may be dropped; so it took colluding ones, and they see nothing."""
     assert graph_of(217, 3).sum(axis=1).min() > 217 - most(217)[0]
+
+
+@pytest.mark.parametrize(("count", "needed"), [(200, 134), (217, 185), (300, 259), (1000, 884)])
+def test_a_site_that_is_told_of_few_others_and_not_asked_to_sign_is_not_cut_off(count, needed):
+    """Of those it masks with, o = D + (t - c) - n honest ones at least sign; that it has a pair with none of them, at
+    any of n sites, has a probability below 2^-42. Up to 200 sites one is enough, since every pair is there."""
+    threshold, colluding = most(count)
+    assert dealers_needed(count, threshold, colluding) == needed
+    signing = needed + threshold - colluding - count
+    if count <= 200:
+        assert signing == 2 * threshold - colluding - count >= 1
+    else:
+        absent = log2(1 - pair_parts(count, threshold, colluding) / PARTS)
+        assert log2(count) + signing * absent <= -42 < log2(count) + (signing - 1) * absent

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -11,10 +12,12 @@ from scipy.stats import chi2
 from tests.support import secure_sum_round as rounds
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.privacy.secure_sum import mask_graph, session
 from wardround.privacy.secure_sum.group import to_bytes
 from wardround.privacy.secure_sum.messages import to_json
 from wardround.privacy.secure_sum.server import advance, unmask_sum
 from wardround.privacy.secure_sum.session import model_hash, session_from_json, session_to_json, smallest_roster
+from wardround.privacy.secure_sum.site import mask
 
 MOST_LOST = {count: (count - 1) // 3 for count in range(3, 101)}
 
@@ -39,6 +42,35 @@ def test_exact_with_nobody_and_with_a_third_lost(count):
         total = one.total(lost)
         counted = set(one.session.roster) - set(lost.get("mask", ()))
         assert total.tolist() == rounds.in_python(one.vectors, counted)
+
+
+def test_exact_where_half_of_the_pairs_mask_each_other(monkeypatch):
+    """As above 200 sites, with the share of pairs set by hand; and a site with too few survivors does not sign."""
+    monkeypatch.setattr(mask_graph, "pair_parts", lambda *given: 128)
+    monkeypatch.setattr(session, "fewest_neighbours", lambda *given: 2)
+    one = rounds.begun(13, entries=4)
+    gone = list(one.session.roster[1:5])
+    total = one.total({"mask": gone, "agree": gone, "reveal": gone})
+    assert total.tolist() == rounds.in_python(one.vectors, set(one.session.roster) - set(gone))
+    pairs = {name: site.neighbours for name, site in one.sites.items() if name not in gone}
+    # 78 pairs, of which each side knows the same; all or none of them happens once in 2^78 times.
+    assert all(name in one.sites[peer].neighbours for name in pairs for peer in pairs[name] if peer in pairs)
+    assert 0 < sum(map(len, pairs.values())) < 9 * 12
+    monkeypatch.setattr(session, "fewest_neighbours", lambda *given: 13)
+    with pytest.raises(Refusal, match=r"masks with \d+ of the survivors, and 13 are needed"):
+        rounds.begun(13, entries=4).total()
+
+
+def test_too_few_dealers_for_a_graph_with_gaps_are_refused_by_both_sides(monkeypatch):
+    monkeypatch.setattr(session, "dealers_needed", lambda *given: 7)
+    one = rounds.begun(7)
+    with pytest.raises(Refusal, match=r"6 of 7 sites answered in the step 'check' .* and 7 are needed"):
+        one.total({"check": one.session.roster[:1]})
+    one = rounds.begun(7).until("check")
+    one.server, asked = advance(one.server)
+    few = replace(asked["site-003"], content={"dealers": list(one.session.roster[1:]), "opened": {}})
+    with pytest.raises(Refusal, match="6 of 7 sites dealt good shares, and 7 are needed"):
+        mask(one.sites["site-003"], few, one.vectors["site-003"])
 
 
 def test_exact_with_a_hundred_sites_and_thirty_three_lost():

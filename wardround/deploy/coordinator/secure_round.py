@@ -102,6 +102,8 @@ class SecureRound:
     departed: Callable[[], Absences]
     """Sites that have left for good."""
     rest: Callable[[], None]
+    tell: Callable[[tuple[str, ...], Absences], None]
+    """Who has revealed its shares, and why others have not, while these are waited for."""
     noise_room: int = 0
     """How far noise may take a site's whole numbers past the bound."""
     limit: str = ""
@@ -110,6 +112,8 @@ class SecureRound:
     """Sites whose answer goes past it; asked again they would say the same."""
     faulty: Absences = field(default_factory=dict)
     """Sites that dealt shares which are not what they must be."""
+    nonsense: set[str] = field(default_factory=set)
+    """Sites that said something in the last attempt that cannot be right."""
     refusing: Absences = field(default_factory=dict)
     """Sites that would not even begin the last attempt."""
     sizes: dict[str, int] = field(default_factory=dict)
@@ -128,7 +132,7 @@ class SecureRound:
         session = Session(self.study, self.number, model, nonce, names, self.entries, bits, bound, self.approved)
         server = start_sum(session, {name: self.keys[name] for name in names})
         letters: Mapping[str, SumMessage | None] = dict.fromkeys(names)
-        self.refusing = {}
+        self.refusing, self.nonsense = {}, set()
         while True:
             server = self._collect(server, letters)
             if server.step == "open":
@@ -136,7 +140,7 @@ class SecureRound:
                 self.faulty |= found
                 self.reasons |= found
             # With fewer than the quorum left before anybody masks, nobody needs to: it would be for nothing.
-            fewest = max(session.threshold, quorum if STEPS.index(server.step) <= STEPS.index("mask") else 0)
+            fewest = max(server.fewest, quorum if STEPS.index(server.step) <= STEPS.index("mask") else 0)
             if len(server.remaining) < fewest:
                 raise TooFewSites
             server, asked = advance(server)
@@ -164,7 +168,8 @@ class SecureRound:
             if len(server.revealed) >= threshold:
                 break
             # Who says something else than its shares has lost its secrets, and would say the same again.
-            gone = {*self.departed(), *(site for site in waiting if self.reasons[site].status not in MAY_RETURN)}
+            gone = {site for site in waiting if self.reasons[site].status not in MAY_RETURN}
+            gone |= self.nonsense | self.departed().keys()
             waiting = {site: letter for site, letter in waiting.items() if site not in gone}
             if len(server.revealed) + len(waiting) < threshold:
                 lost = "; ".join(f"{site}: {self.reasons[site]}" for site in sorted(letters) if site in self.reasons)
@@ -174,6 +179,7 @@ class SecureRound:
                     where=f"round {self.number}",
                     remedy="offer the study again: no site answers the same model twice",
                 )
+            self.tell(tuple(sorted(server.revealed)), {site: self.reasons[site] for site in waiting})
             self.rest()
         took = {site: self.sizes.get(site, 0) for site in sorted(server.survivors)}
         total = unmask_sum(server)
@@ -224,7 +230,8 @@ class SecureRound:
                 if step == "mask":
                     self.commitments[site] = one.sha256
             except Refusal as refusal:
-                absent[site] = Absence(str(refusal), Status.REFUSED)
+                absent[site] = Absence(str(refusal))
+                self.nonsense.add(site)
                 if step in ("share", "open"):
                     self.faulty[site] = absent[site]
         if first:
@@ -258,6 +265,7 @@ def sum_answers(
         approved=len(engine.sites),
         departed=gatherer.departed_sites,
         rest=gatherer.rest,
+        tell=lambda here, away: gatherer.observer(AnswersGathered(Topic.ROUND, number, here, reasons_of(away))),
         noise_room=NOISE_ROOM if dict(recipe_of(algorithm).settings).get("whole_numbers") else 0,
         limit=engine.transform.limit,
     )

@@ -39,6 +39,9 @@ columns_denied = {columns_denied}
 # Nothing is reported about fewer patients than this.
 smallest_cell = {smallest_cell}
 
+# A secure sum of fewer sites than this is opened only in studies that add noise ([privacy]).
+smallest_sum = {smallest_sum}
+
 # The most epsilon that all approved studies may spend together. Without this line, studies without a formal
 # privacy guarantee are allowed.
 {epsilon}

@@ -151,6 +151,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
             (
                 *sent_before_training(study, policy),
                 *sent_per_round(study, answer, unknown),
+                *smallest_sum(study, policy),
                 *sent_after_training(study),
             ),
         ),
@@ -269,6 +270,18 @@ def sent_per_round(study: Study, answer: AnswerSize | None, unknown: str) -> tup
     size = f"about {format_bytes(answer.bytes)} per round, {format_bytes(answer.bytes * rounds)} in {rounds} rounds"
     seen = filter(None, [assemble.transform_of(study.transforms).words])
     return (f"In each round: {arrays}; {size}. Rows, labels and predictions are never sent.", *seen)
+
+
+def smallest_sum(study: Study, policy: Policy) -> tuple[str, ...]:
+    """Among how many answers one is hidden; none where answers are not summed up."""
+    if all(one.name != "secure_sum" for one in study.transforms):
+        return ()
+    own = 3 if study.privacy is not None else policy.smallest_sum
+    count = max(own, study.deploy.quorum or own)
+    return (
+        f"Only sums of at least {count} sites' answers are opened, one per round, and of a bounded number of different"
+        " groups of sites.",
+    )
 
 
 def sent_after_training(study: Study) -> tuple[str, ...]:

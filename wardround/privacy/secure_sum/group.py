@@ -57,6 +57,10 @@ def shared_point(own: int, peer: bytes) -> bytes | None:
         return None
 
 
+def sum_of(one: bytes, other: bytes) -> bytes:
+    return bindings.crypto_core_ed25519_add(one, other)
+
+
 def combination(scalars: Iterable[int], points: Iterable[bytes]) -> bytes | None:
     """The sum of points, each times its scalar; nothing where one of them is not a point of the group."""
     total = IDENTITY
@@ -66,7 +70,7 @@ def combination(scalars: Iterable[int], points: Iterable[bytes]) -> bytes | None
         part = shared_point(scalar % ORDER, point)
         if part is None:
             return None
-        total = bindings.crypto_core_ed25519_add(total, part)
+        total = sum_of(total, part)
     return total
 
 

@@ -17,6 +17,12 @@ union over choices is needed, and the honest survivors fall apart with probabili
 
 as C(h, k) <= h^k and k (h-k) >= k h/2. It decreases with h wherever it is small, so more survivors are no worse.
 
+A coordinator may also tell a site that fewer others share masks with it than do, and not ask it to sign at all. The t
+that sign, t - c honest ones among them, were told the same; a site that masks among D sites has at least o = D +
+(t - c) - n of these among them. Up to 200 sites D = t, which leaves one, and one is enough where every pair is there.
+Above, a site masks only where D is so large that n (1-p)^o < 2^-42: then sites that do not sign are cut off, alone or
+in groups, with probability below 2^-41. For 217 sites D is 185, for 300 it is 259, for 1,000 it is 884.
+
 What every site checks for itself before it signs the survivors: that K of the sites it masks with are among them. Its
 pairs do not know who colludes, so all of K pairs lead to colluding sites with probability at most (c / (t-1))^K; K is
 the smallest number for which this, over all n sites, is below 2^-40. And p is the smallest multiple of 1/256 for which
@@ -61,6 +67,16 @@ def pair_parts(sites: int, threshold: int, colluding: int) -> int:
         else:
             low = middle + 1
     return low
+
+
+@lru_cache(maxsize=256)
+def dealers_needed(sites: int, threshold: int, colluding: int) -> int:
+    """With how many sites, itself included, a site must share secrets before it masks."""
+    parts = pair_parts(sites, threshold, colluding)
+    if parts == PARTS:
+        return threshold
+    signing = ceil((UNLIKELY + 2 + log2(sites)) / -log2(1 - parts / PARTS))
+    return min(sites, max(threshold, sites - (threshold - colluding) + signing))
 
 
 def is_dense_enough(parts: int, sites: int, threshold: int, colluding: int) -> bool:

@@ -114,6 +114,11 @@ class Server:
         return self.dealers if self.step == "open" else self.senders
 
     @property
+    def fewest(self) -> int:
+        """How many of these are needed to go on."""
+        return self.session.dealers_needed if self.step in ("check", "open") else self.session.threshold
+
+    @property
     def accused(self) -> frozenset[str]:
         """Sites that are there, and about whose shares somebody complained."""
         named = {dealer for verdict in self.verdicts.values() for dealer in verdict.complaints}
@@ -382,11 +387,11 @@ EACH = {"check": parcels_for, "open": complaints_for, "mask": dealers_for}
 
 def refuse_too_few(server: Server) -> None:
     heard, session = server.remaining, server.session
-    if len(heard) < session.threshold:
+    if len(heard) < server.fewest:
         lost = sorted(set(session.roster) - heard)
         raise Refusal(
             f"only {len(heard)} of {len(session.roster)} sites answered in the step '{server.step}' of the secure sum, "
-            f"and {session.threshold} are needed; lost were {', '.join(lost[:20])}",
+            f"and {server.fewest} are needed; lost were {', '.join(lost[:20])}",
             where=f"study {session.study}, round {session.round}",
             remedy="repeat the round when more sites are there; nothing of this one was opened",
         )

@@ -12,7 +12,7 @@ import numpy as np
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.privacy.secure_sum.group import is_point
-from wardround.privacy.secure_sum.mask_graph import fewest_neighbours, is_pair
+from wardround.privacy.secure_sum.mask_graph import dealers_needed, fewest_neighbours, is_pair
 from wardround.privacy.secure_sum.masks import KEY_BYTES, derive_key, digest
 from wardround.privacy.secure_sum.messages import (
     COORDINATOR,
@@ -94,6 +94,11 @@ class Session:
     def threshold(self) -> int:
         """Sites without which nothing is opened."""
         return threshold_of(len(self.roster), self.colluding)
+
+    @property
+    def dealers_needed(self) -> int:
+        """Sites that must have shared their secrets before one masks."""
+        return dealers_needed(len(self.roster), self.threshold, self.colluding)
 
     @cached_property
     def digest(self) -> bytes:

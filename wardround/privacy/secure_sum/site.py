@@ -237,7 +237,7 @@ def refuse_mask(site: SumSite, message: SumMessage) -> dict[str, Shares]:
     """All that can be wrong before the answer is there; gives the shares of those to mask with."""
     refuse_unexpected(site, message, "mask")
     held = shares_of_dealers(site, message)
-    refuse_too_few(site.session, len(held), "mask", "dealt good shares")
+    refuse_too_few(site.session, len(held), "mask", "dealt good shares", site.session.dealers_needed)
     return held
 
 
@@ -309,11 +309,11 @@ def refuse_unexpected(site: SumSite, message: SumMessage, step: str) -> None:
         )
 
 
-def refuse_too_few(session: Session, count: int, step: str, what: str) -> None:
-    if count < session.threshold:
+def refuse_too_few(session: Session, count: int, step: str, what: str, needed: int = 0) -> None:
+    if count < max(session.threshold, needed):
         raise BadMessage(
             COORDINATOR,
-            f"{count} of {len(session.roster)} sites {what}, and {session.threshold} are needed",
+            f"{count} of {len(session.roster)} sites {what}, and {max(session.threshold, needed)} are needed",
             step=step,
             remedy="repeat the round when more sites are there",
         )
