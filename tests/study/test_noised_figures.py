@@ -21,7 +21,7 @@ def scores(rows: int = 4000, seed: int = 0) -> Scores:
 
 
 def test_a_look_without_noise_is_the_sum_of_the_cut_losses() -> None:
-    """Losses -ln 0.5, -ln 0.9 and one beyond 2 ln 2, at which it is cut; two of three are right (a tie is the first)."""
+    """Losses -ln 0.5, -ln 0.9 and one beyond 2 ln 2, where it is cut; two of three are right (a tie is the first)."""
     predicted = np.array([[0.5, 0.5], [0.1, 0.9], [1.0, 0.0]])
     look = noised_look(predicted, np.array([0, 1, 1]), 2 * np.log(2), 0.0, b"")
     assert look.loss == pytest.approx(np.log(2) - np.log(0.9) + 2 * np.log(2))

@@ -1,4 +1,4 @@
-"""What a private study tells beside its rounds: noise that keeps the promise for each part, found from its words alone."""
+"""What a private study tells beside its rounds: its noise keeps the promise for each part of the patients."""
 
 import pytest
 
