@@ -28,6 +28,14 @@ def test_a_look_without_noise_is_the_sum_of_the_cut_losses() -> None:
     assert look.right == 2
 
 
+def test_a_look_has_the_noise_of_both_its_numbers() -> None:
+    """Noise 3 on two numbers that a patient moves by 1 each: 3 sqrt(2), for the loss times its bound of 2 ln 2."""
+    told = scores(400)
+    looks = [noised_look(told.predicted, told.actual, 2 * np.log(2), 3.0, noise_key(seed)) for seed in range(3000)]
+    assert np.std([one.loss for one in looks]) == pytest.approx(3 * 2**0.5 * 2 * np.log(2), rel=0.05)
+    assert np.std([one.right for one in looks]) == pytest.approx(3 * 2**0.5, rel=0.05)
+
+
 def test_no_patient_moves_a_look_by_more_than_its_part_and_nothing_is_not_finite() -> None:
     predicted, actual = np.array([[0.5, 0.5]] * 5), np.zeros(5, np.int64)
     bound = loss_bound(TWO, None) or 0.0
