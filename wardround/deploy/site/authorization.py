@@ -34,7 +34,7 @@ from wardround.deploy.site.enrolment import join
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
-from wardround.deploy.site.release.privacy_budget import anchor, budget_of
+from wardround.deploy.site.release.privacy_budget import LEDGER_HEAD, anchor, budget_of
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import SentHashes, sent_entry
 from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate
@@ -117,7 +117,8 @@ class HomeAccess:
         return budget_of(self.home)
 
     def record_sent(self, entry: Mapping[str, Any]) -> None:
-        self.home.log().append(sent_entry({**entry, **anchor(self.home)}))
+        debited = (self.home.path / LEDGER_HEAD).exists()
+        self.home.log().append(sent_entry({**entry, **(anchor(self.home) if debited else {})}))
 
     def has_sent(self, sha256: str) -> bool:
         return self._left.has_hash(self.home.audit_path, sha256)
