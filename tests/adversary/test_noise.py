@@ -19,6 +19,7 @@ import pytest
 
 from tests.support import in_process
 from tests.support.adversary_noise import LyingCoordinator, private_study
+from wardround.cli.audit import examine_log
 from wardround.core.chain import chain
 from wardround.core.components.recipes import Recipe, recipe_of
 from wardround.core.contracts import Message, Scores, Site, Task
@@ -216,6 +217,7 @@ def test_a_ledger_behind_its_anchored_head_lets_nothing_out(
         assert "privacy ledger is behind its anchored head" in told["why"]
         assert "\n" not in told["why"]
     assert ledger_findings(home, entries)
+    assert any("privacy ledger" in one.what for one in examine_log(home.audit_path, None, ())[0].findings)
     with pytest.raises(Refusal, match=r"behind its anchored head.*restore the ledger"):
         budget_of(home).debit("a", 1, [Step(1.0, 9.0, 1)])
 

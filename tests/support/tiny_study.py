@@ -16,7 +16,6 @@ from wardround.cli.app import main
 ROUNDS = 4
 HOSPITALS = ("bo", "freetown", "kenema", "makeni")
 Tables = dict[str, Any]
-DECLARED = {"age": [-4.0, 4.0], "pulse": [-4.0, 4.0], "lactate": [-4.0, 4.0]}
 
 
 def patients(rows: int = 30, seed: int = 0) -> pd.DataFrame:
@@ -39,12 +38,14 @@ def toml(value: Any) -> str:
 
 def write_study(folder: Path, frame: pd.DataFrame | None = None, **tables: Tables | list[Tables]) -> Path:
     """The patients and a study of them in the folder; `tables` add to its tables, None takes a key out."""
-    (patients() if frame is None else frame).to_csv(folder / "patients.csv", index=False)
+    frame = patients() if frame is None else frame
+    frame.to_csv(folder / "patients.csv", index=False)
     if tables.get("privacy"):
         # So few patients that the noise would hide their statistics: their ranges are declared.
         own = tables.get("data") or {}
         assert isinstance(own, dict)
-        tables["data"] = {"preparation": {"ranges": DECLARED}, **own}
+        ranges = {str(name): [-6.0, 6.0] for name in frame.columns if name not in ("hospital", "outcome")}
+        tables["data"] = {"preparation": {"ranges": ranges, "scale": "none"}, **own}
     whole: dict[str, Tables] = {
         "study": {"name": "tiny", "seed": 1, "rounds": ROUNDS},
         "data": {"source": "csv", "path": "patients.csv", "site": "hospital", "target": "outcome"},

@@ -83,12 +83,22 @@ def examine_log(path: Path, keys: Path | None, witnesses: Sequence[Path]) -> tup
     """What a look at an audit log finds, and how far it can be trusted where nothing is wrong."""
     known = keys_of(path, keys)
     examined = examine(path, known, witnesses=[read_witness(one) for one in witnesses])
+    examined = examined._replace(findings=[*examined.findings, *privacy_findings(path, examined.entries)])
     whole = f"{len(examined.entries)} entries, none changed, moved or missing"
     whole += "; signed by its owner." if known is not None else "; the signatures were not checked (--keys)."
     if examined.unchecked:
         names = ", ".join(plain(name) for name in examined.unchecked)
         whole += f" The countersignatures of {names} were not checked: put the certificates into the folder --keys."
     return examined, whole
+
+
+def privacy_findings(path: Path, entries: Sequence[Entry]) -> list[Violation]:
+    """What the log of a site's home shows to be wrong with the privacy ledger beside it."""
+    if path.name != "audit.jsonl" or not (path.parent / "site.toml").exists():
+        return []
+    from wardround.deploy.site.release.privacy_budget import ledger_findings  # loads what few commands need
+
+    return ledger_findings(SiteHome(path.parent), entries)
 
 
 def keys_of(path: Path, folder: Path | None) -> Keys | None:

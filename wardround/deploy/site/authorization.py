@@ -39,7 +39,7 @@ from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release.gate import ReleaseClaim
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
-from wardround.deploy.site.release.privacy_budget import anchor, budget_of
+from wardround.deploy.site.release.privacy_budget import LEDGER_HEAD, anchor, budget_of
 from wardround.deploy.site.release.release_list import Releases, from_json, growth, release_list
 from wardround.deploy.site.release.release_record import ReleaseRecord
 from wardround.deploy.site.transcript_check import OwnFindings, receive_transcript
@@ -196,7 +196,8 @@ class HomeAccess:
         return receive_transcript(self.home, self._id(study), message)
 
     def record_sent(self, entry: Mapping[str, Any]) -> None:
-        self.home.log().append(sent_entry({**entry, **anchor(self.home)}))
+        debited = (self.home.path / LEDGER_HEAD).exists()
+        self.home.log().append(sent_entry({**entry, **(anchor(self.home) if debited else {})}))
 
     def record_refusal(self, words: Mapping[str, Any]) -> None:
         self.home.log().append(event_entry("refused", **words))

@@ -32,8 +32,12 @@ ANCHOR = re.compile(rb'"ledger":\{"entries":(\d{1,15}),"hash":"([0-9a-f]{64})"\}
 BESIDE, LOGGED = "its signed head", "the audit log"
 
 
+LEDGER = "privacy.jsonl"
+LEDGER_HEAD = f"{LEDGER}.head"
+
+
 def ledger_path(home: SiteHome) -> Path:
-    return home.path / "privacy.jsonl"
+    return home.path / LEDGER
 
 
 def budget_of(home: SiteHome) -> Budget:
