@@ -97,7 +97,7 @@ def measure(sites: int, rounds: int, hidden: int, folder: Path) -> tuple[float, 
 
     study = demo_study(rounds)
     if hidden:
-        study = study.model_copy(update={"model": Named(name="mlp", hidden=[hidden, hidden])})
+        study = study.model_copy(update={"model": Named.model_validate({"name": "mlp", "hidden": [hidden, hidden]})})
     submission = run_study.Submission(study, names, "researcher")
     transport.sites.update({name: answer(name) for name in names})
     run_study.conduct(submission, RunFolder.create(folder / "run", resume=False), transport, hear)
