@@ -65,6 +65,8 @@ class CoordinatorSettings(SettingsFile):
     listen: Address = "127.0.0.1:8002"
     hosts: list[str] = Field(default_factory=list)
     """Names and addresses under which sites reach it; they stand in its certificate."""
+    organisation: str = ""
+    """Who runs it, where that is not the consortium itself: a second server must be run by somebody else."""
 
 
 @dataclass(frozen=True)
@@ -188,10 +190,14 @@ class CoordinatorHome(Home):
         return self.settings.name
 
     def other_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
-        return keys_in(self.path / "sites")
+        return keys_of([*sorted((self.path / "sites").glob("*.pem")), *sorted((self.path / "seconds").glob("*.pem"))])
 
     def site_certificate(self, site: str) -> Path:
         return self.path / "sites" / f"{check_name(site)}.pem"
+
+    def second_certificate(self, name: str) -> Path:
+        """Of a second server: a party, but no site."""
+        return self.path / "seconds" / f"{check_name(name)}.pem"
 
     def witness_path(self, site: str) -> Path:
         """The last head of a site's audit log that was countersigned here."""

@@ -211,6 +211,14 @@ class DeploySection(Section):
     """Sites that must answer in a round; by default all, and the study waits for those that are away."""
     deadline: float = Field(default=60.0, gt=0)
     """Seconds that a site is given at least; slow sites are given more, by what they took before."""
+    fingerprints: dict[str, str] = {}
+    """Of the long-term key of each site and of the second server, by name; filled in when the study is queued."""
+    second: str | None = None
+    """The second server, run by another organisation, for the transform two_servers."""
+    second_organisation: str = ""
+    """Who runs it; filled in when the study is queued."""
+    same_organisation_for_testing: bool = False
+    """Both servers are run by the same organisation, so nothing is hidden: for trying it out."""
 
 
 class Study(Section):

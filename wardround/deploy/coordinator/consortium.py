@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.second_server import is_second, refuse_same_organisation
 from wardround.deploy.home import CoordinatorHome, CoordinatorSettings
 from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.trust.audit_log import event_entry
@@ -120,7 +121,7 @@ def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
     return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
-def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
+def admit(home: CoordinatorHome, request: Path, *, testing: bool = False) -> AdmittedSite:
     """Sign a site's request; the same key again gets a new certificate, another key never gets a name that is taken."""
     try:
         content = request.read_bytes()
@@ -131,6 +132,9 @@ def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
     asked = read_request(content, str(request))
     name = requested_name(asked, str(request))
     key = public_key_of(asked, name)
+    second = is_second(asked)
+    if second:
+        refuse_same_organisation(home, asked, request, testing=testing)
     gone = home.revoked().get(name)
     if gone is not None:
         raise Refusal(
@@ -138,10 +142,12 @@ def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
             where=str(request),
             remedy="ask the site to start over under another name",
         )
-    path = home.site_certificate(name)
-    alike = [other.stem for other in path.parent.glob("*.pem") if other.stem.casefold() == name.casefold()]
-    if any(other != name for other in alike):
-        raise Refusal(f"there is already a site called '{alike[0]}'", where=str(request), remedy="choose another name")
+    path = home.second_certificate(name) if second else home.site_certificate(name)
+    others = [*(home.path / "sites").glob("*.pem"), *(home.path / "seconds").glob("*.pem")]
+    alike = [other.stem for other in others if other.stem.casefold() == name.casefold() and other != path]
+    path.parent.mkdir(exist_ok=True)
+    if alike:
+        raise Refusal(f"there is already a party called '{alike[0]}'", where=str(request), remedy="choose another name")
     renewed = path.exists()
     if renewed and read_certificate(path).public_key() != key:
         raise Refusal(
@@ -149,9 +155,13 @@ def admit(home: CoordinatorHome, request: Path) -> AdmittedSite:
             where=str(request),
             remedy="ask the site to use its existing key; if that is lost, it must start over under another name",
         )
-    certificate = sign(home.path, asked, name=name)
+    certificate = sign(home.path, asked, name=name, second=second)
     issued = certificate_summary(certificate)
-    home.log().append(event_entry("signed", site=name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
+    home.log().append(
+        event_entry(
+            "signed", **{"second" if second else "site": name}, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"
+        )
+    )
     write_file(path, pem(certificate))
     return AdmittedSite(name, fingerprint(key), issued.until, path, renewed)
 
@@ -168,7 +178,7 @@ def requested_name(request: Any, where: str) -> str:
 
 def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
     """Shut a site out, for good; a running coordinator heeds it within a second, also in the midst of a round."""
-    known = sorted(path.stem for path in (home.path / "sites").glob("*.pem"))
+    known = sorted(path.stem for room in ("sites", "seconds") for path in (home.path / room).glob("*.pem"))
     if site not in known:
         raise Refusal(f"there is no site called '{site}'", where=str(home.path), remedy=suggest_name(site, known))
     revoked = home.revoked()
@@ -178,7 +188,8 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
             where=str(home.path),
             remedy="nothing more to do",
         )
-    serial = certificate_summary(read_certificate(home.site_certificate(site))).serial
+    path = home.site_certificate(site)
+    serial = certificate_summary(read_certificate(path if path.exists() else home.second_certificate(site))).serial
     entry = {"serial": serial, "when": timestamp(), "by": by, "why": why}
     home.log().append(event_entry("revoked", site=site, **{key: entry[key] for key in ("serial", "by", "why")}))
     home.write_revoked({**revoked, site: entry})

@@ -20,6 +20,7 @@ from wardround.core.quality import Quality, quality_of
 from wardround.deploy.coordinator.events import SiteJoined
 from wardround.deploy.coordinator.gather import Absences, Gatherer
 from wardround.deploy.coordinator.secure_round import sum_answers
+from wardround.deploy.coordinator.two_server_round import choose_and_sum
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Reply, answer_problem
 from wardround.deploy.protocol.requests import (
@@ -31,6 +32,7 @@ from wardround.deploy.protocol.requests import (
     Topic,
     TrainRound,
 )
+from wardround.deploy.protocol.robust_choice import RobustRule
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import size
 from wardround.deploy.trust.audit_log import BETWEEN
@@ -66,6 +68,10 @@ class Deployment:
     """What a newcomer is asked before its first round: the offer, the schema, the preparation."""
     sums: Path | None = None
     """Where a secure sum that is about to be opened is written down."""
+    second: str | None = None
+    """The second server, for two servers."""
+    rule: RobustRule | None = None
+    """How both servers choose."""
     joined: dict[str, Rows] = field(default_factory=dict)
     """Newcomers, and their rows."""
     _begun: dict[Algorithm, set[str]] = field(default_factory=dict)
@@ -73,7 +79,7 @@ class Deployment:
     _shapes: dict[Any, Message] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        refuse_over_network(self.transform, len(self.sites))
+        refuse_over_network(self.transform, len(self.sites), self.second)
 
     @property
     def transform(self) -> Transform:
@@ -189,6 +195,8 @@ class Deployment:
             after, sizes, absent = progress, found.bytes_up, found.absent
             if found.total is not None:
                 after = apply_sum(algorithm, self.transform, progress, from_ring(found.total, shapes))
+        elif self.transform.products_only:
+            after, sizes, absent = choose_and_sum(self, algorithm, progress, cohort, number, sent, shapes)
         else:
             answers, absent = self.gatherer.ask_quorum(
                 cohort,

@@ -71,10 +71,13 @@ class Maintenance:
     def renew(self, site: str) -> None:
         """A new certificate for the key that the site has, if the old one ends soon."""
         path = self.home.site_certificate(site)
+        second = not path.exists()
+        if second:
+            path = self.home.second_certificate(site)
         if not path.exists() or not is_due(read_certificate(path)):
             return
         request = read_request(str(self.ask(site, "renewal", {})["request"]).encode(), where=f"site {site}")
-        certificate = pem(sign(self.home.path, request, name=site))
+        certificate = pem(sign(self.home.path, request, name=site, second=second))
         write_file(path, certificate)
         self.ask(site, "certificate", {"certificate": certificate.decode()})
         self.home.log().append(event_entry("renewed", site=site))

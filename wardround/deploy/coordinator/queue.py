@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.second_server import with_second
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.trust.audit_log import AuditLog, event_entry
@@ -21,6 +22,7 @@ from wardround.workflows.retrain import manifest_of, refuse_unknown, without_set
 
 def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
     """Put a study into the queue; gives its identity. One that is there already is left as it is."""
+    study = with_second(home, study)
     name = study_id(study)
     folder = home.folder(name)
     if not (folder / "study.json").exists():

@@ -34,9 +34,11 @@ from wardround.deploy.coordinator.schema_agreement import (
     agreement_to_json,
     table_without_rows,
 )
+from wardround.deploy.coordinator.second_approval import offer_to_second, refuse_second, refuse_unreadable
 from wardround.deploy.coordinator.secure_round import refuse_strangers
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema
+from wardround.deploy.protocol.robust_choice import rule_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
@@ -92,12 +94,15 @@ def conduct(submission: Submission, folder: RunFolder, transport: Transport, obs
         seed=study.study.seed,
         transforms=assemble.links_of(study.transforms),
         sums=folder.path / "sums",
+        second=study.deploy.second,
     )
     refuse_early(study, engine)
     resume = has_manifest(folder.path)
     manifest = folder.begin(study.model_dump(mode="json"), submission.id, kind="deployed", resume=resume)
     began = (folder.path / "agreement.json").exists()
     approved = offer_study(engine, submission, wait=not began)
+    if engine.second is not None and not began:
+        offer_to_second(engine.gatherer, engine.second, submission.offer())
     point("coordinator.offer.approved")
     agreement, noisy = settle_agreement(engine, study, folder.path, approved)
     engine.introductions = introductions(engine, submission, agreement)
@@ -121,12 +126,16 @@ def refuse_early(study: Study, engine: Deployment) -> None:
     """What cannot be done over real sites, told before anything is offered or compiled."""
     table_without_rows(study)
     privacy_plan.refuse_early(study)
-    refuse_partners(study, engine.sites, sum_only=engine.transform.sum_only)
+    refuse_partners(study, engine.sites, sum_only=engine.transform.must_be_last)
     algorithm = sketch_of(study, engine.sites)
     refuse_pooled(algorithm)
     refuse_unseen(engine.transform, algorithm.aggregator)
     if engine.transform.sum_only:
         refuse_strangers(engine.sites, engine.gatherer.transport.certificates())
+    if engine.transform.products_only:
+        refuse_second(study, engine.sites, engine.gatherer.transport.certificates())
+        refuse_unreadable(engine.transforms)
+        engine.rule = rule_of(study, engine.sites)
 
 
 def sketch_of(study: Study, sites: Sequence[str]) -> Algorithm:

@@ -27,6 +27,7 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, start
 from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.secure_round import SecureSite
+from wardround.deploy.site.release.two_server_round import HalvesSite
 from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, ReplyStore, sent_facts, store_reply
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.deploy.trust import countersignatures
@@ -35,7 +36,7 @@ from wardround.deploy.trust.certificates import Key
 from wardround.privacy.budget import Budget, BudgetExhausted
 from wardround.study.file import Study
 
-TOPICS = tuple(topic for topic in Topic if topic is not Topic.OFFER)
+TOPICS = tuple(topic for topic in Topic if topic not in (Topic.OFFER, Topic.OPEN))
 """Questions that need an approved study; its worker has a method of each name."""
 ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
 """Questions about the site itself and no study."""
@@ -231,6 +232,7 @@ class RequestHandler:
             allow=lambda recipe: self.access.allow(study, recipe),
             smallest_cell=self.access.smallest_cell(study),
             sums=SecureSite(self.access.name, folder, self.access.signing_keys),
+            halves_site=HalvesSite(self.access.name, words, folder, self.access.signing_keys),
             promise=Promise(self.access.name, study, words, self.access.budget),
         )
         worker.recall()

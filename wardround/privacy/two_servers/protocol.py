@@ -58,6 +58,8 @@ class Meeting:
     entries: int
     bound: float
     side: int = 1
+    model: str = ""
+    """The hash of what all sites were sent, where there is one."""
 
     def __post_init__(self) -> None:
         where = f"study {self.study}, round {self.round}"
@@ -82,7 +84,15 @@ class Meeting:
 
     @cached_property
     def digest(self) -> bytes:
-        words = (self.study, str(self.round), self.nonce, str(self.entries), self.bound.hex(), str(self.side))
+        words = (
+            self.study,
+            str(self.round),
+            self.nonce,
+            str(self.entries),
+            self.bound.hex(),
+            str(self.side),
+            self.model,
+        )
         return digest(b"two servers", *(word.encode() for word in (*words, *self.sites)))
 
 

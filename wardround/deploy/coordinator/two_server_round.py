@@ -1,0 +1,444 @@
+"""The first server's part in a round for two servers: it sees masked halves, distances, and one chosen sum.
+
+An attempt that fails before the second server was asked is repeated with a new nonce. Before it is asked, what the
+attempt was made of (nonce, seeds, who answered) is on the disk; a process that dies then asks the sites the same again,
+gets the same bytes, and so asks the second server the same, who gives the same answer. If one of these sites stays
+away, the round is tried anew, and given up where the second server has opened it already.
+"""
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from wardround.core import trees
+from wardround.core.components.recipes import recipe_of
+from wardround.core.contracts import Algorithm, Message, Progress
+from wardround.core.errors import Refusal
+from wardround.core.files import write_whole
+from wardround.deploy.coordinator.events import AnswersGathered, AnswersMissing
+from wardround.deploy.coordinator.gather import NOT_CONNECTED, Absences, Gatherer, reasons_of
+from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.halves import (
+    BadParcel,
+    Parcel,
+    meeting_words,
+    parcel_of,
+    parcel_words,
+    second_reply_digest,
+)
+from wardround.deploy.protocol.replies import Absence, Reply
+from wardround.deploy.protocol.requests import OpenSum, ShareHalves, Topic, TrainRound
+from wardround.deploy.protocol.robust_choice import RobustChoice, RobustRule, bound_of, without_model
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.wire import LARGEST_MESSAGE
+from wardround.deploy.trust.party_pins import load_certificate
+from wardround.engine.checks import divergence
+from wardround.privacy.secure_sum.masks import KEY_BYTES, Ring
+from wardround.privacy.secure_sum.session import model_hash
+from wardround.privacy.two_servers.gram import Gram
+from wardround.privacy.two_servers.own_products import blind, check_sums, coefficients_of, own_summands, summands_of
+from wardround.privacy.two_servers.protocol import Meeting, Roll, half_of_a, open_gram, open_mean, share_of_a
+
+if TYPE_CHECKING:
+    from wardround.deploy.coordinator.engine import Deployment
+
+NONSENSE = "find out what is wrong there, then continue with `wardround coordinator resume`"
+
+
+class RobustOutcome(NamedTuple):
+    """The next state (the old one where the round is lost), how many bytes each site sent, why others did not."""
+
+    after: Progress
+    bytes_up: dict[str, int]
+    absent: Absences
+
+
+class Attempt(NamedTuple):
+    """What an attempt is made of: with it and the sites' answers the second server is asked the same again."""
+
+    model: str
+    nonce: str
+    row: str
+    check: str
+    sites: list[str]
+    roll: list[str]
+    """Whose halves came; empty before."""
+
+
+class Half(NamedTuple):
+    """What the first server has of a site."""
+
+    masked: Ring
+    deal: Ring
+    parcel: Parcel
+    size: int
+
+
+class OpenedChoice(NamedTuple):
+    """The products and, where something was chosen, the weights and the weighted mean."""
+
+    gram: Gram
+    weights: dict[str, int] | None
+    mean: np.ndarray[Any, Any] | None
+
+
+class AttemptFailed(Exception):
+    """Nothing was opened."""
+
+
+class RoundLost(Exception):
+    """The second server has opened this round already, for an attempt that cannot be finished any more."""
+
+
+@dataclass
+class TwoServerRound:
+    """Attempts at one round."""
+
+    gatherer: Gatherer
+    number: int
+    method: TrainRound
+    sent: Message
+    entries: int
+    bound: float
+    rule: RobustRule
+    second: str
+    folder: Path
+    limit: str
+    bad: dict[str, Absence] = field(default_factory=dict)
+    """Sites whose part does not fit; asked again they would say the same."""
+    reasons: Absences = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, float] = field(default_factory=dict)
+
+    def attempt(self, given: Attempt, quorum: int) -> OpenedChoice:
+        """One attempt; raises AttemptFailed where nothing was opened."""
+        meeting = Meeting(
+            self.gatherer.study, self.number, given.nonce, tuple(given.sites), self.entries, self.bound, 1, given.model
+        )
+        certificates = dict(self.gatherer.transport.certificates())
+        halves = self._ask_sites(meeting, given, certificates[self.second])
+        if len(halves) < max(quorum, self.rule.fewest) or (given.roll and set(halves) != set(given.roll)):
+            raise AttemptFailed
+        self._save(given._replace(roll=sorted(halves)))
+        point("coordinator.halves.saved")
+        roll = Roll(tuple(sorted(halves)), {})
+        question, message, of_a = self._question(meeting, given, halves, roll, certificates, quorum)
+        reply = self._ask_second(question, message)
+        opened = self._open(meeting, halves, roll, of_a, reply, certificates[self.second])
+        point("coordinator.halves.opened")
+        return opened
+
+    def load(self) -> Attempt | None:
+        """The attempt that was under way when this process died."""
+        path = self._path
+        if not path.exists():
+            return None
+        kept = Attempt(**json.loads(path.read_bytes()))
+        return kept if kept.model == model_hash(self.sent) else None
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / f"{self.number:08d}.halves"
+
+    def _save(self, given: Attempt) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob("*.halves"):
+            if old != self._path:
+                old.unlink()
+        write_whole(self._path, json.dumps(given._asdict()).encode())
+
+    # ---- the sites ----
+
+    def _ask_sites(self, meeting: Meeting, given: Attempt, second: str) -> dict[str, Half]:
+        question = ShareHalves(self.method, meeting_words(meeting), given.row, second)
+        answers, absent = self.gatherer.ask_once(given.roll or given.sites, question, self.sent, self.number)
+        halves: dict[str, Half] = {}
+        for site, reply in answers.items():
+            try:
+                halves[site] = self._half(meeting, site, reply)
+            except BadParcel as bad:
+                absent[site] = self.bad[site] = Absence(str(bad))
+        self.reasons |= absent
+        return halves
+
+    def _half(self, meeting: Meeting, site: str, reply: Reply) -> Half:
+        if reply.status is Status.DIVERGED:
+            raise BadParcel(f"its answer is not finite or goes past {self.limit}")
+        masked = reply.message.arrays.get("masked")
+        if not isinstance(masked, np.ndarray) or masked.shape != (self.entries,) or masked.dtype != np.uint64:
+            raise BadParcel("its masked half does not have the shape of the model")
+        parcel = parcel_of(reply.header.get("parcel"))
+        if parcel.site != site:
+            raise BadParcel("its parcel for the second server is in another's name")
+        if not parcel.weight > 0:
+            raise BadParcel("it has no patients to train on")
+        seed = reply.header.get("deal")
+        if not isinstance(seed, str) or len(seed) != 2 * KEY_BYTES or not set(seed) <= set("0123456789abcdef"):
+            raise BadParcel("what it dealt cannot be read")
+        self.sizes[site], self.rows[site] = reply.size, parcel.weight
+        return Half(masked, own_summands(meeting, site, bytes.fromhex(seed)), parcel, reply.size)
+
+    # ---- the second server ----
+
+    def _question(
+        self,
+        meeting: Meeting,
+        given: Attempt,
+        halves: Mapping[str, Half],
+        roll: Roll,
+        certificates: Mapping[str, str],
+        quorum: int,
+    ) -> tuple[OpenSum, Message, Ring]:
+        if 8 * self.entries * (len(roll.sites) + 2) > LARGEST_MESSAGE:
+            raise Refusal(
+                f"{len(roll.sites)} updates of {self.entries:,} numbers do not fit into one message",
+                where=f"round {self.number}",
+                remedy="let fewer sites take part in a round ([participation]), or take a smaller model",
+            )
+        masked = {site: halves[site].masked for site in roll.sites}
+        deals = {site: halves[site].deal for site in roll.sites}
+        coefficients = coefficients_of(meeting, bytes.fromhex(given.check), roll)
+        blinds = blind(meeting, masked, bytes.fromhex(given.row), coefficients, roll)
+        of_a = share_of_a(meeting, masked, [], roll) + summands_of(meeting, deals, roll)
+        sums = check_sums(meeting, deals, coefficients, roll, roll.sites)
+        question = OpenSum(
+            meeting_words(meeting),
+            list(roll.sites),
+            {site: parcel_words(halves[site].parcel) for site in roll.sites},
+            {site: certificates[site] for site in roll.sites},
+            given.check,
+            quorum,
+        )
+        return question, Message({"updates": blinds.updates, "check": blinds.check, "gram": of_a, "sums": sums}), of_a
+
+    def _ask_second(self, question: OpenSum, message: Message) -> Reply:
+        """Until it answers; while it is away, or has not approved the study, the study waits and says so."""
+        gatherer, pause = self.gatherer, 0.0
+        while True:
+            pause = gatherer.pause_before_asking_again(pause)
+            gatherer.wait_for([self.second], 1)
+            if self.second in gatherer.departed_sites():
+                raise Refusal(
+                    f"the second server has left: {gatherer.departed_sites()[self.second]}",
+                    where=f"second server {self.second}",
+                    remedy="offer the study again with another second server",
+                )
+            answers, absent = gatherer.ask_once([self.second], question, message, self.number)
+            if answers:
+                return answers[self.second]
+            absence = absent[self.second]
+            if absence.status is Status.CLOSED:
+                raise RoundLost(absence.why)
+            if absence.status is Status.REFUSED:
+                raise Refusal(absence.why, where=f"second server {self.second}")
+            if absence.status is None and absence.why.startswith("its answer "):  # read, and found to be nonsense
+                raise Refusal(absence.why, where=f"second server {self.second}", remedy=NONSENSE)
+            gatherer.observer(AnswersMissing(reasons_of(absent)))
+
+    def _open(
+        self, meeting: Meeting, halves: Mapping[str, Half], roll: Roll, of_a: Ring, reply: Reply, certificate: str
+    ) -> OpenedChoice:
+        """The sum, if what the second server says is signed by it, and fits."""
+        words, left_out = reply.header, reply.header.get("left_out")
+        if not isinstance(left_out, dict) or not set(left_out) <= set(roll.sites):
+            raise self._nonsense("it does not say whom it left out")
+        self.bad |= {site: Absence(f"the second server left it out: {why}") for site, why in left_out.items()}
+        self.reasons |= {site: self.bad[site] for site in left_out}
+        if words.get("opened") is not True:
+            raise AttemptFailed
+        kept = [site for site in roll.sites if site not in left_out]
+        gram_of_b, half = (reply.message.arrays.get(name) for name in ("gram", "half"))
+        weights = words.get("weights")
+        if (
+            words.get("sites") != kept
+            or not is_ring(gram_of_b, (len(kept), len(kept)))
+            or not is_ring(half, (self.entries if weights else 0,))
+            or not (weights is None or is_weights(weights, kept))
+        ):
+            raise self._nonsense("its numbers do not have the shape that they should have")
+        assert gram_of_b is not None
+        assert half is not None
+        try:
+            key, signature = load_certificate(certificate, self.second).public_key(), str(words.get("signature"))
+            assert isinstance(key, ec.EllipticCurvePublicKey)
+            signed = second_reply_digest(meeting, words, gram_of_b, hashlib.sha256(half.data).hexdigest())
+            key.verify(bytes.fromhex(signature), signed, ec.ECDSA(SHA256()))
+        except (InvalidSignature, ValueError):
+            raise self._nonsense("its signature does not fit") from None
+        rows = [roll.sites.index(site) for site in kept]
+        gram = open_gram(meeting, of_a[np.ix_(rows, rows)], gram_of_b, Roll(tuple(kept), {}))
+        if weights is None:
+            return OpenedChoice(gram, None, None)
+        masked = {site: halves[site].masked for site in kept}
+        try:
+            mean = open_mean(meeting, gram, weights, half_of_a(masked, weights), half)
+        except Refusal as refusal:
+            raise self._nonsense(f"either its half of the sum is wrong, or {refusal.what}") from None
+        return OpenedChoice(gram, weights, mean)
+
+    def _nonsense(self, why: str) -> Refusal:
+        return Refusal(
+            f"the answer of the second server cannot be used: {why}",
+            where=f"second server {self.second}, round {self.number}",
+            remedy=NONSENSE,
+        )
+
+
+def is_ring(array: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(array, np.ndarray) and array.shape == shape and array.dtype == np.uint64
+
+
+def is_weights(weights: Any, sites: Sequence[str]) -> bool:
+    return (
+        isinstance(weights, dict)
+        and set(weights) <= set(sites)
+        and all(type(one) is int and 0 <= one < 2**32 for one in weights.values())
+        and any(weights.values())
+    )
+
+
+# ---- a round ----
+
+
+def choose_and_sum(
+    engine: "Deployment",
+    algorithm: Algorithm,
+    progress: Progress,
+    cohort: Sequence[str],
+    number: int,
+    sent: Message,
+    shapes: Message,
+) -> RobustOutcome:
+    """A round for two servers: goes on where a crash came, and repeats what failed before anything was opened."""
+    assert engine.sums is not None
+    assert engine.rule is not None
+    assert engine.second is not None
+    gatherer = engine.gatherer
+    content = {name: tree for name, tree in shapes.arrays.items() if name != "weight"}
+    one = TwoServerRound(
+        gatherer=gatherer,
+        number=number,
+        method=engine.method(algorithm),
+        sent=sent,
+        entries=sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(content)),
+        bound=bound_of([recipe_of(link) for link in engine.transforms]),
+        rule=engine.rule,
+        second=engine.second,
+        folder=engine.sums,
+        limit=engine.transform.limit,
+    )
+    kept, end, pause = one.load(), time.monotonic() + gatherer.policy.deadline, 0.0
+    while True:
+        left = {**gatherer.departed_sites(), **gatherer.spent}
+        staying = gatherer.policy.require_remaining(cohort, left, number)
+        quorum = max(one.rule.fewest, min(gatherer.policy.quorum, len(staying)))
+        useful = [site for site in staying if site not in one.bad]
+        if len(useful) < quorum:
+            raise too_few(one, number, quorum)
+        pause = gatherer.pause_before_asking_again(pause)
+        gatherer.wait_for(useful, quorum)
+        here = [site for site in useful if site in gatherer.transport.present()]
+        unready = engine.begin_at(algorithm, here)
+        away = {site: NOT_CONNECTED for site in staying if site not in here}
+        one.reasons = {**away, **unready, **one.bad, **left}
+        roster = sorted(site for site in here if site not in unready)
+        if kept is not None and (one.bad or time.monotonic() > end):
+            kept = None
+        try:
+            if kept is not None and set(kept.roll) <= set(roster):
+                return conclude(engine, algorithm, progress, one, content, one.attempt(kept, quorum))
+            if kept is None and len(roster) >= quorum:
+                row, check = secrets.token_hex(KEY_BYTES), secrets.token_hex(KEY_BYTES)
+                new = Attempt(model_hash(sent), secrets.token_hex(16), row, check, roster, [])
+                return conclude(engine, algorithm, progress, one, content, one.attempt(new, quorum))
+        except AttemptFailed:
+            pass
+        except RoundLost as lost:
+            if one.rule.name == "weight_erosion":
+                raise Refusal(
+                    f"the weights of the sites can no longer be the same at both servers: {lost}",
+                    where=f"second server {one.second}, round {number}",
+                    remedy="start the study again (another seed is enough)",
+                ) from None
+            absent = {site: Absence(f"the sum could not be opened: {lost}") for site in cohort}
+            return RobustOutcome(progress, {}, absent)
+        gatherer.observer(AnswersGathered(Topic.ROUND, number, (), reasons_of(one.reasons)))
+
+
+def too_few(one: TwoServerRound, number: int, quorum: int) -> Refusal:
+    if one.bad and all("is not finite or goes past" in str(why) for why in one.bad.values()):
+        return divergence(number, sorted(one.bad), one.limit)
+    why = "; ".join(f"{site}: {absence}" for site, absence in sorted(one.bad.items()))
+    return Refusal(
+        f"fewer than the {quorum} sites that a round needs can be used ({why or 'too few are left'})",
+        where=f"round {number}",
+        remedy="find out what is wrong there, lower [deploy] quorum, or leave the site out with [deploy] sites",
+    )
+
+
+def conclude(
+    engine: "Deployment",
+    algorithm: Algorithm,
+    progress: Progress,
+    one: TwoServerRound,
+    content: Mapping[str, Any],
+    opened: OpenedChoice,
+) -> RobustOutcome:
+    """The server's step from the opened products and the opened mean; refused where the second chose otherwise."""
+    erodes = one.rule.name == "weight_erosion"
+    state = without_model(progress.server) if erodes else {}
+    chosen = one.rule.choose(jax.device_get(state), opened.gram, one.rows)
+    if not is_same_choice(chosen, opened.weights):
+        raise one._nonsense("the distances lead to another choice than its own")
+    if erodes:
+        after = {**progress.server, **{key: jnp.asarray(value) for key, value in chosen.state.items()}}
+        if opened.mean is not None:
+            moved = as_arrays(opened.mean, content)["update"]
+            after["params"] = trees.add(progress.server["params"], moved)
+    else:
+        assert opened.mean is not None
+        total = np.float32(sum(one.rows[site] for site in opened.gram.sites))
+        combined = Message({**as_arrays(opened.mean, content), "weight": total})
+        after = step_program(algorithm)(progress.server, combined)
+    took = {site: one.sizes[site] for site in opened.gram.sites}
+    return RobustOutcome(replace(progress, server=after), took, one.reasons)
+
+
+def is_same_choice(own: RobustChoice, weights: Mapping[str, int] | None) -> bool:
+    """Whether both servers chose alike: the same sites, with weights that differ by rounding at most."""
+    if own.weights is None or weights is None:
+        return own.weights is weights
+    sites = {*own.weights, *weights}
+    return all(abs(own.weights.get(site, 0) - weights.get(site, 0)) <= 64 for site in sites) and (
+        max(own.weights.values()) > 1 or own.weights == weights
+    )
+
+
+@lru_cache(maxsize=16)
+def step_program(algorithm: Algorithm) -> Any:
+    return jax.jit(algorithm.server)
+
+
+def as_arrays(mean: np.ndarray[Any, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """The opened mean in the shapes of an answer."""
+    leaves, structure = jax.tree.flatten(dict(content))
+    made, start = [], 0
+    for leaf in leaves:
+        size = int(np.prod(leaf.shape))
+        made.append(np.asarray(mean[start : start + size], leaf.dtype).reshape(leaf.shape))
+        start += size
+    found: dict[str, Any] = jax.tree.unflatten(structure, made)
+    return found
