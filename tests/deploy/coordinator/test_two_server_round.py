@@ -1,0 +1,43 @@
+"""Rounds for two servers over sites' real homes: the model of the simulation, and a bad site that has no part in it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.support.second_server import BAD, SECOND, PairedConsortium
+
+
+@pytest.fixture
+def consortium(tmp_path):
+    return PairedConsortium(tmp_path)
+
+
+def closed(consortium, study, number):
+    path = consortium.second.folder(consortium.run(study).parent.name) / "closed" / f"{number:08d}.json"
+    return json.loads(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"aggregator": {"name": "multi_krum", "bad": 1}},
+        {"aggregator": {"name": "krum", "bad": 1}},
+        {
+            "study": {"user": "bo"},
+            "algorithm": {"name": "weight_erosion", "p_d": 0.2, "batch_size": 0},
+            "aggregator": {"name": "weighted_mean"},
+        },
+    ],
+    ids=["multi_krum", "krum", "weight_erosion"],
+)
+def test_the_model_is_that_of_the_simulation(consortium, tables):
+    study = consortium.study("pair", 3, **tables)
+    consortium.conduct(study)
+    ours, theirs = consortium.deployed(study), consortium.simulated(study)
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], atol=2e-6, rtol=1e-5)
+    assert any(np.abs(one).max() > 1e-3 for one in theirs.values())
+    if "weight_erosion" not in str(tables):
+        assert all(BAD not in closed(consortium, study, number)["chosen"] for number in (1, 2, 3))
+    assert SECOND not in {site for one in consortium.rounds(study) for site in one["sites"]}
