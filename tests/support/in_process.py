@@ -17,16 +17,19 @@ from tests.support.results import plain
 from wardround.deploy import fault_points
 from wardround.deploy.coordinator import engine, gather, run_study
 from wardround.deploy.coordinator import secure_round as coordinator_sum
+from wardround.deploy.coordinator import two_server_round as coordinator_pair
 from wardround.deploy.coordinator.events import Observer, ignore
 from wardround.deploy.demo import demo_study, make_coordinator, make_site, write_patients
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode
+from wardround.deploy.second import robust_sum
 from wardround.deploy.site import request_handler, study_worker
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.release import secure_round as site_sum
+from wardround.deploy.site.release import two_server_round as site_pair
 from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.in_process import InProcess
@@ -34,7 +37,10 @@ from wardround.deploy.transport.site_register import SiteRegister
 from wardround.runs.folder import RunFolder
 from wardround.study.file import Study, parse_study
 
-POINTED = (study_worker, request_handler, run_study, engine, gather, coordinator_sum, site_sum)
+POINTED = (
+    *(study_worker, request_handler, run_study, engine, gather),
+    *(coordinator_sum, site_sum, coordinator_pair, site_pair, robust_sum),
+)
 """Modules that call `point`."""
 NAMES = ("bo", "freetown", "kenema")
 KEPT = {"name": "scaffold", "learning_rate": 0.1}

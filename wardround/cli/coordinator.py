@@ -41,7 +41,9 @@ def open_home(home: Path | None) -> "CoordinatorHome":
 
 @coordinator_app.command()
 def init(
-    consortium: Annotated[str, typer.Argument(metavar="CONSORTIUM", help="The consortium's name.")],
+    consortium: Annotated[
+        str, typer.Argument(metavar="CONSORTIUM", help="The consortium's name; with --second, who runs that server.")
+    ],
     name: Annotated[str, typer.Option("--name", help="The coordinator's name; sites check it.")] = "coordinator",
     listen: Annotated[
         str, typer.Option("--listen", help="Where to listen, HOST:PORT; by default reachable from this machine only.")
@@ -49,6 +51,18 @@ def init(
     hosts: Annotated[
         list[str] | None, typer.Option("--host", help="A name or address that sites connect to; may be repeated.")
     ] = None,
+    organisation: Annotated[
+        str, typer.Option("--organisation", help="Who runs the coordinator, if not the consortium itself.")
+    ] = "",
+    second: Annotated[
+        bool, typer.Option("--second", help="Create a second server instead (as `wardround second init` does).")
+    ] = False,
+    first: Annotated[
+        str, typer.Option("--coordinator", help="With --second: where the coordinator listens, HOST:PORT.")
+    ] = "",
+    server_name: Annotated[
+        str, typer.Option("--server-name", help="With --second: the name in the coordinator's certificate.")
+    ] = "coordinator",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +70,13 @@ def init(
     from wardround.deploy.coordinator.consortium import begin_consortium, coordinator_settings
     from wardround.deploy.home import home_path
 
+    if second:
+        from wardround.cli.second import begin
+
+        begin("second" if name == "coordinator" else name, first, server_name, consortium, home, as_json=as_json)
+        return
     words = coordinator_settings(consortium, name, listen, list(hosts or ()))
+    words = words.model_copy(update={"organisation": organisation})
     made = begin_consortium(home_path(home, "wardround-coordinator"), words)
     port = words.listen.rpartition(":")[2]
     reached = f"{words.hosts[0]}:{port}"
@@ -82,14 +102,20 @@ def init(
 @coordinator_app.command()
 def sign(
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The site's request (request.csr).")],
+    testing: Annotated[
+        bool,
+        typer.Option(
+            "--same-organisation-for-testing", help="Sign a second server of your own; it would hide nothing."
+        ),
+    ] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a site by signing its request. Compare the fingerprint by phone before you send the certificate."""
+    """Admit a site (or a second server) by signing its request. Compare the fingerprint by phone before you send it."""
     from wardround.deploy.coordinator.consortium import admit
 
     there = open_home(home)
-    made = admit(there, request)
+    made = admit(there, request, testing=testing)
     until = f"{made.until:%Y-%m-%d}"
     lines = [
         f"{made.name} {'renewed' if made.renewed else 'admitted'} until {until}.",
@@ -151,11 +177,12 @@ def run(
 ) -> None:
     """Queue a study for the sites; if no coordinator is running, run one until the study ends."""
     from wardround.deploy.coordinator.queue import enqueue
+    from wardround.deploy.coordinator.second_server import with_second
     from wardround.study.file import read_study
 
     there, who = open_home(home), person_name(by)
     words = for_sites(read_study(study))
-    refuse_early(there, words, study)
+    refuse_early(there, with_second(there, words), study)
     name = enqueue(there, words, who)
     (there.folder(name) / "state.json").unlink(missing_ok=True)
     conduct_study(there, name, wait=wait, as_json=as_json)
