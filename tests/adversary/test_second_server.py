@@ -16,8 +16,8 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.consortium import admit, begin_consortium, coordinator_settings
 from wardround.deploy.coordinator.events import ApprovalPending, SitesAwaited
 from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy
-from wardround.deploy.coordinator.second_server import with_second
-from wardround.deploy.coordinator.two_server_round import Attempt, RoundLost, TwoServerRound
+from wardround.deploy.coordinator.two_servers.attempt import Attempt, RoundLost, TwoServerRound
+from wardround.deploy.coordinator.two_servers.second_server import with_second
 from wardround.deploy.demo import make_site
 from wardround.deploy.protocol import halves
 from wardround.deploy.protocol.replies import read_reply

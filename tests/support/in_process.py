@@ -17,8 +17,8 @@ from tests.support.results import plain
 from wardround.deploy import fault_points
 from wardround.deploy.coordinator import engine, gather, run_study
 from wardround.deploy.coordinator import secure_round as coordinator_sum
-from wardround.deploy.coordinator import two_server_round as coordinator_pair
 from wardround.deploy.coordinator.events import Observer, ignore
+from wardround.deploy.coordinator.two_servers import attempt as coordinator_pair
 from wardround.deploy.demo import demo_study, make_coordinator, make_site, write_patients
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 
 from tests.support.in_process import Consortium, Died, study_of
 from wardround.deploy.coordinator.consortium import admit
-from wardround.deploy.coordinator.second_server import with_second
+from wardround.deploy.coordinator.two_servers.second_server import with_second
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status

@@ -11,7 +11,7 @@ import typer
 
 from wardround.cli.coordinator import coordinator_app
 from wardround.cli.flare import flare_app
-from wardround.cli.second import second_app
+from wardround.cli.second.commands import second_app
 from wardround.cli.site import site_app
 from wardround.core.errors import Refusal
 

@@ -71,7 +71,7 @@ def init(
     from wardround.deploy.home import home_path
 
     if second:
-        from wardround.cli.second import begin
+        from wardround.cli.second.commands import begin
 
         begin("second" if name == "coordinator" else name, first, server_name, consortium, home, as_json=as_json)
         return
@@ -177,7 +177,7 @@ def run(
 ) -> None:
     """Queue a study for the sites; if no coordinator is running, run one until the study ends."""
     from wardround.deploy.coordinator.queue import enqueue
-    from wardround.deploy.coordinator.second_server import with_second
+    from wardround.deploy.coordinator.two_servers.second_server import with_second
     from wardround.study.file import read_study
 
     there, who = open_home(home), person_name(by)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.deploy.coordinator.second_server import is_second, refuse_same_organisation
+from wardround.deploy.coordinator.two_servers.second_server import is_second, refuse_same_organisation
 from wardround.deploy.home import CoordinatorHome, CoordinatorSettings
 from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.trust.audit_log import event_entry

@@ -20,7 +20,7 @@ from wardround.core.quality import Quality, quality_of
 from wardround.deploy.coordinator.events import SiteJoined
 from wardround.deploy.coordinator.gather import Absences, Gatherer
 from wardround.deploy.coordinator.secure_round import sum_answers
-from wardround.deploy.coordinator.two_server_round import choose_and_sum
+from wardround.deploy.coordinator.two_servers.round import choose_and_sum
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Reply, answer_problem
 from wardround.deploy.protocol.requests import (

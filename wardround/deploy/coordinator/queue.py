@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
-from wardround.deploy.coordinator.second_server import with_second
+from wardround.deploy.coordinator.two_servers.second_server import with_second
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.trust.audit_log import AuditLog, event_entry

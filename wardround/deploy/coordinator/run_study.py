@@ -34,8 +34,8 @@ from wardround.deploy.coordinator.schema_agreement import (
     agreement_to_json,
     table_without_rows,
 )
-from wardround.deploy.coordinator.second_approval import offer_to_second, refuse_second, refuse_unreadable
 from wardround.deploy.coordinator.secure_round import refuse_strangers
+from wardround.deploy.coordinator.two_servers.approval import offer_to_second, refuse_second, refuse_unreadable
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema
 from wardround.deploy.protocol.robust_choice import rule_of

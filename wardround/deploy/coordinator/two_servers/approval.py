@@ -7,7 +7,7 @@ from wardround.core.contracts import Transform
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import ApprovalPending
 from wardround.deploy.coordinator.gather import Gatherer, reasons_of
-from wardround.deploy.coordinator.second_server import key_print
+from wardround.deploy.coordinator.two_servers.second_server import key_print
 from wardround.deploy.protocol.replies import Absence
 from wardround.deploy.protocol.requests import OfferStudy
 from wardround.deploy.protocol.status import Status

@@ -8,28 +8,21 @@ away, the round is tried anew, and given up where the second server has opened i
 
 import hashlib
 import json
-import secrets
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from wardround.core import trees
-from wardround.core.components.recipes import recipe_of
-from wardround.core.contracts import Algorithm, Message, Progress
+from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.deploy.coordinator.events import AnswersGathered, AnswersMissing
-from wardround.deploy.coordinator.gather import NOT_CONNECTED, Absences, Gatherer, reasons_of
+from wardround.deploy.coordinator.events import AnswersMissing
+from wardround.deploy.coordinator.gather import Absences, Gatherer, reasons_of
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.halves import (
     BadParcel,
@@ -40,12 +33,11 @@ from wardround.deploy.protocol.halves import (
     second_reply_digest,
 )
 from wardround.deploy.protocol.replies import Absence, Reply
-from wardround.deploy.protocol.requests import OpenSum, ShareHalves, Topic, TrainRound
-from wardround.deploy.protocol.robust_choice import RobustChoice, RobustRule, bound_of, without_model
+from wardround.deploy.protocol.requests import OpenSum, ShareHalves, TrainRound
+from wardround.deploy.protocol.robust_choice import RobustRule
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import LARGEST_MESSAGE
 from wardround.deploy.trust.party_pins import load_certificate
-from wardround.engine.checks import divergence
 from wardround.privacy.secure_sum.masks import KEY_BYTES, Ring
 from wardround.privacy.secure_sum.session import model_hash
 from wardround.privacy.two_servers.gram import Gram
@@ -53,17 +45,9 @@ from wardround.privacy.two_servers.own_products import blind, check_sums, coeffi
 from wardround.privacy.two_servers.protocol import Meeting, Roll, half_of_a, open_gram, open_mean, share_of_a
 
 if TYPE_CHECKING:
-    from wardround.deploy.coordinator.engine import Deployment
+    pass
 
 NONSENSE = "find out what is wrong there, then continue with `wardround coordinator resume`"
-
-
-class RobustOutcome(NamedTuple):
-    """The next state (the old one where the round is lost), how many bytes each site sent, why others did not."""
-
-    after: Progress
-    bytes_up: dict[str, int]
-    absent: Absences
 
 
 class Attempt(NamedTuple):
@@ -254,7 +238,7 @@ class TwoServerRound:
         """The sum, if what the second server says is signed by it, and fits."""
         words, left_out = reply.header, reply.header.get("left_out")
         if not isinstance(left_out, dict) or not set(left_out) <= set(roll.sites):
-            raise self._nonsense("it does not say whom it left out")
+            raise self.nonsense("it does not say whom it left out")
         self.bad |= {site: Absence(f"the second server left it out: {why}") for site, why in left_out.items()}
         self.reasons |= {site: self.bad[site] for site in left_out}
         if words.get("opened") is not True:
@@ -268,7 +252,7 @@ class TwoServerRound:
             or not is_ring(half, (self.entries if weights else 0,))
             or not (weights is None or is_weights(weights, kept))
         ):
-            raise self._nonsense("its numbers do not have the shape that they should have")
+            raise self.nonsense("its numbers do not have the shape that they should have")
         assert gram_of_b is not None
         assert half is not None
         try:
@@ -277,7 +261,7 @@ class TwoServerRound:
             signed = second_reply_digest(meeting, words, gram_of_b, hashlib.sha256(half.data).hexdigest())
             key.verify(bytes.fromhex(signature), signed, ec.ECDSA(SHA256()))
         except (InvalidSignature, ValueError):
-            raise self._nonsense("its signature does not fit") from None
+            raise self.nonsense("its signature does not fit") from None
         rows = [roll.sites.index(site) for site in kept]
         gram = open_gram(meeting, of_a[np.ix_(rows, rows)], gram_of_b, Roll(tuple(kept), {}))
         if weights is None:
@@ -286,10 +270,10 @@ class TwoServerRound:
         try:
             mean = open_mean(meeting, gram, weights, half_of_a(masked, weights), half)
         except Refusal as refusal:
-            raise self._nonsense(f"either its half of the sum is wrong, or {refusal.what}") from None
+            raise self.nonsense(f"either its half of the sum is wrong, or {refusal.what}") from None
         return OpenedChoice(gram, weights, mean)
 
-    def _nonsense(self, why: str) -> Refusal:
+    def nonsense(self, why: str) -> Refusal:
         return Refusal(
             f"the answer of the second server cannot be used: {why}",
             where=f"second server {self.second}, round {self.number}",
@@ -308,137 +292,3 @@ def is_weights(weights: Any, sites: Sequence[str]) -> bool:
         and all(type(one) is int and 0 <= one < 2**32 for one in weights.values())
         and any(weights.values())
     )
-
-
-# ---- a round ----
-
-
-def choose_and_sum(
-    engine: "Deployment",
-    algorithm: Algorithm,
-    progress: Progress,
-    cohort: Sequence[str],
-    number: int,
-    sent: Message,
-    shapes: Message,
-) -> RobustOutcome:
-    """A round for two servers: goes on where a crash came, and repeats what failed before anything was opened."""
-    assert engine.sums is not None
-    assert engine.rule is not None
-    assert engine.second is not None
-    gatherer = engine.gatherer
-    content = {name: tree for name, tree in shapes.arrays.items() if name != "weight"}
-    one = TwoServerRound(
-        gatherer=gatherer,
-        number=number,
-        method=engine.method(algorithm),
-        sent=sent,
-        entries=sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(content)),
-        bound=bound_of([recipe_of(link) for link in engine.transforms]),
-        rule=engine.rule,
-        second=engine.second,
-        folder=engine.sums,
-        limit=engine.transform.limit,
-    )
-    kept, end, pause = one.load(), time.monotonic() + gatherer.policy.deadline, 0.0
-    while True:
-        left = {**gatherer.departed_sites(), **gatherer.spent}
-        staying = gatherer.policy.require_remaining(cohort, left, number)
-        quorum = max(one.rule.fewest, min(gatherer.policy.quorum, len(staying)))
-        useful = [site for site in staying if site not in one.bad]
-        if len(useful) < quorum:
-            raise too_few(one, number, quorum)
-        pause = gatherer.pause_before_asking_again(pause)
-        gatherer.wait_for(useful, quorum)
-        here = [site for site in useful if site in gatherer.transport.present()]
-        unready = engine.begin_at(algorithm, here)
-        away = {site: NOT_CONNECTED for site in staying if site not in here}
-        one.reasons = {**away, **unready, **one.bad, **left}
-        roster = sorted(site for site in here if site not in unready)
-        if kept is not None and (one.bad or time.monotonic() > end):
-            kept = None
-        try:
-            if kept is not None and set(kept.roll) <= set(roster):
-                return conclude(engine, algorithm, progress, one, content, one.attempt(kept, quorum))
-            if kept is None and len(roster) >= quorum:
-                row, check = secrets.token_hex(KEY_BYTES), secrets.token_hex(KEY_BYTES)
-                new = Attempt(model_hash(sent), secrets.token_hex(16), row, check, roster, [])
-                return conclude(engine, algorithm, progress, one, content, one.attempt(new, quorum))
-        except AttemptFailed:
-            pass
-        except RoundLost as lost:
-            if one.rule.name == "weight_erosion":
-                raise Refusal(
-                    f"the weights of the sites can no longer be the same at both servers: {lost}",
-                    where=f"second server {one.second}, round {number}",
-                    remedy="start the study again (another seed is enough)",
-                ) from None
-            absent = {site: Absence(f"the sum could not be opened: {lost}") for site in cohort}
-            return RobustOutcome(progress, {}, absent)
-        gatherer.observer(AnswersGathered(Topic.ROUND, number, (), reasons_of(one.reasons)))
-
-
-def too_few(one: TwoServerRound, number: int, quorum: int) -> Refusal:
-    if one.bad and all("is not finite or goes past" in str(why) for why in one.bad.values()):
-        return divergence(number, sorted(one.bad), one.limit)
-    why = "; ".join(f"{site}: {absence}" for site, absence in sorted(one.bad.items()))
-    return Refusal(
-        f"fewer than the {quorum} sites that a round needs can be used ({why or 'too few are left'})",
-        where=f"round {number}",
-        remedy="find out what is wrong there, lower [deploy] quorum, or leave the site out with [deploy] sites",
-    )
-
-
-def conclude(
-    engine: "Deployment",
-    algorithm: Algorithm,
-    progress: Progress,
-    one: TwoServerRound,
-    content: Mapping[str, Any],
-    opened: OpenedChoice,
-) -> RobustOutcome:
-    """The server's step from the opened products and the opened mean; refused where the second chose otherwise."""
-    erodes = one.rule.name == "weight_erosion"
-    state = without_model(progress.server) if erodes else {}
-    chosen = one.rule.choose(jax.device_get(state), opened.gram, one.rows)
-    if not is_same_choice(chosen, opened.weights):
-        raise one._nonsense("the distances lead to another choice than its own")
-    if erodes:
-        after = {**progress.server, **{key: jnp.asarray(value) for key, value in chosen.state.items()}}
-        if opened.mean is not None:
-            moved = as_arrays(opened.mean, content)["update"]
-            after["params"] = trees.add(progress.server["params"], moved)
-    else:
-        assert opened.mean is not None
-        total = np.float32(sum(one.rows[site] for site in opened.gram.sites))
-        combined = Message({**as_arrays(opened.mean, content), "weight": total})
-        after = step_program(algorithm)(progress.server, combined)
-    took = {site: one.sizes[site] for site in opened.gram.sites}
-    return RobustOutcome(replace(progress, server=after), took, one.reasons)
-
-
-def is_same_choice(own: RobustChoice, weights: Mapping[str, int] | None) -> bool:
-    """Whether both servers chose alike: the same sites, with weights that differ by rounding at most."""
-    if own.weights is None or weights is None:
-        return own.weights is weights
-    sites = {*own.weights, *weights}
-    return all(abs(own.weights.get(site, 0) - weights.get(site, 0)) <= 64 for site in sites) and (
-        max(own.weights.values()) > 1 or own.weights == weights
-    )
-
-
-@lru_cache(maxsize=16)
-def step_program(algorithm: Algorithm) -> Any:
-    return jax.jit(algorithm.server)
-
-
-def as_arrays(mean: np.ndarray[Any, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """The opened mean in the shapes of an answer."""
-    leaves, structure = jax.tree.flatten(dict(content))
-    made, start = [], 0
-    for leaf in leaves:
-        size = int(np.prod(leaf.shape))
-        made.append(np.asarray(mean[start : start + size], leaf.dtype).reshape(leaf.shape))
-        start += size
-    found: dict[str, Any] = jax.tree.unflatten(structure, made)
-    return found
