@@ -26,6 +26,7 @@ from wardround.privacy.two_servers.protocol import (
     multiply_transposed,
     piece_of,
     stretch_seeds,
+    weighted_sum,
 )
 
 CHECK = "server check"
@@ -90,7 +91,7 @@ def blind(meeting: Meeting, masked: Mapping[str, Ring], row_seed: bytes, coeffic
     for begin, piece in stretch_seeds(meeting, b"blind", seeds):
         end = begin + piece.shape[1]
         np.subtract(piece_of(masked, roll, begin, piece.shape[1]), piece[:-1], out=updates[:, begin:end])
-        np.add(coefficients @ piece[:-1], piece[-1], out=check[begin:end])
+        np.add(weighted_sum(coefficients, piece[:-1]), piece[-1], out=check[begin:end])
     return Blinds(updates, check)
 
 
