@@ -494,7 +494,7 @@ def test_a_second_server_has_a_home_of_its_own_and_is_no_site(founded, tmp_path)
     assert not list((founded.path / "sites").glob("*.pem"))
     other = begin_second(tmp_path / "three", SECOND.upper(), "localhost:9000", "coordinator", "Other")
     request = carried(other, tmp_path / "three.csr")
-    with pytest.raises(Refusal, match="already a party called"):
+    with pytest.raises(Refusal, match="already a second server called"):
         admit(founded, request)
     assert made.settings.organisation == "Ministry of Health"
 

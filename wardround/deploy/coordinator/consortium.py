@@ -144,10 +144,13 @@ def admit(home: CoordinatorHome, request: Path, *, testing: bool = False) -> Adm
         )
     path = home.second_certificate(name) if second else home.site_certificate(name)
     others = [*(home.path / "sites").glob("*.pem"), *(home.path / "seconds").glob("*.pem")]
-    alike = [other.stem for other in others if other.stem.casefold() == name.casefold() and other != path]
+    alike = [other for other in others if other.stem.casefold() == name.casefold() and other != path]
     path.parent.mkdir(exist_ok=True)
     if alike:
-        raise Refusal(f"there is already a party called '{alike[0]}'", where=str(request), remedy="choose another name")
+        kind = "second server" if alike[0].parent.name == "seconds" else "site"
+        raise Refusal(
+            f"there is already a {kind} called '{alike[0].stem}'", where=str(request), remedy="choose another name"
+        )
     renewed = path.exists()
     if renewed and read_certificate(path).public_key() != key:
         raise Refusal(
