@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.two_servers_deployed import measured
 from tests.support.second_server import BAD, SECOND, PairedConsortium
 
 
@@ -41,3 +42,10 @@ def test_the_model_is_that_of_the_simulation(consortium, tables):
     if "weight_erosion" not in str(tables):
         assert all(BAD not in closed(consortium, study, number)["chosen"] for number in (1, 2, 3))
     assert SECOND not in {site for one in consortium.rounds(study) for site in one["sites"]}
+
+
+@pytest.mark.slow
+def test_two_servers_over_real_processes(tmp_path):
+    """A coordinator, three sites and a second server, each a process of its own over mutual TLS."""
+    found = measured(tmp_path, rounds=3, width=8)
+    assert (found["sites"], len(found["two_servers_seconds"])) == (3, 2)
