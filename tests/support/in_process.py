@@ -20,16 +20,19 @@ from wardround.deploy.coordinator import secure_round as coordinator_sum
 from wardround.deploy.coordinator.events import Observer, ignore
 from wardround.deploy.coordinator.queue import with_members
 from wardround.deploy.coordinator.transcript_record import signer_of
+from wardround.deploy.coordinator.two_servers import attempt as coordinator_pair
 from wardround.deploy.demo import demo_study, make_coordinator, make_site, write_patients
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode
+from wardround.deploy.second import robust_sum
 from wardround.deploy.site import request_handler, study_worker
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.release import secure_round as site_sum
+from wardround.deploy.site.release import two_server_round as site_pair
 from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.transport.contract import Unanswered
 from wardround.deploy.transport.in_process import InProcess
@@ -38,7 +41,10 @@ from wardround.deploy.trust.pins import needs_pins
 from wardround.runs.folder import RunFolder
 from wardround.study.file import Study, parse_study
 
-POINTED = (study_worker, request_handler, run_study, engine, gather, coordinator_sum, site_sum)
+POINTED = (
+    *(study_worker, request_handler, run_study, engine, gather),
+    *(coordinator_sum, site_sum, coordinator_pair, site_pair, robust_sum),
+)
 """Modules that call `point`."""
 NAMES = ("bo", "freetown", "kenema")
 KEPT = {"name": "scaffold", "learning_rate": 0.1}

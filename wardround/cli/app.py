@@ -11,6 +11,7 @@ import typer
 
 from wardround.cli.coordinator import coordinator_app
 from wardround.cli.flare import flare_app
+from wardround.cli.second.commands import second_app
 from wardround.cli.site import site_app
 from wardround.cli.trust.authority import authority_app
 from wardround.core.errors import Refusal
@@ -31,6 +32,7 @@ app.add_typer(ledger, name="ledger")
 app.add_typer(site_app, name="site")
 app.add_typer(coordinator_app, name="coordinator")
 app.add_typer(authority_app, name="authority")
+app.add_typer(second_app, name="second")
 app.add_typer(flare_app, name="flare")
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).")]

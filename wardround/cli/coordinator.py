@@ -43,7 +43,9 @@ def open_home(home: Path | None) -> "CoordinatorHome":
 
 @coordinator_app.command()
 def init(
-    consortium: Annotated[str, typer.Argument(metavar="CONSORTIUM", help="The consortium's name.")],
+    consortium: Annotated[
+        str, typer.Argument(metavar="CONSORTIUM", help="The consortium's name; with --second, who runs that server.")
+    ],
     name: Annotated[str, typer.Option("--name", help="The coordinator's name; sites check it.")] = "coordinator",
     listen: Annotated[
         str, typer.Option("--listen", help="Where to listen, HOST:PORT; by default reachable from this machine only.")
@@ -56,6 +58,18 @@ def init(
         typer.Option("--authority", help="A folder elsewhere for the authority, such as one on a stick."),
     ] = None,
     passphrase_file: PassphraseFile = None,
+    organisation: Annotated[
+        str, typer.Option("--organisation", help="Who runs the coordinator, if not the consortium itself.")
+    ] = "",
+    second: Annotated[
+        bool, typer.Option("--second", help="Create a second server instead (as `wardround second init` does).")
+    ] = False,
+    first: Annotated[
+        str, typer.Option("--coordinator", help="With --second: where the coordinator listens, HOST:PORT.")
+    ] = "",
+    server_name: Annotated[
+        str, typer.Option("--server-name", help="With --second: the name in the coordinator's certificate.")
+    ] = "coordinator",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,11 +79,17 @@ def init(
     from wardround.deploy.trust.authority import key_warnings
     from wardround.deploy.trust.fingerprints import fingerprint
 
+    if second:
+        from wardround.cli.second.commands import begin
+
+        begin("second" if name == "coordinator" else name, first, server_name, consortium, home, as_json=as_json)
+        return
     words = coordinator_settings(consortium, name, listen, list(hosts or ()))
     apart = None if authority is None else authority.expanduser().absolute()
     new = apart is not None and not (apart / "authority.pem").exists()
     asked = apart is not None and (new or (apart / "authority.key").exists())
     passphrase = read_passphrase(passphrase_file, new=new) if asked or passphrase_file else None
+    words = words.model_copy(update={"organisation": organisation})
     made = begin_consortium(home_path(home, "wardround-coordinator"), words, apart, passphrase)
     folder, own = apart or made.path, fingerprint(made.key.public_key())
     warnings = key_warnings(folder, listens=apart is None)
@@ -108,6 +128,12 @@ def sign(
     request: Annotated[
         Path, typer.Argument(metavar="REQUEST", help="The site's request (request.csr, or rotation.json).")
     ],
+    testing: Annotated[
+        bool,
+        typer.Option(
+            "--same-organisation-for-testing", help="Sign a second server of your own; it would hide nothing."
+        ),
+    ] = False,
     authority: Annotated[
         Path | None, typer.Option("--authority", help="The authority's folder, if it is elsewhere.")
     ] = None,
@@ -115,21 +141,22 @@ def sign(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a site by signing its request. Compare the words of its key by phone before you send the certificate."""
+    """Admit a site, or a second server, by signing its request. Compare the words of its key by phone before that."""
     from wardround.deploy.coordinator.consortium import admit
     from wardround.deploy.trust.certificates import is_encrypted
 
     there = open_home(home)
     key = (authority or there.path) / "authority.key"
     passphrase = read_passphrase(passphrase_file, new=False) if is_encrypted(key) else None
-    made = admit(there, request, authority, passphrase)
+    made = admit(there, request, authority, passphrase, testing=testing)
     say(admission_facts(there, made), admission_lines(there, made), as_json)
 
 
 def admission_lines(home: "CoordinatorHome", made: "AdmittedSite") -> list[str]:
+    party, command = ("second server", "second") if made.second else ("site", "site")
     words = [
         f"Words of its key: {made.fingerprint}",
-        "Compare them with the site by phone, using a number you know. If they differ, revoke the site.",
+        f"Compare them with the {party} by phone, using a number you know. If they differ, revoke the {party}.",
     ]
     if made.until is None:
         return [
@@ -141,7 +168,8 @@ def admission_lines(home: "CoordinatorHome", made: "AdmittedSite") -> list[str]:
     lines = [f"{made.name} {did} until {made.until:%Y-%m-%d}.", *words]
     return [
         *lines,
-        f"Then send {made.path} and {home.authority_path} to the site: wardround site join CERTIFICATE AUTHORITY",
+        f"Then send {made.path} and {home.authority_path} to the {party}: "
+        f"wardround {command} join CERTIFICATE AUTHORITY",
     ]
 
 
@@ -227,11 +255,11 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Queue a study for the sites; if no coordinator is running, run one until the study ends."""
-    from wardround.deploy.coordinator.queue import enqueue, with_members
+    from wardround.deploy.coordinator.queue import enqueue, with_parties
     from wardround.study.file import read_study
 
     there, who = open_home(home), person_name(by)
-    words = with_members(for_sites(read_study(study)), there)
+    words = with_parties(for_sites(read_study(study)), there)
     refuse_early(there, words, study)
     name = enqueue(there, words, who)
     (there.folder(name) / "state.json").unlink(missing_ok=True)

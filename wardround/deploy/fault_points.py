@@ -34,6 +34,8 @@ PASSED = (
 """Places in the code that call `point`."""
 SUMMED = ("site.mask.recorded", "site.reveal.recorded", "coordinator.sum.saved", "coordinator.sum.opened")
 """The same for a round of which only the sum is opened."""
+PAIRED = ("site.halves.kept", "second.sum.closed", "coordinator.halves.saved", "coordinator.halves.opened")
+"""The same for a round for two servers."""
 CHARGED = ("site.budget.charged",)
 """The same for a round that costs privacy: the ledger is debited, and nothing is computed yet."""
 PARTIAL = {

@@ -66,6 +66,8 @@ class CoordinatorSettings(SettingsFile):
     listen: Address = "127.0.0.1:8002"
     hosts: list[str] = Field(default_factory=list)
     """Names and addresses under which sites reach it; they stand in its certificate."""
+    organisation: str = ""
+    """Who runs it, where that is not the consortium itself: a second server must be run by somebody else."""
 
 
 @dataclass(frozen=True)
@@ -233,14 +235,27 @@ class CoordinatorHome(Home):
         return self.settings.name
 
     def other_keys(self) -> dict[str, list[ec.EllipticCurvePublicKey]]:
-        """Of the sites, those they replaced included."""
-        keys = keys_in(self.path / "sites")
+        """Of the sites, those they replaced included, and of second servers."""
+        keys = keys_of(self.party_certificates())
         for name, found in keys_in(self.path / "sites" / "former").items():
             keys.setdefault(name, []).extend(found)
         return keys
 
     def site_certificate(self, site: str) -> Path:
         return self.path / "sites" / f"{check_name(site)}.pem"
+
+    def second_certificate(self, name: str) -> Path:
+        """Of a second server: a party, but no site."""
+        return self.path / "seconds" / f"{check_name(name)}.pem"
+
+    def party_certificate(self, name: str) -> Path:
+        """Of a second server of this name, or of a site."""
+        second = self.second_certificate(name)
+        return second if second.exists() else self.site_certificate(name)
+
+    def party_certificates(self) -> list[Path]:
+        """Of all sites, then of all second servers, the revoked ones too."""
+        return [path for room in ("sites", "seconds") for path in sorted((self.path / room).glob("*.pem"))]
 
     def former_certificate(self, site: str, serial: str) -> Path:
         return self.path / "sites" / "former" / f"{check_name(site)}-{serial}.pem"
@@ -249,6 +264,11 @@ class CoordinatorHome(Home):
         """Sites with a certificate that were not revoked."""
         revoked = self.revoked()
         return sorted(one.stem for one in (self.path / "sites").glob("*.pem") if one.stem not in revoked)
+
+    def second_names(self) -> list[str]:
+        """Second servers with a certificate that were not revoked."""
+        revoked = self.revoked()
+        return sorted(one.stem for one in (self.path / "seconds").glob("*.pem") if one.stem not in revoked)
 
     def request_path(self, name: str) -> Path:
         """A request that waits for the authority, which is elsewhere."""

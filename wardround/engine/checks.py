@@ -35,13 +35,20 @@ def refuse_few(transform: Transform, sites: int, where: str) -> None:
         )
 
 
-def refuse_over_network(transform: Transform, sites: int) -> None:
+def refuse_over_network(transform: Transform, sites: int, second: str | None = None) -> None:
     """Refuse, before a study is even offered, transforms that cannot do what they promise over real sites."""
-    if transform.products_only:
+    if transform.products_only and second is None:
         raise Refusal(
-            "two servers that do not trust each other are needed, and over real sites there is one coordinator",
-            where="[[transforms]] two_servers",
-            remedy="simulate the study, take secure_sum with weighted_mean, or leave the transform out",
+            "two servers that do not trust each other are needed, and the study names no second one",
+            where="[[transforms]] two_servers, [deploy]",
+            remedy='name a second server, run by another organisation, as second = "NAME" in [deploy]; or take '
+            "secure_sum with weighted_mean",
+        )
+    if second is not None and not transform.products_only:
+        raise Refusal(
+            f"the study names the second server {second}, and has nothing for it to do",
+            where="[deploy] second",
+            remedy="add the transform two_servers, or leave second out",
         )
     if sites:
         refuse_few(transform, sites, "[[transforms]]")

@@ -33,6 +33,8 @@ from wardround.engine.program import conclude, receive_answer, refuse_owed_noise
 from wardround.engine.shared_programs import representative
 
 Rows = np.ndarray[Any, Any]
+KEPT = "kept"
+"""Beside an opened mean: the server's state without the model, where the server's own choice made it."""
 
 
 class OwnRows(NamedTuple):
@@ -192,6 +194,22 @@ def conclude_round(algorithm: Algorithm, transform: Transform, progress: Progres
     return replace(after, clients=progress.clients)
 
 
+def conclude_opened(algorithm: Algorithm, progress: Progress, opened: Message) -> Progress:
+    """The server's step from the one weighted mean that two servers opened: nothing is left to choose.
+
+    An algorithm whose own server chooses finds beside it, under `KEPT`, what the choice leaves for the next round.
+    """
+    arrays = {name: tree for name, tree in opened.arrays.items() if name != KEPT}
+    with jax.disable_jit():  # for the same bits on every processor, as in `conclude_round`
+        if KEPT in opened.arrays:
+            kept = {name: jnp.asarray(array) for name, array in opened.arrays[KEPT].items()}
+            params = trees.add(progress.server["params"], arrays["update"])
+            server = {**progress.server, **kept, "params": params}
+        else:
+            server = algorithm.server(progress.server, Message(arrays))
+    return replace(progress, server=server)
+
+
 def stack_answers(answers: Mapping[int, Message], slots: int, population: int, *, numbered: bool) -> Message:
     """Answers along a first axis, nothing (and the site's number `population`) in the slots that stay empty."""
     first: Message = next(iter(answers.values()))
@@ -210,7 +228,7 @@ def combined_shapes(
     """The shapes of a round's combined answer; `params` are those before the first round, `slots` of a stack."""
     made, key = answer_shapes(algorithm, progress.server, algorithm.init_client(params), row), jax.random.key(0)
     leaving: Message = jax.eval_shape(lambda sent, made: transform.up(sent, made, key), sent, made)
-    if transform.sum_only:
+    if transform.sum_only or transform.products_only:
         return leaving
     states = (progress.aggregator, progress.transform)
     arrived: Message = jax.eval_shape(

@@ -236,6 +236,12 @@ class DeploySection(Section):
     """Seconds that a site is given at least; slow sites are given more, by what they took before."""
     transcript: Literal["sums", "hashes"] | None = None
     """What is kept to replay the training: every round's sum, or hashes only; by default sums up to 64 MB in all."""
+    second: str | None = None
+    """The second server, run by another organisation, for the transform two_servers."""
+    second_organisation: str = ""
+    """Who runs it; filled in when the study is queued."""
+    same_organisation_for_testing: bool = False
+    """Both servers are run by the same organisation, so nothing is hidden: for trying it out."""
 
 
 class Study(Section):

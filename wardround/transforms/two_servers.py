@@ -8,10 +8,11 @@ so they would change no bit; the rounding to whole numbers is done and shows.
 
 What is told: to both servers lengths, angles and distances of the updates, how many patients each site has, who was
 chosen; to who reads the result the chosen sum (with krum that is ONE site's update: prefer multi_krum). The servers
-must not collude and must keep to the protocol. Needs the aggregator krum or multi_krum, or the algorithm
-weight_erosion, and at least 3 sites in a round. Must be the last transform. An update longer than `bound` stops the
-study and names the site (put clip before it). Simulation only, until a consortium runs a second server. Costs 8 bytes a
-parameter from a site, and n + 1 vectors of 8 bytes a parameter between the servers.
+must not collude. Needs the aggregator krum or multi_krum, or the algorithm weight_erosion, and at least 3 sites in a
+round. Must be the last transform. An update longer than `bound` stops the study and names the site (put clip before
+it). Over real sites the study names a second server, run by another organisation, as `second` in [deploy]; every site
+then deals the products of its own mask, and `side` stays 1. Costs 8 bytes a parameter from a site, and n + 2 vectors of
+8 bytes a parameter between the servers.
 """
 
 import math

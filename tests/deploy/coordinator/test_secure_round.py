@@ -253,7 +253,7 @@ def test_a_secure_sum_that_is_not_the_last_is_refused_before_the_offer(consortiu
 def test_two_servers_are_refused_before_the_offer(consortium: Any) -> None:
     before = len(consortium.asked)
     study = in_process.study_of("two-servers", transforms=[{"name": "two_servers"}], aggregator={"name": "multi_krum"})
-    with pytest.raises(Refusal, match="there is one coordinator"):
+    with pytest.raises(Refusal, match="names no second one"):
         consortium.conduct(study)
     assert len(consortium.asked) == before
 

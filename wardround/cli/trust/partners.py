@@ -72,10 +72,11 @@ def members(
     chain, found = log.chain(), log.read()
     lines = [f"Membership log: {len(chain.lines)} entries, last hash {chain.hashes[-1][:16]}"]
     lines += [f"  {line.entry.time[:10]} {line.entry.name}: {line.entry.kind}" for line in chain.lines]
-    for name in found.sites:
+    for name in found.witnesses:
         seen = state.get("statements", {}).get(name, {}).get("entries")
         confirmed = "this site" if name == there.own_name else f"confirmed {seen or 0} entries"
-        lines.append(f"{name}: {found.fingerprints(name)[-1]} ({confirmed})")
+        kind = ", second server" if name in found.seconds else ""
+        lines.append(f"{name}: {found.fingerprints(name)[-1]} ({confirmed}{kind})")
     trouble = state.get("trouble")
     if trouble:
         lines.append(f"It cannot be believed: {trouble['what']}. Secure sums are not answered.")
@@ -83,6 +84,7 @@ def members(
         "entries": len(chain.lines),
         "hash": chain.hashes[-1],
         "sites": {name: found.fingerprints(name)[-1] for name in found.sites},
+        "seconds": {name: found.fingerprints(name)[-1] for name in sorted(found.seconds - found.revoked)},
         "trouble": trouble,
     }
     say(facts, lines, as_json)

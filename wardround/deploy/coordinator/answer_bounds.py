@@ -97,15 +97,22 @@ def weight_problem(reply: Reply, algorithm: Algorithm, limits: RowLimits) -> str
     if "weight" not in arrays:
         return None
     weight = float(np.asarray(arrays["weight"]))
-    most = limits.most(str(reply.header.get("site")), algorithm.part)
-    if is_uniform(recipe_of(algorithm)):
-        if weight not in (0.0, 1.0):
-            return f"its answer has the weight {weight:g}, but every site weighs 1"
-    elif not 0 <= weight <= most * (1 + ROUNDING):
-        return f"its answer has the weight {weight:g}, and it has at most {most} rows for this"
+    problem = told_weight_problem(str(reply.header.get("site")), weight, algorithm, limits)
+    if problem is not None:
+        return problem
     rest = [one for name, part in arrays.items() if name != "weight" for one in jax.tree.leaves(part)]
     if weight == 0 and any(np.any(one) for one in rest):
         return "its answer has no weight, and yet numbers that would count"
+    return None
+
+
+def told_weight_problem(site: str, weight: float, algorithm: Algorithm, limits: RowLimits) -> str | None:
+    """Why a site may not count for so much."""
+    most = limits.most(site, algorithm.part)
+    if is_uniform(recipe_of(algorithm)):
+        return None if weight in (0.0, 1.0) else f"its answer has the weight {weight:g}, but every site weighs 1"
+    if not 0 <= weight <= most * (1 + ROUNDING):
+        return f"its answer has the weight {weight:g}, and it has at most {most} rows for this"
     return None
 
 

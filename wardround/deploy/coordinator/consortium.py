@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.two_servers.second_server import refuse_other_organisation, refuse_same_organisation
 from wardround.deploy.home import CoordinatorHome, CoordinatorSettings
 from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.trust.audit_log import event_entry
@@ -36,6 +37,7 @@ from wardround.deploy.trust.certificates import (
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.membership import (
     ADMITTED,
+    ADMITTED_SECOND,
     COORDINATOR,
     RENEWED,
     REVOKED,
@@ -66,6 +68,8 @@ class AdmittedSite(NamedTuple):
     path: Path
     renewed: bool
     rotated: bool = False
+    second: bool = False
+    """Whether it is a second server."""
 
 
 def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorSettings:
@@ -140,15 +144,20 @@ def membership_of(home: CoordinatorHome) -> MembershipLog:
     """The log, after entries were added for certificates of a time when there was no such log."""
     log = MembershipLog(home.membership_path)
     known = log.read().keys
-    paths = [home.certificate_path, *sorted((home.path / "sites").glob("*.pem"))]
-    for path in [one for one in paths if one.exists()]:
+    for path in [one for one in (home.certificate_path, *home.party_certificates()) if one.exists()]:
         certificate = read_certificate(path)
         name = certificate_summary(certificate).name
         if name not in known:
-            log.append(change_of(COORDINATOR if path == home.certificate_path else ADMITTED, certificate))
+            own = path == home.certificate_path
+            log.append(change_of(COORDINATOR if own else admission_of(certificate), certificate))
             if name in home.revoked():
                 log.append(change_of(REVOKED, certificate))
     return log
+
+
+def admission_of(certificate: x509.Certificate) -> str:
+    """How the membership log says that its owner was admitted."""
+    return ADMITTED_SECOND if certificate_summary(certificate).role == "second" else ADMITTED
 
 
 def take_own(home: CoordinatorHome, certificate: x509.Certificate) -> None:
@@ -158,20 +167,28 @@ def take_own(home: CoordinatorHome, certificate: x509.Certificate) -> None:
 
 
 def admit(
-    home: CoordinatorHome, request: Path, authority: Path | None = None, passphrase: str | None = None
+    home: CoordinatorHome,
+    request: Path,
+    authority: Path | None = None,
+    passphrase: str | None = None,
+    *,
+    testing: bool = False,
 ) -> AdmittedSite:
     """Sign a site's request; the same key again gets a new certificate, another key only with the old one's signature.
 
-    Where the authority's key is not at hand, the request is kept for it.
+    Where the authority's key is not at hand, the request is kept for it. A second server of the coordinator's own
+    organisation is signed for `testing` only.
     """
     asked = replace(read_signing_request(request), hosts=())
+    if asked.is_second:
+        refuse_same_organisation(home, asked.request, request, testing=testing)
     renewed = check_request(home, asked)
     folder = authority or home.path
     if not (folder / "authority.key").exists():
-        write_file(home.request_path(asked.name), asked.to_bytes())
-        return AdmittedSite(
-            asked.name, fingerprint(asked.key), None, home.request_path(asked.name), renewed, asked.is_rotation
-        )
+        path = home.request_path(asked.name)
+        write_file(path, asked.to_bytes())
+        words = fingerprint(asked.key)
+        return AdmittedSite(asked.name, words, None, path, renewed, asked.is_rotation, asked.is_second)
     certificate = issue(folder, asked, passphrase=passphrase)
     return take_site(home, certificate, asked)
 
@@ -186,45 +203,50 @@ def check_request(home: CoordinatorHome, asked: SigningRequest) -> bool:
             where=where,
             remedy="ask the site to start over under another name",
         )
-    path = home.site_certificate(name)
-    for other in sorted(path.parent.glob("*.pem")):
-        if other.stem == name:
+    path = home.second_certificate(name) if asked.is_second else home.site_certificate(name)
+    for other in home.party_certificates():
+        if other == path:
             continue
+        kind = "second server" if other == home.second_certificate(other.stem) else "site"
         if other.stem.casefold() == name.casefold():
-            raise Refusal(f"there is already a site called '{other.stem}'", where=where, remedy="choose another name")
+            raise Refusal(f"there is already a {kind} called '{other.stem}'", where=where, remedy="choose another name")
         if read_certificate(other).public_key() == asked.key:
             raise Refusal(
-                f"this key already belongs to the site '{other.stem}'",
+                f"this key already belongs to the {kind} '{other.stem}'",
                 where=where,
-                remedy="make a key of its own for every site, with `wardround site init`",
+                remedy="make a key of its own for every party, with `wardround site init`",
             )
     if path.exists() and not asked.follows(known_key(home, name)):
         raise other_key(name, where)
+    if path.exists() and asked.is_second:
+        refuse_other_organisation(read_certificate(path), asked.request, where)
     return path.exists()
 
 
 def known_key(home: CoordinatorHome, name: str) -> ec.EllipticCurvePublicKey:
-    """The key that a site has, by its certificate."""
-    key = read_certificate(home.site_certificate(name)).public_key()
+    """The key that a site or second server has, by its certificate."""
+    key = read_certificate(home.party_certificate(name)).public_key()
     assert isinstance(key, ec.EllipticCurvePublicKey)
     return key
 
 
 def take_site(home: CoordinatorHome, certificate: x509.Certificate, asked: SigningRequest) -> AdmittedSite:
-    """Write down that a site was admitted, renewed or given a new key, and keep its certificate."""
+    """Write down that a site or second server was admitted, renewed or given a new key; keep its certificate."""
     issued, log = certificate_summary(certificate), membership_of(home)
-    path = home.site_certificate(issued.name)
+    second = issued.role == "second"
+    path = home.second_certificate(issued.name) if second else home.site_certificate(issued.name)
     renewed = path.exists()
     rotated = renewed and known_key(home, issued.name).public_numbers() != asked.key.public_numbers()
-    kind = ROTATED if rotated else RENEWED if renewed else ADMITTED
+    kind = ROTATED if rotated else RENEWED if renewed else admission_of(certificate)
     log.append(change_of(kind, certificate, proof=asked.proof if rotated else ""))
-    home.log().append(event_entry("signed", site=issued.name, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
+    who = {"second" if second else "site": issued.name}
+    home.log().append(event_entry("signed", **who, serial=issued.serial, until=f"{issued.until:%Y-%m-%d}"))
     if rotated:
         before = read_certificate(path)
         write_file(home.former_certificate(issued.name, certificate_summary(before).serial), pem(before))
     write_file(path, pem(certificate))
     home.request_path(issued.name).unlink(missing_ok=True)
-    return AdmittedSite(issued.name, fingerprint(asked.key), issued.until, path, renewed, rotated)
+    return AdmittedSite(issued.name, fingerprint(asked.key), issued.until, path, renewed, rotated, second)
 
 
 def accept(home: CoordinatorHome, path: Path) -> AdmittedSite:
@@ -274,18 +296,19 @@ def renew_site(home: CoordinatorHome, site: str, request: SigningRequest) -> x50
         )
     if request.key.public_numbers() != known_key(home, site).public_numbers():
         raise other_key(site, f"site {site}, renewal")
+    check_request(home, request)
     if not can_sign(home.path):
         write_file(home.request_path(site), request.to_bytes())
         return None
     certificate = issue(home.path, request)
     membership_of(home).append(change_of(RENEWED, certificate))
-    write_file(home.site_certificate(site), pem(certificate))
+    write_file(home.party_certificate(site), pem(certificate))
     return certificate
 
 
 def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
     """Shut a site out, for good; a running coordinator heeds it within a second, also in the midst of a round."""
-    known = sorted(path.stem for path in (home.path / "sites").glob("*.pem"))
+    known = sorted(path.stem for path in home.party_certificates())
     if site not in known:
         raise Refusal(f"there is no site called '{site}'", where=str(home.path), remedy=suggest_name(site, known))
     revoked = home.revoked()
@@ -295,7 +318,7 @@ def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
             where=str(home.path),
             remedy="nothing more to do",
         )
-    certificate = read_certificate(home.site_certificate(site))
+    certificate = read_certificate(home.party_certificate(site))
     serial = certificate_summary(certificate).serial
     membership_of(home).append(change_of(REVOKED, certificate))
     entry = {"serial": serial, "when": timestamp(), "by": by, "why": why}

@@ -30,6 +30,7 @@ from wardround.deploy.coordinator.answer_bounds import (
 from wardround.deploy.coordinator.events import SiteJoined
 from wardround.deploy.coordinator.gather import Absences, Check, GatheredAnswers, Gatherer, accept_any
 from wardround.deploy.coordinator.secure_round import sum_answers
+from wardround.deploy.coordinator.two_servers.round import choose_and_sum
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Absence, Reply, answer_problem
 from wardround.deploy.protocol.reply_form import largest_reply
@@ -42,6 +43,7 @@ from wardround.deploy.protocol.requests import (
     Topic,
     TrainRound,
 )
+from wardround.deploy.protocol.robust_choice import RobustRule
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import size
 from wardround.deploy.trust.audit_log import BETWEEN
@@ -77,6 +79,10 @@ class Deployment:
     """What a newcomer is asked before its first round: the offer, the schema, the preparation."""
     sums: Path | None = None
     """Where a secure sum that is about to be opened is written down."""
+    second: str | None = None
+    """The second server, for two servers."""
+    rule: RobustRule | None = None
+    """How both servers choose."""
     joined: dict[str, Rows] = field(default_factory=dict)
     """Newcomers, and their rows."""
     limits: RowLimits = field(default_factory=RowLimits)
@@ -94,7 +100,7 @@ class Deployment:
     _shapes: dict[Any, Message] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        refuse_over_network(self.transform, len(self.sites))
+        refuse_over_network(self.transform, len(self.sites), self.second)
 
     @property
     def transform(self) -> Transform:
@@ -248,10 +254,15 @@ class Deployment:
         shapes = self._answer_shapes(algorithm, progress, sent)
         point("coordinator.round.before_asking")
         places = {site: index for index, site in enumerate(self.sites)}
+        total: Message | None
         if self.transform.sum_only:
             found = sum_answers(self, algorithm, cohort, number, sent, shapes)
             sizes, absent, hashes = found.bytes_up, found.absent, found.commitments
             total = from_ring(found.total, shapes)
+            after = conclude_round(algorithm, self.transform, progress, total)
+        elif self.transform.products_only:
+            chosen = choose_and_sum(self, algorithm, progress, cohort, number, sent, shapes)
+            after, sizes, absent, hashes, total = chosen
         else:
             answers, absent = self.gatherer.ask_quorum(
                 cohort,
@@ -270,7 +281,7 @@ class Deployment:
             given = {places[site]: one.message for site, one in answers.items()}
             total = combined_answer(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
             hashes = hashes_of(answers)
-        after = conclude_round(algorithm, self.transform, progress, total)
+            after = conclude_round(algorithm, self.transform, progress, total)
         jax.block_until_ready(after)  # else its time would be counted to whoever looks at it first
         if self.transcript is not None:
             left_out = {site: public_words(absent[site]) for site in cohort if site not in hashes}

@@ -97,7 +97,7 @@ class Maintenance:
 
     def renew(self, site: str) -> None:
         """A new certificate for the key that the site has, if the old one ends soon; it may have to be waited for."""
-        path = self.home.site_certificate(site)
+        path = self.home.party_certificate(site)
         if not path.exists():
             return
         delivery = self.home.delivery_path(site)

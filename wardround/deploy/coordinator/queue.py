@@ -13,6 +13,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.two_servers.second_server import with_second
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.trust.audit_log import AuditLog, event_entry
@@ -25,7 +26,7 @@ from wardround.workflows.retrain import manifest_of, refuse_unknown, without_set
 
 def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
     """Put a study into the queue; gives its identity. One that is there already is left as it is."""
-    study = with_members(study, home)
+    study = with_parties(study, home)
     name = study_id(study)
     folder = home.folder(name)
     if not (folder / "study.json").exists():
@@ -33,6 +34,11 @@ def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
     (home.path / "queue").mkdir(exist_ok=True)
     write_json(home.path / "queue" / f"{name}.json", {"study": name, "queued": time.time()})
     return name
+
+
+def with_parties(study: Study, home: CoordinatorHome) -> Study:
+    """The study with all who take part and their keys: its sites, and for two servers the second one."""
+    return with_second(home, with_members(study, home))
 
 
 def with_members(study: Study, home: CoordinatorHome) -> Study:
@@ -50,7 +56,7 @@ def with_members(study: Study, home: CoordinatorHome) -> Study:
             assert isinstance(key, EllipticCurvePublicKey)
             found[name] = fingerprint(key)
     others = {name: words for name, words in study.deploy.fingerprints.items() if name not in names}
-    second = {name: words for name, words in others.items() if name == getattr(study.deploy, "second", None)}
+    second = {name: words for name, words in others.items() if name == study.deploy.second}
     deploy = study.deploy.model_copy(update={"sites": list(names), "fingerprints": {**found, **second}})
     return study.model_copy(update={"deploy": deploy})
 

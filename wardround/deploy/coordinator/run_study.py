@@ -38,10 +38,12 @@ from wardround.deploy.coordinator.schema_agreement import (
 )
 from wardround.deploy.coordinator.secure_round import refuse_changing_cohorts, refuse_strangers
 from wardround.deploy.coordinator.transcript_record import close_transcript, keep_witnesses, open_transcript
+from wardround.deploy.coordinator.two_servers.approval import offer_to_second, refuse_second, refuse_unreadable
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import too_few_usable
 from wardround.deploy.protocol.reply_form import figures_of
 from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema, Topic
+from wardround.deploy.protocol.robust_choice import rule_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
@@ -112,12 +114,15 @@ def conduct(
         limits=RowLimits(folder.path / "limits.json"),
         noised=study.privacy is not None,
         signer=signer,
+        second=study.deploy.second,
     )
     refuse_early(study, engine)
     resume = has_manifest(folder.path)
     manifest = folder.begin(study.model_dump(mode="json"), submission.id, kind="deployed", resume=resume)
     began = (folder.path / "agreement.json").exists()
     approved = offer_study(engine, submission, wait=not began)
+    if engine.second is not None and not began:
+        offer_to_second(engine.gatherer, engine.second, submission.offer())
     point("coordinator.offer.approved")
     agreement, noisy = settle_agreement(engine, study, folder.path, approved)
     engine.introductions = introductions(engine, submission, agreement)
@@ -143,13 +148,17 @@ def refuse_early(study: Study, engine: Deployment) -> None:
     """What cannot be done over real sites, told before anything is offered or compiled."""
     table_without_rows(study)
     privacy_plan.refuse_early(study)
-    refuse_partners(study, engine.sites, sum_only=engine.transform.sum_only)
+    refuse_partners(study, engine.sites, sum_only=engine.transform.must_be_last)
     algorithm = sketch_of(study, engine.sites)
     refuse_pooled(algorithm)
     refuse_unseen(engine.transform, algorithm.aggregator)
     if engine.transform.sum_only:
         refuse_strangers(engine.sites, engine.gatherer.transport.certificates())
         refuse_changing_cohorts(study, engine.sites)
+    if engine.transform.products_only:
+        refuse_second(study, engine.sites, engine.gatherer.transport.certificates())
+        refuse_unreadable(engine.transforms)
+        engine.rule = rule_of(study, engine.sites)
 
 
 def sketch_of(study: Study, sites: Sequence[str]) -> Algorithm:

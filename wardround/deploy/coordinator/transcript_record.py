@@ -80,7 +80,7 @@ def open_transcript(
             model=digest_of(params),
             state=digest_of(progress),
             linear=algorithm.aggregator.linear,
-            sums=keeps_sums(approved, size, linear=algorithm.aggregator.linear),
+            sums=keeps_sums(approved, size, linear=algorithm.aggregator.linear or engine.transform.products_only),
             software=software(),
         ),
         params,

@@ -46,7 +46,7 @@ def largest_reply(topic: str, sizes: Sequence[int] | None = None) -> int:
 def form_problem(topic: Topic, reply: Reply) -> str | None:
     """Why a reply does not have the form of its topic; none if it has."""
     if reply.status is Status.DIVERGED:
-        trained = topic in (Topic.ROUND, Topic.SECURE)
+        trained = topic in (Topic.ROUND, Topic.SECURE, Topic.HALVES)
         return None if trained else "it says that training diverged, but it was not asked to train"
     return FORMS[topic](reply)
 
@@ -99,6 +99,37 @@ def letter_problem(reply: Reply) -> str | None:
     if "vector" in arrays and (np.ndim(arrays["vector"]) != 1 or np.asarray(arrays["vector"]).dtype != np.uint64):
         return "its masked answer is not a vector of the ring"
     return None
+
+
+def halves_problem(reply: Reply) -> str | None:
+    """Of a round for two servers: the masked half, a parcel for the second server, and the seed of what was dealt."""
+    parcel, deal = reply.header.get("parcel"), reply.header.get("deal")
+    if not isinstance(parcel, dict) or not isinstance(deal, str):
+        return "it sent no parcel for the second server"
+    if not is_ring_vectors(reply, {"masked": 1}):
+        return "its masked half does not have the shape of the model"
+    return None
+
+
+def opening_problem(reply: Reply) -> str | None:
+    """Of the second server: whom it left out and why, and where it opened the round its two halves."""
+    opened, left_out = reply.header.get("opened"), reply.header.get("left_out")
+    if type(opened) is not bool or not isinstance(left_out, dict):
+        return "it does not say whether it opened the round, and whom it left out"
+    if not all(isinstance(why, str) for why in left_out.values()):
+        return "it does not say why it left sites out"
+    if not is_ring_vectors(reply, {"gram": 2, "half": 1} if opened else {}):
+        return "its numbers do not have the shape that they should have"
+    return None
+
+
+def is_ring_vectors(reply: Reply, dimensions: Mapping[str, int]) -> bool:
+    """Whether a reply has exactly these arrays of whole numbers, each with so many dimensions."""
+    arrays = reply.message.arrays
+    return arrays.keys() == dimensions.keys() and all(
+        isinstance(arrays[name], np.ndarray) and arrays[name].dtype == np.uint64 and arrays[name].ndim == many
+        for name, many in dimensions.items()
+    )
 
 
 def query_form_problem(reply: Reply) -> str | None:
@@ -183,6 +214,8 @@ FORMS: Mapping[Topic, Callable[[Reply], str | None]] = {
     Topic.BEGIN: nothing_problem,
     Topic.ROUND: accept_form,
     Topic.SECURE: letter_problem,
+    Topic.HALVES: halves_problem,
+    Topic.OPEN: opening_problem,
     Topic.JUDGE: losses_problem,
     Topic.FIGURES: figures_problem,
     Topic.FINISH: nothing_problem,

@@ -19,7 +19,8 @@ Words = Mapping[str, Any]
 
 
 class Topic(StrEnum):
-    """What a request is about. The site's worker has a method of this name for all but the offer."""
+    """What a request is about. The site's worker has a method of this name for all but the offer and what only the
+    second server is asked."""
 
     OFFER = "offer"
     QUERY = "query"
@@ -28,6 +29,9 @@ class Topic(StrEnum):
     BEGIN = "begin"
     ROUND = "round"
     SECURE = "secure"
+    HALVES = "halves"
+    OPEN = "open"
+    """To the second server alone."""
     JUDGE = "judge"
     FIGURES = "figures"
     FINISH = "finish"
@@ -137,6 +141,37 @@ class SecureStep(AboutMethod):
 
 
 @dataclass(frozen=True)
+class ShareHalves(AboutMethod):
+    """A round for two servers: the site's answer in two halves. `row` is the seed of what hides the first half."""
+
+    topic = Topic.HALVES
+    meeting: Words
+    row: str
+    second: str
+    """The second server's certificate."""
+
+    def words(self) -> dict[str, Any]:
+        own = {"meeting": self.meeting, "row": self.row, "second": self.second}
+        return {**self.method.words(), **own}
+
+
+@dataclass(frozen=True)
+class OpenSum(RequestBody):
+    """To the second server: what it needs to open the products, to choose, and to give its half of the sum.
+
+    `roll` are the sites whose rows come in the message, `parcels` what they sealed, `quorum` how many must be usable.
+    """
+
+    topic = Topic.OPEN
+    meeting: Words
+    roll: Sequence[str]
+    parcels: Mapping[str, Words]
+    certificates: Mapping[str, str]
+    check: str
+    quorum: int
+
+
+@dataclass(frozen=True)
 class AboutModel(AboutMethod):
     """Something about the model as it is now: how well it does (judge, figures), or that it is to be kept (finish)."""
 
@@ -197,6 +232,8 @@ QUESTIONS: Mapping[Topic, type[RequestBody]] = {
     Topic.BEGIN: BeginTraining,
     Topic.ROUND: TrainRound,
     Topic.SECURE: SecureStep,
+    Topic.HALVES: ShareHalves,
+    Topic.OPEN: OpenSum,
     Topic.JUDGE: AboutModel,
     Topic.FIGURES: AboutModel,
     Topic.FINISH: AboutModel,

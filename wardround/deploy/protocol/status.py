@@ -18,6 +18,8 @@ class Status(StrEnum):
     """It does not do this; asked again it would say the same."""
     SPENT = "spent"
     """It has no privacy budget for another round."""
+    CLOSED = "closed"
+    """The second server has opened this round already, for another request; asked again it would say the same."""
     DIVERGED = "diverged"
     """It trained, and the answer is not a finite number."""
 

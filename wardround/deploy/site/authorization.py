@@ -47,7 +47,7 @@ from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import event_entry, sent_entry
 from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate
 from wardround.deploy.trust.membership_witness import require_membership
-from wardround.deploy.trust.pins import check_roster, read_partners
+from wardround.deploy.trust.pins import check_roster, pinned_key, read_partners
 from wardround.privacy.budget import Budget
 from wardround.study.file import Named, Study
 
@@ -185,6 +185,14 @@ class HomeAccess:
             own=(self.name, own.public_key()),
             partners=read_partners(self.home),
         )
+
+    def second_key(self, study: str, roster: Sequence[str], certificate: str) -> ec.EllipticCurvePublicKey:
+        """The second server's key, if it is the approved study's and the one that is pinned here."""
+        approved, (_, authority) = self.approved_study(study), self.signing_keys()
+        name = str(approved.deploy.second)
+        require_membership(self.home, [*roster, name])
+        partners = read_partners(self.home)
+        return pinned_key(approved, name, {name: certificate}, authority, role="second", partners=partners)
 
     def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
         return countersignatures.answer(self.home, topic, words)

@@ -19,11 +19,11 @@ from wardround.deploy.protocol.wire import decode
 
 REPLIES = 8
 """Replies kept on disk of what is asked every round, so that a coordinator that lost the last can ask again."""
-REPEATABLE = ("round", "judge")
+REPEATABLE = ("round", "halves", "judge")
 """Answers that come out the same, bit for bit, if they are made again, unless noise is in them: from the request, the
 rows and what is kept, which is on the disk. The last one stays in memory only; for a process that was started again
 it is made anew, and recognised by its hash in the audit log as one that has left already. All others are saved."""
-EVERY_ROUND = ("round", "secure", "judge")
+EVERY_ROUND = ("round", "secure", "halves", "judge")
 """Replies to all other questions are kept until the study is deleted: they are few."""
 BOUND = ("study", "round", "nonce", "site", "status")
 

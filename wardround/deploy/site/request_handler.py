@@ -45,6 +45,7 @@ from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.release_list import REFUSALS, Release, Releases
 from wardround.deploy.site.release.request_tag import RequestTag
 from wardround.deploy.site.release.secure_round import SecureSite
+from wardround.deploy.site.release.two_server_round import HalvesSite
 from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, ReplyStore, sent_facts, store_reply
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.deploy.site.transcript_check import OwnFindings, asked_facts
@@ -54,7 +55,7 @@ from wardround.deploy.trust.certificates import Key
 from wardround.privacy.budget import Budget, BudgetExhausted
 from wardround.study.file import Study
 
-TOPICS = tuple(topic for topic in Topic if topic is not Topic.OFFER)
+TOPICS = tuple(topic for topic in Topic if topic not in (Topic.OFFER, Topic.OPEN))
 """Questions that need an approved study; its worker has a method of each name."""
 ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
 """Questions about the site itself and no study."""
@@ -123,6 +124,10 @@ class SiteAccess(Protocol):
         self, study: str, roster: Sequence[str], certificates: Mapping[str, Any]
     ) -> dict[str, EllipticCurvePublicKey]:
         """The keys of a round's sites; refused unless they are the approved study's."""
+        ...
+
+    def second_key(self, study: str, roster: Sequence[str], certificate: str) -> EllipticCurvePublicKey:
+        """The key of the second server; refused unless it is the approved study's."""
         ...
 
     def budget(self) -> Budget:
@@ -359,6 +364,13 @@ class RequestHandler:
                 folder,
                 self.access.signing_keys,
                 lambda roster, certificates: self.access.roster_keys(study, roster, certificates),
+            ),
+            halves_site=HalvesSite(
+                self.access.name,
+                words,
+                folder,
+                lambda: self.access.signing_keys()[0],
+                lambda roster, certificate: self.access.second_key(study, roster, certificate),
             ),
             promise=Promise(self.access.name, study, words, self.access.budget),
             take_transcript=self._take_transcript,

@@ -268,7 +268,7 @@ def sent_per_round(study: Study, answer: AnswerSize | None, unknown: str) -> tup
         for name, count in answer.numbers.items()
     )
     size = f"about {format_bytes(answer.bytes)} per round, {format_bytes(answer.bytes * rounds)} in {rounds} rounds"
-    seen = filter(None, [assemble.transform_of(study.transforms).words])
+    seen = filter(None, [assemble.transform_of(study.transforms).words, second_sentence(study)])
     return (f"In each round: {arrays}; {size}. Rows, labels and predictions are never sent.", *seen)
 
 
@@ -281,6 +281,23 @@ def smallest_sum(study: Study, policy: Policy) -> tuple[str, ...]:
     return (
         f"Only sums of at least {count} sites' answers are opened, one per round, and of a bounded number of different"
         " groups of sites.",
+    )
+
+
+def second_sentence(study: Study) -> str:
+    """Who the second server is, where there is one."""
+    deploy = study.deploy
+    if deploy.second is None:
+        return ""
+    if deploy.same_organisation_for_testing:
+        return (
+            "Warning: FOR TESTING, both servers are run by the same organisation: your updates are not hidden from it."
+        )
+    who, key = deploy.second_organisation or "an unnamed organisation", deploy.fingerprints.get(deploy.second)
+    return (
+        f"The second server is {deploy.second}, run by {who}; compare the fingerprint of its key with them by phone: "
+        f"{key or 'the study does not say it'}. Your updates are hidden as long as the second server tells the "
+        "coordinator nothing, and no site tells the second server what it was sent."
     )
 
 

@@ -34,6 +34,7 @@ from wardround.deploy.protocol.requests import (
     Received,
     SecureStep,
     SettleSchema,
+    ShareHalves,
     Topic,
     TrainRound,
     read_request,
@@ -49,6 +50,7 @@ from wardround.deploy.site.release.noised_quality import private_figures, privat
 from wardround.deploy.site.release.partner_questions import debit, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
+from wardround.deploy.site.release.two_server_round import HalvesSite, charged_halves
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_of, site_round
@@ -77,6 +79,7 @@ class StudyWorker:
     smallest_cell: int = 10
     smallest_sum: int = 3
     sums: SecureSite | None = None
+    halves_site: HalvesSite | None = None
     promise: Promise | None = None
     take_transcript: Callable[[str, Message], Header] | None = None
     """Keeps and checks the coordinator's transcript; gives what the site says to it."""
@@ -168,6 +171,11 @@ class StudyWorker:
                 "the approved study reveals only the sum of the answers, but a single answer was requested",
                 remedy="ask for what was approved",
             )
+        if method[1].products_only:
+            raise Refusal(
+                "the approved study hides single answers by two servers, but a readable answer was requested",
+                remedy="ask for what was approved",
+            )
         answer = self._answer(method, asked, message, asked.digest)
         return ({"status": Status.DIVERGED}, Message({})) if answer is None else ({}, answer)
 
@@ -182,6 +190,16 @@ class StudyWorker:
             self.promise.check_sum(from_json(asked.question.algorithm), asked.question.step, asked.question.letter)
         terms = sum_terms(self.study, self.sites, asked, precision, smallest=self.smallest_sum, silent=method[0].silent)
         return self.sums.step(asked, message, terms, lambda: self._answer(method, asked, message, terms.request))
+
+    def halves(self, asked: Received[ShareHalves], message: Message) -> tuple[Header, Message]:
+        """A round for two servers: a masked half for the first, the rest sealed for the second."""
+        assert self.halves_site is not None
+        method = self._method(asked)
+        if not method[1].products_only:
+            raise Refusal("the approved study has no two servers", remedy="ask for what was approved")
+        # What is charged is the round with this model: of all attempts at it the second server opens one.
+        request = charged_halves(asked, message)
+        return self.halves_site.share(asked, message, lambda: self._answer(method, asked, message, request))
 
     def _answer(
         self, method: tuple[Algorithm, Transform], asked: Received[Any], message: Message, request: str

@@ -43,7 +43,7 @@ from wardround.runs.json_files import read_json, write_json
 
 TRANSCRIPT = "transcript"
 FINDINGS = "findings.json"
-IN_TRANSCRIPT = (Topic.ROUND, Topic.SECURE, Topic.JUDGE)
+IN_TRANSCRIPT = (Topic.ROUND, Topic.SECURE, Topic.HALVES, Topic.JUDGE)
 """Topics whose answers stand in a transcript."""
 
 

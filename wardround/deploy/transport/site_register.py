@@ -37,8 +37,8 @@ class SiteRegister:
         return dict.fromkeys(self.revoked_names(), REVOKED)
 
     def certificates(self) -> dict[str, str]:
-        """Of all sites that were not revoked, in PEM."""
-        paths = sorted((self.home.path / "sites").glob("*.pem"))
+        """Of all sites and second servers that were not revoked, in PEM."""
+        paths = self.home.party_certificates()
         return {path.stem: path.read_text() for path in paths if not self.is_revoked(path.stem)}
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:

@@ -78,6 +78,12 @@ def issue(folder: Path, asked: SigningRequest, *, passphrase: str | None = None)
         raise Refusal("this is the coordinator's own name", where=name, remedy="choose another name for the site")
     if before is not None and not asked.follows(key_from_hex(str(before["key"]))):
         raise other_key(name, asked.where)
+    if before is not None and not asked.hosts and before["role"] != asked.role:
+        raise Refusal(
+            f"the name '{name}' belongs to a {before['role']}, and the request is for a {asked.role}",
+            where=asked.where or name,
+            remedy="choose another name",
+        )
     alike = [one for one in issued if one.casefold() == name.casefold() and one != name]
     same = [one for one, words in issued.items() if words["key"] == key_hex(asked.key) and one != name]
     if alike or same:
@@ -88,7 +94,9 @@ def issue(folder: Path, asked: SigningRequest, *, passphrase: str | None = None)
         raise Refusal(
             f"the consortium's coordinator is '{coordinators[0]}'", where=asked.where, remedy="sign no second one"
         )
-    certificate = sign(folder, asked.request, hosts=asked.hosts, name=name, passphrase=passphrase)
+    certificate = sign(
+        folder, asked.request, hosts=asked.hosts, name=name, second=asked.is_second, passphrase=passphrase
+    )
     words = {
         "role": certificate_summary(certificate).role,
         "key": key_hex(asked.key),

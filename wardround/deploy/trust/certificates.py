@@ -22,7 +22,7 @@ from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.core.files import sync_folder, write_whole
 
-Role = Literal["coordinator", "site"]
+Role = Literal["coordinator", "site", "second"]
 LASTS = timedelta(days=90)
 AUTHORITY_LASTS = timedelta(days=3650)
 RENEW_BEFORE = timedelta(days=30)
@@ -122,11 +122,11 @@ def pem(thing: x509.Certificate | x509.CertificateSigningRequest | x509.Certific
     return thing.public_bytes(serialization.Encoding.PEM)
 
 
-def distinguished_name(name: str, role: str) -> x509.Name:
+def distinguished_name(name: str, role: str, organisation: str = "wardround") -> x509.Name:
     return x509.Name(
         [
             x509.NameAttribute(NameOID.COMMON_NAME, name),
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "wardround"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation),
             x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role),
         ]
     )
@@ -171,11 +171,15 @@ def make_authority(
     return certificate
 
 
-def make_request(key: Key, name: str, role: Role = "site") -> x509.CertificateSigningRequest:
+def make_request(
+    key: Key, name: str, role: Role = "site", organisation: str = "wardround"
+) -> x509.CertificateSigningRequest:
     """What a site sends to be signed; it proves that the site has the key, and does not contain it."""
     check_name(name, role)
     return (
-        x509.CertificateSigningRequestBuilder().subject_name(distinguished_name(name, role)).sign(key, hashes.SHA256())
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(distinguished_name(name, role, organisation))
+        .sign(key, hashes.SHA256())
     )
 
 
@@ -198,6 +202,7 @@ def sign(
     *,
     hosts: tuple[str, ...] = (),
     name: str | None = None,
+    second: bool = False,
     now: datetime | None = None,
     lasts: timedelta = LASTS,
     passphrase: str | None = None,
@@ -209,7 +214,8 @@ def sign(
     asked, role = (
         name_attribute(request.subject, of) for of in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
     )
-    wanted: Role = "coordinator" if hosts else "site"
+    wanted: Role = "coordinator" if hosts else "second" if second else "site"
+    organisation = name_attribute(request.subject, NameOID.ORGANIZATION_NAME) if second else "wardround"
     check_name(asked, wanted)
     if name is not None and asked != name:
         raise Refusal(
@@ -221,14 +227,14 @@ def sign(
             where=asked,
             remedy="make it with `wardround site init`",
         )
-    if wanted == "site" and asked == coordinator_in(folder):
+    if wanted != "coordinator" and asked == coordinator_in(folder):
         raise Refusal("this is the coordinator's own name", where=asked, remedy="choose another name for the site")
     authority = read_certificate(folder / "authority.pem")
     key = read_key(folder / "authority.key", passphrase or os.environ.get(PASSPHRASE))
     begin = now or clock.now()
     builder = (
         x509.CertificateBuilder()
-        .subject_name(distinguished_name(asked, wanted))
+        .subject_name(distinguished_name(asked, wanted, organisation))
         .issuer_name(authority.subject)
         .public_key(public_key_of(request, asked))
         .serial_number(x509.random_serial_number())

@@ -169,8 +169,8 @@ def read_statement(home: CoordinatorHome, site: str) -> Head | None:
 
 
 def statements_for(home: CoordinatorHome, site: str) -> list[dict[str, Any]]:
-    """The last statements of all other sites."""
-    found = [read_statement(home, one) for one in home.site_names() if one != site]
+    """The last statements of all other sites, and of second servers."""
+    found = [read_statement(home, one) for one in (*home.site_names(), *home.second_names()) if one != site]
     return [asdict(one) for one in found if one is not None]
 
 

@@ -24,7 +24,8 @@ from wardround.deploy.trust.log_heads import Keys, sign, signature_problem
 from wardround.deploy.trust.rotations import is_proven, key_from_hex, key_hex
 
 ADMITTED, RENEWED, ROTATED, REVOKED, COORDINATOR = "admitted", "renewed", "rotated", "revoked", "coordinator"
-KINDS = (ADMITTED, RENEWED, ROTATED, REVOKED, COORDINATOR)
+ADMITTED_SECOND = "admitted as second server"
+KINDS = (ADMITTED, ADMITTED_SECOND, RENEWED, ROTATED, REVOKED, COORDINATOR)
 # A signature of one sort can never be passed off as one of the other.
 HEAD_SEAL, STATEMENT_SEAL = b"wardround membership head\n", b"wardround membership statement\n"
 LONGEST_WORD = 2000
@@ -138,6 +139,8 @@ class Members:
     keys: Mapping[str, tuple[str, ...]]
     revoked: frozenset[str] = frozenset()
     coordinator: str = ""
+    seconds: frozenset[str] = frozenset()
+    """Second servers, which are no sites."""
 
     @staticmethod
     def of(changes: Iterable[Change]) -> "Members":
@@ -149,6 +152,11 @@ class Members:
     @property
     def sites(self) -> tuple[str, ...]:
         """Those that were not revoked."""
+        return tuple(one for one in self.witnesses if one not in self.seconds)
+
+    @property
+    def witnesses(self) -> tuple[str, ...]:
+        """All who sign how far they have seen the log: the sites, and second servers."""
         return tuple(sorted(name for name in self.keys if name not in self.revoked and name != self.coordinator))
 
     def fingerprints(self, name: str) -> tuple[str, ...]:
@@ -173,7 +181,7 @@ class Members:
                 problem = "its name is another's"
             elif known and known[-1] != change.key:
                 problem = "it has another key"
-        elif change.kind == ADMITTED:
+        elif change.kind in (ADMITTED, ADMITTED_SECOND):
             problem = f"there is already a party called {alike[0]}" if alike else ""
         elif not known or name == self.coordinator:
             problem = f"{name} was never admitted"
@@ -193,10 +201,14 @@ class Members:
                 remedy="find out with the other sites, by telephone, who changed it",
             )
         keys = dict(self.keys)
-        if change.kind in (ADMITTED, ROTATED) or (change.kind == COORDINATOR and change.name not in keys):
+        if change.kind in (ADMITTED, ADMITTED_SECOND, ROTATED) or (
+            change.kind == COORDINATOR and change.name not in keys
+        ):
             keys[change.name] = (*keys.get(change.name, ()), change.key)
         revoked = self.revoked | ({change.name} if change.kind == REVOKED else set())
-        return Members(keys, frozenset(revoked), change.name if change.kind == COORDINATOR else self.coordinator)
+        seconds = self.seconds | ({change.name} if change.kind == ADMITTED_SECOND else set())
+        coordinator = change.name if change.kind == COORDINATOR else self.coordinator
+        return Members(keys, frozenset(revoked), coordinator, frozenset(seconds))
 
 
 def parse_lines(content: Any) -> list[tuple[Change, str]]:

@@ -150,7 +150,7 @@ def compare_statements(
     """What other sites signed that they saw, if it is what this site sees; trouble where it is another story."""
     keys, found = members.public_keys(), dict[str, Head]()
     for one in statements:
-        if one.who == home.own_name or one.who not in members.sites:
+        if one.who == home.own_name or one.who not in members.witnesses:
             continue
         wrong = head_problem(keys, one, STATEMENT_SEAL)
         if wrong:
@@ -190,7 +190,7 @@ def require_membership(home: SiteHome, roster: Sequence[str]) -> None:
     if not seen:
         return
     members = MembershipLog(home.membership_path).read()
-    gone = [site for site in roster if site in members.revoked]
+    gone = [one for one in roster if one in members.revoked]
     if gone:
         raise Refusal(f"the membership log says that {gone[0]} was revoked", where="secure sum", remedy="leave it out")
     settled = [int(count) for count, when in state.get("since", {}).items() if now - moment(when) > GRACE]

@@ -126,7 +126,7 @@ def partner_problems(home: SiteHome, study: Study) -> list[str]:
     if unknown or not study.deploy.sites:
         who = ", ".join(unknown) or "its sites"
         found.append(f"it hides answers among those of other sites, but names no fingerprint of {who}")
-    if said and own not in study.deploy.sites:
+    if said and own not in (*study.deploy.sites, study.deploy.second):
         found.append(f"it does not name {own} among its sites")
     if own in said and said[own] not in own_fingerprints(home):
         found.append(f"it names another fingerprint for {own} itself ({said[own]})")
@@ -217,7 +217,7 @@ def check_roster(
 
     `own` is the checking site's name and key; `partners` are its pins, which may have followed a partner's new key.
     """
-    pinned, said = partners or {}, study.deploy.fingerprints
+    pinned = partners or {}
     strange = [name for name in roster if name not in study.deploy.sites]
     if strange:
         raise roster_refusal(f"{strange[0]} is not a site of the approved study")
@@ -228,18 +228,13 @@ def check_roster(
         raise roster_refusal(f"the roster has {len(roster)} sites, and the approved study needs {fewest}")
     keys: dict[str, PublicKey] = {}
     for name in roster:
-        if name not in said:
-            raise roster_refusal(f"the approved study names no fingerprint of {name}")
+        pinned_words(study, name, {})
         key = certified_key(certificates, name, authority)
-        expected = said[name]
         if own is not None and name == own[0]:
             if key.public_numbers() != own[1].public_numbers():
                 raise roster_refusal(f"the round came with another key for {name} itself")
         else:
-            if name in pinned and pinned[name].has_had(expected):
-                expected = pinned[name].fingerprint
-            elif name in pinned:
-                raise roster_refusal(f"the fingerprint of {name} is no longer the one that was approved")
+            expected = pinned_words(study, name, pinned)
             if fingerprint(key) != expected:
                 raise roster_refusal(f"the key sent for {name} is not the pinned one ({expected})")
         if any(key.public_numbers() == one.public_numbers() for one in keys.values()):
@@ -248,14 +243,45 @@ def check_roster(
     return keys
 
 
-def certified_key(certificates: Mapping[str, Any], name: str, authority: x509.Certificate) -> PublicKey:
-    """The key of a site's certificate, which the consortium's authority signed for this name."""
+def pinned_words(study: Study, name: str, partners: Mapping[str, Partner]) -> str:
+    """The words that a party's key must have: those of the approved study, or of a key that replaced that one."""
+    said = study.deploy.fingerprints.get(name)
+    if said is None:
+        raise roster_refusal(f"the approved study names no fingerprint of {name}")
+    if name not in partners:
+        return said
+    if not partners[name].has_had(said):
+        raise roster_refusal(f"the fingerprint of {name} is no longer the one that was approved")
+    return partners[name].fingerprint
+
+
+def pinned_key(
+    study: Study,
+    name: str,
+    certificates: Mapping[str, Any],
+    authority: x509.Certificate,
+    *,
+    role: str,
+    partners: Mapping[str, Partner],
+) -> PublicKey:
+    """The key of one party of an approved study; refused where it is not the pinned one."""
+    expected = pinned_words(study, name, partners)
+    key = certified_key(certificates, name, authority, role)
+    if fingerprint(key) != expected:
+        raise roster_refusal(f"the key sent for {name} is not the pinned one ({expected})")
+    return key
+
+
+def certified_key(
+    certificates: Mapping[str, Any], name: str, authority: x509.Certificate, role: str = "site"
+) -> PublicKey:
+    """The key of a party's certificate, which the consortium's authority signed for this name and role."""
     try:
         certificate = x509.load_pem_x509_certificate(str(certificates[name]).encode())
     except (KeyError, ValueError):
         raise roster_refusal(f"the round came without the certificate of {name}") from None
-    issued, key = check_issued(certificate, authority, where=f"site {name}"), certificate.public_key()
-    if (issued.name, issued.role) != (name, "site") or not isinstance(key, ec.EllipticCurvePublicKey):
+    issued, key = check_issued(certificate, authority, where=f"{role} {name}"), certificate.public_key()
+    if (issued.name, issued.role) != (name, role) or not isinstance(key, ec.EllipticCurvePublicKey):
         raise roster_refusal(f"the certificate sent for {name} belongs to someone else")
     return key
 

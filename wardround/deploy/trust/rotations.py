@@ -87,6 +87,10 @@ class SigningRequest:
         return name_attribute(self.request.subject, NameOID.ORGANIZATIONAL_UNIT_NAME)
 
     @property
+    def is_second(self) -> bool:
+        return self.role == "second"
+
+    @property
     def key(self) -> PublicKey:
         return public_key_of(self.request, self.name)
 

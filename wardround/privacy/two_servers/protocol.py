@@ -58,6 +58,8 @@ class Meeting:
     entries: int
     bound: float
     side: int = 1
+    model: str = ""
+    """The hash of what all sites were sent, where there is one."""
 
     def __post_init__(self) -> None:
         where = f"study {self.study}, round {self.round}"
@@ -82,7 +84,15 @@ class Meeting:
 
     @cached_property
     def digest(self) -> bytes:
-        words = (self.study, str(self.round), self.nonce, str(self.entries), self.bound.hex(), str(self.side))
+        words = (
+            self.study,
+            str(self.round),
+            self.nonce,
+            str(self.entries),
+            self.bound.hex(),
+            str(self.side),
+            self.model,
+        )
         return digest(b"two servers", *(word.encode() for word in (*words, *self.sites)))
 
 
@@ -243,6 +253,12 @@ def multiply_transposed(a: Ring, b: Ring) -> Ring:
     return result
 
 
+def weighted_sum(factors: Ring, rows: Ring) -> Ring:
+    """The sum of rows, each times its factor, modulo 2^64."""
+    result: Ring = np.einsum("i,ij->j", factors, rows)
+    return result
+
+
 # ---- at the servers ----
 
 
@@ -302,7 +318,7 @@ def half_of_a(masked: Mapping[str, Ring], weights: Mapping[str, int]) -> Ring:
     chosen = {site: weight for site, weight in weights.items() if weight}
     total = np.zeros_like(next(iter(masked.values())))
     for site, weight in chosen.items():
-        total += masked[site] * np.uint64(weight)
+        total += masked[site] if weight == 1 else masked[site] * np.uint64(weight)
     return total
 
 
@@ -310,9 +326,9 @@ def half_of_b(meeting: Meeting, seeds: Mapping[str, Sequence[bytes]], weights: M
     """B's half, which it sends to A (or both send theirs to who may read the result)."""
     chosen = [(site, weight) for site, weight in weights.items() if weight]
     total = np.zeros(meeting.entries, np.uint64)
-    factors = np.array([weight for _, weight in chosen], np.uint64)[None, :]
+    factors = np.array([weight for _, weight in chosen], np.uint64)
     for begin, mask in stretch_seeds(meeting, b"mask", [(site, seeds[site]) for site, _ in chosen]):
-        total[begin : begin + mask.shape[1]] = (factors @ mask)[0]
+        total[begin : begin + mask.shape[1]] = weighted_sum(factors, mask)
     return total
 
 

@@ -47,6 +47,8 @@ FOR_A_VALUE = 64
 """Bytes that a number or a name takes in the answer to a query, at most on average."""
 FOR_A_SITE = 1 << 15
 """Bytes that each site adds to a letter of a secure sum: keys, certificates, sealed shares, commitments."""
+IN_A_PARCEL = 64
+"""Bytes that each site adds to what is sealed for a second server, at most: a summand of the products."""
 REFUSALS = 100
 """Different refusals of a study that are told and written down; further ones are told in one fixed sentence."""
 PARTS: Mapping[str, Part] = {"train": "training", "validation": "validation", "test": "test"}
@@ -188,9 +190,9 @@ def rounds(study: Study, shapes: MessageShapes) -> list[Release]:
         room = HEADER + 2 * FOR_A_SITE * sites + bytes_of(shapes.sent)
         found.append(Release("secure", "training", times, size, room, f"masked; only sums are opened; {told}"))
     elif transform.products_only:
-        size = ROOM + 32 * numbers_of(shapes.answer) + FOR_A_SITE * sites
-        room = request_bytes(shapes) + FOR_A_SITE * sites
-        found.append(Release("halves", "training", times, size, room, f"in two halves for two servers; {told}"))
+        size = ROOM + 8 * numbers_of(shapes.answer) + IN_A_PARCEL * sites
+        room, words = request_bytes(shapes), f"in two halves for two servers; {told}"
+        found.append(Release("halves", "training", times, size, room, words, arrays=("masked",)))
     else:
         names = tuple(sorted(shapes.answer.arrays))
         size, room = ROOM + bytes_of(shapes.answer), request_bytes(shapes)

@@ -16,10 +16,11 @@ import numpy as np
 
 from wardround.core.chain import chain
 from wardround.core.components.recipes import recipe_of, to_json
-from wardround.core.contracts import Algorithm, Params, Progress, Task, Transform, Tree
+from wardround.core.contracts import Algorithm, Message, Params, Progress, Task, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import head_problems
 from wardround.deploy.coordinator.privacy_plan import restore_noise
+from wardround.deploy.protocol.robust_choice import rule_for, without_model
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.trust.transcript.entries import (
     Arrays,
@@ -38,7 +39,9 @@ from wardround.deploy.trust.transcript.handout import TranscriptSource
 from wardround.deploy.trust.transcript.signatures import ReplayReport
 from wardround.engine.participation import Participation
 from wardround.engine.split_round import (
+    KEPT,
     combined_shapes,
+    conclude_opened,
     conclude_round,
     initial_progress,
     message_of_round,
@@ -94,6 +97,10 @@ def check(source: TranscriptSource, report: ReplayReport) -> None:
     )
     if study.stopping is not None:
         report.unchecked.append("which round was best: only the coordinator was told the validation losses")
+    if study.deploy.second is not None:
+        report.unchecked.append(
+            "whom the rule chose in each round: only the two servers saw the distances; the second one chose by itself"
+        )
     if study.partners is not None:
         report.unchecked.append("how partners were chosen: the transcript begins after the choice")
 
@@ -166,6 +173,11 @@ class ServerReplay:
     @property
     def seed(self) -> int:
         return self.study.study.seed
+
+    @property
+    def opens_means(self) -> bool:
+        """Whether two servers opened one weighted mean a round."""
+        return self.transform.products_only
 
     def check_first(self, report: ReplayReport) -> bool:
         """Whether the rounds can be computed from the first model; its last bits may be another processor's."""
@@ -243,10 +255,16 @@ class ServerReplay:
                 return False
             row = row_of(self.task)
             template = combined_shapes(self.algorithm, self.transform, before, sent, self.params, row, len(entry.asked))
+            if self.opens_means and rule_for(self.algorithm, self.opening.sites).erodes:
+                template = Message({**template.arrays, KEPT: without_model(before.server)}, template.meta)
             total = tree_like(template, arrays)
             if total is None or digest_of(total) != entry.sum:
                 raise DoesNotFollow(f"round {number}: the sum that came with the transcript is not the one named in it")
-            after = conclude_round(self.algorithm, self.transform, before, total)
+            after = (
+                conclude_opened(self.algorithm, before, total)
+                if self.opens_means
+                else conclude_round(self.algorithm, self.transform, before, total)
+            )
         else:
             after = before
         if digest_of(after) != entry.state:

@@ -1,0 +1,194 @@
+"""`wardround second`: the second server of a consortium, run by another organisation than the coordinator.
+
+Imports are inside the commands, so that help loads nothing heavy.
+"""
+
+import sys
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wardround.cli.output import AsJson, person_name, say
+from wardround.core.errors import Refusal
+
+if TYPE_CHECKING:
+    from wardround.deploy.second.home import SecondHome
+
+second_app = typer.Typer(
+    help="Run a consortium's second server, which hides single answers from the coordinator.", no_args_is_help=True
+)
+
+HomeFolder = Annotated[
+    Path | None,
+    typer.Option("--home", help="The second server's folder (default: $WARDROUND_HOME or ./wardround-second)."),
+]
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as listed by `wardround second studies`.")]
+By = Annotated[str | None, typer.Option("--by", help="Your name (default: the logged-in user).")]
+Why = Annotated[str, typer.Option("--why", help="The reason, which is sent to the coordinator.")]
+
+
+def open_second(home: Path | None) -> "SecondHome":
+    """The home, if there is a second server in it."""
+    from wardround.deploy.home import home_path
+    from wardround.deploy.second.home import SecondHome
+
+    found = SecondHome(home_path(home, "wardround-second"))
+    _ = found.settings  # refuses here, with the folder's name, where there is none
+    return found
+
+
+@second_app.command()
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The second server's name, such as ministry.")],
+    coordinator: Annotated[str, typer.Option("--coordinator", help="Where the coordinator listens, HOST:PORT.")],
+    server_name: Annotated[str, typer.Option("--server-name", help="The name in the coordinator's certificate.")],
+    organisation: Annotated[str, typer.Option("--organisation", help="Who runs this server.")],
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create the second server's folder, its private key and a certificate request for the coordinator."""
+    begin(name, coordinator, server_name, organisation, home, as_json=as_json)
+
+
+def begin(
+    name: str, coordinator: str, server_name: str, organisation: str, home: Path | None, *, as_json: bool
+) -> None:
+    """`second init`, and `coordinator init --second`."""
+    from wardround.deploy.home import home_path
+    from wardround.deploy.second.home import begin_second
+    from wardround.deploy.trust.fingerprints import fingerprint
+
+    made = begin_second(home_path(home, "wardround-second"), name, coordinator, server_name, organisation)
+    print_of = fingerprint(made.key.public_key())
+    lines = [
+        f"Created the second server {name} of {organisation}: {made.path}",
+        f"1. Send {made.request_path} to the coordinator. It is not secret; key.pem stays here.",
+        f"   Compare the words of its key by phone, with the coordinator and with the sites: {print_of}",
+        "2. With the files you get back: wardround second join CERTIFICATE AUTHORITY",
+        "3. Run: wardround second start, then decide about studies: wardround second studies",
+    ]
+    facts = {"second": name, "organisation": organisation, "home": made.path, "request": made.request_path}
+    say({**facts, "fingerprint": print_of}, lines, as_json)
+
+
+@second_app.command()
+def join(
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The signed certificate (.pem).")],
+    authority: Annotated[Path, typer.Argument(metavar="AUTHORITY", help="The consortium's authority.pem.")],
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Join the consortium with the signed certificate, after checking its key and name."""
+    from wardround.deploy.second.home import join_second
+
+    issued = join_second(open_second(home), certificate, authority)
+    until = f"{issued.until:%Y-%m-%d}"
+    lines = [f"{issued.name} is a second server of the consortium until {until}. Next: wardround second start"]
+    say({"second": issued.name, "serial": issued.serial, "until": until}, lines, as_json)
+
+
+@second_app.command()
+def studies(
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show this study in full.")] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the studies that name this server and their state, or describe one in plain words."""
+    from wardround.deploy.second.approvals import describe_for_second, second_status
+    from wardround.deploy.site.approvals import offers, resolve
+
+    there = open_second(home)
+    if study is not None:
+        offer = resolve(there, study)
+        say({"study": offer.id, "content": offer.study}, describe_for_second(there, offer), as_json)
+        return
+    words = {"ok": "approved", "waiting": "waiting for your decision"}
+    rows = [(offer, *second_status(there, offer.id)) for offer in offers(there)]
+    facts = [{"study": offer.id, "state": state, "why": why} for offer, state, why in rows]
+    lines = [f"{offer.id}: {words.get(state, state)}" for offer, state, _ in rows]
+    say({"studies": facts}, lines or ["No study has been offered yet."], as_json)
+
+
+@second_app.command()
+def approve(
+    study: StudyName,
+    by: By = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="The last day of the approval, such as 2031-12-31.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Approve without confirmation.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Describe what this server would do for a study, and agree to it."""
+    from wardround.deploy.second.approvals import approve_as_second, describe_for_second
+    from wardround.deploy.site.approvals import resolve
+
+    there = open_second(home)
+    offer, who = resolve(there, study), person_name(by)
+    try:
+        last = date.fromisoformat(until) if until else None
+    except ValueError:
+        raise Refusal(f"'{until}' is not a date", where="--until", remedy="write it like 2031-12-31") from None
+    if not as_json:
+        say({}, describe_for_second(there, offer), as_json=False)
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise Refusal(
+                "this is not an interactive terminal", where=offer.id, remedy="approve in a terminal, or add --yes"
+            )
+        if not typer.confirm(f"\nApprove this study as {who}?", default=False):
+            typer.echo("No decision was made.")
+            raise typer.Exit(1)
+    decision = approve_as_second(there, offer.id, by=who, until=last)
+    say({"study": offer.id, "state": decision.state, "by": who}, [f"{who} approved {offer.id}."], as_json)
+
+
+@second_app.command()
+def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Deny a study; the coordinator receives the reason."""
+    from wardround.deploy.site import approvals
+
+    there = open_second(home)
+    decision = approvals.deny(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
+    say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
+
+
+@second_app.command()
+def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Withdraw an approval for good; the study then has no second server, and stops."""
+    from wardround.deploy.site import approvals
+
+    there = open_second(home)
+    decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
+    lines = [f"{decision.by} withdrew from {decision.id}: nothing more is opened for it."]
+    say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)
+
+
+@second_app.command()
+def log(
+    study: Annotated[str | None, typer.Option("--study", help="Only entries about this study.")] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show everything this server received and sent, and every decision; exit code 2 if the log was changed."""
+    from wardround.cli.audit import show_command
+
+    show_command(open_second(home).audit_path, None, study=study, as_json=as_json)
+
+
+@second_app.command()
+def start(home: HomeFolder = None) -> None:
+    """Connect to the coordinator and serve approved studies, until Ctrl-C."""
+    from wardround.cli.services import ERRORS, leave, print_site_event, stop_on_signal
+    from wardround.deploy.second.service import SecondService
+
+    service = SecondService(open_second(home), print_site_event)
+    service.start()
+    ERRORS.print(f"{service.state['name']} is connecting to {service.state['coordinator']}. Press Ctrl-C to stop.")
+    stop_on_signal(service.stopped)
+    service.work()
+    service.stop()
+    leave()

@@ -1,0 +1,1 @@
+"""The second server of a consortium: run by another organisation, so that neither server sees an answer."""
