@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support import in_process
-from tests.support.adversary_root import Puppet, certificate_for, replace_with_puppet
+from tests.support.adversary.root import Puppet, certificate_for, replace_with_puppet
 from wardround.core import clock
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal

@@ -1,6 +1,6 @@
 """A site that lies about anything is named and left out, or ends its own study by name; the process never ends.
 
-Every topic is answered with every lie of `tests/support/adversary_sites.py`, over a whole study: once as it comes, and
+Every topic is answered with every lie of `tests/support/adversary/sites.py`, over a whole study: once as it comes, and
 for what ends a study once more as a coordinator that was started again.
 """
 
@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.support import adversary_sites as lying
 from tests.support import in_process
+from tests.support.adversary import sites as lying
 from tests.support.amount import examples
 from wardround.core.contracts import Message
 from wardround.core.errors import Diverged, Refusal

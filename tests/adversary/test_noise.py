@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from tests.support import in_process
-from tests.support.adversary_noise import LyingCoordinator, private_study
+from tests.support.adversary.noise import LyingCoordinator, private_study
 from wardround.cli.audit import examine_log
 from wardround.core.chain import chain
 from wardround.core.components.recipes import Recipe, recipe_of

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from tests.support import in_process
-from tests.support.adversary import Exchange, LyingCoordinator
+from tests.support.adversary.actors import Exchange, LyingCoordinator
 from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal

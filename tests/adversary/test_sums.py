@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support import in_process
-from tests.support.adversary_sums import SumAttacker, bad_dealer, study_begun
+from tests.support.adversary.sums import SumAttacker, bad_dealer, study_begun
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.study_id import study_id

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
-from tests.support.adversary_transcript import Entries, LyingCoordinator, entries_of, forge, rounds_in
+from tests.support.adversary.transcript import Entries, LyingCoordinator, entries_of, forge, rounds_in
 from tests.support.in_process import study_of
 from wardround.cli.app import app
 from wardround.core.contracts import Message

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support import in_process
-from tests.support.adversary_noise import DECLARED, private_study
+from tests.support.adversary.noise import DECLARED, private_study
 from wardround.cli.coordinator import status_lines
 from wardround.core.contracts import Message, RoundRecord, Task
 from wardround.core.errors import Refusal
@@ -23,6 +23,7 @@ from wardround.deploy.site import study_worker
 from wardround.deploy.site.approvals import approve, read_offer
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.policy_file import read_policy, set_policy
+from wardround.deploy.site.privacy_summary import NOT_COVERED
 from wardround.deploy.site.release.privacy_budget import (
     budget_of,
     charged_epsilon,
@@ -30,7 +31,7 @@ from wardround.deploy.site.release.privacy_budget import (
     spending_sentence,
     total_sentences,
 )
-from wardround.deploy.site.study_summary import NOT_COVERED, describe
+from wardround.deploy.site.study_summary import describe
 from wardround.meters import privacy as meter
 from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
 from wardround.privacy.budget import Budget, Charge, epsilon_of

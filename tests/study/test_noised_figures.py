@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.support.adversary_noise import private_study
+from tests.support.adversary.noise import private_study
 from wardround.core.contracts import Scores, Task
 from wardround.evaluate.metrics import measure_sites
 from wardround.privacy.noised_sums import noise_key

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.adversary_noise import private_study
+from tests.support.adversary.noise import private_study
 from wardround.core.contracts import Task
 from wardround.privacy.accountant import Step, epsilon
 from wardround.study import assemble

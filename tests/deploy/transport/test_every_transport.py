@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.support import flare_project, in_process, parties
-from tests.support.adversary_noise import DECLARED
+from tests.support.adversary.noise import DECLARED
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.queue import with_members
 from wardround.deploy.home import CoordinatorHome, SiteHome

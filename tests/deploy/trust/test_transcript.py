@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
-from tests.support.adversary_transcript import entries_of, rounds_in
+from tests.support.adversary.transcript import entries_of, rounds_in
 from tests.support.in_process import KEPT, Consortium, Died, die_at, study_of
 from wardround.cli.app import app
 from wardround.core.errors import Refusal

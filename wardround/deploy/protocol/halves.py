@@ -24,7 +24,7 @@ MEETING = ("nonce", "sites", "entries", "bound", "model")
 """What the words of a meeting hold; study and round stand in every request."""
 
 
-class Parcel(NamedTuple):
+class SealedParcel(NamedTuple):
     """A site's parcel for the second server."""
 
     site: str
@@ -74,12 +74,12 @@ def make_parcel(
     key: ec.EllipticCurvePrivateKey,
     second: ec.EllipticCurvePublicKey,
     draw: Callable[[int], bytes],
-) -> Parcel:
+) -> SealedParcel:
     """Seal the content for the second server, and sign all of it."""
     pinned = commitment(meeting, site, content.seed)
     about = about_parcel(meeting, site, weight, pinned)
     sealed = seal_for(second, content.seed + content.deal.astype("<u8").tobytes(), about, draw)
-    return Parcel(site, weight, pinned, sealed, key.sign(digest(about, sealed), ec.ECDSA(SHA256())))
+    return SealedParcel(site, weight, pinned, sealed, key.sign(digest(about, sealed), ec.ECDSA(SHA256())))
 
 
 def about_parcel(meeting: Meeting, site: str, weight: float, pinned: bytes) -> bytes:
@@ -90,7 +90,7 @@ def about_parcel(meeting: Meeting, site: str, weight: float, pinned: bytes) -> b
 
 
 def open_parcel(
-    meeting: Meeting, parcel: Parcel, *, key: ec.EllipticCurvePrivateKey, sender: ec.EllipticCurvePublicKey
+    meeting: Meeting, parcel: SealedParcel, *, key: ec.EllipticCurvePrivateKey, sender: ec.EllipticCurvePublicKey
 ) -> ParcelContent:
     """What the site sealed; raises BadParcel where it is not what it signed and committed to."""
     about = about_parcel(meeting, parcel.site, parcel.weight, parcel.commitment)
@@ -110,12 +110,12 @@ def open_parcel(
 # ---- on the way ----
 
 
-def parcel_words(parcel: Parcel) -> dict[str, Any]:
+def parcel_words(parcel: SealedParcel) -> dict[str, Any]:
     texts = {name: base64.b64encode(getattr(parcel, name)).decode() for name in ("commitment", "sealed", "signature")}
     return {"site": parcel.site, "weight": parcel.weight, **texts}
 
 
-def parcel_of(words: Any) -> Parcel:
+def parcel_of(words: Any) -> SealedParcel:
     """Raises BadParcel where these are no words of a parcel."""
     try:
         texts = {name: base64.b64decode(words[name], validate=True) for name in ("commitment", "sealed", "signature")}
@@ -124,7 +124,7 @@ def parcel_of(words: Any) -> Parcel:
         raise BadParcel("its parcel for the second server cannot be read") from None
     if not isinstance(site, str) or not isinstance(weight, float) or not math.isfinite(weight):
         raise BadParcel("its parcel for the second server cannot be read")
-    return Parcel(site, weight, **texts)
+    return SealedParcel(site, weight, **texts)
 
 
 def second_reply_digest(meeting: Meeting, words: Mapping[str, Any], gram: Ring, half: str) -> bytes:

@@ -24,8 +24,8 @@ from wardround.core.files import write_whole
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.halves import (
     BadParcel,
-    Parcel,
     ParcelContent,
+    SealedParcel,
     meeting_of,
     open_parcel,
     parcel_of,
@@ -135,9 +135,9 @@ class RobustSums:
 
     def _parcels(
         self, meeting: Meeting, question: OpenSum, roll: Roll, problems: dict[str, str]
-    ) -> dict[str, tuple[Parcel, ParcelContent]]:
+    ) -> dict[str, tuple[SealedParcel, ParcelContent]]:
         """What the sites sealed; who sent what does not fit is put into `problems`."""
-        found: dict[str, tuple[Parcel, ParcelContent]] = {}
+        found: dict[str, tuple[SealedParcel, ParcelContent]] = {}
         self.require_membership(roll.sites)
         partners = self.partners()
         for site in roll.sites:
@@ -159,7 +159,7 @@ class RobustSums:
         message: Message,
         roll: Roll,
         usable: Roll,
-        parcels: Mapping[str, tuple[Parcel, ParcelContent]],
+        parcels: Mapping[str, tuple[SealedParcel, ParcelContent]],
         problems: dict[str, str],
     ) -> tuple[Gram, Ring]:
         """The opened products of all whose parts fit, and this server's summand of them."""

@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class HomeAccess:
-    """Fulfils `request_handler.SiteAccess` over a home."""
+    """Fulfils `site_access.SiteAccess` over a home."""
 
     home: SiteHome
     _known: dict[Hashable, tuple[Hashable, Any]] = field(default_factory=dict, compare=False)

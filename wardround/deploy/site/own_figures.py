@@ -4,21 +4,47 @@ What leaves is coarse and leaves out small groups; whoever works at the site may
 """
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wardround.core.contracts import Report
+from wardround.core.contracts import Report, Scores, Task
 from wardround.core.files import write_whole
+from wardround.evaluate.block import result_block
+from wardround.evaluate.metrics import names_with
 from wardround.report.metric_names import label_of
 from wardround.runs.json_files import read_json
+from wardround.study.file import Study
 
 FILE = "figures.json"
 
 
-def keep_figures(folder: Path, site: str, block: Report) -> None:
-    """Write the exact figures down in the study's folder at the site."""
-    own = {"rows": block["rows"][site], "figures": block["sites"][site]}
-    write_whole(folder / FILE, json.dumps(own, indent=1).encode())
+@dataclass(frozen=True)
+class OwnFigures:
+    """Makes and keeps the figures of one study at one site."""
+
+    folder: Path
+    site: str
+    study: Study
+    positive: int
+    """The place of the positive class."""
+
+    def keep(self, scores: Scores, task: Task) -> Report | None:
+        """The exact figures, which are now in the study's folder at the site; none where there are no patients."""
+        if not len(scores.actual):
+            return None
+        block = result_block(
+            scores,
+            task,
+            [self.site],
+            metrics=names_with(task, self.study.study.metric),
+            positive=self.positive,
+            resamples=self.study.evaluation.resamples,
+            seed=self.study.study.seed,
+        )
+        own = {"rows": block["rows"][self.site], "figures": block["sites"][self.site]}
+        write_whole(self.folder / FILE, json.dumps(own, indent=1).encode())
+        return block
 
 
 def own_figures(folder: Path) -> dict[str, Any] | None:

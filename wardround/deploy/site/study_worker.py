@@ -42,10 +42,17 @@ from wardround.deploy.protocol.requests import (
 from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.own_figures import keep_figures
+from wardround.deploy.site.own_figures import OwnFigures
 from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
-from wardround.deploy.site.release.model_shapes import MessageShapes, check_shapes, is_bounded, shapes_for
+from wardround.deploy.site.release.model_shapes import (
+    MessageShapes,
+    check_model,
+    check_shapes,
+    is_bounded,
+    shapes_for,
+    tasks_in,
+)
 from wardround.deploy.site.release.noised_quality import private_figures, private_losses
 from wardround.deploy.site.release.partner_questions import debit, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
@@ -54,8 +61,6 @@ from wardround.deploy.site.release.two_server_round import HalvesSite, charged_h
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_of, site_round
-from wardround.evaluate.block import result_block
-from wardround.evaluate.metrics import names_with
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import kind_of
 from wardround.study.assemble import model_of, private_from
@@ -208,7 +213,7 @@ class StudyWorker:
         algorithm, transform = method
         number, seed = asked.round, asked.question.seed
         own = self._own(algorithm.part)
-        if not self._check_model(asked, message.arrays, in_round=transform):
+        if not self._check_model(asked, message.arrays, in_round=True):
             return None  # no finite answer follows from it, whoever the patients are
         if asked.question.algorithm.get("kind") == "probe" and len(own.y) < self.smallest_cell:
             own = OwnRows(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
@@ -233,26 +238,14 @@ class StudyWorker:
         scores, task = self._scores(asked, message)
         if self.promise is not None and self.study.privacy is not None:
             common = self._method(asked)[0].personal is None
-            cell = self.smallest_cell
-            return {}, Message(private_losses(self.promise, scores, task, cell, asked, common=common))
+            return {}, Message(private_losses(self.promise, scores, task, self.smallest_cell, asked, common=common))
         return {}, Message(coarse_losses(scores, task, self.smallest_cell))
 
     def figures(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """How well the site's model does on its own test patients: exact for the site, coarse or none for others."""
         scores, task = self._scores(asked, message)
-        if not len(scores.actual):
-            return {"figures": None}, Message({})
-        block = result_block(
-            scores,
-            task,
-            [self.site],
-            metrics=names_with(task, self.study.study.metric),
-            positive=self.positive,
-            resamples=self.study.evaluation.resamples,
-            seed=self.study.study.seed,
-        )
-        keep_figures(self.folder, self.site, block)
-        if len(scores.actual) < self.smallest_cell:
+        block = OwnFigures(self.folder, self.site, self.study, self.positive).keep(scores, task)
+        if block is None or len(scores.actual) < self.smallest_cell:
             return {"figures": None}, Message({})
         if self.promise is not None and self.study.privacy is not None:
             names, common = list(block["sites"][self.site]), self._method(asked)[0].personal is None
@@ -298,21 +291,10 @@ class StudyWorker:
             self.promise.check(from_json(asked.question.algorithm), silent=algorithm.silent)
         return algorithm, self._chains[links]
 
-    def _check_model(self, asked: Received[Any], arrays: Any, *, in_round: Transform | None = None) -> bool:
-        """Whether the numbers of a model that came can be computed with; refused where it is no model of the study's.
-
-        Looks at what came and at nothing else, so it tells nothing of any patient: numbers that overflow for some
-        patients and not for others would.
-        """
-        if asked.question.algorithm.get("kind") != "probe":  # a probe is given several models, in shapes of its own
-            shapes = self._shapes_for(asked)
-            check_shapes(
-                arrays,
-                shapes.sent.arrays if in_round is not None else {"sent": shapes.said.arrays, "params": shapes.params},
-            )
-        if in_round is None and not is_bounded(arrays):
-            raise Refusal("the model that came is not finite, or huge", remedy="start the study again")
-        return in_round is not None and is_bounded(arrays)
+    def _check_model(self, asked: Received[Any], arrays: Any, *, in_round: bool = False) -> bool:
+        """See `check_model`; a probe is given several models, in shapes of its own."""
+        several = asked.question.algorithm.get("kind") == "probe"
+        return check_model(arrays, None if several else self._shapes_for(asked), in_round=in_round)
 
     def _shapes_for(self, asked: Received[Any]) -> MessageShapes:
         """Of the messages of the requested algorithm; worked out once. The transforms are always the study's."""
@@ -416,8 +398,3 @@ class StudyWorker:
             self.settle(read_request(Topic.SETTLE, json.loads(settled.read_bytes())), Message({}))
         if prepared.exists():
             self.prepare(read_request(Topic.PREPARE, json.loads(prepared.read_bytes())), Message({}))
-
-
-def tasks_in(recipe: Recipe) -> list[Recipe]:
-    """The tasks for which a recipe's components are made."""
-    return [recipe] if recipe.kind == "task" else [task for part in recipe.parts for task in tasks_in(part)]

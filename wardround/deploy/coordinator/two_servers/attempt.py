@@ -27,7 +27,7 @@ from wardround.deploy.coordinator.gather import Absences, Gatherer, reasons_of
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.halves import (
     BadParcel,
-    Parcel,
+    SealedParcel,
     meeting_words,
     parcel_of,
     parcel_words,
@@ -68,7 +68,7 @@ class Half(NamedTuple):
 
     masked: Ring
     deal: Ring
-    parcel: Parcel
+    parcel: SealedParcel
     size: int
     sha256: str
     """Of the reply that it came in."""

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Message, Model, Params, Shard, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.engine.split_round import row_of
@@ -94,6 +95,20 @@ def check_shapes(found: Any, expected: Any) -> None:
         )
 
 
+def check_model(arrays: Any, shapes: MessageShapes | None, *, in_round: bool) -> bool:
+    """Whether the numbers of a model that came can be computed with; refused where it is no model of the study's.
+
+    Looks at what came and at nothing else, so it tells nothing of any patient: numbers that overflow for some
+    patients and not for others would.
+    """
+    if shapes is not None:
+        check_shapes(arrays, shapes.sent.arrays if in_round else {"sent": shapes.said.arrays, "params": shapes.params})
+    bounded = is_bounded(arrays)
+    if not in_round and not bounded:
+        raise Refusal("the model that came is not finite, or huge", remedy="start the study again")
+    return in_round and bounded
+
+
 def is_alike(found: Any, expected: Any) -> bool:
     # By hand: this is done for every request, and JAX's own way through a tree takes several times as long.
     if isinstance(expected, dict):
@@ -120,3 +135,8 @@ def is_bounded(tree: Any) -> bool:
         if array.dtype == np.float32 and np.isfinite(np.dot(flat, flat)):
             return True
         return bool(abs(array.min()) <= HUGE and abs(array.max()) <= HUGE)
+
+
+def tasks_in(recipe: Recipe) -> list[Recipe]:
+    """The tasks for which a recipe's components are made."""
+    return [recipe] if recipe.kind == "task" else [task for part in recipe.parts for task in tasks_in(part)]

@@ -1,0 +1,1 @@
+"""Parties that lie, for the tests in tests/adversary and others."""
