@@ -11,9 +11,11 @@ from tests.support import in_process
 from wardround.core import clock
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.site.approvals import Decision, read_offer, record_decision
+from wardround.deploy.site.approvals import Decision, columns_read, derive_releases, read_offer, record_decision
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.enrolment import begin_site, join, site_settings
+from wardround.deploy.site.policy_file import read_policy
+from wardround.deploy.site.release import release_list
 from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.trust.certificates import make_request, pem, read_certificate, sign
 from wardround.deploy.trust.pins import certified_key
@@ -59,8 +61,23 @@ def replace_with_puppet(consortium: in_process.Consortium, name: str, study: Any
     identity = study_id(study)
     access.store_offer(identity, study.model_dump(mode="json"), "researcher")
     offer = read_offer(home, identity)
+    policy = read_policy(home.policy_path)
+    columns = columns_read(home, data, study, policy)
+    listed = derive_releases(home, study, columns, policy)
     record_decision(
-        home, Decision(identity, offer.hash, "approved", "x", clock.timestamp(), data=data, until="2999-01-01")
+        home,
+        Decision(
+            identity,
+            offer.hash,
+            "approved",
+            "x",
+            clock.timestamp(),
+            data=data,
+            until="2999-01-01",
+            columns=columns,
+            releases=release_list.to_json(listed),
+            releases_hash=release_list.hash_of(listed),
+        ),
     )
     handler = consortium.handlers[name] = RequestHandler(access)
     consortium.transport.sites[name] = handler.answer
