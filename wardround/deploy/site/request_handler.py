@@ -203,7 +203,7 @@ class RequestHandler:
             return self._status_reply(
                 header, Status.WAITING, f"the site cannot write or read its files: {error.strerror or error}"
             )
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except Exception as error:  # a fault of ours, or of a component: no request may end the process
             # The error's own words may quote what is in a table, so they stay here.
             why = f"the request does not make sense here ({type(error).__name__})"
             own = f"{why}: {error}"
