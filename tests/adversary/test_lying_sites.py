@@ -38,11 +38,16 @@ QUICK = ("garbage", "packed bomb", "no arrays", "not a number", "a million milli
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A study that was conducted among honest sites, and all that they said."""
-    consortium = in_process.Consortium(tmp_path_factory.mktemp("honest"))
-    recorder = lying.Recorder(consortium)
+    """A study that was conducted among honest sites, and all that they said; also where bo's answers do not count.
+
+    A site answers a round once, so what it says to another model is heard from a twin of it.
+    """
+    consortium, twin = (in_process.Consortium(tmp_path_factory.mktemp(name)) for name in ("honest", "twin"))
+    recorder, other = lying.Recorder(consortium), lying.Recorder(twin)
     consortium.conduct(STUDY)
-    return consortium, dict(recorder.told)
+    twin.change = lambda site, topic, header, reply: b"" if (site, topic) == ("bo", Topic.ROUND) else reply
+    twin.conduct(STUDY)
+    return consortium, {**other.told, **recorder.told}
 
 
 @pytest.fixture

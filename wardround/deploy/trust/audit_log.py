@@ -10,6 +10,7 @@ leave it behind, which is put right too. Files that nobody touched since our las
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ Entry = dict[str, Any]
 MOST_ARRAYS = 1000
 BETWEEN = 2**30
 """In place of a round's number: about the model as it stood between two rounds."""
+SENT = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+"""The hash of what was sent, in a line."""
 
 
 def is_countersigned(entry: Entry) -> bool:

@@ -119,9 +119,7 @@ def statistics(study: Study, columns: Mapping[str, str], cell: int) -> list[Rele
     precisions = {name: "the noise is debited from your privacy ledger" for name in STATISTICS if study.privacy}
     if study.privacy is not None:
         noised |= precisions.keys()
-        precisions["cards"] = (
-            "names and kinds of columns, labels of the outcome, numbers of rows: taken to be public"
-        )
+        precisions["cards"] = "names and kinds of columns, labels of the outcome, numbers of rows: taken to be public"
     extent = Extent(sites=len(sites_of(study)), columns=len(columns))
     found = []
     for name, (recipe, times) in asked.items():
