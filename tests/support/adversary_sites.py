@@ -44,6 +44,20 @@ class Recorder:
         consortium.ask = heard  # type: ignore[method-assign]
 
 
+def said_without(consortium: in_process.Consortium, study: Study, liar: str) -> dict[tuple[str, str, str], bytes]:
+    """All that sites say in a study in which the answers of one of them never arrive."""
+    recorder = Recorder(consortium)
+    heard = consortium.ask
+
+    def ask(site: str, topic: str, body: bytes, within: float) -> bytes:
+        reply = heard(site, topic, body, within)
+        return b"" if (site, topic) == (liar, Topic.ROUND) else reply
+
+    consortium.ask = ask  # type: ignore[method-assign]
+    consortium.conduct(study)
+    return recorder.told
+
+
 def key_of(site: str, topic: str, body: bytes) -> tuple[str, str, str]:
     if topic == Topic.FINISH:  # the transcript that comes with the model is signed anew each time
         header, message = decode(body)
