@@ -67,7 +67,8 @@ ARRAYS: Mapping[str, str] = {
 """What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
 NOT_COVERED = (
     "Taken to be public: names and kinds of the columns, labels of the outcome, and numbers of rows. "
-    "Statistics, losses and figures that leave a real site have noise of their own; those of a simulation are exact."
+    "Statistics, losses and figures that leave a real site have noise of their own; "
+    "the final figures of a simulation are exact."
 )
 """In the same words as in the report."""
 HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
