@@ -83,15 +83,9 @@ MUTATIONS = (
             self.promise.charge(from_json(asked.question.algorithm), number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
-        if not finite:
-            return None
-        self._keep(asked, number, keeps)
 """,
         """\
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
-        if not finite:
-            return None
-        self._keep(asked, number, keeps)
         if self.promise is not None:
             self.promise.charge(from_json(asked.question.algorithm), number, request, known)
             point("site.budget.charged")
@@ -101,14 +95,14 @@ MUTATIONS = (
     Mutation(
         "server_threshold_dropped",
         "privacy/secure_sum/server.py",
-        "if len(heard) < session.threshold:",
+        "if len(heard) < server.fewest:",
         "if not heard:",
         ("privacy/secure_sum/test_protocol.py", "privacy/secure_sum/test_bad_messages.py"),
     ),
     Mutation(
         "site_threshold_dropped",
         "privacy/secure_sum/site.py",
-        "if count < session.threshold:",
+        "if count < max(session.threshold, needed):",
         "if not count:",
         ("privacy/secure_sum/test_protocol.py", "privacy/secure_sum/test_bad_messages.py"),
     ),
@@ -237,6 +231,124 @@ MUTATIONS = (
         "(headers.get(MessageHeaderKey.ORIGIN) != name, ",
         "(not name, ",
         ("faults/test_tls.py::test_a_site_reaches_no_other_and_speaks_for_no_other",),
+    ),
+    Mutation(
+        "second_answer_to_a_round",
+        "deploy/site/release/gate.py",
+        "            if used[place.slot].request != asked.request:",
+        "            if not asked.request:",
+        ("adversary/test_questions.py::test_a_round_has_one_answer_whatever_the_words_around_it",),
+    ),
+    Mutation(
+        "list_never_used_up",
+        "deploy/site/release/gate.py",
+        "        elif len(used) >= one.times:",
+        "        elif one.times < 0:",
+        ("deploy/site/test_release_list.py",),
+    ),
+    Mutation(
+        "gate_left_open",
+        "deploy/site/request_handler.py",
+        "        gate.admit(claim)\n",
+        "",
+        ("adversary/test_questions.py",),
+    ),
+    Mutation(
+        "column_set_aside_as_input",
+        "deploy/site/release/agreement.py",
+        "        if column == table.target or column in table.aside:",
+        "        if column == table.target:",
+        ("adversary/test_questions.py",),
+    ),
+    Mutation(
+        "denied_column_still_read",
+        "deploy/site/approvals.py",
+        "[*decision.columns, *required_columns(study_of(offer))]",
+        "[*required_columns(study_of(offer))]",
+        ("adversary/test_questions.py::test_a_column_denied_amid_a_study_ends_it",),
+    ),
+    Mutation(
+        "overflow_told",
+        "privacy/row_gradients.py",
+        "kept = taken & jnp.isfinite(squared)",
+        "kept = taken",
+        ("privacy/test_row_gradients.py",),
+    ),
+    Mutation(
+        "ledger_rolled_back",
+        "privacy/budget.py",
+        "        for problem in ledger_problems(hashes, self._heads())[:1]:",
+        "        for problem in ():",
+        (
+            "privacy/test_budget.py",
+            "adversary/test_noise.py",
+        ),
+    ),
+    Mutation(
+        "key_not_pinned",
+        "deploy/trust/pins.py",
+        "            if fingerprint(key) != expected:",
+        "            if not expected:",
+        ("adversary/test_identities.py",),
+    ),
+    Mutation(
+        "small_roster",
+        "deploy/trust/pins.py",
+        "    if len(roster) < fewest:",
+        "    if not roster:",
+        ("adversary/test_identities.py",),
+    ),
+    Mutation(
+        "nonce_used_twice",
+        "deploy/site/release/secure_round.py",
+        "        self.records.use_nonce(session.nonce)\n",
+        "",
+        ("adversary/test_sums.py",),
+    ),
+    Mutation(
+        "round_opened_twice",
+        "deploy/site/release/secure_round.py",
+        "        if opening is not None:\n            return repeat_opening",
+        '        if opening is not None and step == "reveal":\n            return repeat_opening',
+        (
+            "adversary/test_sums.py",
+            "adversary/test_session_states.py",
+        ),
+    ),
+    Mutation(
+        "complaint_about_other_bytes",
+        "privacy/secure_sum/site.py",
+        '        if read_entries(said, "complaints").get(site.name) != parcel.digest:',
+        "        if not parcel.digest:",
+        ("privacy/secure_sum/test_bad_dealers.py",),
+    ),
+    Mutation(
+        "weight_unbound",
+        "deploy/coordinator/answer_bounds.py",
+        "+ self.cells.get(site, 1) - 1",
+        "+ 10**6",
+        ("adversary/test_lying_sites.py",),
+    ),
+    Mutation(
+        "fault_ends_the_process",
+        "deploy/coordinator/service.py",
+        "        except Exception as error:",
+        "        except KeyError as error:",
+        ("adversary/test_lying_sites.py",),
+    ),
+    Mutation(
+        "replayed_state_unchecked",
+        "deploy/trust/transcript/replay.py",
+        "!= entry.state",
+        '== ""',
+        ("adversary/test_transcript.py",),
+    ),
+    Mutation(
+        "hidden_characters",
+        "core/text.py",
+        '"Cf"',
+        '"Cx"',
+        ("core/test_text.py",),
     ),
 )
 

@@ -336,3 +336,15 @@ def test_the_aggregator_of_the_how_to_is_between_mean_and_median(tmp_path):
         combined, _ = make(share=share).reduce((), stack)
         assert combined.arrays["update"]["w"].tolist() == pytest.approx([expected])
         assert combined.arrays["weight"] == 7
+
+
+def test_every_promise_names_a_test_that_exists():
+    text = (ROOT / "docs/explanation/promises.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) > 30
+    for row in rows:
+        named = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", row.split("|")[-2])
+        assert named, row
+        for file, function in named:
+            content = (ROOT / "tests" / file).read_text(encoding="utf-8")
+            assert f"def {function}(" in content if function else "def test_" in content, (file, function)

@@ -33,16 +33,21 @@ ALL_MUST = (Topic.OFFER, Topic.QUERY, Topic.SETTLE, Topic.PREPARE)
 """Questions that every site must answer: nonsense ends the study, by name."""
 OTHERS = (Topic.BEGIN, Topic.ROUND, Topic.JUDGE, Topic.FIGURES, Topic.FINISH)
 """Questions that the others can go on without."""
+LIARS = ("bo", "freetown")
 QUICK = ("garbage", "packed bomb", "no arrays", "not a number", "a million million", "other shapes", "diverged")
 
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A study that was conducted among honest sites, and all that they said."""
+    """A study that was conducted among honest sites, and all that they said; also where one's answers do not count.
+
+    A site answers a round once, so what it says to another model is heard from a twin of it.
+    """
     consortium = in_process.Consortium(tmp_path_factory.mktemp("honest"))
+    told = [lying.said_without(in_process.Consortium(tmp_path_factory.mktemp(one)), STUDY, one) for one in LIARS]
     recorder = lying.Recorder(consortium)
     consortium.conduct(STUDY)
-    return consortium, dict(recorder.told)
+    return consortium, {**told[0], **told[1], **recorder.told}
 
 
 @pytest.fixture
@@ -179,13 +184,15 @@ def test_an_answer_weighs_no_more_than_the_agreed_rows(conversation: Any, weight
         assert "weight" in one["measures"]["absent"]["freetown"]
 
 
-def test_a_weight_of_the_agreed_rows_is_taken(conversation: Any) -> None:
+def test_a_weight_of_the_agreed_rows_is_taken(conversation: Any, tmp_path: Path) -> None:
     outcome(conversation)
     limits, _ = agreed(conversation, "bo")
     most = np.float32(limits.most("bo", "train"))
-    conversation.tell("bo", "round", lying.with_arrays(lambda arrays: {**arrays, "weight": most}))
-    assert outcome(conversation)[1] == ""
-    assert all("bo" in one["sites"] for one in conversation.rounds())
+    lie = lying.with_arrays(lambda arrays: {**arrays, "weight": most})
+    consortium = in_process.Consortium(tmp_path)
+    consortium.change = lambda site, topic, header, reply: lie(reply) if (site, topic) == ("bo", "round") else reply
+    consortium.conduct(STUDY)
+    assert all("bo" in one["sites"] for one in consortium.rounds(STUDY))
 
 
 def test_where_sites_weigh_the_same_a_weight_is_one_or_nothing(tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ from tests.support.sum_world import (
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.requests import Received, SecureStep
-from wardround.deploy.site.release import secure_round
 from wardround.deploy.site.release.secure_round import SecureSite, SumTerms
 from wardround.privacy.secure_sum.fixed_point import FIXED, OUTSIDE
 from wardround.privacy.secure_sum.messages import SumMessage, from_json, to_json
@@ -149,15 +148,13 @@ def led(sites: dict[str, SecureSite], session: Session, asked: dict[str, str]) -
         letters = dict(found)
 
 
-def test_two_groups_of_seven_sites_do_not_open_two_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_groups_of_seven_sites_do_not_open_two_sums(tmp_path: Path) -> None:
     """f and g collude. The first sum holds all seven answers, and d and e are not asked to reveal theirs: they do not
     know that it is open. A second one of d, e, f, g would tell d and e together, and the other three by difference."""
-    monkeypatch.setattr(
-        secure_round, "keys_of", lambda *given: {name: key.public_key() for name, key in LONG_TERM.items()}
-    )
+    public = {name: key.public_key() for name, key in LONG_TERM.items()}
 
     def site_of(name: str, folder: str) -> SecureSite:
-        return SecureSite(name, tmp_path / folder / name, lambda: (LONG_TERM[name], None))  # type: ignore[arg-type,return-value]
+        return SecureSite(name, tmp_path / folder / name, lambda: (LONG_TERM[name], None), lambda *given: public)  # type: ignore[arg-type,return-value]
 
     sites = {name: site_of(name, "true") for name in "abcdefg"}
     first = Session("study", 1, model_hash(SENT), "one", tuple("abcdefg"), 2, 20, 4.0, 7)

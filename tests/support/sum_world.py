@@ -24,7 +24,7 @@ from tests.support.amount import ALL
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.requests import Received, SecureStep, TrainRound
-from wardround.deploy.site.release import secure_round, sum_records
+from wardround.deploy.site.release import sum_records
 from wardround.deploy.site.release.secure_round import SecureSite, SumTerms
 from wardround.privacy.secure_sum import group, shamir, site
 from wardround.privacy.secure_sum.fixed_point import FIXED, OUTSIDE
@@ -185,7 +185,7 @@ class World:
             (home / path).parent.mkdir(parents=True, exist_ok=True)
             (home / path).write_bytes(content)
         home.mkdir(exist_ok=True)
-        real = SecureSite(name, home, lambda: (KEYS[name], None), local.state)  # type: ignore[arg-type,return-value]
+        real = SecureSite(name, home, lambda: (KEYS[name], None), lambda *given: PUBLIC, local.state)  # type: ignore[arg-type,return-value]
         question = SecureStep(METHOD, step, session_to_json(session), written, {})
         self.draws.begin(name, session.nonce, step)
         answer = Message({FIXED: {"w": np.zeros((4, 2), np.int32)}, OUTSIDE: np.float32(0)})
@@ -299,5 +299,4 @@ def repeatable_draws(monkeypatch: pytest.MonkeyPatch) -> Draws:
     # The death of a process is meant here, not of a disk.
     monkeypatch.setattr(sum_records, "sync_folder", lambda path: None)
     monkeypatch.setattr(sum_records, "write_whole", lambda path, content: path.write_bytes(content))
-    monkeypatch.setattr(secure_round, "keys_of", lambda certificates, authority, roster: PUBLIC)
     return made

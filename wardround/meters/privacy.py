@@ -18,7 +18,8 @@ MOST_TIGHT = 12
 """Different sums of steps accounted for tightly; with more, the rest by the quicker and larger bound."""
 NOT_COVERED = (
     "Taken to be public: names and kinds of the columns, labels of the outcome, and numbers of rows. "
-    "Statistics, losses and figures that leave a real site have noise of their own; those of a simulation are exact."
+    "Statistics, losses and figures that leave a real site have noise of their own; "
+    "the final figures of a simulation are exact."
 )
 ANY = "every site, at most"
 

@@ -186,7 +186,7 @@ def test_a_secure_sum_may_be_tried_again_but_not_without_end_and_not_with_anothe
         one.admit(asked)
         one.release(asked, 100, ["vector"])
         one.claim(asked)
-    with pytest.raises(Refusal, match="tried too often"):
+    with pytest.raises(Refusal, match="asked too often"):
         one.admit(asked)
     with pytest.raises(Refusal, match="asked before in other words"):
         one.admit(asked._replace(request="another model"))

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import head_path
-from wardround.deploy.trust.audit_log import AuditLog, SentHashes, event_entry, examine, sent_entry, verify
+from wardround.deploy.trust.audit_log import AuditLog, event_entry, examine, sent_entry, verify
 from wardround.deploy.trust.log_heads import HEAD_SEAL, countersign, sign_head
 
 KEY, OTHER = (ec.derive_private_key(number, ec.SECP256R1()) for number in (1234567, 7654321))
@@ -342,17 +342,3 @@ def test_what_others_did_to_the_files_in_between_is_seen(log):
     log.path.write_bytes(content[: content[:-1].rindex(b"\n") + 1])
     with pytest.raises(Refusal, match="does not match its signed head"):
         log.append(event_entry("decided"))
-
-
-def test_what_was_sent_is_known_as_soon_as_it_is_in_the_log(tmp_path):
-    log, known = AuditLog(tmp_path / "audit.jsonl", "freetown", KEY), SentHashes()
-    assert not known.has_hash(log.path, "01" * 32)
-    log.append(sent_entry({**leaving(1), "sha256": "01" * 32}))
-    assert known.has_hash(log.path, "01" * 32)
-    assert not known.has_hash(log.path, "02" * 32)
-    log.append(sent_entry({**leaving(2), "sha256": "02" * 32}))
-    assert known.has_hash(log.path, "02" * 32)
-    log.path.unlink()  # put away: another log begins
-    head_path(log.path).unlink()
-    log.append(sent_entry({**leaving(3), "sha256": "03" * 32}))
-    assert [known.has_hash(log.path, one * 32) for one in ("01", "02", "03")] == [False, False, True]

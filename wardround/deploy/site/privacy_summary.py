@@ -8,7 +8,8 @@ from wardround.study.release_noise import release_noise
 
 NOT_COVERED = (
     "Taken to be public: names and kinds of the columns, labels of the outcome, and numbers of rows. "
-    "Statistics, losses and figures that leave a real site have noise of their own; those of a simulation are exact."
+    "Statistics, losses and figures that leave a real site have noise of their own; "
+    "the final figures of a simulation are exact."
 )
 """In the same words as in the report."""
 

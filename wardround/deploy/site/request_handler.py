@@ -33,6 +33,7 @@ from wardround.deploy.site.release.gate import (
     ReleaseGate,
     place_of,
     refuse_unknown_words,
+    request_of_end,
     request_of_sum,
 )
 from wardround.deploy.site.release.partner_questions import refuse_course
@@ -106,7 +107,7 @@ class RequestHandler:
             return self._status_reply(
                 header, Status.WAITING, f"the site cannot write or read its files: {error.strerror or error}"
             )
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except Exception as error:  # a fault of ours, or of a component: no request may end the process
             # The error's own words may quote what is in a table, so they stay here.
             why = f"the request does not make sense here ({type(error).__name__})"
             own = f"{why}: {error}"
@@ -220,7 +221,10 @@ class RequestHandler:
         # All of its bytes: a coordinator that sent other arrays under the same words would ask something else.
         quick = topic in REPEATABLE and self._workers[study].study.privacy is None
         asked = replace(asked, digest=self._tags[study].name(content) if quick else sha256_of(content))
-        request = request_of_sum(asked, topic, message) if topic in MASKED else asked.digest
+        if topic in MASKED:
+            request = request_of_sum(asked, topic, message)
+        else:
+            request = request_of_end(asked, message) if topic is Topic.FINISH else asked.digest
         claim = ReleaseClaim(place.kind, place.slot or request, request)
         gate.admit(claim)
         if topic is Topic.QUERY and not gate.has_claim(claim):

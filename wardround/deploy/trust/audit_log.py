@@ -40,6 +40,7 @@ MOST_ARRAYS = 1000
 BETWEEN = 2**30
 """In place of a round's number: about the model as it stood between two rounds."""
 SENT = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+"""The hash of what was sent, in a line."""
 
 
 def is_countersigned(entry: Entry) -> bool:
@@ -83,29 +84,6 @@ def sent_entry(facts: Mapping[str, Any]) -> Entry:
 def event_entry(kind: str, **words: Any) -> Entry:
     """Something that happened here, such as a decision."""
     return {"time": timestamp("milliseconds"), "kind": kind, **words}
-
-
-class SentHashes:
-    """The hashes of all that a log says was sent; what was read once is not read again."""
-
-    def __init__(self) -> None:
-        self._hashes: set[bytes] = set()
-        self._read, self._file = 0, -1
-
-    def has_hash(self, path: Path, sha256: str) -> bool:
-        try:
-            with open(path, "rb") as lines:
-                status = os.fstat(lines.fileno())
-                if status.st_ino != self._file or status.st_size < self._read:
-                    self._hashes, self._read, self._file = set(), 0, status.st_ino
-                lines.seek(self._read)
-                content = lines.read()
-        except FileNotFoundError:
-            return False
-        whole = content[: content.rfind(b"\n") + 1]
-        self._hashes.update(SENT.findall(whole))
-        self._read += len(whole)
-        return sha256.encode() in self._hashes
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,12 @@ def from_losses(study: Study, plan: TrainingPlan) -> dict[str, Any]:
             where="[algorithm]",
             remedy="attack the common model of another algorithm",
         )
+    if study.privacy is not None:
+        raise Refusal(
+            "losses leave a site under noise, or not at all, so no attack on them does better than epsilon allows",
+            where="[privacy]",
+            remedy="see the bound on membership inference",
+        )
     cell = max(SMALLEST_CELL, study.data.preparation.smallest_cell)
     looks = max(1, min(MOST_LOOKS, study.study.rounds // study.evaluation.every))
     found = {"patients": 0, "exact": 0, "released": 0, "looks": looks, "cell": cell}

@@ -29,6 +29,8 @@ LETTERS = 256
 """Replies to the steps of one round's secure sum, attempts that failed included; its sum is opened once at most."""
 MASKED = ("secure", "halves")
 """Kinds of answers that nobody can read one by one: a round of them is asked for in several attempts."""
+SEVERAL = (*MASKED, "finish")
+"""Kinds of which one place may have several replies: none of them tells a patient's value."""
 SAID_ENOUGH = "this request is refused, and so many others were that the reason is not told any more"
 REMEDY = "ask for what was approved"
 
@@ -98,6 +100,12 @@ def request_of_sum(asked: Received[Any], topic: Topic, message: Message) -> str:
     return brief([question.method.words(), asked.round, asked.course, model])
 
 
+def request_of_end(asked: Received[Any], message: Message) -> str:
+    """By what the end of a study is known: the model. The transcript beside it is signed anew after a crash."""
+    model = Message({name: one for name, one in message.arrays.items() if name != "transcript"})
+    return brief([asked.question.method.words(), asked.round, digest({}, model)])
+
+
 def brief(words: Any) -> str:
     """A short name of fixed length for words that came from outside."""
     return hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode()).hexdigest()[:32]
@@ -159,7 +167,7 @@ class ReleaseGate:
                     remedy="ask the same again for the same answer, or go on",
                 )
             if self.letters.get(place.slot, 0) >= LETTERS:
-                raise Refusal("this round's secure sum was tried too often", remedy="go on with the next round")
+                raise Refusal(f"this was asked too often ({name_of(place.kind)})", remedy="go on")
         elif len(used) >= one.times:
             raise Refusal(
                 f"{name_of(place.kind)}: the approved study has {one.times}, and all were given", remedy=REMEDY
@@ -176,7 +184,7 @@ class ReleaseGate:
         if one.arrays is not None and not set(arrays) <= set(one.arrays):
             raise Refusal("the answer holds arrays that are not listed", remedy="offer the study again")
         before = self.claims.get(claim.kind, {}).get(claim.slot)
-        if before is not None and claim.kind not in MASKED and before.sha256 not in ("", claim.sha256):
+        if before is not None and claim.kind not in SEVERAL and before.sha256 not in ("", claim.sha256):
             raise Refusal(
                 "the answer to this request was sent and would be another one now, since the data changed",
                 remedy="go on without this site, or offer the study again",
@@ -185,7 +193,7 @@ class ReleaseGate:
     def claim(self, one: ReleaseClaim) -> None:
         """Write down in memory what the audit log says."""
         used = self.claims.setdefault(one.kind, {})
-        if one.kind in MASKED:
+        if one.kind in SEVERAL:
             self.letters[one.slot] = self.letters.get(one.slot, 0) + 1
         if one.slot not in used or not used[one.slot].sha256:
             used[one.slot] = one

@@ -29,6 +29,7 @@ from wardround.runs.folder import digest
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.partners import asks_of
+from wardround.study.release_noise import STATISTICS, release_noise
 
 Part = Literal["training", "validation", "test", "whole table", "all parts", "none"]
 ASSUMED = 10
@@ -117,13 +118,18 @@ def statistics(study: Study, columns: Mapping[str, str], cell: int) -> list[Rele
         asked[recipe.name] = recipe, times + (asked[recipe.name][1] if recipe.name in asked else 0)
     told = f"counts in cells of {cell}, values on a grid" if cell > 1 else "exact"
     noised = {one.name for one in asks_of(study).queries if asks_of(study).epsilon}
+    precisions = {name: "the noise is debited from your privacy ledger" for name in STATISTICS if study.privacy}
+    if study.privacy is not None:
+        noised |= precisions.keys()
+        precisions["cards"] = "names and kinds of columns, labels of the outcome, numbers of rows: taken to be public"
     extent = Extent(sites=len(sites_of(study)), columns=len(columns))
     found = []
     for name, (recipe, times) in asked.items():
         numbers = numbers_in(with_categories(recipe), extent)
         part: Part = "whole table" if terms_for(recipe).rows == "table" else "training"
         size = ROOM + FOR_A_VALUE * numbers
-        found.append(Release(f"query/{name}", part, times, size, HEADER + size, told, cell, name in noised))
+        precision = precisions.get(name, told)
+        found.append(Release(f"query/{name}", part, times, size, HEADER + size, precision, cell, name in noised))
     precision = "exact, since noise is reckoned from it" if study.privacy else told
     categories = FOR_A_VALUE * most_features(study, columns)
     rows = Release("prepare", "all parts", 1, ROOM, HEADER + 4 * categories, precision, cell, arrays=("rows",))
@@ -252,6 +258,8 @@ def looks(study: Study, shapes: MessageShapes, cell: int) -> list[Release]:
     every, last = study.evaluation.every, study.study.rounds
     watched = study.stopping is not None and study.stopping.user  # whether there is a loss to watch is asked beforehand
     times = -(-last // every) + int(watched)
+    if study.privacy is not None:
+        return private_looks(study, shapes, cell)
     losses = f"mean loss on a grid of a patient's half step, rows in cells of {cell}" if cell > 1 else "exact"
     figures = f"on grids, none of fewer than {cell} patients" if cell > 1 else "exact"
     room = request_bytes(shapes)
@@ -259,6 +267,28 @@ def looks(study: Study, shapes: MessageShapes, cell: int) -> list[Release]:
     return [
         Release("judge", "validation", times, ROOM, room, losses, cell, arrays=arrays),
         Release("figures", "test", 1, FIGURES, room, figures, cell, arrays=()),
+    ]
+
+
+def private_looks(study: Study, shapes: MessageShapes, cell: int) -> list[Release]:
+    """The same under [privacy]: noised and debited, or nothing."""
+    found, room = release_noise(study), request_bytes(shapes)
+    told = "the noise is debited from your privacy ledger"
+    losses = f"rows exact, taken to be public; {told}" if found.looks is not None else "nothing is told"
+    figures = f"from one noised table; {told}" if found.figures is not None else "nothing is told"
+    return [
+        Release(
+            "judge",
+            "validation",
+            found.look_count,
+            ROOM,
+            room,
+            losses,
+            cell,
+            noised=found.looks is not None,
+            arrays=("loss", "right", "rows"),
+        ),
+        Release("figures", "test", 1, FIGURES, room, figures, cell, noised=found.figures is not None, arrays=()),
     ]
 
 
