@@ -229,7 +229,7 @@ class DeploySection(Section):
     sites: list[str] = []
     """Who takes part; by default every site that has a certificate, written here when the study is queued."""
     fingerprints: dict[str, str] = {}
-    """The words of each site's key, written here when the study is queued; sites compare them with their own pins."""
+    """The words of each party's key, written here when the study is queued; sites compare them with their own pins."""
     quorum: int | None = Field(default=None, ge=1)
     """Sites that must answer in a round; by default all, and the study waits for those that are away."""
     deadline: float = Field(default=60.0, gt=0)

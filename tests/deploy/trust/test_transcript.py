@@ -57,7 +57,7 @@ def test_the_published_model_follows_bit_for_bit(consortium: Consortium, name: s
     # The hash that was computed again is that of the model in the run folder and at the site.
     published = digest_of(load_file(consortium.run(study) / "model.safetensors"))
     assert entries[-1]["model"] == published
-    assert digest_of(load_file(consortium.homes["bo"].folder(study_id(study)) / "model.safetensors")) == published
+    assert digest_of(load_file(consortium.homes["bo"].folder(consortium.id(study)) / "model.safetensors")) == published
     assert entries[-1]["best_round"] == (1 if name == "stopped" else None)
     # Every answer is told by the hash under which the site's own log says that it left.
     for site in consortium.names:
@@ -65,7 +65,7 @@ def test_the_published_model_follows_bit_for_bit(consortium: Consortium, name: s
         listed = [one["answers"][site] for one in rounds_in(entries) if site in one["answers"]]
         assert set(listed) <= left
         own = json.loads(
-            (transcript_folder(consortium.homes[site].folder(study_id(study))) / "findings.json").read_text()
+            (transcript_folder(consortium.homes[site].folder(consortium.id(study))) / "findings.json").read_text()
         )
         assert (own["problems"], own["remarks"]) == ([], [])
         assert own["found"] >= len(listed) > 0
