@@ -217,6 +217,15 @@ def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
 # ---- transcripts ----
 
 
+def pinned_words(home: SiteHome) -> dict[str, tuple[str, ...]]:
+    """The fingerprints of this site and of its partners, those of keys that were replaced included."""
+    from wardround.deploy.trust.fingerprints import fingerprint
+    from wardround.deploy.trust.pins import read_partners
+
+    own = {home.own_name: tuple(fingerprint(key) for key in home.public_keys().get(home.own_name, ()))}
+    return own | {name: (one.fingerprint, *one.former) for name, one in read_partners(home).items()}
+
+
 def replay_command(path: Path, home: Path | None, *, as_json: bool) -> None:
     """Check signatures, replay, compare with a site's own log; exit code 2 where something does not follow."""
     from wardround.deploy.site.transcript_check import OwnFindings
@@ -229,7 +238,7 @@ def replay_command(path: Path, home: Path | None, *, as_json: bool) -> None:
     site = None if home is None else SiteHome(home)
     if site is not None:
         _ = site.settings  # refuses here, with the folder's name, where there is none
-    signed = check_signatures(source, authority_of(path, site))
+    signed = check_signatures(source, authority_of(path, site), None if site is None else pinned_words(site))
     found = replay(source)
     own = own_findings(site, source) if site is not None else OwnFindings()
     problems = [one for one in (signed.problem, found.problem, *own.problems) if one]

@@ -313,7 +313,7 @@ def finish(
         "finish", algorithm, fitted.progress, number=fitted.rounds, more=more
     )
     if transcript is not None:
-        keep_witnesses(transcript.folder, kept, engine.gatherer.transport.certificates())
+        keep_witnesses(transcript, kept, engine.gatherer.transport.certificates())
     method, task = own_method(study), agreement.task
     names = names_with(task, study.study.metric)
     blocks = {site: block for site, one in sorted(told.items()) if (block := figures_of(one, names))}

@@ -50,6 +50,7 @@ from wardround.privacy.secure_sum.session import (
     FEWEST,
     Session,
     model_hash,
+    most_colluding,
     session_to_json,
     smallest_roster,
     threshold_of,
@@ -232,7 +233,7 @@ class SecureRound:
             except Refusal as refusal:
                 absent[site] = Absence(str(refusal))
                 self.nonsense.add(site)
-                if step in ("share", "open"):
+                if step != STEPS[-1] and one.status is not Status.DIVERGED:  # asked again it would say the same
                     self.faulty[site] = absent[site]
         if first:
             self.refusing = {site: one for site, one in absent.items() if one.status is Status.REFUSED}
@@ -310,9 +311,9 @@ def sum_answers(
 
 
 def refuse_unusable(one: SecureRound, staying: Sequence[str], quorum: int) -> None:
-    """With too few sites left that deal good shares, waiting does not help."""
+    """With too few sites left that keep to the protocol, waiting does not help."""
     if len(set(staying) - one.bad - one.faulty.keys()) < quorum:
-        raise unusable("dealt shares that cannot be right", one.faulty, one.number)
+        raise unusable("do not keep to the protocol of secure sums", one.faulty, one.number)
 
 
 def unusable(what: str, reasons: Absences, number: int) -> Refusal:
@@ -328,7 +329,7 @@ def refuse_changing_cohorts(study: Study, sites: Sequence[str]) -> None:
     """Refuse rounds by more different groups of sites than a site helps to open sums of."""
     participation = participation_of(study, sites, study.study.seed)
     groups = {tuple(sorted(map(int, participation.cohort(number)))) for number in range(1, study.study.rounds + 1)}
-    most = threshold_of(len(sites), (len(sites) - 1) // 3)
+    most = threshold_of(len(sites), most_colluding(len(sites)))
     if len(groups) > most:
         raise Refusal(
             f"{len(groups)} different groups of sites would take part in the rounds, and the differences of more than "

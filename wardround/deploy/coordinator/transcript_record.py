@@ -28,6 +28,7 @@ from wardround.deploy.trust.transcript.entries import (
     TaskWords,
     TranscriptSigner,
     digest_of,
+    load_transcript_head,
     software,
     transcript_folder,
     words_digest,
@@ -120,14 +121,14 @@ def close_transcript(
     return {"transcript": message} if message else {}
 
 
-def keep_witnesses(folder: Path, replies: Mapping[str, Reply], certificates: Mapping[str, str]) -> None:
-    """The signatures of the sites that have checked the transcript; whether they are right, whoever reads it checks."""
-    found = {}
+def keep_witnesses(transcript: TranscriptWriter, replies: Mapping[str, Reply], certificates: Mapping[str, str]) -> None:
+    """The signatures of sites under the transcript's own end; whether they are right, whoever reads it checks."""
+    found, head = {}, load_transcript_head(transcript.path)
     for site, reply in sorted(replies.items()):
         try:
             seen = parse_countersigned(reply.header.get("transcript"))
         except (ValueError, Refusal):
             continue
-        if seen.by == site and site in certificates:
+        if seen.by == site and site in certificates and seen.head == head:
             found[site] = {"countersigned": seen.content(), "certificate": certificates[site]}
-    write_witnesses(folder, found)
+    write_witnesses(transcript.folder, found)

@@ -20,6 +20,7 @@ def who_takes_part(home: SiteHome, study: Study) -> tuple[str, ...]:
                 how = "new here"
             else:
                 how = f"compared by {known.by}" if known.is_compared else "not compared yet"
+                how = how if known.has_had(words) else f"ANOTHER KEY than the one that was pinned here by {known.by}"
             told.append(f"{site}: {words} ({how})")
     if any(site != home.own_name and not (site in pinned and pinned[site].is_compared) for site in said):
         told.append(

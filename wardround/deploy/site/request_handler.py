@@ -72,7 +72,7 @@ class RequestHandler:
         on_refusal: Callable[[str, str], None] = lambda topic, why: None,
     ) -> None:
         self.access, self.coordinator, self.on_refusal = access, coordinator, on_refusal
-        self._lock = threading.Lock()
+        self._lock, self._about = threading.Lock(), threading.Lock()
         self._workers: dict[str, StudyWorker] = {}
         self._gates: dict[str, ReleaseGate] = {}
         self._tags: dict[str, RequestTag] = {}
@@ -93,7 +93,8 @@ class RequestHandler:
             if study is None:
                 require_small(content)
                 decode_arrays(header, rest, copies=False)
-                return self._status_reply(header, Status.OK, **self._answer_about_site(topic, header))
+                with self._about:  # what it reads and writes of the home must not change in between
+                    return self._status_reply(header, Status.OK, **self._answer_about_site(topic, header))
             with self._lock:
                 point("site.request.received")
                 return self._answer_for(topic, study, header, rest, content)

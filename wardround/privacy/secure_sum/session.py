@@ -87,8 +87,8 @@ class Session:
 
     @property
     def colluding(self) -> int:
-        """How many sites may tell the coordinator all they know: fewer than a third of those that were approved."""
-        return (self.approved - 1) // 3
+        """How many sites may tell the coordinator all they know."""
+        return most_colluding(self.approved)
 
     @property
     def threshold(self) -> int:
@@ -113,6 +113,11 @@ class Session:
         return self.roster.index(site) + 1
 
 
+def most_colluding(approved: int) -> int:
+    """A third of the approved sites."""
+    return approved // 3
+
+
 def threshold_of(roster: int, colluding: int) -> int:
     """More than two thirds of the roster; and so many that two groups of them have an honest site in common, which
     takes part in one only, and that two honest answers are in every sum."""
@@ -121,7 +126,7 @@ def threshold_of(roster: int, colluding: int) -> int:
 
 def smallest_roster(approved: int) -> int:
     """Of how many sites a sum can be at least."""
-    colluding = (approved - 1) // 3
+    colluding = most_colluding(approved)
     return next(size for size in range(FEWEST, approved + FEWEST) if threshold_of(size, colluding) <= size)
 
 

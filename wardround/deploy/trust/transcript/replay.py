@@ -245,7 +245,10 @@ class ServerReplay:
 
     def replay_round(self, entry: RoundEntry) -> bool:
         """One round from the state before it; false where its sum is not there."""
-        before, number = self.states[entry.round - 1], entry.round
+        number = entry.round
+        if number - 1 not in self.states:
+            raise DoesNotFollow(f"round {number} does not come after a round that was computed again")
+        before = self.states[number - 1]
         sent = message_of_round(self.algorithm, self.transform, before, seed=self.seed, number=number)
         if digest_of(sent.arrays) != entry.sent:
             raise DoesNotFollow(f"round {number}: the sites were not sent the model that the round before gave")

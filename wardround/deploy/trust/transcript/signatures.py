@@ -4,6 +4,7 @@ A coordinator that shows two sites two transcripts needs two ends. Each site cou
 signature comes with the file that is handed out; sites whose signature is missing compare eight words by telephone.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import Head
 from wardround.deploy.trust.certificates import certificate_summary, check_issued
+from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.log_heads import Keys, parse_countersigned
 from wardround.deploy.trust.transcript.entries import head_problem, spoken, witness_problem
 from wardround.deploy.trust.transcript.handout import TranscriptSource
@@ -32,7 +34,9 @@ class ReplayReport:
     remarks: list[str] = field(default_factory=list)
 
 
-def check_signatures(source: TranscriptSource, authority: x509.Certificate | None) -> ReplayReport:
+def check_signatures(
+    source: TranscriptSource, authority: x509.Certificate | None, pinned: Mapping[str, Sequence[str]] | None = None
+) -> ReplayReport:
     """Who signed the end, and which sites countersigned it; without the authority's certificate, by their own word."""
     report = ReplayReport()
     transcript, head = source.transcript, source.transcript.head
@@ -50,13 +54,25 @@ def check_signatures(source: TranscriptSource, authority: x509.Certificate | Non
         told = source.witnesses.get(site)
         if told is None:
             continue
-        wrong = witness_words(site, told, head, authority)
+        wrong = witness_words(site, told, head, keys, authority)
         if wrong:
             report.problem = wrong
             return report
         agreed.append(site)
-    if agreed:
-        report.checked.append(f"countersigned by {', '.join(agreed)}: they were shown the same transcript")
+    # Whoever holds the authority's key can certify any key: only a pinned one shows who signed.
+    known = [site for site in agreed if is_pinned(site, source.witnesses[site], pinned or {})]
+    if known:
+        report.checked.append(f"countersigned by {', '.join(known)}: they were shown the same transcript")
+    strange = [site for site in agreed if site not in known and site in (pinned or {})]
+    if strange:
+        report.problem = f"the countersignature of {strange[0]} is by another key than the one that is pinned here"
+        return report
+    unsure = [site for site in agreed if site not in known]
+    if unsure:
+        report.remarks.append(
+            f"countersigned in the name of {', '.join(unsure)}, with keys that are not pinned here: compare the eight "
+            "words by telephone to know that they were shown the same transcript"
+        )
     missing = [site for site in transcript.opening.sites if site not in agreed]
     if missing:
         report.remarks.append(
@@ -66,7 +82,13 @@ def check_signatures(source: TranscriptSource, authority: x509.Certificate | Non
     return report
 
 
-def witness_words(site: str, told: Any, head: Head, authority: x509.Certificate | None) -> str:
+def is_pinned(site: str, told: Any, pinned: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the key of a site's certificate is one whose fingerprint is known here."""
+    keys, _ = keys_in(str(told["certificate"]), "site", None)
+    return any(fingerprint(key) in pinned.get(site, ()) for key in keys.get(site, ()))
+
+
+def witness_words(site: str, told: Any, head: Head, signer: Keys, authority: x509.Certificate | None) -> str:
     """What is wrong with a site's countersignature, or nothing."""
     try:
         seen, certificate = parse_countersigned(told["countersigned"]), str(told["certificate"])
@@ -76,6 +98,8 @@ def witness_words(site: str, told: Any, head: Head, authority: x509.Certificate 
     wrong = wrong or (f"it is by {seen.by}" if seen.by != site else witness_problem(keys, seen))
     if wrong:
         return f"the countersignature of {site}: {wrong}"
+    if seen.head != head and head_problem(signer, seen.head):
+        return f"{site} has countersigned an end that the coordinator never signed: {site} does not tell the truth"
     if seen.head != head:
         return f"{site} has countersigned another transcript, which ends with {spoken(seen.head.hash)}"
     return ""
