@@ -27,6 +27,7 @@ from wardround.deploy.coordinator.two_servers.attempt import Attempt, RoundLost,
 from wardround.deploy.coordinator.two_servers.second_server import with_second
 from wardround.deploy.demo import make_site
 from wardround.deploy.protocol import halves
+from wardround.deploy.protocol.agreed_words import agreed_in
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.requests import TrainRound, request_of_site
 from wardround.deploy.protocol.robust_choice import rule_of
@@ -142,7 +143,7 @@ def test_a_site_shares_its_answer_to_one_model_a_round_and_among_enough_sites(do
 
     def other_model(header: dict[str, Any], message: Message) -> Message:
         moved = Message({"params": {key: value + 1 for key, value in message.arrays["params"].items()}})
-        header["meeting"]["model"] = model_hash(moved)
+        header["meeting"]["model"] = model_hash(moved, agreed_in(consortium.homes[site].folder(header["study"])))
         return moved
 
     def few(header: dict[str, Any], message: Message) -> None:
@@ -294,12 +295,13 @@ def test_the_same_model_in_a_later_round_is_not_opened_among_other_sites(consort
         second=SECOND,
         folder=consortium.folder / "lie",
         limit="",
+        agreed=agreed_in(consortium.homes[FIVE[0]].folder(study_id(study))),
         weight_problem=lambda site, weight: None,
     )
     chosen = closed(consortium, study, 1)["chosen"]
     consortium.change = lambda site, topic, header, reply: reply
     others = sorted(set(FIVE) - {chosen[0]})
-    attempt = Attempt(model_hash(sent), "1" * 32, "ab" * 32, "cd" * 32, others, [])
+    attempt = Attempt(one.model, "1" * 32, "ab" * 32, "cd" * 32, others, [])
     with pytest.raises(RoundLost, match="difference of the two sums"):
         one.attempt(attempt, 3)
     assert not (consortium.second.folder(study_id(study)) / "closed" / "00000003.json").exists()

@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support import in_process
+from tests.support.adversary.noise import DECLARED
 from tests.support.adversary.sums import SumAttacker, bad_dealer, study_begun
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.policy import Policy, sum_reasons
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.release.privacy_budget import ledger_path
@@ -26,6 +26,8 @@ FOUR = ("bo", "freetown", "kenema", "makeni")
 VICTIM = "kenema"
 SUM = [{"name": "secure_sum"}]
 QUORUM = {"quorum": 3, "deadline": 0.3}
+DATA = {"preparation": {"smallest_cell": 10, **DECLARED}}
+"""Under [privacy] of whole sites nothing is asked about columns."""
 NOISE = {"level": "site", "epsilon": 0.5, "delta": 0.01, "clip": 0.001}
 
 
@@ -71,7 +73,7 @@ def test_a_round_is_not_opened_again_under_the_same_nonce_and_another_header(con
     first = attacker.attempt(session, sent)
     assert first.total is not None
     assert not first.refused
-    again = attacker.attempt(session, sent, lost=[VICTIM], one_more_word=1)
+    again = attacker.attempt(session, sent, lost=[VICTIM], wardround="0.0")
     assert again.total is None
     assert {site: step for site, (step, _) in again.refused.items()} == dict.fromkeys(FOUR, "advertise")
     other = attacker.attempt(attacker.session(2, sent), sent, lost=[VICTIM])
@@ -86,7 +88,7 @@ def test_a_nonce_is_used_once_also_before_an_opening_and_after_a_restart(consort
     assert not attacker.attempt(session, sent, until="mask").refused
     for site in FOUR:
         consortium.restart(site)
-    again = attacker.attempt(session, sent, one_more_word=1)
+    again = attacker.attempt(session, sent, wardround="0.0")
     assert set(again.refused) == set(FOUR)
     assert all("nonce of this attempt was used before" in why for _, why in again.refused.values())
     # The same for a later round, and an honest repetition with a new nonce is not refused.
@@ -102,7 +104,7 @@ def test_a_reveal_is_repeated_in_the_same_words_only(consortium: Any) -> None:
     for restart in (False, True):
         if restart:
             consortium.restart("bo")
-        said, _ = attacker.ask("bo", "reveal", one.session, letter, sent, one_more_word=restart)
+        said, _ = attacker.ask("bo", "reveal", one.session, letter, sent, wardround=f"0.{int(restart)}")
         assert (said["status"], said["letter"]) == ("ok", one.said["bo", "reveal"]["letter"])
     fewer = {**letter, "content": {"signatures": dict(list(letter["content"]["signatures"].items())[:3])}}
     said, _ = attacker.ask("bo", "reveal", one.session, fewer, sent)
@@ -113,7 +115,7 @@ def test_eight_attempts_carry_one_noised_answer_and_cost_one_debit(
     consortium: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the site is started again in between. Else the noise could be averaged away."""
-    attacker = attacker_of(consortium, "averaged", 4, privacy=NOISE)
+    attacker = attacker_of(consortium, "averaged", 4, privacy=NOISE, data=DATA)
     masked: list[bytes] = []
     real = in_process.site_sum.mask
 
@@ -135,7 +137,7 @@ def test_eight_attempts_carry_one_noised_answer_and_cost_one_debit(
     # Another model in the same round is another question.
     other = moved(sent, 0.01)
     refused = attacker.attempt(attacker.session(2, other), other).refused
-    assert all(step == "mask" and "one answer" in why for step, why in refused.values())
+    assert all("one answer" in why for _, why in refused.values())
     assert set(refused) == set(FOUR)
 
 
@@ -172,7 +174,7 @@ def test_what_two_rounds_of_nearly_one_model_still_tell(consortium: Any, capsys:
     compared is its update before any noise: under [privacy], the same one cut to the length 0.2.
     """
     found, update = {}, np.zeros(0)
-    private = {"privacy": {**NOISE, "epsilon": 4.0, "clip": 0.2}}
+    private = {"privacy": {**NOISE, "epsilon": 4.0, "clip": 0.2}, "data": DATA}
     for name, tables in (("no noise", {}), ("epsilon 4 a site", private)):
         attacker = attacker_of(consortium, f"nearly-{len(found)}", 3, **tables)
         answers: list[np.ndarray] = []
@@ -218,7 +220,7 @@ def test_a_sum_of_few_sites_needs_noise_where_the_policy_says_so(consortium: Any
 
 def test_the_policy_refuses_small_sums_without_noise_and_the_approval_says_how_small() -> None:
     words = in_process.study_of("told", transforms=SUM, deploy={"sites": list(FOUR)})
-    private = in_process.study_of("told", transforms=SUM, deploy={"sites": list(FOUR)}, privacy=NOISE)
+    private = in_process.study_of("told", transforms=SUM, deploy={"sites": list(FOUR)}, privacy=NOISE, data=DATA)
     five, four = Policy(smallest_sum=5), Policy(smallest_sum=4)
     assert sum_reasons(five, words.model_dump()) == [
         "it opens sums of 4 sites without noise, but the policy's smallest sum is 5 (add [privacy], or raise [deploy] "
@@ -283,22 +285,24 @@ def test_a_vector_past_the_bound_is_not_used(consortium: Any, monkeypatch: pytes
 
 def test_a_bad_dealer_is_named_and_the_study_goes_on_without_it(consortium: Any) -> None:
     consortium.change = bad_dealer(consortium, VICTIM, "bo")
-    study = in_process.study_of("bad-dealer", 2, transforms=SUM, deploy=QUORUM, privacy={**NOISE, "epsilon": 4.0})
+    study = in_process.study_of(
+        "bad-dealer", 2, transforms=SUM, deploy=QUORUM, privacy={**NOISE, "epsilon": 4.0}, data=DATA
+    )
     consortium.conduct(study)
     others = sorted(set(FOUR) - {VICTIM})
     for record in consortium.rounds(study):
         assert record["sites"] == others
         assert "bo got a wrong share of its secrets" in record["measures"]["absent"][VICTIM]
     # Charged is who masked, once a round; the cheat never came so far.
-    assert [debits(consortium, site, study_id(study)) for site in FOUR] == [[1, 2], [1, 2], [], [1, 2]]
+    assert [debits(consortium, site, consortium.id(study)) for site in FOUR] == [[1, 2], [1, 2], [], [1, 2]]
 
 
 def test_where_all_are_wanted_a_bad_dealer_ends_the_study_by_name_and_costs_nobody(consortium: Any) -> None:
     consortium.change = bad_dealer(consortium, VICTIM, "bo")
-    study = in_process.study_of("bad-dealer-of-all", 2, transforms=SUM, privacy={**NOISE, "epsilon": 4.0})
+    study = in_process.study_of("bad-dealer-of-all", 2, transforms=SUM, privacy={**NOISE, "epsilon": 4.0}, data=DATA)
     with pytest.raises(Refusal, match="kenema: bo got a wrong share of its secrets"):
         consortium.conduct(study)
-    assert [debits(consortium, site, study_id(study)) for site in FOUR] == [[]] * 4
+    assert [debits(consortium, site, consortium.id(study)) for site in FOUR] == [[]] * 4
     assert not (consortium.run(study) / "model.safetensors").exists()
 
 
@@ -347,7 +351,7 @@ def test_records_that_were_damaged_open_nothing(consortium: Any) -> None:
 
 def test_what_a_site_writes_down_holds_no_secret(consortium: Any) -> None:
     """Its records are on the disk for ever: they hold what left anyway, and no answer once the round is closed."""
-    attacker = attacker_of(consortium, "on-the-disk", 4, privacy=NOISE)
+    attacker = attacker_of(consortium, "on-the-disk", 4, privacy=NOISE, data=DATA)
     folder = Path(consortium.homes[VICTIM].folder(attacker.header["study"]) / "sums")
     assert sorted(path.suffix for path in folder.iterdir() if path.is_file()) == [".json"]
     words = json.loads((folder / "00000001.json").read_bytes())

@@ -16,6 +16,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import RoundDone
 from wardround.deploy.coordinator.secure_round import public_key
+from wardround.deploy.protocol.agreed_words import agreed_in
 from wardround.deploy.protocol.wire import decode, digest, encode
 from wardround.privacy.secure_sum.messages import SumMessage, from_json, sign, to_json
 from wardround.privacy.secure_sum.server import Server, advance, receive, start_sum, unmask_sum
@@ -73,12 +74,17 @@ class SumAttacker:
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self.consortium.names))
 
+    @property
+    def agreed(self) -> str:
+        """What the sites agreed on in the study."""
+        return agreed_in(self.consortium.homes[self.names[0]].folder(self.header["study"]))
+
     def session(self, number: int, sent: Message, **changes: Any) -> Session:
         old = self.header["session"]
         words = {
             "study": self.header["study"],
             "round": number,
-            "model": model_hash(sent),
+            "model": model_hash(sent, self.agreed),
             "nonce": secrets.token_hex(16),
             "roster": self.names,
             "entries": old["entries"],

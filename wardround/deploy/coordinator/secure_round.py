@@ -30,6 +30,7 @@ from wardround.deploy.coordinator.events import AnswersGathered
 from wardround.deploy.coordinator.gather import NOT_CONNECTED, Absences, GatheredAnswers, reasons_of
 from wardround.deploy.coordinator.sum_checkpoint import load_sum, save_sum
 from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.agreed_words import agreed_by
 from wardround.deploy.protocol.replies import Absence
 from wardround.deploy.protocol.requests import SecureStep, Topic, TrainRound
 from wardround.deploy.protocol.secure_precision import precision_of
@@ -100,6 +101,8 @@ class SecureRound:
     folder: Path
     approved: int
     """How many sites the study has."""
+    agreed: str
+    """The hash of what the sites agreed on before the first round."""
     departed: Callable[[], Absences]
     """Sites that have left for good."""
     rest: Callable[[], None]
@@ -129,7 +132,7 @@ class SecureRound:
         """One attempt among these sites; raises TooFew where it failed before anything was revealed."""
         bits, bound = self.precision
         nonce, names = secrets.token_hex(16), tuple(sorted(roster))
-        model = model_hash(self.sent)
+        model = model_hash(self.sent, self.agreed)
         session = Session(self.study, self.number, model, nonce, names, self.entries, bits, bound, self.approved)
         server = start_sum(session, {name: self.keys[name] for name in names})
         letters: Mapping[str, SumMessage | None] = dict.fromkeys(names)
@@ -154,7 +157,7 @@ class SecureRound:
 
     def resume(self) -> OpenedSum | None:
         """Open what was about to be opened when this process died; none where nothing was."""
-        kept = load_sum(self.path, self.keys, model_hash(self.sent))
+        kept = load_sum(self.path, self.keys, model_hash(self.sent, self.agreed))
         if kept is None:
             return None
         server, letters, self.commitments = kept
@@ -264,6 +267,7 @@ def sum_answers(
         gather=gather,
         folder=engine.sums,
         approved=len(engine.sites),
+        agreed=agreed_by(engine.introductions),
         departed=gatherer.departed_sites,
         rest=gatherer.rest,
         tell=lambda here, away: gatherer.observer(AnswersGathered(Topic.ROUND, number, here, reasons_of(away))),

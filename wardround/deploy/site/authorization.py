@@ -112,6 +112,12 @@ class HomeAccess:
     def claims(self, study: str) -> tuple[ReleaseClaim, ...]:
         """The places on a study's list that were used, by the audit log."""
         self._left.read(self.home.audit_path)
+        if study and not self._left.has_approval(study):
+            raise Refusal(
+                "the audit log of this site does not go back to the approval, so what has left is not known",
+                where=study,
+                remedy="restore the log, or ask for a changed study",
+            )
         return self._left.claims(study)
 
     def check_statistics(self, study: str) -> None:

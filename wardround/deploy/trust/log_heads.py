@@ -27,7 +27,10 @@ Keys = Mapping[str, Sequence[ec.EllipticCurvePublicKey]]
 SIGNATURE = re.compile(r"(?:[0-9a-f]{2}){8,80}")
 HEAD_BYTES = 512
 """A head fills one sector of a disk, so that it is replaced in one piece."""
-RESTORE = "restore both files from a backup, or move both to a safe place so that a new log begins"
+RESTORE = (
+    "restore both files from a backup, or move both to a safe place so that a new log begins; "
+    "studies approved before are then not answered any more"
+)
 # A signature of one sort can never be passed off as one of the other.
 HEAD_SEAL, COUNTER_SEAL = b"wardround audit head\n", b"wardround audit countersignature\n"
 

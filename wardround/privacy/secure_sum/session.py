@@ -151,9 +151,12 @@ def session_from_json(words: Any) -> Session:
     return Session(**{**words, "roster": tuple(roster)})
 
 
-def model_hash(sent: Message) -> str:
-    """The SHA-256 of what the coordinator sent, for `Session.model`: every site computes it of what it got itself."""
-    parts = [json.dumps(sent.meta).encode()]
+def model_hash(sent: Message, agreed: str = "") -> str:
+    """The SHA-256 of what the coordinator sent, for `Session.model`: every site computes it of what it got itself.
+
+    `agreed` is a hash of all that the sites were told before: a sum is of answers to the same question only.
+    """
+    parts = [json.dumps(sent.meta).encode(), agreed.encode()]
     for path, leaf in jax.tree_util.tree_leaves_with_path(sent.arrays):
         array = np.asarray(leaf)
         little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))

@@ -106,6 +106,8 @@ class TwoServerRound:
     second: str
     folder: Path
     limit: str
+    agreed: str
+    """The hash of what the sites agreed on before the first round."""
     weight_problem: Callable[[str, float], str | None]
     """Why a site may not count for so much; none if it may."""
     bad: dict[str, Absence] = field(default_factory=dict)
@@ -140,7 +142,12 @@ class TwoServerRound:
         if not path.exists():
             return None
         kept = Attempt(**json.loads(path.read_bytes()))
-        return kept if kept.model == model_hash(self.sent) else None
+        return kept if kept.model == self.model else None
+
+    @property
+    def model(self) -> str:
+        """The hash of what the sites are sent, and of what they agreed on before."""
+        return model_hash(self.sent, self.agreed)
 
     @property
     def _path(self) -> Path:

@@ -22,13 +22,13 @@ from wardround.deploy.coordinator.two_servers.attempt import (
     RoundLost,
     TwoServerRound,
 )
+from wardround.deploy.protocol.agreed_words import agreed_by
 from wardround.deploy.protocol.replies import Absence
 from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.protocol.robust_choice import RobustChoice, bound_of, without_model
 from wardround.engine.checks import divergence
 from wardround.engine.split_round import KEPT, conclude_opened
 from wardround.privacy.secure_sum.masks import KEY_BYTES
-from wardround.privacy.secure_sum.session import model_hash
 
 if TYPE_CHECKING:
     from wardround.deploy.coordinator.engine import Deployment
@@ -74,6 +74,7 @@ def choose_and_sum(
         second=engine.second,
         folder=engine.sums,
         limit=engine.transform.limit,
+        agreed=agreed_by(engine.introductions),
         weight_problem=lambda site, weight: told_weight_problem(site, weight, algorithm, engine.limits),
     )
     kept, end, pause = one.load(), time.monotonic() + gatherer.policy.deadline, 0.0
@@ -100,7 +101,7 @@ def choose_and_sum(
                 return conclude(engine, algorithm, progress, one, content, one.attempt(kept, quorum))
             if kept is None and len(roster) >= quorum:
                 row, check = secrets.token_hex(KEY_BYTES), secrets.token_hex(KEY_BYTES)
-                new = Attempt(model_hash(sent), secrets.token_hex(16), row, check, roster, [])
+                new = Attempt(one.model, secrets.token_hex(16), row, check, roster, [])
                 return conclude(engine, algorithm, progress, one, content, one.attempt(new, quorum))
         except AttemptFailed:
             pass

@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.agreed_words import agreed_in
 from wardround.deploy.protocol.requests import Received, SecureStep
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.release.privacy_guard import charged_request
@@ -163,8 +164,11 @@ class SecureSite:
     ) -> tuple[Header, Message]:
         session = state.session
         # What the masks are bound to must be what this site got itself.
-        if model_hash(message) != session.model:
-            raise Refusal("the model is not the one that was announced", remedy="start the round again")
+        if model_hash(message, agreed_in(self.folder)) != session.model:
+            raise Refusal(
+                "the model or the preparation of this site is not the one that was announced to all",
+                remedy="start the round again",
+            )
         made = self.records.of(session.round)
         if made.request and made.request != terms.request:
             raise Refusal(
@@ -244,7 +248,7 @@ def refuse_other(session: Session, asked: Received[SecureStep], terms: SumTerms)
     strange = [site for site in session.roster if site not in terms.sites]
     if strange or session.approved != len(terms.sites):
         raise Refusal(
-            f"{', '.join(strange)} takes no part in the approved study"
+            f"{strange[0]} takes no part in the approved study"
             if strange
             else f"the approved study has {len(terms.sites)} sites, not {session.approved}",
             where=f"secure sum of round {session.round}",

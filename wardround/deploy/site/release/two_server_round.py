@@ -22,6 +22,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.fault_points import point
+from wardround.deploy.protocol.agreed_words import agreed_in
 from wardround.deploy.protocol.halves import ParcelContent, make_parcel, meeting_of, parcel_words
 from wardround.deploy.protocol.requests import Received, ShareHalves
 from wardround.deploy.protocol.robust_choice import bound_of, rule_of, transform_recipes
@@ -95,7 +96,7 @@ class HalvesSite:
     def _refuse_other(self, meeting: Meeting, message: Message) -> None:
         """Refuse a meeting that is not the approved study's, and a second model for the same round."""
         where = f"two servers, round {meeting.round}"
-        if model_hash(message) != meeting.model:
+        if model_hash(message, agreed_in(self.folder)) != meeting.model:
             raise Refusal("the model is not the one that was announced", where=where, remedy="start the round again")
         if meeting.bound != bound_of(transform_recipes(self.study)):
             raise Refusal("the approved study has another bound", where=where, remedy="ask for what was approved")
