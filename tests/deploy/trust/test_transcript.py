@@ -183,7 +183,8 @@ def test_the_commands(consortium: Consortium) -> None:
     assert shown.exit_code == 0, shown.output
     for words in (
         "follows from the transcript, bit for bit",
-        "countersigned by bo, freetown, kenema",
+        "countersigned by bo: they were shown the same transcript",
+        "countersigned in the name of freetown, kenema, with keys that are not pinned here",
         "6 answers of bo are listed",
         "not checked: that a sum is the sum of the answers",
     ):

@@ -28,7 +28,6 @@ from wardround.deploy.trust.transcript.entries import (
     TaskWords,
     TranscriptSigner,
     digest_of,
-    load_transcript_head,
     software,
     transcript_folder,
     words_digest,
@@ -122,13 +121,13 @@ def close_transcript(
 
 
 def keep_witnesses(transcript: TranscriptWriter, replies: Mapping[str, Reply], certificates: Mapping[str, str]) -> None:
-    """The signatures of sites under the transcript's own end; whether they are right, whoever reads it checks."""
-    found, head = {}, load_transcript_head(transcript.path)
+    """The signatures of the sites that have checked the transcript; whether they are right, whoever reads it checks."""
+    found = {}
     for site, reply in sorted(replies.items()):
         try:
             seen = parse_countersigned(reply.header.get("transcript"))
         except (ValueError, Refusal):
             continue
-        if seen.by == site and site in certificates and seen.head == head:
+        if seen.by == site and site in certificates:
             found[site] = {"countersigned": seen.content(), "certificate": certificates[site]}
     write_witnesses(transcript.folder, found)

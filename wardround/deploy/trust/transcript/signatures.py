@@ -54,7 +54,10 @@ def check_signatures(
         told = source.witnesses.get(site)
         if told is None:
             continue
-        wrong = witness_words(site, told, head, keys, authority)
+        if is_invented(told, head, keys):
+            report.remarks.append(f"{site} has signed an end that the coordinator never signed, which does not count")
+            continue
+        wrong = witness_words(site, told, head, authority)
         if wrong:
             report.problem = wrong
             return report
@@ -88,7 +91,16 @@ def is_pinned(site: str, told: Any, pinned: Mapping[str, Sequence[str]]) -> bool
     return any(fingerprint(key) in pinned.get(site, ()) for key in keys.get(site, ()))
 
 
-def witness_words(site: str, told: Any, head: Head, signer: Keys, authority: x509.Certificate | None) -> str:
+def is_invented(told: Any, head: Head, signer: Keys) -> bool:
+    """Whether a site countersigned another end than this one, which the coordinator never signed."""
+    try:
+        seen = parse_countersigned(told["countersigned"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    return seen.head != head and bool(head_problem(signer, seen.head))
+
+
+def witness_words(site: str, told: Any, head: Head, authority: x509.Certificate | None) -> str:
     """What is wrong with a site's countersignature, or nothing."""
     try:
         seen, certificate = parse_countersigned(told["countersigned"]), str(told["certificate"])
@@ -98,8 +110,6 @@ def witness_words(site: str, told: Any, head: Head, signer: Keys, authority: x50
     wrong = wrong or (f"it is by {seen.by}" if seen.by != site else witness_problem(keys, seen))
     if wrong:
         return f"the countersignature of {site}: {wrong}"
-    if seen.head != head and head_problem(signer, seen.head):
-        return f"{site} has countersigned an end that the coordinator never signed: {site} does not tell the truth"
     if seen.head != head:
         return f"{site} has countersigned another transcript, which ends with {spoken(seen.head.hash)}"
     return ""
