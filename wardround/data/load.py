@@ -94,7 +94,7 @@ def load(
         table = split_table(drop_unknown_targets(table), partition, seed)
     schema = agree_schema(table, empty_sites=empty_sites, **policy)
     notes += schema.notes
-    table = apply_schema(table, schema)
+    table = apply_schema(table, schema, private=private is not None)
     if by:
         notes += warn_of_shared_patients(table, by)
 
@@ -163,12 +163,12 @@ def drop_unknown_targets(table: Table) -> Table:
     return replace(table, sites={name: known_rows(frame, table.target) for name, frame in table.sites.items()})
 
 
-def apply_schema(table: Table, schema: Schema) -> Table:
+def apply_schema(table: Table, schema: Schema, *, private: bool) -> Table:
     """Every site with the same columns, task and positive label as they will be used."""
     positive = table.positive
     if positive is None and len(schema.classes) == 2:
         positive = schema.classes[-1]
-    sites = {name: frame_for_schema(frame, table, schema) for name, frame in table.sites.items()}
+    sites = {name: frame_for_schema(frame, table, schema, private=private) for name, frame in table.sites.items()}
     return replace(table, sites=sites, task=schema.task, positive=positive)
 
 

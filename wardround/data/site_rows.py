@@ -15,7 +15,7 @@ from wardround.data.preparation import Preparation
 from wardround.data.row_split import split
 from wardround.data.schema import Schema
 from wardround.data.table import Table
-from wardround.queries.columns import as_numbers, as_text
+from wardround.queries.columns import as_numbers, as_text, kind_of
 
 Rows = np.ndarray[Any, Any]
 
@@ -75,15 +75,35 @@ def split_site_rows(
     return SiteRows(name, frame, parts, schema, table.target)
 
 
-def frame_for_schema(frame: pd.DataFrame, table: Table, schema: Schema) -> pd.DataFrame:
-    """The rows whose target is known and a label of the schema, with the columns that all sites agreed on."""
+def frame_for_schema(frame: pd.DataFrame, table: Table, schema: Schema, *, private: bool = False) -> pd.DataFrame:
+    """The rows whose target is known and a label of the schema, with the columns that all sites agreed on.
+
+    Of a `private` study the number of rows is told exactly, so none is dropped for its label: one that is not among the
+    classes counts as the first class. No refusal may depend on a patient either: an infinite number counts as missing,
+    and so does a whole column of something else where numbers were agreed on.
+    """
     columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
     rows = known_rows(frame, table.target)
     if schema.classes:
         # A label too rare to be told at any site is none of the classes.
-        agreed = np.isin(as_text(rows[table.target]).astype(str), schema.classes)
-        rows = rows if agreed.all() else rows[agreed].reset_index(drop=True)
-    return rows.reindex(columns=columns)
+        labels = as_text(rows[table.target]).astype(str)
+        agreed = np.isin(labels, schema.classes)
+        if private and not agreed.all():
+            rows = rows.copy(deep=False)
+            rows[table.target] = np.where(agreed, labels, schema.classes[0]).astype(object)
+        elif not agreed.all():
+            rows = rows[agreed].reset_index(drop=True)
+    rows = rows.reindex(columns=columns)
+    for name in (name for name, kind in schema.kinds.items() if private and kind != "text"):
+        rows[name] = finite_or_missing(rows[name])
+    return rows
+
+
+def finite_or_missing(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    if kind_of(column) not in ("number", "flag", "empty"):
+        return pd.Series(np.nan, column.index)
+    infinite = np.isinf(as_numbers(column))
+    return column.mask(infinite) if infinite.any() else column
 
 
 def known_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:

@@ -168,7 +168,8 @@ def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[s
         telling = [word.lower() for word in words if word.lower() in IDENTIFYING]
         known = frame[column].dropna()
         distinct = int(known.nunique())
-        whole = kind == "number" and bool(np.all(as_numbers(known) % 1 == 0))
+        with np.errstate(invalid="ignore"):  # an infinite value is no whole number
+            whole = kind == "number" and bool(np.all(as_numbers(known) % 1 == 0))
         if telling:
             found[column] = f"its name contains '{telling[0]}'"
         elif len(known) > FEW and distinct == len(known) and (whole or kind == "text"):

@@ -126,17 +126,16 @@ class StudyWorker:
                 remedy="ask for what was approved: the same statistic over many splits would reveal single patients",
             )
         schema = check_schema(asked.question.schema, self.study, self.table, self.site, self.smallest_cell)
-        data = self.study.data
-        frame = frame_for_schema(self.table.sites[self.site], self.table, schema)
+        data, private = self.study.data, self.study.privacy is not None
         self.own = split_site_rows(
             self.site,
-            frame,
+            frame_for_schema(self.table.sites[self.site], self.table, schema, private=private),
             self.table,
             schema,
             seed=asked.question.seed,
             shares=tuple(data.shares),
             by=data.split_by or "",
-            stratify=self.study.privacy is None,
+            stratify=not private,
         )
         self.remember("settle", asked)
         return {}, Message({})
@@ -215,7 +214,8 @@ class StudyWorker:
         own = self._own(algorithm.part)
         if not self._check_model(asked, message.arrays, in_round=True):
             return None  # no finite answer follows from it, whoever the patients are
-        if asked.question.algorithm.get("kind") == "probe" and len(own.y) < self.smallest_cell:
+        few, exact = len(own.y) < self.smallest_cell, self.study.privacy is None
+        if few and (exact or asked.question.algorithm.get("kind") == "probe"):
             own = OwnRows(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
         kept = self._kept(algorithm, asked, number - 1)
         if self.promise is not None:  # last of all that may be refused: what is debited is not given back

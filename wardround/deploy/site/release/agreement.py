@@ -14,6 +14,7 @@ import numpy as np
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.data.noised_preparation import declared_column
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.schema import Schema
 from wardround.data.table import Table
@@ -68,14 +69,19 @@ def check_schema(said: Mapping[str, Any], study: Study, table: Table, site: str,
 
 
 def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int) -> None:
-    """Every outcome that this site told of is there: else patients would be dropped, and counted by their absence."""
+    """Every outcome that this site told of is there: else patients would be dropped, and counted by their absence.
+
+    Where there are too many to be told, whoever names the classes would choose the patients: there are none then.
+    """
     if task == "regression":
         if classes or released_kind(outcome, cell) not in ("number", "empty"):
             raise refusal("the agreed schema takes the outcome for a quantity, which it is not here")
         return
     if not 2 <= len(classes) <= MOST_CLASSES or len(set(classes)) != len(classes):
         raise refusal(f"the agreed schema does not have 2 to {MOST_CLASSES} different outcomes")
-    if outcome.nunique() <= MOST_CLASSES and not set(frequent_labels(outcome, cell)) <= set(classes):
+    if outcome.nunique() > MOST_CLASSES:
+        raise refusal(f"the agreed schema has classes, but the outcome has more than {MOST_CLASSES} values here")
+    if not set(frequent_labels(outcome, cell)) <= set(classes):
         raise refusal("the agreed schema leaves out an outcome that this site has")
 
 
@@ -89,17 +95,32 @@ def check_preparation(text: str, study: Study, schema: Schema, columns: Mapping[
         raise refusal("the preparation is not of the agreed columns")
     if len(preparation.features) > most_features(study, columns):
         raise refusal("the preparation makes more inputs than were approved")
+    check_declared(preparation, study, schema)
     for one in preparation.columns:
         if one.indicator and not said.indicators:
             raise refusal("the preparation tells what is missing, which the study does not")
         is_text = schema.kinds[one.name] == "text"
-        if is_text != isinstance(one, TextColumn):
+        if is_text != isinstance(one, TextColumn) and one.name not in said.categories:
             raise refusal("the preparation takes a column for something else than was agreed")
         if isinstance(one, NumberColumn):
             check_number(one, said.scale)
         else:
             check_categories(one, MOST_CATEGORIES * len(sites_of(study)))
     return preparation
+
+
+def check_declared(preparation: Preparation, study: Study, schema: Schema) -> None:
+    """What the study declares is prepared in this way and no other; of a private study then everything is declared."""
+    said = study.data.preparation
+    declared = {*said.ranges, *said.categories}
+    if not declared <= set(schema.kinds):
+        raise refusal("the preparation leaves out a column that the study declares")
+    for one in preparation.columns:
+        due = declared_column(one.name, schema.kinds[one.name], said.ranges, said.categories, scale=said.scale)
+        if due is not None and one != due:
+            raise refusal("the preparation has another range, or other categories, than the study declares")
+        if due is None and declared and study.privacy is not None:
+            raise refusal("the preparation has a column that the study does not declare")
 
 
 def check_number(one: NumberColumn, scale: str) -> None:
