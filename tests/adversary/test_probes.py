@@ -1,0 +1,94 @@
+"""A coordinator that reads patients out of the questions of a choice of partners, or out of figures of quality.
+
+Each test is an attack over real homes with a smallest cell of 10. What the attacker would have read is reckoned from
+what really left, or, where nothing leaves any more, from what exact numbers would have told.
+"""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.support import in_process
+from tests.support.adversary.actors import LyingCoordinator
+from wardround.core.contracts import Message
+from wardround.core.json_arrays import pack
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.site import approvals
+from wardround.queries.columns import kind_of
+from wardround.study.file import Study
+
+SITE, CELL = "bo", 10
+
+
+@pytest.fixture(scope="module")
+def consortium(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Every patient has a village of their own, by which a model can single them out, and a temperature."""
+    made = in_process.Consortium(tmp_path_factory.mktemp("probes"))
+    for path in made.tables.values():
+        frame = pd.read_csv(path)
+        villages = [f"v{row}" for row in range(len(frame))]
+        frame.assign(village=villages, temperature=frame["temperature"].fillna(37.0)).to_csv(path, index=False)
+    return made
+
+
+def rows_of(consortium: Any) -> pd.DataFrame:
+    return pd.read_csv(consortium.tables[SITE])
+
+
+def approved(consortium: Any, study: Study) -> LyingCoordinator:
+    """A coordinator of a study that the site has approved; it has asked nothing yet."""
+    one = LyingCoordinator(consortium, study)
+    one.send(SITE, "offer", {"content": study.model_dump(mode="json"), "submitter": "researcher"})
+    approvals.approve(consortium.homes[SITE], study_id(study), by="admin")
+    return one
+
+
+def settle(one: LyingCoordinator, kinds: dict[str, str], classes: list[str]) -> None:
+    task = "classification" if classes else "regression"
+    schema = {"kinds": kinds, "task": task, "classes": classes}
+    assert one.send(SITE, "settle", {"schema": schema, "seed": one.study.study.seed}).status is Status.OK
+
+
+def worker_of(consortium: Any, study: Study) -> Any:
+    return consortium.handlers[SITE]._workers[study_id(study)]
+
+
+def choosing(name: str, partners: dict[str, Any]) -> Study:
+    sites = list(in_process.NAMES)
+    return in_process.study_of(name, 2, study={"user": SITE}, partners=partners, deploy={"sites": sites})
+
+
+# ---- counts between edges ----
+
+
+def test_counts_between_many_edges_tell_no_small_group(consortium: Any) -> None:
+    """The ages one by one: a column fifty times at once is refused; asked in turn, counts are whole tens."""
+    study = choosing("ages", {"name": "distribution_distance", "smallest_cell": CELL, "top": 1})
+    one, frame = approved(consortium, study), rows_of(consortium)
+    kinds = {
+        name: {"flag": "number"}.get(kind_of(frame[name]), kind_of(frame[name]))
+        for name in frame.columns
+        if name not in ("ebola", "hospital")
+    }
+    settle(one, kinds, sorted(frame["ebola"].unique()))
+    recipe = {"kind": "query", "name": "cells_of", "parts": []}
+    query = {**recipe, "settings": {"epsilon": 0.0, "smallest_cell": CELL, "seed": None}}
+
+    def ask(columns: list[list[float]]) -> Any:
+        fields = [{"name": "age", "edges": edges, "number": True} for edges in columns]
+        return one.send(SITE, "query", {"query": query, "on": "training"}, Message({"columns": pack(fields)}))
+
+    refused = ask([[float(age)] for age in range(50)])
+    assert refused.status is Status.REFUSED
+    assert "more than once in one question" in refused.why
+    worker = worker_of(consortium, study)
+    ages = worker.own.frame["age"].iloc[worker.own.parts[0]].dropna()
+    fine = False
+    for middle in (25.0, 26.0, 27.0):
+        told = ask([[middle]]).message.arrays
+        assert not (told["cells_0"] % CELL).any()
+        assert int(told["rest_0"]) % CELL == 0
+        fine |= 0 < ((ages >= middle) & (ages < middle + 1)).sum() < CELL
+    assert fine  # there are groups that exact counts would have told
