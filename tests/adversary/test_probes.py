@@ -6,17 +6,23 @@ what really left, or, where nothing leaves any more, from what exact numbers wou
 
 from typing import Any
 
+import jax
+import numpy as np
 import pandas as pd
 import pytest
 
 from tests.support import in_process
 from tests.support.adversary.actors import LyingCoordinator
-from wardround.core.contracts import Message
+from wardround.core.components.recipes import recipe_of, to_json
+from wardround.core.contracts import Message, Task
 from wardround.core.json_arrays import pack
+from wardround.data.preparation import Preparation, TextColumn
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site import approvals
+from wardround.partners.probes.losses import losses
 from wardround.queries.columns import kind_of
+from wardround.study import assemble
 from wardround.study.file import Study
 
 SITE, CELL = "bo", 10
@@ -92,3 +98,62 @@ def test_counts_between_many_edges_tell_no_small_group(consortium: Any) -> None:
         assert int(told["rest_0"]) % CELL == 0
         fine |= 0 < ((ages >= middle) & (ages < middle + 1)).sum() < CELL
     assert fine  # there are groups that exact counts would have told
+
+
+# ---- losses of models that the coordinator makes up ----
+
+
+class Judged:
+    """A site that has prepared its rows by village, and a choice of partners that lets three models be judged."""
+
+    def __init__(self, consortium: Any, name: str) -> None:
+        frame = rows_of(consortium)
+        study = choosing(name, {"name": "leave_one_out", "top": 1})
+        self.one, self.classes = approved(consortium, study), sorted(frame["ebola"].unique())
+        settle(self.one, {"village": "text"}, self.classes)
+        preparation = Preparation((TextColumn("village", tuple(frame["village"])),))
+        positive = self.classes.index("confirmed")
+        words = {"preparation": preparation.to_json(), "positive": positive, "numbers": list(in_process.NAMES)}
+        assert self.one.send(SITE, "prepare", words).status is Status.OK
+        self.features = len(preparation.features)
+        task = Task((self.features,), tuple(self.classes), "ebola")
+        self.algorithm = to_json(recipe_of(losses(assemble.model_of(study, task), part="validation")))
+        self.victims = worker_of(consortium, study).own.parts[1]
+        self.outcome = frame["ebola"].iloc[self.victims].to_numpy() == self.classes[1]
+
+    def stack(self, victims: Any, certain: float = 3.0) -> dict[str, Any]:
+        """A model for every victim, which has an opinion about nobody else."""
+        count = len(victims)
+        kernel = np.zeros((count, self.features, 2), np.float32)
+        kernel[np.arange(count), victims, 1] = certain
+        return {"dense_0/kernel": kernel, "dense_0/bias": np.zeros((count, 2), np.float32)}
+
+    def begin(self, stack: Any) -> Any:
+        return self.one.send(SITE, "begin", {"algorithm": self.algorithm, "course": 1}, Message({"first": stack}))
+
+    def round(self, stack: Any) -> Any:
+        words = {"algorithm": self.algorithm, "transforms": [], "seed": self.one.study.study.seed}
+        return self.one.send(SITE, "round", {**words, "round": 1, "course": 1}, Message({"params": stack}))
+
+
+def test_more_models_than_the_choice_announces_are_refused_before_anything_is_computed(
+    consortium: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = Judged(consortium, "many")
+    computed = []
+    monkeypatch.setattr("wardround.deploy.site.study_worker.site_round", lambda *request, **more: computed.append(1))
+    for count in (1, 2, 4, 10):
+        refused = judged.begin(judged.stack(judged.victims[:count]))
+        assert refused.status is Status.REFUSED
+        assert "does not have the arrays" in refused.why
+    assert judged.begin(judged.stack(judged.victims[:3])).status is Status.OK
+    uneven = judged.stack(judged.victims[:3]) | {"dense_0/bias": np.zeros((10, 2), np.float32)}
+    for stack in (
+        judged.stack(judged.victims[:10]),
+        uneven,
+        jax.tree.map(np.float64, judged.stack(judged.victims[:3])),
+    ):
+        refused = judged.round(stack)
+        assert refused.status is Status.REFUSED
+        assert "does not have the arrays" in refused.why
+    assert not computed

@@ -25,6 +25,7 @@ from wardround.core.quality import row_losses
 TERMS = Terms(
     "how well models that it is sent do on its patients: the mean loss of each, and how they differ",
     lambda of: 2 * of.models + of.models**2 + 1,
+    given=trees.repeat,
 )
 
 
