@@ -14,16 +14,20 @@ import pytest
 from tests.support import in_process
 from tests.support.adversary.actors import LyingCoordinator
 from wardround.core.components.recipes import recipe_of, to_json
-from wardround.core.contracts import Message, Task
+from wardround.core.contracts import Message, Scores, Task
 from wardround.core.json_arrays import pack
-from wardround.data.preparation import Preparation, TextColumn
+from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site import approvals
+from wardround.deploy.site.own_figures import own_figures
+from wardround.deploy.site.release.disclosure import coarse_figures
+from wardround.evaluate.block import result_block
 from wardround.partners.probes.losses import losses
 from wardround.queries.columns import kind_of
 from wardround.study import assemble
 from wardround.study.file import Study
+from wardround.study.methods import own_method
 
 SITE, CELL = "bo", 10
 
@@ -157,3 +161,89 @@ def test_more_models_than_the_choice_announces_are_refused_before_anything_is_co
         assert refused.status is Status.REFUSED
         assert "does not have the arrays" in refused.why
     assert not computed
+
+
+def test_losses_of_models_that_differ_for_one_patient_tell_nothing_of_that_one(consortium: Any) -> None:
+    """Of a model sure of one patient the mean loss would be below ln 2 where it is right, and above where it is not."""
+    judged = Judged(consortium, "sure")
+    ill, well = (judged.victims[judged.outcome == one] for one in (True, False))
+    stack = judged.stack([ill[0], well[0], ill[1]])
+    assert judged.begin(stack).status is Status.OK
+    told = judged.round(stack)
+    assert told.status is Status.OK
+    arrays, rows = told.message.arrays, len(judged.victims)
+    assert int(arrays["weight"]) == rows - rows % CELL < rows
+    mean = arrays["loss"] / arrays["weight"]
+    # Nobody's loss is above or below ln 2 but for the one, so it is told of all, in steps of 2 ln 2 a patient or more.
+    assert len(set(mean.tolist())) == 1
+    assert mean[0] == pytest.approx(np.log(2), abs=2 * np.log(2) / rows)
+    assert len(set(arrays["squares"].tolist())) == 1
+    assert not arrays["apart"].any()
+    # The positive control: exact means would have told both outcomes.
+    alone = np.log1p(np.exp([-3.0, 3.0]))
+    assert ((rows - 1) * np.log(2) + alone[0]) / rows < np.log(2) < ((rows - 1) * np.log(2) + alone[1]) / rows
+
+
+# ---- errors of a regression ----
+
+
+def test_errors_of_a_model_that_is_wrong_about_one_patient_tell_nothing_of_that_one(consortium: Any) -> None:
+    """All ages below the oldest but one count alike; the oldest patient's error, ever so large, would tell the age."""
+    data = {"target": "temperature", "positive": None, "task": "regression"}
+    study = in_process.study_of("fever", 1, data=data, model={"name": "linear", "l2": 0.0})
+    one = approved(consortium, study)
+    settle(one, {"age": "number"}, [])
+    worker = worker_of(consortium, study)
+    second, oldest = np.sort(worker.own.frame["age"].iloc[worker.own.parts[2]].dropna().to_numpy())[-2:]
+    preparation = Preparation((NumberColumn("age", 0.0, float(second), 1.0, low=float(second), high=second + 40.0),))
+    words = {"preparation": preparation.to_json(), "positive": 0, "numbers": list(in_process.NAMES)}
+    assert one.send(SITE, "prepare", words).status is Status.OK
+    task = Task((1,), (), "temperature")
+    algorithm = to_json(recipe_of(assemble.build(study, own_method(study), task)))
+    first = jax.tree.map(np.zeros_like, jax.device_get(assemble.model_of(study, task).init(jax.random.key(0))))
+    assert one.send(SITE, "begin", {"algorithm": algorithm}, Message({"first": first})).status is Status.OK
+    steep = 1e8
+    model = {name: np.full_like(array, steep) if "kernel" in name else array for name, array in first.items()}
+    asked = {"algorithm": algorithm, "transforms": [], "seed": study.study.seed, "round": 1, "part": "test"}
+    reply = one.send(SITE, "figures", asked, Message({"sent": {"params": model}, "params": model}))
+    assert reply.status is Status.OK
+    told = reply.header["figures"]["sites"][SITE]
+    x, y = worker.parts["test"]
+    assert np.count_nonzero(x) == 1
+    # What is told is the error of predicting 0, which all but the one have; a temperature is at most 45.
+    for name in ("rmse", "mae"):
+        assert all(30 < told[name][key] < 45 for key in ("value", "low", "high"))
+    # The site has the exact figures for itself, and these would have told the age.
+    own = own_figures(worker.folder)
+    assert own is not None
+    exact = own["figures"]["mae"]["value"] * len(y) / steep
+    assert second + exact == pytest.approx(oldest, rel=1e-3)
+    rows = reply.header["figures"]["rows"][SITE]
+    assert rows == len(y) - len(y) % CELL
+
+
+def errors_told(error: Any, actual: Any) -> dict[str, Any]:
+    scores, task = Scores(actual + error, actual, np.array([0, len(actual)])), Task((1,))
+    return coarse_figures(result_block(scores, task, [SITE], resamples=0), scores, task, CELL)["sites"][SITE]
+
+
+def test_errors_are_told_on_the_grid_of_a_patient() -> None:
+    random = np.random.default_rng(5)
+    actual, error = random.normal(50, 10, 200), random.normal(0, 2, 200)
+    told = errors_told(error, actual)
+    # Clipping at the fences and steps of a patient's half leave figures as they are but for some percent.
+    for name, exact in (
+        ("rmse", np.sqrt(np.square(error).mean())),
+        ("mae", np.abs(error).mean()),
+        ("r2", 1 - np.square(error).mean() / actual.var()),
+    ):
+        assert told[name]["value"] == pytest.approx(exact, rel=0.1)
+    # Fewer than a cell of patients far out, in their errors or their outcomes, are told as the last of the others.
+    for few in (1, CELL - 1):
+        far = np.where(np.arange(200) < few, 1e3, error)
+        further = np.where(np.arange(200) < few, 1e6, error)
+        assert errors_told(far, actual) == errors_told(further, actual)
+        old = np.where(np.arange(200) < few, 1e4, actual)
+        older = np.where(np.arange(200) < few, 1e5, actual)
+        assert errors_told(error, old) == errors_told(error, older)
+    assert errors_told(np.where(np.arange(200) < CELL, np.nan, error), actual)["rmse"]["value"] is None

@@ -266,7 +266,7 @@ class StudyWorker:
     def _made(self, content: Any) -> Any:
         recipe = from_json(content)
         self.allow(recipe)
-        return private_from(recipe) if recipe.kind == KIND else make_from(recipe)
+        return private_from(recipe) if recipe.kind == KIND else make_from(in_own_cells(recipe, self.smallest_cell))
 
     def _method(self, asked: Received[Any]) -> tuple[Algorithm, Transform]:
         # Each is checked by `allow`; that none was left out (a clipping, say) is checked here.
