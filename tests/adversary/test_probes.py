@@ -247,3 +247,19 @@ def test_errors_are_told_on_the_grid_of_a_patient() -> None:
         older = np.where(np.arange(200) < few, 1e5, actual)
         assert errors_told(error, old) == errors_told(error, older)
     assert errors_told(np.where(np.arange(200) < CELL, np.nan, error), actual)["rmse"]["value"] is None
+
+
+def test_the_interval_of_a_log_loss_tells_no_single_patient() -> None:
+    """A model certain of all, and wrong about up to nine: the draws in which these are would tell of them."""
+    task = Task((1,), ("no", "yes"))
+    actual = np.repeat([1, 0], 30)
+    found = set()
+    for wrong in range(CELL):
+        likely = np.where((actual == 1) ^ (np.arange(60) < wrong), 0.9, 0.1)
+        scores = Scores(np.stack([1 - likely, likely], axis=1), actual, np.array([0, 60]))
+        block = result_block(scores, task, [SITE], resamples=50)
+        told = coarse_figures(block, scores, task, CELL)["sites"][SITE]["log_loss"]
+        found.add((told["value"], told["low"], told["high"]))
+        if wrong:  # the positive control
+            assert block["sites"][SITE]["log_loss"]["high"] > -np.log(0.9) + 0.01
+    assert len(found) == 1

@@ -105,8 +105,9 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int) -> Repo
             return {"value": None, "undefined": FEW}
         if name == "log_loss":
             # A single patient may have any part of it, so its mean is that of `judge`, and its interval as coarse.
-            mean = coarse_mean_loss(scores, task, cell)
-            return {key: mean if key == "value" else coarse_loss(one, step) for key, one in told.items()}
+            mean, near = coarse_mean_loss(scores, task, cell), clipped_losses(scores, cell)
+            again = told if near is None else figures_again(plain, near, task, ["log_loss"])["log_loss"]
+            return {key: mean if key == "value" else coarse_loss(one, step) for key, one in again.items()}
         number = FINE if name in SMOOTH else rows if over_all else patients
         return {key: coarsen(one, number, relative=False) for key, one in told.items()}
 
@@ -132,11 +133,8 @@ def coarse_errors(plain: Report, scores: Scores, task: Task, cell: int) -> Repor
     near = clipped_errors(scores, cell)
     if near is None:
         return told_of_sites(plain, plain, lambda name, told: {"value": None, "undefined": UNDEFINED}, cell)
-    drawn = plain.get("intervals", {"resamples": 0, "level": 0.95})
     (site,) = plain["sites"]
-    again = result_block(
-        near, task, [site], metrics=list(plain["sites"][site]), resamples=drawn["resamples"], level=drawn["level"]
-    )
+    again = {"sites": {site: figures_again(plain, near, task, list(plain["sites"][site]))}}
     rows, errors = len(near.actual), np.abs(near.predicted - near.actual)
     largest = float(errors.max())
     spread = coarse_moments(np.sort(near.actual), cell).variance
@@ -156,6 +154,28 @@ def coarse_errors(plain: Report, scores: Scores, task: Task, cell: int) -> Repor
     return told_of_sites(
         plain, again, lambda name, told: {key: on_own_grid(name, one) for key, one in told.items()}, cell
     )
+
+
+def figures_again(plain: Report, near: Scores, task: Task, names: list[str]) -> Report:
+    """Figures of one site, drawn as often as before, of other predictions."""
+    drawn = plain.get("intervals", {"resamples": 0, "level": 0.95})
+    (site,) = plain["sites"]
+    block = result_block(near, task, [site], metrics=names, resamples=drawn["resamples"], level=drawn["level"])
+    found: Report = block["sites"][site]
+    return found
+
+
+def clipped_losses(scores: Scores, cell: int) -> Scores | None:
+    """The same patients with losses that are not far out; none where a cell of predictions is no number."""
+    predicted, actual = np.array(scores.predicted, np.float64), np.asarray(scores.actual)
+    losses = row_losses(predicted, actual)
+    ordered = np.sort(losses)
+    if np.isinf(ordered[-cell]):
+        return None
+    predicted = np.where(np.isfinite(predicted), predicted, 0.0)
+    near = np.clip(losses, smallest_loss(ordered, cell), largest_loss(ordered, cell))
+    predicted[np.arange(len(actual)), actual] = np.exp(-near)
+    return scores._replace(predicted=predicted)
 
 
 def clipped_errors(scores: Scores, cell: int) -> Scores | None:
