@@ -43,6 +43,11 @@ def copy(a: Tree) -> Tree:
     return jax.tree.map(jnp.array, a)
 
 
+def repeat(a: Tree, times: int) -> Tree:
+    """a as often as said, along a first axis."""
+    return jax.tree.map(lambda p: jnp.broadcast_to(p, (times, *jnp.shape(p))), a)
+
+
 def nbytes(a: Tree) -> int:
     """Bytes of the arrays, also of abstract ones (`jax.eval_shape`)."""
     return sum(int(p.size) * p.dtype.itemsize for p in jax.tree.leaves(a))

@@ -2,7 +2,9 @@
 
 Every patient is in one cell of each column, so two-sided geometric noise in every cell makes an answer about c columns
 c * epsilon differentially private (Ghosh, Roughgarden and Sundararajan 2009). Cells below `smallest_cell` are told as
-0; what they held is told as one sum, or where that would give it away is added to the column's largest cell.
+0; what they held is told as one sum, or where that would give it away is added to the column's largest cell. Without
+noise all counts are rounded down to multiples of it (`in_cells`), since exact ones between other edges would differ by
+single patients; for the same reason a question names each column once.
 """
 
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
 from wardround.core.json_arrays import pack, unpack
 from wardround.privacy.discrete_laplace import noise_source
+from wardround.queries.cells import in_cells
 from wardround.queries.names_of import MOST_NAMES, epsilon_spent
 from wardround.queries.values import typed_values, words_of
 
@@ -64,12 +67,13 @@ def cells_of(*, epsilon: NotNegative, smallest_cell: Count, seed: int | None) ->
     def ask(message: Message, site: Site) -> Message:
         noise = noise_source(epsilon, seed, f"cells {site.name}")
         arrays: dict[str, Any] = {"site": pack(site.name)}
-        for index, fields in enumerate(unpack(message.arrays["columns"])):
-            exact = count_cells(site, ColumnCells(**fields))
-            noisy = np.array([int(n) + noise() for n in exact], np.int64)
-            arrays[f"cells_{index}"], arrays[f"rest_{index}"] = withhold_small_cells(
-                noisy, smallest_cell, noisy=epsilon > 0
-            )
+        columns = [ColumnCells(**fields) for fields in unpack(message.arrays["columns"])]
+        refuse_repeated(columns, site)
+        for index, column in enumerate(columns):
+            noisy = np.array([int(n) + noise() for n in count_cells(site, column)], np.int64)
+            told = withhold_small_cells(noisy, smallest_cell, noisy=epsilon > 0)
+            grid = 1 if epsilon > 0 else smallest_cell
+            arrays[f"cells_{index}"], arrays[f"rest_{index}"] = (in_cells(one, grid) for one in told)
         arrays["names"] = message.arrays["columns"]
         return Message(arrays)
 
@@ -84,6 +88,18 @@ def cells_of(*, epsilon: NotNegative, smallest_cell: Count, seed: int | None) ->
         return {"sites": sites}
 
     return Query(ask, combine)
+
+
+def refuse_repeated(columns: Sequence[ColumnCells], site: Site) -> None:
+    """Refuse a question with a column twice: between two sets of edges lie groups smaller than any cell."""
+    names = [column.name for column in columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise Refusal(
+            f"counts of the column {twice[0]!r} were asked for more than once in one question",
+            where=f"site {site.name}",
+            remedy="name each column once",
+        )
 
 
 def withhold_small_cells(counts: Numbers, smallest: int, *, noisy: bool) -> tuple[Numbers, int]:

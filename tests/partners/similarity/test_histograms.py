@@ -151,8 +151,9 @@ def test_common_edges_follow_the_values_whatever_their_unit() -> None:
         shares = told.shares(list(columns).index(name)).mean(axis=0)[:-1]
         assert 4 <= len(shares) <= 9
         assert shares.max() < 0.4, name
+    # Without noise counts are told in whole cells of 5: exact ones between other edges would differ by single patients.
     exact = [(table["flag"] == 0).sum() for table in tables.values()]
-    assert told.counts[0][:, 0].tolist() == exact
+    assert told.counts[0][:, 0].tolist() == [number - number % 5 for number in exact]
 
 
 def test_flags_words_and_numbers_written_differently_meet() -> None:

@@ -47,6 +47,11 @@ class Terms(NamedTuple):
     """How much an answer takes of the epsilon that all queries of the study may spend together."""
     in_part: tuple[str, ...] = ()
     """Settings of which a single question may take a part, and not nothing, of what was announced; others are equal."""
+    given: Callable[[Any, int], Any] = lambda params, models: params
+    """What a probe begins with, from one model's arrays and how many models the choice announces; by default the one.
+
+    A site is given arrays of just these shapes: a larger stack would tell more, and take its memory.
+    """
 
     def told(self, settings: Settings) -> str:
         """What an answer with these settings tells.

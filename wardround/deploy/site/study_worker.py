@@ -47,14 +47,14 @@ from wardround.deploy.site.release.agreement import check_preparation, check_que
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
 from wardround.deploy.site.release.model_shapes import (
     MessageShapes,
+    check_first,
     check_model,
-    check_shapes,
     is_bounded,
     shapes_for,
     tasks_in,
 )
 from wardround.deploy.site.release.noised_quality import private_figures, private_losses
-from wardround.deploy.site.release.partner_questions import debit, refuse_course, terms_for, visible_rows
+from wardround.deploy.site.release.partner_questions import debit, given_to, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.deploy.site.release.two_server_round import HalvesSite, charged_halves
@@ -266,7 +266,7 @@ class StudyWorker:
     def _made(self, content: Any) -> Any:
         recipe = from_json(content)
         self.allow(recipe)
-        return private_from(recipe) if recipe.kind == KIND else make_from(recipe)
+        return private_from(recipe) if recipe.kind == KIND else make_from(in_own_cells(recipe, self.smallest_cell))
 
     def _method(self, asked: Received[Any]) -> tuple[Algorithm, Transform]:
         # Each is checked by `allow`; that none was left out (a clipping, say) is checked here.
@@ -292,9 +292,8 @@ class StudyWorker:
         return algorithm, self._chains[links]
 
     def _check_model(self, asked: Received[Any], arrays: Any, *, in_round: bool = False) -> bool:
-        """See `check_model`; a probe is given several models, in shapes of its own."""
-        several = asked.question.algorithm.get("kind") == "probe"
-        return check_model(arrays, None if several else self._shapes_for(asked), in_round=in_round)
+        """See `check_model`; a probe is given several models, just as many as the choice announces."""
+        return check_model(arrays, self._shapes_for(asked), in_round=in_round)
 
     def _shapes_for(self, asked: Received[Any]) -> MessageShapes:
         """Of the messages of the requested algorithm; worked out once. The transforms are always the study's."""
@@ -303,7 +302,8 @@ class StudyWorker:
             assert self.task is not None
             algorithm, transform = self._made(words), next(iter(self._chains.values()))
             model = model_of(self.study, self.task)
-            self._shapes = words, shapes_for(algorithm, transform, model, self.task, len(self.sites))
+            given = given_to(self.study, words, len(self.sites))
+            self._shapes = words, shapes_for(algorithm, transform, model, self.task, len(self.sites), given)
         return self._shapes[1]
 
     def _own(self, part: str) -> OwnRows:
@@ -336,9 +336,8 @@ class StudyWorker:
             raise Refusal("training began before the rows were prepared", remedy="start the study again")
         if not is_bounded(message.arrays):
             raise Refusal("the model that came is not finite, or huge", remedy="start the study again")
-        if asked.question.algorithm.get("kind") != "probe":
-            first = jax.eval_shape(model_of(self.study, self.task).init, jax.random.key(0))
-            check_shapes(message.arrays, {"first": first})
+        given = given_to(self.study, asked.question.algorithm, len(self.sites))
+        check_first(message.arrays, model_of(self.study, self.task), given)
         path = self._first_path(asked)
         for old in (self.folder / "kept").glob("course-*"):  # the coordinator has done with these
             if old != path.parent:

@@ -28,6 +28,11 @@ NOBODY = -1
 TERMS = Terms(
     "how its patients' loss bends around a model",
     lambda of: of.sites * of.parameters + of.sites + 1,
+    given=lambda params, models: {
+        "model": params,
+        "right": trees.repeat(params, models),
+        "without": jnp.zeros(models, jnp.int32),
+    },
 )
 
 

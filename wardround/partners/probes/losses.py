@@ -16,25 +16,32 @@ import numpy as np
 
 from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
+from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Algorithm, Array, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, batches
 from wardround.core.quality import row_losses
+from wardround.partners.probes.coarse_means import coarse_means
 
 TERMS = Terms(
-    "how well models that it is sent do on its patients: the mean loss of each, and how they differ",
+    "how well models that it is sent do on its patients: the mean loss of each, and how they differ (exact where your"
+    " smallest cell is 1, else without what fewer patients than a cell add, and on a grid of a patient's half step)",
     lambda of: 2 * of.models + of.models**2 + 1,
+    given=trees.repeat,
 )
 
 
 @recorded("probe", TERMS)
-def losses(model: Model, *, part: Literal["train", "validation", "test"] = "train") -> Algorithm:
+def losses(
+    model: Model, *, part: Literal["train", "validation", "test"] = "train", smallest_cell: Count = 1
+) -> Algorithm:
     """The mean loss of each of several models at every site, with its standard error; state["loss"] has a row a site.
 
     The state holds, for S sites and K models: "loss" and "error" (S, K), "rows" (S,), "products" (S, K, K), the means
     of l_i * l_j over the site's rows, and "apart" (S, K, K), the means of (l_i - l_j)^2. All are 0 where a site has
-    not answered; the error is 0 where it has a single row.
+    not answered; the error is 0 where it has a single row. A real site puts in the `smallest_cell` of its policy: above
+    1 each mean is coarse (see `coarse_means`), since models can be made that differ for one patient only.
     """
     aggregator = side_by_side()
 
@@ -62,11 +69,35 @@ def losses(model: Model, *, part: Literal["train", "validation", "test"] = "trai
             apart = apart + jax.lax.map(lambda own: jnp.sum(jnp.square(each - own), axis=1), each)
             return total + jnp.sum(each, axis=1), squares + jnp.sum(jnp.square(each), axis=1), apart
 
+        if smallest_cell > 1:
+            return coarse(stack, shard), kept
         start = (jnp.zeros(count), jnp.zeros(count), jnp.zeros((count, count)))
         sums = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, start)
         total, squares, apart = trees.divide_or_zero(sums, shard.rows.astype(jnp.float32))
         found = {"loss": total, "squares": squares, "apart": apart}
         return answer(model, aggregator, stack, shard, "samples", found), kept
+
+    def coarse(stack: Params, shard: Shard) -> Message:
+        rows = jnp.asarray(shard.rows)
+        places = -(-shard.x.shape[0] // CHUNK) * CHUNK
+
+        def body(index: Array, each: Array) -> Array:
+            batch = shard.batch(0, index, CHUNK)
+            predicted = jax.vmap(lambda params: model.predict(params, batch.x))(stack)
+            found = jax.vmap(row_losses, (0, None))(predicted, batch.y)
+            return jax.lax.dynamic_update_slice(each, found.astype(jnp.float32), (0, index * CHUNK))
+
+        each = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, jnp.zeros((stack_size(stack), places)))
+        mask = jnp.arange(places) < rows
+
+        def means(values: Array) -> Array:
+            return coarse_means(values, mask, rows, smallest_cell)
+
+        # Of two models that are both infinitely wrong about a patient nothing is known of the difference.
+        apart = jax.lax.map(lambda own: means(jnp.square(jnp.where(each == own, 0.0, each - own))), each)
+        found = {"loss": means(each), "squares": means(jnp.square(each)), "apart": apart}
+        weight = (rows - rows % smallest_cell).astype(jnp.float32)
+        return Message({**trees.scale(found, weight), "weight": weight})
 
     def server(state: Tree, stack: Message) -> Tree:
         rows, site = stack.arrays["weight"], stack.arrays["site"]

@@ -9,7 +9,7 @@ have, are withheld: a recall of two thirds is three patients. With a smallest ce
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Report, Scores, Task
 from wardround.core.quality import row_losses
 from wardround.engine.registry import find
+from wardround.evaluate.block import result_block
 from wardround.evaluate.losses import loss_of
-from wardround.queries.cells import coarse_share, fences, in_cells, on_grid, step_above
+from wardround.queries.cells import coarse_moments, coarse_share, fences, in_cells, on_grid, step_above
 
 Numbers = np.ndarray[Any, Any]
 OVER_ALL = ("accuracy", "brier", "calibration", "log_loss")
@@ -28,12 +29,13 @@ SMOOTH = ("roc_auc", "pr_auc", "brier", "calibration", "log_loss")
 """Figures of ranks and probabilities."""
 FINE = 128
 """Patients for whose shares the grid has steps of 1/64."""
+UNDEFINED = "not defined for the patients of this site"
 FEW = "reported only where every outcome has enough patients, and is predicted for enough of them"
 
 
 def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
-    """A query that tells of no fewer patients than the site allows, whatever it was asked."""
-    if cell <= 1 or all(one.name != "smallest_cell" for one in find("query", recipe.name).parameters):
+    """A query or a probe that tells of no fewer patients than the site allows, whatever it was asked."""
+    if cell <= 1 or all(one.name != "smallest_cell" for one in find(recipe.kind, recipe.name).parameters):
         return recipe
     said, own = dict(recipe.settings), cell
     while isinstance(said.get("smallest_cell"), int) and own < said["smallest_cell"]:
@@ -56,8 +58,8 @@ def coarse_losses(scores: Scores, task: Task, cell: int) -> dict[str, Any]:
 def coarse_mean_loss(scores: Scores, task: Task, cell: int) -> float:
     """The mean loss as it may leave a site: on a grid on which one patient makes at most half a step.
 
-    The losses of patients that lie far out, where these are fewer than a cell, count as the largest of the others: a
-    model that is wrong about one patient and right about all others tells nothing of that one. No log loss is larger
+    The losses of patients that lie far out, where these are fewer than a cell, count as the last of the others: a model
+    that is wrong (or right) about one patient and not about all others tells nothing of that one. No log loss is larger
     than 16.2 (see `SMALLEST` in core.quality). The mean is infinite where a whole cell of predictions is no number, by
     which the coordinator sees that training diverged. With a smallest cell of 1 it is exact.
     """
@@ -66,14 +68,19 @@ def coarse_mean_loss(scores: Scores, task: Task, cell: int) -> float:
     losses = np.sort(row_losses(np.asarray(scores.predicted, np.float64), np.asarray(scores.actual)))
     if np.isinf(losses[-cell]):
         return float("inf")
-    highest = largest_loss(losses, cell)
-    return on_grid(float(np.minimum(losses, highest).mean()), loss_step(highest, len(losses)))
+    lowest, highest = smallest_loss(losses, cell), largest_loss(losses, cell)
+    return on_grid(float(np.clip(losses, lowest, highest).mean()), loss_step(highest, len(losses)))
 
 
 def largest_loss(ordered: Numbers, cell: int) -> float:
     """What losses are clipped to: fewer patients than a cell lie beyond, and these far out (see `queries.cells`)."""
     finite = np.where(np.isinf(ordered), ordered[-cell], ordered)
     return min(fences(finite, cell)[1], float(finite[-1]))
+
+
+def smallest_loss(ordered: Numbers, cell: int) -> float:
+    """The same at the lower end: a model that is sure of one patient only is right about that one, or wrong."""
+    return max(fences(np.where(np.isinf(ordered), ordered[-cell], ordered), cell)[0], float(ordered[0]))
 
 
 def loss_step(highest: float, rows: int) -> float:
@@ -85,36 +92,107 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int) -> Repo
     plain: Report = json.loads(json.dumps(block))
     if cell <= 1:
         return plain
+    if task.regression:
+        return coarse_errors(plain, scores, task, cell)
     patients, few = smallest_outcome(scores, task)
     rows = len(scores.actual)
     losses = np.sort(row_losses(np.asarray(scores.predicted, np.float64), np.asarray(scores.actual)))
     step = loss_step(largest_loss(losses, cell), rows)
 
     def figure(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
-        over_all = task.regression or name in OVER_ALL
+        over_all = name in OVER_ALL
         if not over_all and (patients if name in SMOOTH else few) < cell:
             return {"value": None, "undefined": FEW}
-        if name == "log_loss" and not task.regression:
+        if name == "log_loss":
             # A single patient may have any part of it, so its mean is that of `judge`, and its interval as coarse.
-            mean = coarse_mean_loss(scores, task, cell)
-            return {key: mean if key == "value" else coarse_loss(one, step) for key, one in told.items()}
+            mean, near = coarse_mean_loss(scores, task, cell), clipped_losses(scores, cell)
+            again = told if near is None else figures_again(plain, near, task, ["log_loss"])["log_loss"]
+            return {key: mean if key == "value" else coarse_loss(one, step) for key, one in again.items()}
         number = FINE if name in SMOOTH else rows if over_all else patients
-        return {key: coarsen(one, number, relative=task.regression) for key, one in told.items()}
+        return {key: coarsen(one, number, relative=False) for key, one in told.items()}
 
+    return told_of_sites(plain, plain, figure, cell)
+
+
+def told_of_sites(plain: Report, shown: Report, figure: Callable[[str, Any], dict[str, Any]], cell: int) -> Report:
     # Means over sites and percentiles are of one site here: its figures once more.
     return {
         "sites": {
-            site: {name: figure(name, one) for name, one in told.items()} for site, told in plain["sites"].items()
+            site: {name: figure(name, one) for name, one in told.items()} for site, told in shown["sites"].items()
         },
         "rows": {site: in_cells(number, cell) for site, number in plain["rows"].items()},
         **{part: plain[part] for part in ("intervals",) if part in plain},
     }
 
 
+def coarse_errors(plain: Report, scores: Scores, task: Task, cell: int) -> Report:
+    """The figures of a regression, worked out anew with clipped errors, each on the grid of what a patient adds to it.
+
+    From a model that is wrong about one patient only, by as much as it likes, an exact error tells that one's value.
+    """
+    near = clipped_errors(scores, cell)
+    if near is None:
+        return told_of_sites(plain, plain, lambda name, told: {"value": None, "undefined": UNDEFINED}, cell)
+    (site,) = plain["sites"]
+    again = {"sites": {site: figures_again(plain, near, task, list(plain["sites"][site]))}}
+    rows, errors = len(near.actual), np.abs(near.predicted - near.actual)
+    largest = float(errors.max())
+    spread = coarse_moments(np.sort(near.actual), cell).variance
+    reach = float(np.abs(near.actual - near.actual.mean()).max())
+    # A patient adds to the errors' squares, and to the spread that r2 divides them by.
+    adds = (largest**2 + float(np.square(errors).mean()) * reach**2 / spread) / spread if spread else 0.0
+
+    def on_own_grid(name: str, told: Any) -> Any:
+        if not isinstance(told, float) or not np.isfinite(told) or name not in ("rmse", "mae", "r2"):
+            return coarsen(told, rows, relative=True)
+        if name == "mae":
+            return on_grid(told, loss_step(largest, rows))
+        if name == "rmse":
+            return float(np.sqrt(on_grid(told**2, loss_step(largest**2, rows))))
+        return on_grid(told, loss_step(adds, rows))
+
+    return told_of_sites(
+        plain, again, lambda name, told: {key: on_own_grid(name, one) for key, one in told.items()}, cell
+    )
+
+
+def figures_again(plain: Report, near: Scores, task: Task, names: list[str]) -> Report:
+    """Figures of one site, drawn as often as before, of other predictions."""
+    drawn = plain.get("intervals", {"resamples": 0, "level": 0.95})
+    (site,) = plain["sites"]
+    block = result_block(near, task, [site], metrics=names, resamples=drawn["resamples"], level=drawn["level"])
+    found: Report = block["sites"][site]
+    return found
+
+
+def clipped_losses(scores: Scores, cell: int) -> Scores | None:
+    """The same patients with losses that are not far out; none where a cell of predictions is no number."""
+    predicted, actual = np.array(scores.predicted, np.float64), np.asarray(scores.actual)
+    losses = row_losses(predicted, actual)
+    ordered = np.sort(losses)
+    if np.isinf(ordered[-cell]):
+        return None
+    predicted = np.where(np.isfinite(predicted), predicted, 0.0)
+    near = np.clip(losses, smallest_loss(ordered, cell), largest_loss(ordered, cell))
+    predicted[np.arange(len(actual)), actual] = np.exp(-near)
+    return scores._replace(predicted=predicted)
+
+
+def clipped_errors(scores: Scores, cell: int) -> Scores | None:
+    """The same patients with outcomes and errors that are not far out; none where a cell of errors is no number."""
+    actual = np.asarray(scores.actual, np.float64)
+    error = np.asarray(scores.predicted, np.float64) - actual
+    size = np.sqrt(row_losses(error, np.zeros_like(error)))
+    ordered = np.sort(size)
+    if np.isinf(ordered[-cell]):
+        return None
+    size = np.sqrt(np.clip(size**2, smallest_loss(ordered**2, cell), largest_loss(ordered**2, cell)))
+    actual = np.clip(actual, *fences(np.sort(actual), cell))
+    return scores._replace(predicted=actual + np.where(error < 0, -size, size), actual=actual)
+
+
 def smallest_outcome(scores: Scores, task: Task) -> tuple[int, int]:
     """Patients of the rarest outcome, and of the rarest outcome or prediction, of those that occur."""
-    if task.regression:
-        return len(scores.actual), len(scores.actual)
     held = np.bincount(scores.actual, minlength=task.outputs)
     guessed = np.bincount(scores.predicted.argmax(axis=1), minlength=task.outputs)
     rarest = int(held[held > 0].min(initial=len(scores.actual)))
@@ -129,7 +207,7 @@ def coarse_loss(told: Any, step: float) -> Any:
 def coarsen(told: Any, patients: int, *, relative: bool) -> Any:
     """Numbers on their grid; a reason in words without the numbers it may hold."""
     if isinstance(told, str):
-        return "not defined for the patients of this site"
+        return UNDEFINED
     if not isinstance(told, float) or not np.isfinite(told):
         return told
     # An error in years or days has no grid of its own: it is rounded in parts of itself.

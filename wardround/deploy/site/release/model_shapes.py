@@ -4,7 +4,7 @@ A site derives from them how large an answer of the approved study can get, and 
 algorithm's before it computes anything with them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from wardround.study.methods import own_method
 
 HUGE = 1e20
 """Larger numbers are a fault, or an attempt to let chosen patients overflow: their squares are not finite any more."""
+Given = Callable[[Params], Params]
 FOR_AN_ARRAY = 256
 """Bytes that an array's name, shape and place take in a message, at most."""
 
@@ -34,13 +35,19 @@ class MessageShapes(NamedTuple):
     answer: Message
 
 
-def shapes_for(algorithm: Algorithm, transform: Transform, model: Model, task: Task, sites: int) -> MessageShapes:
-    """Of a study with this task and so many sites."""
+def one_model(params: Params) -> Params:
+    return params
+
+
+def shapes_for(
+    algorithm: Algorithm, transform: Transform, model: Model, task: Task, sites: int, given: Given = one_model
+) -> MessageShapes:
+    """Of a study with this task and so many sites; `given` makes of one model what a probe begins with."""
     x, y = row_of(task)
     rows = algorithm.largest_batch
 
     def go(key: Any) -> MessageShapes:
-        params = model.init(key)
+        params = given(model.init(key))
         server = algorithm.init(params, sites)
         number = jnp.zeros((), jnp.int32)
         xs, ys = (jnp.zeros((rows, *one.shape), one.dtype) for one in (x, y))
@@ -52,6 +59,11 @@ def shapes_for(algorithm: Algorithm, transform: Transform, model: Model, task: T
 
     shapes: MessageShapes = jax.eval_shape(go, jax.random.key(0))
     return shapes
+
+
+def check_first(arrays: Any, model: Model, given: Given) -> None:
+    """Refuse a beginning that is not one model, or as many as the probe is given."""
+    check_shapes(arrays, {"first": jax.eval_shape(lambda key: given(model.init(key)), jax.random.key(0))})
 
 
 def with_some_noise(study: Study) -> Study:
@@ -95,14 +107,13 @@ def check_shapes(found: Any, expected: Any) -> None:
         )
 
 
-def check_model(arrays: Any, shapes: MessageShapes | None, *, in_round: bool) -> bool:
+def check_model(arrays: Any, shapes: MessageShapes, *, in_round: bool) -> bool:
     """Whether the numbers of a model that came can be computed with; refused where it is no model of the study's.
 
     Looks at what came and at nothing else, so it tells nothing of any patient: numbers that overflow for some
     patients and not for others would.
     """
-    if shapes is not None:
-        check_shapes(arrays, shapes.sent.arrays if in_round else {"sent": shapes.said.arrays, "params": shapes.params})
+    check_shapes(arrays, shapes.sent.arrays if in_round else {"sent": shapes.said.arrays, "params": shapes.params})
     bounded = is_bounded(arrays)
     if not in_round and not bounded:
         raise Refusal("the model that came is not finite, or huge", remedy="start the study again")

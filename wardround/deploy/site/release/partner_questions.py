@@ -7,11 +7,11 @@ is, what it tells, how often it is given and what it spends stands beside each p
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from wardround.core.components.recipes import Recipe
+from wardround.core.components.recipes import Recipe, from_json
 from wardround.core.components.terms import Extent, Settings, Terms, terms_of
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
@@ -90,6 +90,18 @@ def refuse_course(study: Study, asked: Received[Any]) -> None:
             "extra training was requested, and the approved study has none",
             remedy="ask for what was approved",
         )
+
+
+def given_to(study: Study, words: Mapping[str, Any], sites: int) -> Callable[[Any], Any]:
+    """What an algorithm or a probe is given, from one model: a probe just as many as the approved choice announces."""
+    if words.get("kind") != "probe":
+        return lambda params: params
+    recipe = from_json(words)._replace(parts=())
+    for one in asks_of(study).probes:
+        if one.recipe == recipe:
+            given, models = terms_for(recipe).given, one.models(sites)
+            return lambda params: given(params, models)
+    raise Refusal("; ".join(probe_departures(study, recipe)), remedy="ask for what was approved")
 
 
 def visible_rows(recipe: Recipe, own: SiteRows) -> Site:
