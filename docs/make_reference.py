@@ -54,7 +54,7 @@ MEANINGS: Mapping[str, str] = {
     "study.user": "The asking site, for methods and choices of partners that train for one site.",
     "data.source": "A source (`csv`, `parquet`) or a named data set.",
     "data.shares": "Shares of train, validation and test rows at every site.",
-    "data.split_by": "The column that names the patient: all rows of a patient then go to the same part.",
+    "data.split_by": "The column that names the patient: all its rows then go to the same part. Not under `[privacy]`.",
     "data.missing_columns": 'A column that some sites lack: refused, or with "fill" unknown there.',
     "data.missing_target": 'Rows whose target is unknown: refused, or with "drop" left out.',
     "data.empty_sites": 'Sites with fewer than two rows: refused, or with "keep" taken as they are.',

@@ -25,10 +25,18 @@ PIECE = 16
 """Rows computed at a time: a batch has room for about twice the rows it mostly has, and empty pieces are skipped."""
 SMALL = 50_000
 """Parameters up to which the rows expected are computed at once; larger models are quicker in pieces throughout."""
+LEAST_SCALE = 1e-20
+"""Of noise: far below it, numbers are rounded to 0, and noise would be none."""
 
 
 def private_model(model: Model, *, clip: float, noise_multiplier: float) -> Model:
     """The model with a private gradient; it must be given batches of a `PoissonShard`."""
+    if noise_multiplier and not noise_multiplier * clip >= LEAST_SCALE:
+        raise Refusal(
+            f"noise of {noise_multiplier:g} times a clip of {clip:g} would be rounded to none at all",
+            where="[privacy] clip",
+            remedy="choose a larger clip, such as 1.0",
+        )
 
     def gradient(params: Params, batch: Batch, key: Key) -> Params:
         drawn: object = batch

@@ -25,6 +25,8 @@ from wardround.privacy.integer_noise import TOGETHER, noise_promise
 from wardround.privacy.noise import noise_like, secret_words
 
 SLOWS = 0.9
+LEAST, MOST = 1e-6, 1e6
+"""How far a length may come to be from the approved one, as a multiple of it."""
 CLIP, BELOW = "privacy/clip", "privacy/below"
 
 
@@ -49,6 +51,12 @@ class AdaptiveClip(NamedTuple):
         rate = jnp.maximum(self.rate, self.first_rate * SLOWS**number)
         # Noise can push the share past its ends; there it says no more than the end does.
         return clip * jnp.exp(-rate * (jnp.clip(below, 0.0, 1.0) - self.quantile))
+
+
+def within_reach(length: Array, approved: float) -> Array:
+    """A length that came in a message, near enough to the approved one: noise of a tiny one would be rounded to 0."""
+    known = jnp.where(jnp.isnan(length), approved, length)
+    return jnp.clip(known, approved * LEAST, approved * MOST).astype(jnp.float32)
 
 
 def site_level(
@@ -76,7 +84,7 @@ def site_level(
     )
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
-        bound = jnp.float32(clip) if adapting is None else message.arrays[CLIP]
+        bound = jnp.float32(clip) if adapting is None else within_reach(message.arrays[CLIP], clip)
         answer, keeps = algorithm.client(drop_array(message, CLIP), kept, shard, key)
         released = {name: tree for name, tree in answer.arrays.items() if name != "weight"}
         length = jnp.sqrt(trees.squared_norm(released))
@@ -123,7 +131,7 @@ def site_level(
         below = combined.arrays[BELOW] + 0.5
         after = {
             "inner": algorithm.server(state["inner"], drop_array(combined, BELOW)),
-            "clip": adaptive.next_clip(state["clip"], below, state["round"]),
+            "clip": within_reach(adaptive.next_clip(state["clip"], below, state["round"]), clip),
             "below": below,
             "round": state["round"] + 1,
         }

@@ -22,7 +22,7 @@ from wardround.engine import registry
 from wardround.engine.participation import Participation, everyone, pattern, random_cohort, random_fraction
 from wardround.runs.folder import digest
 from wardround.study import privacy as privately
-from wardround.study.file import DataSection, Named, Settings, Study
+from wardround.study.file import DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site
 from wardround.study.release_noise import statistics_noise, statistics_steps
 
@@ -187,6 +187,7 @@ def with_noise(
 def refuse_uncovered(study: Study, method: Method, federation: Federation) -> None:
     """Refuse, before anything is compiled, an algorithm that the study's [privacy] cannot protect."""
     assert study.privacy is not None
+    privately.refuse_split_by(study)
     privately.refuse_choice(method.choice)
     patients = privately.patients_of(federation)
     words = words_of(study, method, federation.task, patients.sites)
@@ -276,7 +277,10 @@ def transform_of(transforms: Sequence[Named]) -> Transform:
 
 
 def participation_of(study: Study, sites: Sequence[str], seed: int) -> Participation:
-    said = study.participation
+    return participation_from(study.participation, sites, study.study.rounds, seed)
+
+
+def participation_from(said: ParticipationSection, sites: Sequence[str], rounds: int, seed: int) -> Participation:
     if sum(value is not None for value in (said.fraction, said.cohort, said.present)) > 1:
         raise Refusal(
             "participation is said in two ways",
@@ -288,5 +292,5 @@ def participation_of(study: Study, sites: Sequence[str], seed: int) -> Participa
     if said.cohort is not None:
         return random_cohort(len(sites), said.cohort, seed)
     if said.present is not None:
-        return pattern(sites, said.present, study.study.rounds)
+        return pattern(sites, said.present, rounds)
     return everyone(len(sites))

@@ -36,7 +36,7 @@ class StudySection(Section):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     seed: int = Field(default=0, ge=0, lt=2**32)
-    rounds: int = Field(default=50, ge=1)
+    rounds: int = Field(default=50, ge=1, le=100_000)
     user: str | None = None
     purpose: str = ""
     """What the model is for, in words; real sites decide by it."""
@@ -136,7 +136,7 @@ class EvaluationSection(Section):
     """How often the validation rows are looked at, and how sure the final figures are."""
 
     every: int = Field(default=1, ge=1)
-    resamples: int = Field(default=1000, ge=0)
+    resamples: int = Field(default=1000, ge=0, le=100_000)
     sites: int = Field(default=1000, ge=1)
     """Sites evaluated at most; with more, these many are drawn once."""
 
@@ -147,10 +147,10 @@ class PrivacySection(Section):
     level: Literal["sample", "site"] = "sample"
     epsilon: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """How much the model may tell, at most;"""
-    noise_multiplier: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    noise_multiplier: float | None = Field(default=None, ge=1e-6, allow_inf_nan=False)
     """or the noise, as a multiple of `clip`."""
     delta: float = Field(default=1e-5, gt=0, lt=1)
-    clip: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    clip: float = Field(default=1.0, ge=1e-6, le=1e6)
     """The length to which a patient's gradient (or a site's answer) is cut."""
     batch: int | None = Field(default=None, ge=1)
     """Patients in a batch, as expected; by default the algorithm's batch_size."""

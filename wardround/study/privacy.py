@@ -176,6 +176,7 @@ def plan_noise(
     privacy = study.privacy
     if privacy is None:
         return study, None
+    refuse_split_by(study)
     plain, sites, rows = make(*words), list(patients.sites[:]), patients.rows
     secure = any(one.name == "secure_sum" for one in study.transforms)
     if plain.silent and not plain.pools:
@@ -373,6 +374,17 @@ def words_in(recipe: Recipe) -> tuple[PrivacySection, Words]:
         aggregator.settings,
         model,
     )
+
+
+def refuse_split_by(study: Study) -> None:
+    """Where parts follow a patient's number, another number in one row moves many rows, and noise is made for one."""
+    if study.privacy is not None and study.data.split_by:
+        raise Refusal(
+            f"rows are split by '{study.data.split_by}', so that one row can move many others to another part, and the"
+            " noise of [privacy] is made for one",
+            where="[data] split_by",
+            remedy="remove split_by, and let each patient have one row",
+        )
 
 
 def refuse_choice(choice: str, methods: Sequence[str] = ()) -> None:

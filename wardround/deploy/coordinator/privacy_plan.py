@@ -32,6 +32,7 @@ def refuse_early(study: Study) -> None:
     """What no site would do, told before anything is offered."""
     if study.privacy is None:
         return
+    privately.refuse_split_by(study)
     privately.refuse_choice(own_method(study).choice)
     if study.stopping is not None and release_noise(study).looks is None:
         raise Refusal(

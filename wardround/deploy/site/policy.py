@@ -92,7 +92,7 @@ def decide(
     cell = section(section(study, "data"), "preparation").get("smallest_cell", 1)
     reasons += cell_reasons(policy, {"the study's preparation": cell, **cells})
     reasons += sum_reasons(policy, study)
-    reasons += epsilon_reasons(policy, epsilon_of(study), spent) + noise_reasons(policy, section(study, "privacy"))
+    reasons += epsilon_reasons(policy, epsilon_of(study), spent) + noise_reasons(policy, study)
     return reasons + recipe_reasons(policy, recipes)
 
 
@@ -224,9 +224,25 @@ def sum_reasons(policy: Policy, study: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def noise_reasons(policy: Policy, said: Mapping[str, Any]) -> list[str]:
-    """Noise that hides nothing from the coordinator, and an epsilon that looks small at a larger delta."""
+def noise_reasons(policy: Policy, study: Mapping[str, Any]) -> list[str]:
+    """Noise that hides nothing from the coordinator or is not made for what is told, and an epsilon at a larger delta.
+
+    The coordinator refuses such studies as well; a site does not rely on it.
+    """
+    said = section(study, "privacy")
+    if not said:
+        return []
     reasons = []
+    if by := section(study, "data").get("split_by"):
+        reasons.append(
+            f"its rows are split by '{by}', so that one row can move many others to another part, and the noise of"
+            " [privacy] is made for one (remove [data] split_by, and let each patient have one row)"
+        )
+    if study.get("partners") is not None:
+        reasons.append(
+            "its choice of partners looks at losses and gradients without the noise of [privacy] (remove [partners], or"
+            " choose them in a study of their own)"
+        )
     if said.get("seeded"):
         reasons.append("its noise would come from the study's seed, which the coordinator knows ([privacy] seeded)")
     delta = said.get("delta")

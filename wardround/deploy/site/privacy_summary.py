@@ -39,6 +39,9 @@ def privacy_cost(study: Study, used: float, policy: Policy, paid: LedgerCharges)
         else "your site as a whole: the model hardly reveals whether your site took part"
     )
     told = [first, f"This protects {whom} (delta {said.delta:g})."]
+    cut = "Each patient's gradient is" if said.level == "sample" else "Your answers are"
+    adapts = ", which adapts" if said.quantile is not None else ""
+    told.append(f"{cut} cut to a length of {said.clip:g}{adapts}.")
     if said.level == "site" and all(one.name != "secure_sum" for one in study.transforms):
         told.append(
             "The coordinator sees your answers one by one, protected by your own share of the noise only; the transform"

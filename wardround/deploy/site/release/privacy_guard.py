@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ import numpy as np
 from wardround.core.components.recipes import Recipe
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.requests import Received, SecureStep
-from wardround.privacy.accountant import Step, epsilon
+from wardround.privacy.accountant import Step, epsilon, merge_steps
 from wardround.privacy.budget import Budget, BudgetExhausted, Charge
 from wardround.study import assemble, privacy
-from wardround.study.file import PrivacySection, Study
+from wardround.study.file import ParticipationSection, PrivacySection, Study
 from wardround.study.privacy import KIND, Steps
 from wardround.study.release_noise import NAMES_SHARE, STATISTICS, names_delta, release_noise
 
@@ -122,7 +123,9 @@ class Promise:
         paid = [charge for charge in budget.charges() if (charge.study, charge.level) == (self.name, level)]
         before = [charge for charge in paid if charge.round > 0]
         told = tuple(step for charge in paid if charge.round <= 0 for step in charge.steps)
-        self._refuse_weak(steps, own, len({charge.round for charge in before} | {number}), told)
+        others = [charge for charge in before if charge.round != number]
+        answered = tuple(step for charge in others for step in charge.steps)
+        self._refuse_weak(steps, own, len({charge.round for charge in others}) + 1, told, answered)
         if not budget.debit(self.name, number, steps, level=level, request=request) and before[-1].round != number:
             raise self._refusal(
                 f"round {number} was answered and the answer is no longer stored; "
@@ -135,10 +138,11 @@ class Promise:
             return (Step(1.0, noise, 1),)
         return privacy.with_noise(assemble.steps_of(recipe, own.row, own.rows, len(own.sites)), noise)
 
-    def _refuse_weak(self, steps: Steps, own: SiteFacts, rounds: int, told: Steps) -> None:
+    def _refuse_weak(self, steps: Steps, own: SiteFacts, rounds: int, told: Steps, answered: Steps) -> None:
         """The approved promise must hold for the own patients over all rounds of the study, or those asked for.
 
-        `told` is what the statistics of the preparation cost them.
+        It must hold for all rounds with the noise of this one, and for this one together with those that were really
+        `answered`, whose noise may have been other. `told` is what the statistics of the preparation cost.
         """
         said = self.study.privacy
         assert said is not None
@@ -148,12 +152,10 @@ class Promise:
             raise self._spent(f"the study's delta of {said.delta:g} is larger than 1 / (number of {whose})")
         if said.epsilon is None:
             return
-        participation = assemble.participation_of(self.study, own.sites, self.study.study.seed)
-        planned = privacy.attendance(
-            participation, self.study.study.rounds, np.ones(len(own.sites), np.int64), pooled=False
-        ).times[own.number]
-        times = max(int(planned), rounds)
-        lost = times * privacy.overflow(steps) + names_delta(said, told) if said.level == "sample" else 0.0
+        times = max(planned_rounds(self.study, own.sites, own.number), rounds)
+        really = merge_steps([*answered, *steps])
+        most = max(times * privacy.overflow(steps), privacy.overflow(really))
+        lost = most + names_delta(said, told) if said.level == "sample" else 0.0
         if lost >= said.delta:
             raise self._spent(f"the study's delta of {said.delta:g} is too small for so many steps")
         spends = epsilon([*(step._replace(times=step.times * times) for step in steps), *told], said.delta - lost)
@@ -161,6 +163,14 @@ class Promise:
             raise self._spent(
                 f"with the noise that the coordinator names, {times} rounds would spend an epsilon of {spends:.3f} "
                 f"here, and {said.epsilon:g} was approved"
+            )
+        if is_within(really, steps, times):
+            return
+        spends = epsilon([*really, *told], said.delta - lost)
+        if spends > said.epsilon * (1 + SLACK):
+            raise self._spent(
+                f"with the rounds that were answered before, this one would spend an epsilon of {spends:.3f} here, and "
+                f"{said.epsilon:g} was approved"
             )
 
     # ---- what is told beside the rounds ----
@@ -233,6 +243,25 @@ class Promise:
             where=f"site {self.site}, study {self.name}",
             remedy="leave this site out, or offer a study with a guarantee that holds here",
         )
+
+
+def is_within(really: Steps, steps: Steps, times: int) -> bool:
+    """Whether what was really done is no more than `steps` so many times, which mostly saves accounting for it."""
+    planned = {(step.rate, step.noise_multiplier): step.times * times for step in merge_steps(steps)}
+    return all(step.times <= planned.get((step.rate, step.noise_multiplier), 0) for step in really)
+
+
+def planned_rounds(study: Study, sites: Sequence[str], number: int) -> int:
+    """In how many rounds of the study a site takes part; found once, since every answer asks."""
+    words = study.participation.model_dump_json()
+    return _planned_rounds(words, study.study.rounds, study.study.seed, tuple(sites), number)
+
+
+@lru_cache(maxsize=256)
+def _planned_rounds(participation: str, rounds: int, seed: int, sites: tuple[str, ...], number: int) -> int:
+    said = ParticipationSection.model_validate_json(participation)
+    who = assemble.participation_from(said, sites, rounds, seed)
+    return int(privacy.attendance(who, rounds, np.ones(len(sites), np.int64), pooled=False).times[number])
 
 
 def with_settings(recipe: Recipe, **settings: Any) -> Recipe:
