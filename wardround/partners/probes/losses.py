@@ -22,7 +22,7 @@ from wardround.core.components.terms import Terms
 from wardround.core.contracts import Algorithm, Array, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK, batches
 from wardround.core.quality import row_losses
-from wardround.partners.probes.coarse_means import coarse_means
+from wardround.partners.probes.coarseness import coarse_means
 
 TERMS = Terms(
     "how well models that it is sent do on its patients: the mean loss of each, and how they differ (exact where your"

@@ -6,7 +6,7 @@ import pytest
 
 from wardround.core.contracts import Scores, Task
 from wardround.deploy.site.release.disclosure import coarse_mean_loss
-from wardround.partners.probes.coarse_means import coarse_means, step_above
+from wardround.partners.probes.coarseness import coarse_means, step_above
 from wardround.queries.cells import step_above as step_by_hand
 
 CELL = 10
