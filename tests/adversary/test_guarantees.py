@@ -75,7 +75,7 @@ def test_nor_is_it_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str],
 
 
 def test_no_site_approves_a_private_study_that_chooses_partners() -> None:
-    partners = {"partners": {"name": "shapley", "top": 1}, "study": {"user": "bo"}}
+    partners: dict[str, Any] = {"partners": {"name": "shapley", "top": 1}, "study": {"user": "bo"}}
     study = private_study("choice", PROMISE, **partners)
     assert "its choice of partners looks at losses and gradients without the noise" in reasons(study)
     assert "without the noise" not in reasons(study.model_copy(update={"privacy": None}))
