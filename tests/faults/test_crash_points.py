@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support import in_process
-from wardround.deploy.fault_points import CHARGED, PARTIAL, PASSED, POINTS, SUMMED
+from wardround.deploy.fault_points import CHARGED, PAIRED, PARTIAL, PASSED, POINTS, SUMMED
 from wardround.deploy.trust.audit_log import verify
 
 ONLY_REAL = {"coordinator.study.ended", "coordinator.state.partial"}
@@ -74,7 +74,7 @@ def test_every_point_of_the_code_is_listed_and_every_listed_one_is_in_the_code()
     room = Path(__file__).resolve().parents[2] / "wardround" / "deploy"
     text = "".join(path.read_text() for path in room.rglob("*.py") if path.name != "fault_points.py")
     found = {piece.split('"')[0] for piece in text.split('point("')[1:]}
-    assert found == {*PASSED, *SUMMED, *CHARGED}
+    assert found == {*PASSED, *SUMMED, *PAIRED, *CHARGED}
     assert not set(PASSED) & set(PARTIAL)
 
 

@@ -60,7 +60,7 @@ from wardround.runs.result import MethodResult, RunResult
 from wardround.runs.scores import ScoreBlock
 from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
-from wardround.study.file import Study
+from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.workflows.results import prediction_task
 from wardround.workflows.run import meters_of, stopping_of
@@ -150,6 +150,9 @@ def refuse_early(study: Study, engine: Deployment) -> None:
     privacy_plan.refuse_early(study)
     refuse_partners(study, engine.sites, sum_only=engine.transform.must_be_last)
     algorithm = sketch_of(study, engine.sites)
+    if study.privacy is not None and study.privacy.level == "site":
+        noise = study.privacy.model_copy(update={"noise_multiplier": study.privacy.noise_multiplier or 1.0})
+        sketch_of(study, engine.sites, noise)  # what such noise cannot cover is refused before anybody is asked
     refuse_pooled(algorithm)
     refuse_unseen(engine.transform, algorithm.aggregator)
     if engine.transform.sum_only:
@@ -161,9 +164,9 @@ def refuse_early(study: Study, engine: Deployment) -> None:
         engine.rule = rule_of(study, engine.sites)
 
 
-def sketch_of(study: Study, sites: Sequence[str]) -> Algorithm:
-    """The study's algorithm without its noise and for any task: what can be told before the sites have agreed."""
-    plain, method = study.model_copy(update={"privacy": None}), own_method(study)
+def sketch_of(study: Study, sites: Sequence[str], noise: PrivacySection | None = None) -> Algorithm:
+    """The study's algorithm with this noise and for any task: what can be told before the sites have agreed."""
+    plain, method = study.model_copy(update={"privacy": noise}), own_method(study)
     try:
         return assemble.build(plain, method, Task((1,), ("0", "1")), sites)
     except Refusal as refusal:

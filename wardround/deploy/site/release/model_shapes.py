@@ -76,6 +76,8 @@ def with_some_noise(study: Study) -> Study:
 
 def largest_shapes(study: Study, features: int, classes: int, sites: Sequence[str]) -> MessageShapes:
     """With at most so many features and classes; a model that takes no classes predicts a quantity."""
+    said = study.algorithm.settings.get("shape")  # an algorithm that is told the shape of a row takes no other
+    features = int(np.prod(said)) if isinstance(said, list) and said else features
     names = tuple(str(number) for number in range(classes))
     tasks = [Task((features,), names), Task((features,))] if classes else [Task((features,))]
     transform = assemble.transform_of(study.transforms)
