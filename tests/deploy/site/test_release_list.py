@@ -8,6 +8,7 @@ from tests.support import in_process
 from wardround.core.errors import Refusal
 from wardround.deploy.site.release.gate import LETTERS, Place, ReleaseClaim, ReleaseGate
 from wardround.deploy.site.release.release_list import (
+    SPARE_LOOKS,
     Release,
     from_json,
     growth,
@@ -45,7 +46,7 @@ def test_a_plain_study() -> None:
         "prepare": 1,
         "round": 4,
         "diverged": 4,
-        "judge": 2,
+        "judge": 2 + SPARE_LOOKS,
         "figures": 1,
         "settle": 1,
         "begin": 1,
@@ -64,7 +65,7 @@ def test_a_plain_study() -> None:
 )
 def test_looks_are_as_many_as_training_takes(rounds: int, every: int, stopping: Any, looks: int) -> None:
     more = {} if stopping is None else {"stopping": stopping, "study": {"user": "bo"}}
-    assert listed(rounds, evaluation={"every": every}, **more)["judge"].times == looks
+    assert listed(rounds, evaluation={"every": every}, **more)["judge"].times == looks + SPARE_LOOKS
 
 
 def test_exact_statistics_and_other_imputations() -> None:
@@ -131,7 +132,7 @@ def test_a_list_that_grew_is_told_from_one_that_shrank() -> None:
 def test_the_list_in_words() -> None:
     text = sentences(tuple(listed().values()))
     assert text[0].startswith("statistics cards: all patients of the dataset, once, at most ")
-    assert any(one.startswith("losses while training goes on: validation patients, at most 4 times,") for one in text)
+    assert any(one.startswith("losses while training goes on: validation patients, at most 7 times,") for one in text)
     assert any(one.startswith("refusals: nothing about patients, at most 100 times,") for one in text)
 
 

@@ -74,6 +74,8 @@ class Release:
     """Names of the arrays of an answer; none: the component says."""
 
 
+SPARE_LOOKS = 3
+"""A coordinator that died may do a round again among other sites, and look at another model after it."""
 Releases = tuple[Release, ...]
 
 
@@ -257,7 +259,7 @@ def looks(study: Study, shapes: MessageShapes, cell: int) -> list[Release]:
     """Losses of validation patients as training goes on, and figures of test patients at the end."""
     every, last = study.evaluation.every, study.study.rounds
     watched = study.stopping is not None and study.stopping.user  # whether there is a loss to watch is asked beforehand
-    times = -(-last // every) + int(watched)
+    times = -(-last // every) + int(watched) + SPARE_LOOKS
     if study.privacy is not None:
         return private_looks(study, shapes, cell)
     losses = f"mean loss on a grid of a patient's half step, rows in cells of {cell}" if cell > 1 else "exact"
