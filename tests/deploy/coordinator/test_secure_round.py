@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support import in_process
+from tests.support.adversary.noise import DECLARED
 from wardround.core.contracts import Message
 from wardround.core.errors import Diverged, Refusal
 from wardround.deploy.fault_points import SUMMED
@@ -295,7 +296,8 @@ def test_what_is_about_to_be_masked_holds_the_sites_share_of_the_noise(
         return vector
 
     table = {"level": "site", "epsilon": 0.5, "delta": 0.01, "clip": 0.001}
-    study = in_process.study_of("noised", 4, transforms=SUM, privacy=table, deploy={"quorum": 3})
+    data = {"preparation": {"smallest_cell": 10, **DECLARED}}
+    study = in_process.study_of("noised", 4, transforms=SUM, privacy=table, deploy={"quorum": 3}, data=data)
     with monkeypatch.context() as patched:
         patched.setattr(in_process.site_sum, "ring_vector", watching)
         result = consortium.conduct(study)
