@@ -43,7 +43,8 @@ def test_younger_patients() -> None:
 def test_shares_of_a_test_result() -> None:
     here = pd.DataFrame({"malaria_test": ["positive"] * 16 + ["negative"] * 84})
     there = pd.DataFrame({"malaria_test": ["positive"] * 54 + ["negative"] * 46})
-    assert said(here, there) == ["Malaria test is positive for 54 % there and 16 % here."]
+    # In cells of 5: 50 and 45 of 95 there, 15 and 80 of 95 here.
+    assert said(here, there) == ["Malaria test is positive for 53 % there and 16 % here."]
 
 
 def test_signs_and_other_categories() -> None:
@@ -75,7 +76,8 @@ def test_what_was_withheld_is_not_made_up() -> None:
     """Nobody here lacks the value, but a cell of up to 4 of 100 would be told as 0 too: more cannot be said."""
     here = pd.DataFrame({"fbs": ["yes"] * 30 + ["no"] * 70})
     there = pd.DataFrame({"fbs": ["yes"] * 12 + ["no"] * 28 + [None] * 60})
-    assert said(here, there) == ["Fbs is missing for 60 % there and at most 4 % here."]
+    # In cells of 5: 60 of 10 + 25 + 60 there.
+    assert said(here, there) == ["Fbs is missing for 63 % there and at most 4 % here."]
 
 
 @pytest.mark.skipif(not HEART.exists(), reason=f"the heart disease data are not at {HEART} (set WARDROUND_DATA)")
