@@ -45,6 +45,8 @@ def _noise_for(plans: tuple[tuple[Step, ...], ...], target: float, delta: float)
 
     if all(step.rate == 1 and not step.noise_multiplier for plan in plans for step in plan):
         found = gaussian_noise(max(sum(step.times for step in plan) for plan in plans), target, delta)
+        if found > MOST_NOISE:
+            raise too_little(target)
         while worst(epsilon, plans, found) > target:  # the tight bound is rounded up, by less than this
             found *= 1 + PRECISION / 2
         return found
@@ -61,6 +63,14 @@ def _noise_for(plans: tuple[tuple[Step, ...], ...], target: float, delta: float)
     while doubtful and worst(epsilon, doubtful, found) > target:
         found *= 1 + PRECISION
     return found
+
+
+def too_little(target: float) -> Refusal:
+    return Refusal(
+        f"no noise up to {MOST_NOISE:g} keeps an epsilon of {target:g}",
+        where="[privacy] epsilon",
+        remedy="promise less, train for fewer rounds, or take smaller batches",
+    )
 
 
 def gaussian_noise(times: int, target: float, delta: float) -> float:
@@ -90,11 +100,7 @@ def _least(keeps: Callable[[float], bool], low: float, target: float, high: floa
         while not keeps(high):
             low, high = high, 2 * high
             if high > MOST_NOISE:
-                raise Refusal(
-                    f"no noise up to {MOST_NOISE:g} keeps an epsilon of {target:g}",
-                    where="[privacy] epsilon",
-                    remedy="promise less, train for fewer rounds, or take smaller batches",
-                )
+                raise too_little(target)
     while high / low > 1 + PRECISION:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if keeps(middle) else (middle, high)

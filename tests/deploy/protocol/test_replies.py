@@ -60,7 +60,8 @@ def test_the_same_question_has_the_same_nonce_and_no_other_has():
 
 
 def test_the_words_of_a_status_are_those_on_the_wire():
-    assert [str(one) for one in Status] == ["ok", "waiting", "denied", "withdrawn", "refused", "spent", "diverged"]
+    known = ["ok", "waiting", "denied", "withdrawn", "refused", "spent", "closed", "diverged"]
+    assert [str(one) for one in Status] == known
     assert [one for one in Status if one.is_answer] == [Status.OK, Status.DIVERGED]
     assert [one for one in Status if one.is_departure] == [Status.DENIED, Status.WITHDRAWN]
     assert str(Absence("no budget", Status.SPENT)) == "spent: no budget"
