@@ -1,6 +1,8 @@
 """A study over sites' real homes gives the model that its simulation gives; who leaves, lies or lags is dealt with."""
 
 import json
+import threading
+from contextlib import contextmanager
 
 import jax
 import numpy as np
@@ -222,32 +224,29 @@ def test_sizes_are_those_that_the_sites_told_last(consortium):
     ],
 )
 def test_a_study_that_cannot_be_is_refused_before_anything_is_offered_or_compiled(consortium, tables, reason):
-    compiled = []
+    with compilations() as compiled:
+        with pytest.raises(Refusal, match=reason):
+            consortium.conduct(words(**tables))
+        assert consortium.asked == []
+        assert compiled == []
+        jax.jit(lambda x: x * 3 + len(compiled))(np.float32(1))
+        assert compiled, "nothing was listened to"
+
+
+@contextmanager
+def compilations():
+    """What this thread compiles; a site of an earlier test may still be at work in a thread of its own."""
+    compiled, here = [], threading.get_ident()
 
     def hear(event, *_, **__):
-        if "compile" in event:
+        if "backend_compile" in event and threading.get_ident() == here:
             compiled.append(event)
 
     jax.monitoring.register_event_duration_secs_listener(hear)
     try:
-        with pytest.raises(Refusal, match=reason):
-            consortium.conduct(words(**tables))
+        yield compiled
     finally:
         jax.monitoring.unregister_event_duration_listener(hear)
-    assert consortium.asked == []
-    assert compiled == []
-
-
-def test_the_ear_for_compilations_hears():
-    """Else the test above could not fail."""
-    compiled = []
-    hear = lambda event, *_, **__: compiled.append(event)  # noqa: E731
-    jax.monitoring.register_event_duration_secs_listener(hear)
-    try:
-        jax.jit(lambda x: x * 3 + len(compiled))(np.float32(1))
-    finally:
-        jax.monitoring.unregister_event_duration_listener(hear)
-    assert any("compile" in event for event in compiled)
 
 
 def test_a_secure_sum_without_a_site_s_certificate_is_refused_by_name(consortium):
