@@ -23,8 +23,8 @@ from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import Impute, Scale, check_choice, fit_preparation
 from wardround.data.query import Ask, ask_all
 from wardround.data.row_split import check_shares, generator
-from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree
-from wardround.data.site_rows import frame_for_schema, known_rows, split_site_rows
+from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree, question_note
+from wardround.data.site_rows import frame_for_schema, known_rows, one_against_the_rest, split_site_rows
 from wardround.data.table import Partition, Table
 from wardround.queries.cards import cards, cards_of
 from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
@@ -91,9 +91,9 @@ def load(
         agree_schema(table, empty_sites="keep", **policy)
         if len(table.sites) > 1:
             notes.append(f"The rows of {len(table.sites)} sites were pooled and dealt out anew by the partition.")
-        table = split_table(drop_unknown_targets(table), partition, seed)
+        table = split_table(settle_targets(table), partition, seed)
     schema = agree_schema(table, empty_sites=empty_sites, **policy)
-    notes += schema.notes
+    notes += [*table.notes, *schema.notes]
     table = apply_schema(table, schema, private=private is not None)
     if by:
         notes += warn_of_shared_patients(table, by)
@@ -158,9 +158,18 @@ def set_patient(table: Table, by: str) -> Table:
     return replace(table, aside=tuple(dict.fromkeys((*table.aside, by))))
 
 
-def drop_unknown_targets(table: Table) -> Table:
-    """Without the rows whose target is unknown; that this is wanted has been checked."""
-    return replace(table, sites={name: known_rows(frame, table.target) for name, frame in table.sites.items()})
+def settle_targets(table: Table) -> Table:
+    """Before rows are dealt out anew: without unknown targets, and with the labels of the question that is asked."""
+    known = {name: known_rows(frame, table.target) for name, frame in table.sites.items()}
+    labels = {label for frame in known.values() for label in as_text(frame[table.target])} if table.positive else set()
+    if table.positive is None or len(labels) <= 2:
+        return replace(table, sites=known)
+    asked = {
+        name: frame.assign(**{table.target: one_against_the_rest(frame[table.target], table.positive)})
+        for name, frame in known.items()
+    }
+    note = question_note(table.target, table.positive, labels - {table.positive})
+    return replace(table, sites=asked, notes=(*table.notes, note))
 
 
 def apply_schema(table: Table, schema: Schema, *, private: bool) -> Table:

@@ -13,7 +13,7 @@ import pandas as pd
 from wardround.core.contracts import Site
 from wardround.data.preparation import Preparation
 from wardround.data.row_split import split
-from wardround.data.schema import Schema
+from wardround.data.schema import Schema, against_the_rest
 from wardround.data.table import Table
 from wardround.queries.columns import as_numbers, as_text, kind_of
 
@@ -78,13 +78,17 @@ def split_site_rows(
 def frame_for_schema(frame: pd.DataFrame, table: Table, schema: Schema, *, private: bool = False) -> pd.DataFrame:
     """The rows whose target is known and a label of the schema, with the columns that all sites agreed on.
 
+    Where the question is one label against the rest, every known outcome is one of the two.
+
     Of a `private` study the number of rows is told exactly, so none is dropped for its label: one that is not among the
     classes counts as the first class. No refusal may depend on a patient either: an infinite number counts as missing,
     and so does a whole column of something else where numbers were agreed on.
     """
     columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
     rows = known_rows(frame, table.target)
-    if schema.classes:
+    if table.positive is not None and schema.classes == against_the_rest(table.positive):
+        rows = rows.assign(**{table.target: one_against_the_rest(rows[table.target], table.positive)})
+    elif schema.classes:
         # A label too rare to be told at any site is none of the classes.
         labels = as_text(rows[table.target]).astype(str)
         agreed = np.isin(labels, schema.classes)
@@ -97,6 +101,15 @@ def frame_for_schema(frame: pd.DataFrame, table: Table, schema: Schema, *, priva
     for name in (name for name, kind in schema.kinds.items() if private and kind != "text"):
         rows[name] = finite_or_missing(rows[name])
     return rows
+
+
+def one_against_the_rest(outcome: "pd.Series[Any]", positive: str) -> Rows:
+    """The labels of the question whether the outcome is this one; an unknown outcome stays unknown."""
+    rest, label = against_the_rest(positive)
+    values = as_text(outcome)
+    asked = np.where(values == label, label, rest).astype(object)
+    asked[pd.isna(values)] = None
+    return asked
 
 
 def finite_or_missing(column: "pd.Series[Any]") -> "pd.Series[Any]":

@@ -15,6 +15,7 @@ from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
+from wardround.data.cleanup import Cleanup, clean_table
 from wardround.data.load import LoadedData, load
 from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table
@@ -22,7 +23,7 @@ from wardround.engine import registry
 from wardround.engine.participation import Participation, everyone, pattern, random_cohort, random_fraction
 from wardround.runs.folder import digest
 from wardround.study import privacy as privately
-from wardround.study.file import DataSection, Named, ParticipationSection, Settings, Study
+from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site
 from wardround.study.release_noise import statistics_noise, statistics_steps
 
@@ -42,6 +43,7 @@ class Setting:
 def load_setting(study: Study, seed: int) -> Setting:
     """Read, check, partition, split and prepare the data; a new seed splits anew."""
     data = study.data
+    refuse_dropped_rows(study)
     raw = read_rows(data)
     partition = None
     if data.partition is not None:
@@ -95,7 +97,31 @@ def read_rows(data: DataSection) -> Table | Federation:
         raise Refusal(f"there is no source or data set called '{data.source}'", where="[data]", remedy=remedy)
     component = registry.find(known[data.source], data.source, where="[data]")
     rows: Table | Federation = component.build(where="[data]", **data.settings)
-    return rows
+    said = data.cleaning
+    if known[data.source] == "dataset" and said == CleaningSection():
+        return rows  # data sets that come by name are clean
+    if isinstance(rows, Federation):
+        raise Refusal(
+            f"the data set '{data.source}' consists of images, which have no columns to clean",
+            where="[data.cleaning]",
+            remedy="remove this table",
+        )
+    return clean_table(rows, cleanup_of(said))
+
+
+def cleanup_of(said: CleaningSection) -> Cleanup:
+    return Cleanup(**said.model_dump())
+
+
+def refuse_dropped_rows(study: Study) -> None:
+    """Of a private study the number of rows is told exactly: which values a row has must not decide whether it counts."""
+    said = study.data.cleaning
+    if study.privacy is not None and study.privacy.level == "sample" and (said.drop_rows or said.duplicates == "drop"):
+        raise Refusal(
+            "rows cannot be left out by their values under [privacy]: the number of rows is told exactly",
+            where="[data.cleaning]",
+            remedy="leave them out of the table itself, or remove drop_rows and duplicates",
+        )
 
 
 def array_setting(federation: Federation, partition: Partition | None, seed: int, data: DataSection) -> Setting:
