@@ -48,12 +48,27 @@ class Cleanup:
         return (*(column for column, kind in self.kinds.items() if kind != "text"), *self.days)
 
     @property
+    def references(self) -> tuple[str, ...]:
+        """What rows are left out by, and what days are counted from: needed first, even if dropped then."""
+        return tuple(dict.fromkeys((*self.drop_rows, *self.days.values())))
+
+    @property
     def words(self) -> tuple[str, ...]:
         return tuple(column for column, kind in self.kinds.items() if kind == "text")
 
 
-def clean_table(table: Table, cleanup: Cleanup) -> Table:
-    """Every site's rows as the study means them; the table's notes say what was changed."""
+def restrict(cleanup: Cleanup, columns: Sequence[str]) -> Cleanup:
+    """What is said about these columns only; days since a column that is not among them are not counted."""
+    kept: dict[str, Any] = {
+        name: {column: said for column, said in getattr(cleanup, name).items() if column in columns}
+        for name in ("kinds", "recode", "missing", "plausible", "days", "date_formats", "drop_rows")
+    }
+    kept["days"] = {column: since for column, since in kept["days"].items() if since in columns or read_date(since)}
+    return replace(cleanup, **kept)
+
+
+def clean_table(table: Table, cleanup: Cleanup, *, drop: Sequence[str] = ()) -> Table:
+    """Every site's rows as the study means them, then without `drop`; the table's notes say what was changed."""
     known = list(dict.fromkeys(str(column) for frame in table.sites.values() for column in frame.columns))
     refuse_unknown(cleanup, known, table.origin)
     declared = (*table.categories, *cleanup.words)
@@ -65,13 +80,15 @@ def clean_table(table: Table, cleanup: Cleanup) -> Table:
         rows = clean_frame(frame, cleanup, words=declared, trims=trims)
         dropped += len(frame) - len(rows)
         trimmed.update({column: trimmed.get(column, 0) + count for column, count in trims.items()})
-        sites[name] = rows
+        gone = [column for column in drop if column in rows.columns and column not in table.groups]
+        sites[name] = rows.drop(columns=gone)
     notes = list(table.notes)
     if trimmed:
         notes.append(f"Blanks around values were removed in {list_some(trimmed)} ({sum(trimmed.values()):,} values).")
     if dropped:
         notes.append(f"{dropped:,} rows were left out, as [data.cleaning] says (drop_rows, duplicates).")
-    return declare(replace(table, sites=sites, notes=tuple(notes)), cleanup)
+    aside = tuple(dict.fromkeys((*table.aside, *(column for column in drop if column in table.groups))))
+    return declare(replace(table, sites=sites, notes=tuple(notes), aside=aside), cleanup)
 
 
 def declare(table: Table, cleanup: Cleanup) -> Table:
@@ -80,7 +97,7 @@ def declare(table: Table, cleanup: Cleanup) -> Table:
     return replace(
         table,
         categories=tuple(dict.fromkeys((*table.categories, *cleanup.words))),
-        numbers=cleanup.numbers,
+        numbers=tuple(column for column in cleanup.numbers if column not in table.aside),
         distinct=tuple(label for label, new in codes.items() if label == new),
     )
 

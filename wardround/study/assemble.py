@@ -15,6 +15,7 @@ from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
+from wardround.data.assembly import as_names
 from wardround.data.cleanup import Cleanup, clean_table
 from wardround.data.load import LoadedData, load
 from wardround.data.row_split import check_shares
@@ -96,8 +97,13 @@ def read_rows(data: DataSection) -> Table | Federation:
         remedy = registry.suggest_name(data.source, tuple(known))
         raise Refusal(f"there is no source or data set called '{data.source}'", where="[data]", remedy=remedy)
     component = registry.find(known[data.source], data.source, where="[data]")
-    rows: Table | Federation = component.build(where="[data]", **data.settings)
-    said = data.cleaning
+    said, settings = data.cleaning, data.settings
+    cleanup, dropped = cleanup_of(said), settings.get("drop", ())
+    # Rows are left out, and days counted, by columns that may be dropped afterwards.
+    later = [column for column in as_names(dropped) if column in cleanup.references]
+    if later:
+        settings["drop"] = [column for column in as_names(dropped) if column not in later]
+    rows: Table | Federation = component.build(where="[data]", **settings)
     if known[data.source] == "dataset" and said == CleaningSection():
         return rows  # data sets that come by name are clean
     if isinstance(rows, Federation):
@@ -106,7 +112,7 @@ def read_rows(data: DataSection) -> Table | Federation:
             where="[data.cleaning]",
             remedy="remove this table",
         )
-    return clean_table(rows, cleanup_of(said))
+    return clean_table(rows, cleanup, drop=later)
 
 
 def cleanup_of(said: CleaningSection) -> Cleanup:

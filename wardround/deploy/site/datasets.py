@@ -7,7 +7,7 @@ out before anything else sees the rows.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from pydantic import BaseModel, ConfigDict
 
 from wardround.core.errors import Refusal
 from wardround.data.assembly import POOL, assemble_table
+from wardround.data.cleanup import clean_table, restrict
 from wardround.data.table import Table
+from wardround.data.value_forms import read_date
 from wardround.deploy.home import SiteHome
 from wardround.deploy.settings_files import load_toml, toml_lines, toml_text, validate
 from wardround.deploy.site.policy import Policy, is_column_allowed
@@ -25,6 +27,7 @@ from wardround.deploy.trust.certificates import NAME
 from wardround.engine import registry
 from wardround.queries.columns import as_numbers, kind_of, suggest_name
 from wardround.runs.json_files import write_file
+from wardround.study.assemble import cleanup_of
 from wardround.study.file import Study
 
 HEADING = "# Data that studies may read, by name; written by `wardround site data`. The rows stay where they are.\n"
@@ -184,6 +187,7 @@ def required_columns(study: Study) -> tuple[str, ...]:
     said = study.data.settings
     split_by = (study.data.split_by,) if study.data.split_by else ()
     lists = [column for key in ("groups", "categories") for column in names_in(said.get(key))]
+    lists += [column for column in cleanup_of(study.data.cleaning).references if read_date(column) is None]
     return tuple(dict.fromkeys([*names_in(said.get("target")), *lists, *split_by]))
 
 
@@ -217,13 +221,17 @@ def table_for(
     if not isinstance(target, str):
         raise Refusal("the study does not say which column is the outcome", where="[data]", remedy="add target = ...")
     patient = (study.data.split_by,) if study.data.split_by else ()
+    cleanup = restrict(cleanup_of(study.data.cleaning), read)
+    dropped = [column for column in names_in(said.get("drop")) if column in read]
+    later = [column for column in dropped if column in cleanup.references]
     table = assemble_table(
         {home.settings.name: frame[read]},
         origin=f"data {name} at {home.settings.name}",
         target=target,
         # What is dropped but kept for fairness is still there, and must be named as such.
-        drop=[column for column in names_in(said.get("drop")) if column in read],
+        drop=[column for column in dropped if column not in later],
         **{key: said[key] for key in MEANING if said.get(key) is not None},
     )
-    aside = tuple(dict.fromkeys((*table.aside, *patient)))
-    return Table(table.sites, table.target, table.origin, table.task, table.positive, table.groups, aside=aside)
+    # What the approved study says of the values; columns that it names and that are not read here stay unnamed.
+    cleaned = clean_table(table, cleanup, drop=later)
+    return replace(cleaned, aside=tuple(dict.fromkeys((*cleaned.aside, *patient))), notes=())
