@@ -16,7 +16,7 @@ import pandas as pd
 from wardround.core.errors import Refusal
 from wardround.data.table import Table
 from wardround.data.value_forms import MOSTLY, days_between, form_of, read_date, read_dates, read_number
-from wardround.queries.columns import as_numbers, as_text, kind_of, list_some, suggest_name
+from wardround.queries.columns import as_numbers, as_text, kind_of, list_some, suggest_name, text_codes
 
 DeclaredKind = Literal["number", "decimal_comma", "thousands_comma", "percent", "text"]
 
@@ -132,13 +132,8 @@ def clean_frame(
     `words` are columns that hold words whatever these look like. `trims` takes up how many values were trimmed.
     """
     frame = frame.copy(deep=False)
-    texts = [column for column in frame.columns if is_words(frame[column])]
-    for column in texts if cleanup.trim else ():
-        changed, count = trim_values(frame[column])
-        if count:
-            frame[column] = changed
-            if trims is not None:
-                trims[str(column)] = count
+    if cleanup.trim:
+        trim_words(frame, {} if trims is None else trims)
     for column, codes in cleanup.recode.items():
         if column in frame.columns:
             frame[column] = recode_values(frame[column], codes, keep=column in words)
@@ -160,6 +155,15 @@ def clean_frame(
     return frame
 
 
+def trim_words(frame: pd.DataFrame, trims: dict[str, int]) -> None:
+    """Remove blanks at the ends of all words, and count by column how many values changed."""
+    for column in [column for column in frame.columns if is_words(frame[column])]:
+        changed, count = trim_values(frame[column])
+        if count:
+            frame[column] = changed
+            trims[str(column)] = count
+
+
 def is_words(series: "pd.Series[Any]") -> bool:
     """Whether a column may hold text at all, asked of its type only."""
     dtype = series.dtype
@@ -168,7 +172,7 @@ def is_words(series: "pd.Series[Any]") -> bool:
 
 def change_distinct(series: "pd.Series[Any]", change: Callable[[str], Any]) -> "tuple[pd.Series[Any], int]":
     """A column with `change` applied to its texts, and how many values are others now; other values stay."""
-    codes, distinct = pd.factorize(series.to_numpy(dtype=object), use_na_sentinel=True)
+    codes, distinct = values_of(series)
     made = np.empty(len(distinct) + 1, dtype=object)
     made[:-1] = [change(one) if isinstance(one, str) else one for one in distinct]
     made[-1] = None
@@ -178,13 +182,20 @@ def change_distinct(series: "pd.Series[Any]", change: Callable[[str], Any]) -> "
     return pd.Series(made[codes], index=series.index, dtype=object), int(other[codes].sum())
 
 
+def values_of(series: "pd.Series[Any]") -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The number of each row's value (-1 where missing), and the values as they occur."""
+    typed = isinstance(series.dtype, pd.StringDtype)
+    codes, distinct = pd.factorize(series if typed else series.to_numpy(dtype=object))
+    return codes, np.asarray(distinct, dtype=object)
+
+
 def trim_values(series: "pd.Series[Any]") -> "tuple[pd.Series[Any], int]":
     """Without blanks at both ends; what is nothing but blanks is missing."""
     return change_distinct(series, lambda text: text.strip() or None)
 
 
 def recode_values(series: "pd.Series[Any]", codes: Mapping[str, str], *, keep: bool) -> "pd.Series[Any]":
-    """Values replaced by others, compared as text; "" is missing. A column that is all numbers afterwards holds numbers."""
+    """Values replaced by others, compared as text; "" is missing. Where all are numbers then, they are read as such."""
     text = pd.Series(as_text(series), index=series.index, dtype=object)
     changed, count = change_distinct(text, lambda one: (codes[one] or None) if one in codes else one)
     return (changed if keep else as_numbers_if_all(changed)) if count else series
@@ -205,7 +216,7 @@ def has_value(series: "pd.Series[Any]", values: Sequence[str | float]) -> np.nda
     numbers = {number for word in words if (number := read_number(word, "number")) is not None}
     if kind_of(series) in ("number", "flag"):
         return np.isin(as_numbers(series), list(numbers))
-    known, distinct = pd.factorize(as_text(series))
+    known, distinct = text_codes(series)
     hit = [word in words or read_number(word, "number") in numbers for word in map(str, distinct)]
     return np.array([*hit, False], bool)[known]
 
@@ -234,7 +245,7 @@ def row_hashes(frame: pd.DataFrame) -> np.ndarray[Any, Any]:
             if kind_of(series) in ("number", "flag", "empty"):
                 one = pd.util.hash_array(as_numbers(series) + 0.0)
             else:
-                codes, distinct = pd.factorize(as_text(series))
+                codes, distinct = text_codes(series)
                 texts = np.array([*map(str, distinct), ""], dtype=object)
                 one = pd.util.hash_array(texts)[codes]
             total = total * np.uint64(0x9E3779B97F4A7C15) + one
@@ -247,11 +258,10 @@ def declare_kind(series: "pd.Series[Any]", kind: DeclaredKind, unreadable: str) 
         return pd.Series(as_text(series), index=series.index, dtype=object)
     if kind_of(series) in ("number", "flag", "empty", "date"):
         return series
-    text = as_text(series)
-    codes, distinct = pd.factorize(text)
+    codes, distinct = text_codes(series)
     numbers = [read_number(str(one), kind) for one in distinct]
     if None in numbers and unreadable == "refuse":
-        return pd.Series(text, index=series.index, dtype=object)
+        return pd.Series(as_text(series), index=series.index, dtype=object)
     made = np.array([*(np.nan if one is None else one for one in numbers), np.nan], np.float64)
     return pd.Series(made[codes], index=series.index)
 
@@ -301,7 +311,7 @@ class Unread:
 
 def as_meant(series: "pd.Series[Any]") -> "pd.Series[Any]":
     """A text column that mostly reads as numbers or dates, as a mixture of these and `Unread`; any other as it is."""
-    codes, distinct = pd.factorize(series.to_numpy(dtype=object))
+    codes, distinct = values_of(series)
     if not len(distinct) or not all(isinstance(one, str) for one in distinct):
         return series
     forms = np.array([form_of(one) for one in distinct])

@@ -27,7 +27,7 @@ from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Sch
 from wardround.data.site_rows import frame_for_schema, known_rows, one_against_the_rest, split_site_rows
 from wardround.data.table import Partition, Table
 from wardround.queries.cards import cards, cards_of
-from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
+from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name, text_codes
 
 Rows = np.ndarray[Any, Any]
 
@@ -230,7 +230,7 @@ def fingerprint_of(table: Table) -> str:
                 # One bit pattern for all missing values, and for both zeros.
                 digest.update(np.where(np.isnan(values), np.nan, values + 0.0).astype("<f8").tobytes())
             elif kind != "empty":
-                codes, distinct = pd.factorize(as_text(series))
+                codes, distinct = text_codes(series)
                 digest.update(codes.astype("<i8").tobytes())
                 digest.update(json.dumps([str(value) for value in distinct]).encode())
     return digest.hexdigest()

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
+from wardround.queries.columns import as_numbers, kind_of, suggest_name, text_codes
 
 FORMAT = "wardround preparation 1"
 ENDS = ("low", "high")
@@ -133,10 +133,13 @@ def scale_column(column: NumberColumn, series: "pd.Series[Any]", where: str) -> 
 
 
 def one_hot(column: TextColumn, series: "pd.Series[Any]", block: np.ndarray[Any, Any]) -> None:
-    values = as_text(series)
-    if column.fill is not None:
-        values[pd.isna(values)] = column.fill
-    code = pd.Index(column.categories, dtype=object).get_indexer(pd.Index(values, dtype=object))
+    codes, labels = text_codes(series)
+    # The last place is for what is missing, whose code is -1.
+    words = pd.Index([*labels, column.fill], dtype=object)
+    place = pd.Index(column.categories, dtype=object).get_indexer(words)
+    if column.fill is None:
+        place[-1] = -1
+    code = place[codes]
     known = np.flatnonzero(code >= 0)
     block[known, code[known]] = 1.0
 

@@ -15,7 +15,7 @@ from wardround.data.preparation import Preparation
 from wardround.data.row_split import split
 from wardround.data.schema import Schema, against_the_rest
 from wardround.data.table import Table
-from wardround.queries.columns import as_numbers, as_text, kind_of
+from wardround.queries.columns import as_numbers, as_text, kind_of, text_codes
 
 Rows = np.ndarray[Any, Any]
 
@@ -44,7 +44,7 @@ class SiteRows:
         """(x, y) of the three parts."""
         x = preparation.apply(self.frame, where=where)
         outcome = self.frame[self.target]
-        y = encode_labels(as_text(outcome), self.schema.classes) if self.schema.classes else as_numbers(outcome)
+        y = encode_labels(outcome, self.schema.classes) if self.schema.classes else as_numbers(outcome)
         return [(x[part], y[part]) for part in self.parts]
 
 
@@ -90,11 +90,11 @@ def frame_for_schema(frame: pd.DataFrame, table: Table, schema: Schema, *, priva
         rows = rows.assign(**{table.target: one_against_the_rest(rows[table.target], table.positive)})
     elif schema.classes:
         # A label too rare to be told at any site is none of the classes.
-        labels = as_text(rows[table.target]).astype(str)
-        agreed = np.isin(labels, schema.classes)
+        codes, labels = text_codes(rows[table.target])
+        agreed = np.isin(labels.astype(str), schema.classes)[codes]
         if private and not agreed.all():
             rows = rows.copy(deep=False)
-            rows[table.target] = np.where(agreed, labels, schema.classes[0]).astype(object)
+            rows[table.target] = np.where(agreed, labels[codes], schema.classes[0]).astype(object)
         elif not agreed.all():
             rows = rows[agreed].reset_index(drop=True)
     rows = rows.reindex(columns=columns)
@@ -125,6 +125,8 @@ def known_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
     return frame if known.all() else frame[known].reset_index(drop=True)
 
 
-def encode_labels(labels: Rows, classes: tuple[str, ...]) -> Rows:
+def encode_labels(outcome: "pd.Series[Any]", classes: tuple[str, ...]) -> Rows:
     """Labels as the numbers of their classes."""
-    return pd.Index(classes, dtype=object).get_indexer(pd.Index(labels, dtype=object)).astype(np.int32)
+    codes, labels = text_codes(outcome)
+    places = pd.Index(classes, dtype=object).get_indexer(pd.Index([*labels, None], dtype=object))
+    return places[codes].astype(np.int32)

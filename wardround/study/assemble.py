@@ -17,6 +17,7 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.data.assembly import as_names
 from wardround.data.cleanup import Cleanup, clean_table
+from wardround.data.inspection.findings import Finding, find_in_rows, find_in_table
 from wardround.data.load import LoadedData, load
 from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table
@@ -39,10 +40,15 @@ class Setting:
     notes: tuple[str, ...] = ()
     truth: dict[str, Any] = field(default_factory=dict)
     tables: tuple[Site, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What may be wrong with the rows."""
 
 
 def load_setting(study: Study, seed: int) -> Setting:
-    """Read, check, partition, split and prepare the data; a new seed splits anew."""
+    """Read, check, partition, split and prepare the data; a new seed splits anew.
+
+    The rows are inspected with the study's own seed only: repeats have the same ones.
+    """
     data = study.data
     refuse_dropped_rows(study)
     raw = read_rows(data)
@@ -53,6 +59,8 @@ def load_setting(study: Study, seed: int) -> Setting:
         )
     if isinstance(raw, Federation):
         return array_setting(raw, partition, seed, data)
+    inspects = seed == study.study.seed
+    found = inspect_table(study, raw) if inspects else []
     loaded = load(
         raw,
         seed=seed,
@@ -65,16 +73,29 @@ def load_setting(study: Study, seed: int) -> Setting:
         private=statistics_noise(study, seed),
         **data.preparation.model_dump(),
     )
+    found += find_in_rows(loaded) if inspects else []
+    # Exact figures of a private study's patients are for whoever has the rows, not for its report.
+    told = [one.note for one in found] if study.privacy is None else []
     classes = loaded.federation.task.classes
     positive = classes.index(loaded.table.positive) if loaded.table.positive in classes else max(0, len(classes) - 1)
     return Setting(
         federation=loaded.federation,
         fingerprint=loaded.fingerprint,
         positive=positive,
-        notes=loaded.notes,
+        notes=(*loaded.notes, *told),
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
+        findings=tuple(found),
     )
+
+
+def inspect_table(study: Study, table: Table) -> list[Finding]:
+    """What single columns show; refuses, with examples, what would make a result meaningless."""
+    found = find_in_table(table, [study.data.split_by] if study.data.split_by else [])
+    for one in found:
+        if one.stops:
+            raise one.refusal(table.origin)
+    return found
 
 
 def training_tables(loaded: LoadedData) -> tuple[Site, ...]:
@@ -120,7 +141,7 @@ def cleanup_of(said: CleaningSection) -> Cleanup:
 
 
 def refuse_dropped_rows(study: Study) -> None:
-    """Of a private study the number of rows is told exactly: which values a row has must not decide whether it counts."""
+    """A private study tells the number of rows exactly: a patient's values must not decide whether a row counts."""
     said = study.data.cleaning
     if study.privacy is not None and study.privacy.level == "sample" and (said.drop_rows or said.duplicates == "drop"):
         raise Refusal(

@@ -79,7 +79,7 @@ class CleaningSection(Section):
     trim: bool = True
     """Whether blanks at both ends of words are removed."""
     kinds: dict[str, Literal["number", "decimal_comma", "thousands_comma", "percent", "text"]] = {}
-    """What a column holds: 1.5, 1,5, 1,234 or 95% (each with plain numbers between), or words whatever they look like."""
+    """What a column holds: numbers such as 1.5, 1,5, 1,234 or 95%; or words, whatever they look like."""
     recode: dict[str, dict[str, str]] = {}
     """Values to be replaced, by column: {sex = {M = "male", "?" = ""}}; "" is missing."""
     missing: dict[str, Values] = {}

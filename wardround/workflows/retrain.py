@@ -16,7 +16,7 @@ import numpy as np
 from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
-from wardround.data.load import settle_targets, fingerprint_of, load, split_table
+from wardround.data.load import fingerprint_of, load, settle_targets, split_table
 from wardround.data.table import Partition
 from wardround.engine import registry
 from wardround.report.notes import retrain_note
