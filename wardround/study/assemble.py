@@ -1,7 +1,7 @@
 """From the words of a study to the things they name: data, model, methods, participation."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -44,10 +44,11 @@ class Setting:
     """What may be wrong with the rows."""
 
 
-def load_setting(study: Study, seed: int) -> Setting:
+def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lambda table: None) -> Setting:
     """Read, check, partition, split and prepare the data; a new seed splits anew.
 
-    The rows are inspected with the study's own seed only: repeats have the same ones.
+    The rows are inspected with the study's own seed only: repeats have the same ones. `on_rows` is called with the rows
+    as soon as they are read, before anything about them is refused.
     """
     data = study.data
     refuse_dropped_rows(study)
@@ -59,6 +60,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         )
     if isinstance(raw, Federation):
         return array_setting(raw, partition, seed, data)
+    on_rows(raw)
     inspects = seed == study.study.seed
     found = inspect_table(study, raw) if inspects else []
     loaded = load(

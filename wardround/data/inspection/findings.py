@@ -92,7 +92,7 @@ def find_unread(table: Table, name: str, series: "pd.Series[Any]") -> list[Findi
         remedy = f'count days in [data.cleaning]: days = {{{name} = "2020-01-01"}}, or since another column{pattern}'
         what = f"column {name!r} holds dates"
         return [Finding("dates", name, what, f"{remedy}; or drop it", True, examples, tuple(sites))]
-    what = f"column {name!r} holds numbers and {len(odd):,} of {len(known):,} values that cannot be read as numbers"
+    what = f"column {name!r} seems to hold numbers, but {len(odd):,} of {len(known):,} values cannot be read as such"
     remedy = f"{repair(name, forms)}; or drop the column"
     return [Finding("unread", name, what, remedy, True, examples, tuple(sites))]
 
@@ -258,7 +258,7 @@ def find_in_rows(loaded: LoadedData) -> list[Finding]:
 
 
 def find_copies(sites: Mapping[str, pd.DataFrame], parts: Mapping[str, np.ndarray[Any, Any]]) -> list[Finding]:
-    """Rows that occur more than once; `parts` has, for every site, 0 for a training row, 1 for validation, 2 for test."""
+    """Rows that occur more than once; `parts` has 0 for a training row, 1 for validation, 2 for test, site by site."""
     hashes = {name: row_hashes(frame) for name, frame in sites.items()}
     every = np.concatenate([*hashes.values(), np.empty(0, np.uint64)])
     copies = int(len(every) - len(np.unique(every)))

@@ -82,11 +82,11 @@ def reason(table: Table, name: str, kind: str, known: "pd.Series[Any]", differs:
     if name in table.numbers and kind == "number":
         return "declared"
     return {
-        "number": "all values are numbers",
+        "number": "all numbers",
         "flag": "true or false",
         "text": "words",
         "date": "dates",
-        "mixed": "numbers or dates and other text",
+        "mixed": "numbers and other text",
         "empty": "no value at all",
     }[kind]
 
