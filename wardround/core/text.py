@@ -54,6 +54,14 @@ def has_hidden(value: Any, depth: int = 0) -> bool:
     return isinstance(value, list | tuple) and (depth >= DEEPEST or any(has_hidden(one, depth + 1) for one in value))
 
 
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
     """A key by which numbers in names are compared as numbers.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.core.text import natural_order
+from wardround.core.text import counted, natural_order
 from wardround.data.table import Kind, Table
 from wardround.queries.columns import as_text, kind_of, list_some, suggest_name
 
@@ -133,15 +133,22 @@ def split_by_site(
     nameless = int((label == "").sum())
     if nameless and missing_site == "refuse":
         raise Refusal(
-            f"{nameless} rows do not say which site they belong to",
+            f"{counted(nameless, 'row')} without the name of a site",
             where=f"column {site!r}, {origin}",
             remedy='fill the column in, or set missing_site = "drop" in [data] to leave these rows out',
         )
     if nameless:
-        notes.append(f"{nameless:,} rows that name no {site} were left out.")
+        notes.append(f"Left out for want of a {site}: {counted(nameless, 'row')}.")
     rest = frame.drop(columns=site)
     found = {str(name): rows for name, rows in rest.groupby(label, sort=False) if name}
     return {name: found[name] for name in sorted(found, key=natural_order)}
+
+
+def recode_alike(column: str, alike: Sequence[str]) -> str:
+    """The setting that makes names which differ only in case one name each (see `names_alike`)."""
+    groups = [group.split(" / ") for group in alike]
+    pairs = ", ".join(f'"{name}" = "{names[-1]}"' for names in groups for name in names[:-1])
+    return f"recode = {{{column} = {{{pairs}}}}} in [data.cleaning]"
 
 
 def names_alike(names: Sequence[str]) -> list[str]:

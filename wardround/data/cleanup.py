@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
+from wardround.core.text import counted
 from wardround.data.table import Table
 from wardround.data.value_forms import MOSTLY, days_between, form_of, read_date, read_dates, read_number
 from wardround.queries.columns import as_numbers, as_text, kind_of, list_some, suggest_name, text_codes
@@ -84,9 +85,10 @@ def clean_table(table: Table, cleanup: Cleanup, *, drop: Sequence[str] = ()) -> 
         sites[name] = rows.drop(columns=gone)
     notes = list(table.notes)
     if trimmed:
-        notes.append(f"Blanks around values were removed in {list_some(trimmed)} ({sum(trimmed.values()):,} values).")
+        values = counted(sum(trimmed.values()), "value")
+        notes.append(f"Blanks around words were removed in {list_some(trimmed)} ({values}).")
     if dropped:
-        notes.append(f"{dropped:,} rows were left out, as [data.cleaning] says (drop_rows, duplicates).")
+        notes.append(f"Left out by drop_rows and duplicates in [data.cleaning]: {counted(dropped, 'row')}.")
     aside = tuple(dict.fromkeys((*table.aside, *(column for column in drop if column in table.groups))))
     return declare(replace(table, sites=sites, notes=tuple(notes), aside=aside), cleanup)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wardround.core.errors import Refusal
-from wardround.data.assembly import names_alike
+from wardround.data.assembly import names_alike, recode_alike
 from wardround.data.table import Kind, Table
 from wardround.queries.cards import MOST_CLASSES, MOST_TOLD, Card
 from wardround.queries.columns import list_some, suggest_name
@@ -206,12 +206,10 @@ def refuse_alike(labels: Iterable[str], table: Table, where: str) -> None:
     """Refuse labels that differ only in case, unless the study recodes one of them (into itself, if it must be so)."""
     alike = names_alike(sorted(set(labels) - set(table.distinct)))
     if alike:
-        one, *others = alike[0].split(" / ")
         raise Refusal(
             f"labels of the target differ only in case: {list_some(alike)}",
             where=where,
-            remedy=f"if they mean the same, recode them in [data.cleaning]: recode = {{{table.target} ="
-            f' {{"{others[0]}" = "{one}"}}}}; if not, recode one into itself',
+            remedy=f"if they mean the same, {recode_alike(table.target, alike)}; if not, recode one into itself",
         )
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.data.assembly import POOL, names_alike
+from wardround.core.text import counted
+from wardround.data.assembly import POOL, names_alike, recode_alike
 from wardround.data.cleanup import Unread, row_hashes
 from wardround.data.inspection.extremes import outsiders
 from wardround.data.inspection.identifiers import are_words_of_patients, is_numbered
@@ -87,6 +88,10 @@ def find_unread(table: Table, name: str, series: "pd.Series[Any]") -> list[Findi
         if name in frame.columns and kind_of(frame[name]) not in ("number", "flag", "empty")
     ]
     examples = tuple(dict.fromkeys(odd))[:SHOWN] or tuple(str(one)[:10] for one in known[:SHOWN])
+    if name in table.numbers:
+        what = f"column {name!r} is declared, but {len(odd):,} of {len(known):,} values cannot be read so"
+        remedy = "correct its entry in kinds, days or date_formats of [data.cleaning], recode these values, or set"
+        return [Finding("unread", name, what, f'{remedy} unreadable = "missing"', True, examples, tuple(sites))]
     if dates + forms.get("date", 0) > len(known) / 2:
         pattern = f', and how they are written: date_formats = {{{name} = "%d.%m.%Y"}}' if forms.get("date") else ""
         remedy = f'count days in [data.cleaning]: days = {{{name} = "2020-01-01"}}, or since another column{pattern}'
@@ -156,13 +161,12 @@ def find_alike(table: Table, name: str, distinct: Sequence[str]) -> list[Finding
     alike = names_alike(sorted(set(distinct) - set(meant)))
     if not alike:
         return []
-    one, other = alike[0].split(" / ")[:2]
     return [
         Finding(
             "alike",
             name,
             f"column {name!r} has words that differ only in case, which count as different ones: {list_some(alike)}",
-            f'recode them in [data.cleaning]: recode = {{{name} = {{"{other}" = "{one}"}}}}',
+            f"if they mean the same, {recode_alike(name, alike)}",
             stops=name == table.target,
         )
     ]
@@ -182,7 +186,7 @@ def find_in_numbers(table: Table, name: str, series: "pd.Series[Any]") -> list[F
             Finding(
                 "outsiders",
                 name,
-                f"column {name!r} has {far.rows:,} values far outside the rest{codes}",
+                f"column {name!r} has {counted(far.rows, 'value')} far outside the rest{codes}",
                 f"if they mean unknown, say in [data.cleaning] missing = {{{name} = [{', '.join(shown[:SHOWN])}]}} or"
                 f" plausible = {{{name} = [low, high]}}",
                 examples=(*shown, f"the rest: {number_text(far.low)} to {number_text(far.high)}"),

@@ -17,7 +17,9 @@ from pydantic import BaseModel, ConfigDict
 
 from wardround.core.errors import Refusal
 from wardround.data.assembly import POOL, assemble_table
-from wardround.data.cleanup import clean_table, restrict
+from wardround.data.cleanup import Cleanup, clean_table, restrict
+from wardround.data.inspection.findings import Finding, find_in_table, find_leaks
+from wardround.data.inspection.identifiers import FEW, identifying_word
 from wardround.data.table import Table
 from wardround.data.value_forms import read_date
 from wardround.deploy.home import SiteHome
@@ -25,7 +27,8 @@ from wardround.deploy.settings_files import load_toml, toml_lines, toml_text, va
 from wardround.deploy.site.policy import Policy, is_column_allowed
 from wardround.deploy.trust.certificates import NAME
 from wardround.engine import registry
-from wardround.queries.columns import as_numbers, kind_of, suggest_name
+from wardround.queries.cards import MOST_TOLD
+from wardround.queries.columns import as_numbers, kind_of, suggest_name, text_codes
 from wardround.runs.json_files import write_file
 from wardround.study.assemble import cleanup_of
 from wardround.study.file import Study
@@ -33,20 +36,9 @@ from wardround.study.file import Study
 HEADING = "# Data that studies may read, by name; written by `wardround site data`. The rows stay where they are.\n"
 MEANING = ("task", "positive", "groups", "categories")
 """What a study may say about a site's table, beside the target and what to drop."""
-# fmt: off
-IDENTIFYING = frozenset((
-    "id", "identifier", "mrn", "ssn", "nhs", "name", "names", "surname", "forename", "firstname", "lastname",
-    "initials", "phone", "telephone", "mobile", "fax", "email", "mail", "address", "street", "zip", "zipcode",
-    "postcode", "postal", "dob", "birth", "birthdate", "birthday", "passport", "insurance", "account", "licence",
-    "license", "url", "ip",
-))
-# fmt: on
-"""Words in a column's name that tell of a person rather than of an illness."""
 MOST_CATEGORIES = 200
 PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*(@)|(password=)[^&\s]*()", re.IGNORECASE)
 NO_TARGET = "(told by the study)"
-FEW = 20
-"""Rows up to which different values in every row mean nothing."""
 
 
 class DatasetEntry(BaseModel):
@@ -78,6 +70,8 @@ class TableSummary:
     rows: int
     kinds: dict[str, str]
     identifying: dict[str, str]
+    findings: tuple[Finding, ...] = ()
+    """What else may be wrong with the values; with examples, for the site itself."""
 
 
 def read_datasets(home: SiteHome) -> dict[str, DatasetEntry]:
@@ -119,7 +113,8 @@ def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, 
     if isinstance(words.get("path"), str):
         words["path"] = str(Path(words["path"]).expanduser().absolute())
     entry = DatasetEntry(source=source, **words)
-    seen = summarize_table(frame_of(name, entry))
+    frame = frame_of(name, entry)
+    seen = replace(summarize_table(frame), findings=tuple(inspect(frame, target, entry.description)))
     if target and target not in seen.kinds:
         raise Refusal(
             f"the target '{target}' is missing; {suggest_name(target, seen.kinds)}",
@@ -128,6 +123,18 @@ def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, 
         )
     write_datasets(home, {**known, name: entry})
     return seen
+
+
+def inspect(frame: pd.DataFrame, target: str, origin: str) -> list[Finding]:
+    """What a look at the values shows, as a study would read them if it said nothing about them."""
+    table = clean_table(Table({POOL: frame}, target or NO_TARGET, origin), Cleanup())
+    rows = table.sites[POOL]
+    found = [one for one in find_in_table(table) if one.kind != "identifier"]  # told apart
+    if target in rows.columns and len(labels := text_codes(rows[target])[1]) <= MOST_TOLD:
+        known = rows[rows[target].notna()]
+        inputs = [str(column) for column in rows.columns if column != target]
+        found += find_leaks(known, inputs, target, sorted(map(str, labels)))
+    return found
 
 
 def remove(home: SiteHome, name: str) -> None:
@@ -167,14 +174,13 @@ def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[s
     """Columns that seem to identify patients, each with the reason; a warning, for the site to judge."""
     found = {}
     for column, kind in kinds.items():
-        words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)
-        telling = [word.lower() for word in words if word.lower() in IDENTIFYING]
+        telling = identifying_word(column)
         known = frame[column].dropna()
         distinct = int(known.nunique())
         with np.errstate(invalid="ignore"):  # an infinite value is no whole number
             whole = kind == "number" and bool(np.all(as_numbers(known) % 1 == 0))
         if telling:
-            found[column] = f"its name contains '{telling[0]}'"
+            found[column] = f"its name contains '{telling}'"
         elif len(known) > FEW and distinct == len(known) and (whole or kind == "text"):
             found[column] = "every row has a different value"
         elif kind == "text" and distinct > MOST_CATEGORIES:
