@@ -4,6 +4,7 @@ Found on the rows themselves, so a simulation sees all of it, a real site its ow
 patient, so that it may stand in a report; `examples` are shown where the rows lie, nowhere else.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def find_unread(table: Table, name: str, series: "pd.Series[Any]") -> list[Findi
     sites = [
         site
         for site, frame in table.sites.items()
-        if name in frame.columns and kind_of(frame[name]) not in ("number", "flag", "empty")
+        if name in frame.columns and kind_of(frame[name]) in ("mixed", "date")
     ]
     examples = tuple(dict.fromkeys(odd))[:SHOWN] or tuple(str(one)[:10] for one in known[:SHOWN])
     if name in table.numbers:
@@ -266,7 +267,7 @@ def find_copies(sites: Mapping[str, pd.DataFrame], parts: Mapping[str, np.ndarra
     hashes = {name: row_hashes(frame) for name, frame in sites.items()}
     every = np.concatenate([*hashes.values(), np.empty(0, np.uint64)])
     copies = int(len(every) - len(np.unique(every)))
-    if not copies or copies <= expected_copies(sites):
+    if not copies or copies <= most_by_chance(expected_copies(sites)):
         return []
     within = sum(len(one) - len(np.unique(one)) for one in hashes.values())
     part = np.concatenate([parts[name] for name in hashes])
@@ -285,6 +286,11 @@ def find_copies(sites: Mapping[str, pd.DataFrame], parts: Mapping[str, np.ndarra
             f"if these are the same patients, {remedy}",
         )
     ]
+
+
+def most_by_chance(expected: float) -> float:
+    """More than this many are no chance, also where columns go together and people look more alike than expected."""
+    return 3 * (expected + math.sqrt(expected))
 
 
 def expected_copies(sites: Mapping[str, pd.DataFrame]) -> float:
