@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runs": {"core"},
     "report": {"core", "evaluate", "runs", "partners", "queries"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
+    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
     "workflows": {
         *(
             "core",

@@ -11,7 +11,7 @@ from rich.table import Table
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.privacy.attacks.membership import FEWEST_SHADOWS
-from wardround.runs.folder import as_json as to_json
+from wardround.runs.json_files import as_json as to_json
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method

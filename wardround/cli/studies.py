@@ -22,7 +22,7 @@ from wardround.report.model_card.facts import write_card
 from wardround.report.run.page import write_report
 from wardround.report.terminal import summary_table
 from wardround.runs.folder import RunFolder
-from wardround.runs.folder import as_json as to_json
+from wardround.runs.json_files import as_json as to_json
 from wardround.runs.result import CasesResult, RunResult, values_of
 from wardround.study import assemble
 from wardround.study.file import Study

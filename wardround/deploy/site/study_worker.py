@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors.numpy import save
 
 from wardround.core import trees
 from wardround.core.chain import chain
@@ -23,6 +22,7 @@ from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, 
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
 from wardround.core.files import write_whole
+from wardround.data.preparation import Preparation
 from wardround.data.site_rows import SiteRows, frame_for_schema, split_site_rows
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
@@ -43,6 +43,7 @@ from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.own_figures import OwnFigures
+from wardround.deploy.site.own_model import keep_model
 from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
 from wardround.deploy.site.release.model_shapes import (
@@ -59,8 +60,9 @@ from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.deploy.site.release.two_server_round import HalvesSite, charged_halves
 from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
+from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from
-from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_of, site_round
+from wardround.engine.split_round import OwnRows, own_params, row_of, site_round
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import kind_of
 from wardround.study.assemble import model_of, private_from
@@ -93,6 +95,7 @@ class StudyWorker:
     sites: tuple[str, ...] = ()
     task: Task | None = None
     positive: int = 1
+    preparation: Preparation | None = None
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     _starts: dict[str, Tree] = field(default_factory=dict)
     _chains: dict[tuple[Transform, ...], Transform] = field(default_factory=dict)
@@ -157,6 +160,7 @@ class StudyWorker:
             part: (np.ascontiguousarray(x, np.float32), np.ascontiguousarray(y, kind))
             for part, (x, y) in zip(PARTS, three, strict=True)
         }
+        self.preparation = preparation
         self.sites, self.positive = tuple(asked.question.numbers), asked.question.positive
         self.number = self.sites.index(self.site)
         self.remember("prepare", asked)
@@ -258,9 +262,17 @@ class StudyWorker:
         algorithm, _ = self._method(asked)
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
         params = self._params(algorithm, asked, model)
-        arrays = {name: np.ascontiguousarray(array) for name, array in jax.device_get(params).items()}
-        words = json.dumps({"study": asked.study, "site": self.site, "round": asked.round})
-        write_whole(self.folder / "model.safetensors", save(arrays, metadata={"wardround": words}))
+        assert self.task is not None
+        keep_model(
+            self.folder,
+            self.study,
+            algorithm,
+            params,
+            self.task,
+            positive=self.positive,
+            preparation=self.preparation,
+            rounds=asked.round,
+        )
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _made(self, content: Any) -> Any:
