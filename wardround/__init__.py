@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wardround.api.finished_run import FinishedRun, load
     from wardround.api.objects import component
     from wardround.api.studies import build_study, read_study
+    from wardround.api.tracking import track_mlflow, track_tensorboard
     from wardround.core.errors import Refusal
     from wardround.study.file import Study
 
@@ -30,6 +31,7 @@ _PLACES = {
     **dict.fromkeys(("FederatedClassifier", "FederatedRegressor"), "wardround.api.estimators"),
     **dict.fromkeys(("FinishedRun", "load"), "wardround.api.finished_run"),
     **dict.fromkeys(("build_study", "read_study"), "wardround.api.studies"),
+    **dict.fromkeys(("track_mlflow", "track_tensorboard"), "wardround.api.tracking"),
     "component": "wardround.api.objects",
     "Refusal": "wardround.core.errors",
     "Study": "wardround.study.file",
@@ -49,6 +51,8 @@ __all__ = [
     "read_study",
     "recommend_partners",
     "run",
+    "track_mlflow",
+    "track_tensorboard",
     "tune",
 ]
 
