@@ -56,8 +56,9 @@ def round_figures(record: RoundRecord) -> dict[str, float]:
 
 def final_figures(finished: FinishedRun) -> dict[str, float]:
     """Every score that has a value, by method, metric and site."""
-    known = finished.scores.dropna(subset="value")
-    return {f"{one.method}/{one.metric}/{one.site}": float(one.value) for one in known.itertuples()}
+    scores = finished.scores.dropna(subset="value")
+    places = scores["method"] + "/" + scores["metric"] + "/" + scores["site"]
+    return dict(zip(places.tolist(), scores["value"].astype(float).tolist(), strict=True))
 
 
 def place_of(method: Method, repeat: int) -> str:
