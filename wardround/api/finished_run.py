@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -10,7 +11,10 @@ from wardround.core.contracts import Algorithm, Task
 from wardround.core.errors import Refusal
 from wardround.predict.predictor import Predictor, read_predictor
 from wardround.predict.table import predict_table
+from wardround.report.html.charts import Chart
+from wardround.report.run import score_charts
 from wardround.report.run.page import write_report
+from wardround.report.run.progress_charts import progress
 from wardround.runs.model_file import ModelFacts, read_facts
 from wardround.runs.models import find_model
 from wardround.runs.read import read_result
@@ -80,6 +84,24 @@ class FinishedRun:
             for number, loss in zip(course.rounds, course.loss, strict=True)
         ]
         return pd.DataFrame(rows, columns=["method", "repeat", "round", "loss"])
+
+    def figure(self, name: str = "scores") -> Any:
+        """A chart of the report as a Plotly figure: scores, differences, calibration, or progress by method."""
+        from plotly.graph_objects import Figure
+
+        charts: dict[str, Chart | None] = {"scores": score_charts.scores(self.run)}
+        charts["differences"], charts["calibration"] = (
+            score_charts.differences(self.run),
+            score_charts.calibration(self.run),
+        )
+        for method, chart in zip(self.run.methods, progress(self.run), strict=False):
+            charts[f"progress {method.name}"] = chart
+        known = [key for key, chart in charts.items() if chart is not None]
+        if name not in known:
+            raise Refusal(f"this run has no chart called {name!r}", remedy=f"there are {', '.join(known)}")
+        chart = charts[name]
+        assert chart is not None
+        return Figure(chart.traces, {**chart.layout, "title": {"text": chart.title}, "margin": {"t": 70}})
 
     def model(self, site: str | None = None, method: str | None = None) -> Predictor:
         """A model of the run: the common one, or that of a site."""
