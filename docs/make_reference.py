@@ -191,13 +191,15 @@ def value_words(entry: Mapping[str, Any], listed: list[str]) -> str:
 def python_page() -> str:
     """What `wardround` exports, with signatures and docstrings."""
     lines = [
-        HEAD
-        + "# Python\n\nWhat `import wardround` gives, and what is kept stable. Every component is there by its name, too, such as",
-        "`wardround.fed_avg(learning_rate=0.1)`. Worked examples: [use wardround from Python](../how-to/use-from-python.md).\n",
+        HEAD + "# Python\n",
+        "What `import wardround` gives, and what is kept stable. Every component is there by its name, too, such as",
+        "`wardround.fed_avg(learning_rate=0.1)`. Examples: [use wardround from Python](../how-to/use-from-python.md).\n",
     ]
     for name in wardround.__all__:
         one = getattr(wardround, name)
-        lines += [f"## {name}\n", f"```python\n{name}{signature_of(one)}\n```\n", f"{inspect.getdoc(one)}\n"]
+        words = (inspect.getdoc(one) or "").partition("\n>>>")[0].strip()
+        head = "" if name == "Study" else f"```python\n{name}{signature_of(one)}\n```\n\n"
+        lines += [f"## {name}\n", f"{head}{words}\n"]
         if name == "FinishedRun":
             lines += [f"- `{key}`: {words}" for key, words in members_of(one)] + [""]
     return "\n".join(lines)
