@@ -193,7 +193,7 @@ def python_page() -> str:
     lines = [
         HEAD + "# Python\n",
         "What `import wardround` gives, and what is kept stable. Every component is there by its name, too, such as",
-        "`wardround.fed_avg(learning_rate=0.1)`. Examples: [use wardround from Python](../how-to/use-from-python.md).\n",
+        "`wardround.fed_avg(learning_rate=0.1)`. See [use wardround from Python](../how-to/use-from-python.md).\n",
     ]
     for name in wardround.__all__:
         one = getattr(wardround, name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wardround.api.finished_run import FinishedRun, load
     from wardround.api.objects import component
     from wardround.api.studies import build_study, read_study
-    from wardround.api.tracking import track_mlflow, track_tensorboard
+    from wardround.api.trackers import track_mlflow, track_tensorboard
     from wardround.core.errors import Refusal
     from wardround.study.file import Study
 
@@ -31,7 +31,7 @@ _PLACES = {
     **dict.fromkeys(("FederatedClassifier", "FederatedRegressor"), "wardround.api.estimators"),
     **dict.fromkeys(("FinishedRun", "load"), "wardround.api.finished_run"),
     **dict.fromkeys(("build_study", "read_study"), "wardround.api.studies"),
-    **dict.fromkeys(("track_mlflow", "track_tensorboard"), "wardround.api.tracking"),
+    **dict.fromkeys(("track_mlflow", "track_tensorboard"), "wardround.api.trackers"),
     "component": "wardround.api.objects",
     "Refusal": "wardround.core.errors",
     "Study": "wardround.study.file",

@@ -3,7 +3,7 @@
 import pytest
 
 import wardround as wr
-from wardround.api.tracking import mlflow_address
+from wardround.api.trackers import mlflow_address
 
 pytestmark = [
     pytest.mark.slow,
