@@ -208,8 +208,16 @@ def python_page() -> str:
 def signature_of(one: Any) -> str:
     """Names and defaults; types stand in the code."""
     found = inspect.signature(one)
-    bare = [p.replace(annotation=p.empty) for p in found.parameters.values() if p.name != "self"]
-    return str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)) if bare else "()"
+    bare = [
+        p.replace(annotation=p.empty, default=Ellipsis if inspect.isfunction(p.default) else p.default)
+        for p in found.parameters.values()
+        if p.name != "self"
+    ]
+    return (
+        str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)).replace("Ellipsis", "...")
+        if bare
+        else "()"
+    )
 
 
 def members_of(one: type) -> Iterator[tuple[str, str]]:
