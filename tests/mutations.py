@@ -265,7 +265,7 @@ MUTATIONS = (
         "deploy/site/approvals.py",
         "[*decision.columns, *required_columns(study_of(offer))]",
         "[*required_columns(study_of(offer))]",
-        ("adversary/test_questions.py::test_a_column_denied_amid_a_study_ends_it",),
+        ("adversary/test_approved_list.py::test_a_column_denied_amid_a_study_ends_it",),
     ),
     Mutation(
         "overflow_told",

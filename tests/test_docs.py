@@ -20,8 +20,8 @@ from wardround.cli.studies import check_command
 from wardround.core.contracts import Message
 from wardround.data.folder import data_folder
 from wardround.deploy.coordinator.run_study import study_id
+from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.approvals import read_offer
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.study_summary import describe
 from wardround.engine import registry

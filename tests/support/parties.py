@@ -380,7 +380,8 @@ def serve(path: Path) -> None:
         "cli.study_progress",
         "cli.services",
         "deploy.coordinator.service",
-        "deploy.site.service",
+        "deploy.party.service",
+        "deploy.site.request_handler",
     ):
         importlib.import_module(f"wardround.{name}")
     from wardround.engine import registry

@@ -15,8 +15,8 @@ from tests.support.adversary.noise import DECLARED
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.queue import with_members
 from wardround.deploy.home import CoordinatorHome, SiteHome
+from wardround.deploy.party.decisions import deny, store_offer
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.site.approvals import deny, store_offer
 from wardround.deploy.site.release.privacy_budget import ledger_path
 from wardround.deploy.transport.flare_export import export
 from wardround.privacy.budget import Budget

@@ -3,6 +3,7 @@
 The order of the words is part of the format: the nonce is a hash over them, and a site knows a repeated request by it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
@@ -12,9 +13,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from wardround import __version__
 from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, digest, encode
 
 NOTHING = Message({})
+STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 Words = Mapping[str, Any]
 
 
@@ -251,6 +254,14 @@ def read_request(topic: Topic, header: Words, digest: str = "") -> Received[Any]
         words |= {"asked": topic}
     bound = check_words(RequestBinding, {key: header[key] for key in ("study", "round", "course") if key in header})
     return Received(check_words(kind, words), bound.study, bound.round, bound.course, header, digest)
+
+
+def study_in(header: Words) -> str:
+    """The study that a request names; it is part of paths, so it must look like a name."""
+    study = header.get("study")
+    if not isinstance(study, str) or not STUDY.fullmatch(study):
+        raise Refusal("the request names no study", remedy="install the same version of wardround on both sides")
+    return study
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,9 @@ from wardround.data.load import load
 from wardround.data.noised_preparation import StatisticsNoise
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
+from wardround.deploy.party.decisions import Offer, study_of
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.site.approvals import (
-    Offer,
-    derive_releases,
-    promised_epsilon,
-    reasons_against,
-    statistics_used,
-    study_of,
-)
+from wardround.deploy.site.approvals import derive_releases, promised_epsilon, reasons_against, statistics_used
 from wardround.deploy.site.datasets import columns_for, find, frame_of, read_datasets, summarize_table, table_for
 from wardround.deploy.site.partner_summary import who_takes_part
 from wardround.deploy.site.policy import (

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import Head
-from wardround.deploy.home import CoordinatorHome, Home, SiteHome
+from wardround.deploy.home import CoordinatorHome, Home, PartyHome
 from wardround.deploy.trust.certificates import check_issued, read_certificate
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.log_heads import (
@@ -41,7 +41,7 @@ Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 # ---- the site's half ----
 
 
-def answer(home: SiteHome, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
+def answer(home: PartyHome, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """What the site says to each topic."""
     if topic == HEADS:
         return answer_head(home, words)
@@ -51,7 +51,7 @@ def answer(home: SiteHome, topic: str, words: Mapping[str, Any]) -> dict[str, An
     return {}
 
 
-def answer_head(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
+def answer_head(home: PartyHome, words: Mapping[str, Any]) -> dict[str, Any]:
     """Countersign the coordinator's head, and show the own one."""
     key = coordinator_key(home, str(words["certificate"]))
     try:
@@ -66,7 +66,7 @@ def answer_head(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
     return {"head": asdict(home.log().head()), "countersigned": seen.content()}
 
 
-def keep_countersignature(home: SiteHome, words: Mapping[str, Any]) -> None:
+def keep_countersignature(home: PartyHome, words: Mapping[str, Any]) -> None:
     """Write the coordinator's countersignature into the own log, if it is one and of a head of this log."""
     seen = parse_countersignature(words["countersigned"])
     name = home.settings.server_name
@@ -78,7 +78,7 @@ def keep_countersignature(home: SiteHome, words: Mapping[str, Any]) -> None:
     home.log().keep(seen)
 
 
-def coordinator_key(home: SiteHome, certificate: str) -> ec.EllipticCurvePublicKey:
+def coordinator_key(home: PartyHome, certificate: str) -> ec.EllipticCurvePublicKey:
     """The key of the coordinator's certificate, which is kept so that the log can be verified later."""
     where = "the coordinator's certificate"
     try:

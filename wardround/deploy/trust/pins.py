@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.deploy.home import SiteHome
+from wardround.deploy.home import PartyHome
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.certificates import check_issued, check_name
 from wardround.deploy.trust.fingerprints import fingerprint, parse_fingerprint
@@ -63,7 +63,7 @@ class Review(NamedTuple):
 # ---- the site's own file ----
 
 
-def read_partners(home: SiteHome) -> dict[str, Partner]:
+def read_partners(home: PartyHome) -> dict[str, Partner]:
     if not home.partners_path.exists():
         return {}
     content = read_json(home.partners_path, "")
@@ -78,7 +78,7 @@ def read_partners(home: SiteHome) -> dict[str, Partner]:
         ) from None
 
 
-def write_partner(home: SiteHome, partner: Partner) -> None:
+def write_partner(home: PartyHome, partner: Partner) -> None:
     """In the audit log first, then on file."""
     words = {key: value for key, value in asdict(partner).items() if key not in ("name", "when") and value}
     home.log().append(event_entry("partner", partner=partner.name, **words))
@@ -87,7 +87,7 @@ def write_partner(home: SiteHome, partner: Partner) -> None:
     write_json(home.partners_path, stored)
 
 
-def trust(home: SiteHome, name: str, said: str | Sequence[str], *, by: str) -> Partner:
+def trust(home: PartyHome, name: str, said: str | Sequence[str], *, by: str) -> Partner:
     """Pin what was read out over the telephone; it replaces what was pinned before."""
     words = parse_fingerprint(said, where=f"site {check_name(name)}")
     if not by.strip():
@@ -111,12 +111,12 @@ def trust(home: SiteHome, name: str, said: str | Sequence[str], *, by: str) -> P
 # ---- at approval ----
 
 
-def own_fingerprints(home: SiteHome) -> list[str]:
+def own_fingerprints(home: PartyHome) -> list[str]:
     """Of the site's key, and of the keys it had before."""
     return [fingerprint(key) for key in home.public_keys()[home.own_name]]
 
 
-def partner_problems(home: SiteHome, study: Study) -> list[str]:
+def partner_problems(home: PartyHome, study: Study) -> list[str]:
     """What a study says of its sites that cannot be, or is not what is pinned here."""
     own, pinned, said = home.own_name, read_partners(home), study.deploy.fingerprints
     if not said and not needs_pins(study):
@@ -149,7 +149,7 @@ def needs_pins(study: Study) -> bool:
     return any(one.name in HIDES for one in study.transforms)
 
 
-def refuse_other_partners(home: SiteHome, study: Study, where: str) -> None:
+def refuse_other_partners(home: PartyHome, study: Study, where: str) -> None:
     """Refuse a study whose sites are not those that this site knows; nothing is pinned by it."""
     problems = partner_problems(home, study)
     if problems:
@@ -160,7 +160,7 @@ def refuse_other_partners(home: SiteHome, study: Study, where: str) -> None:
         )
 
 
-def review(home: SiteHome, study: Study) -> Review:
+def review(home: PartyHome, study: Study) -> Review:
     """How well this site knows the others of a study."""
     pinned = read_partners(home)
     others = [site for site in study.deploy.fingerprints if site != home.own_name]
@@ -171,7 +171,7 @@ def review(home: SiteHome, study: Study) -> Review:
     )
 
 
-def uncompared_reasons(home: SiteHome, study: Study) -> list[str]:
+def uncompared_reasons(home: PartyHome, study: Study) -> list[str]:
     """The reasons against a study where the policy wants every partner compared."""
     seen = review(home, study)
     missing = [*seen.uncompared, *seen.new]
@@ -180,7 +180,7 @@ def uncompared_reasons(home: SiteHome, study: Study) -> list[str]:
     return [f"the fingerprint of {', '.join(missing)} was not compared by telephone yet"] if missing else []
 
 
-def pin_first_use(home: SiteHome, study: Study, *, by: str) -> tuple[str, ...]:
+def pin_first_use(home: PartyHome, study: Study, *, by: str) -> tuple[str, ...]:
     """Pin the partners that an approved study names for the first time; gives their names."""
     new = review(home, study).new
     for site in new:
