@@ -230,7 +230,7 @@ MUTATIONS = (
         "deploy/transport/cellnet_filter.py",
         "(headers.get(MessageHeaderKey.ORIGIN) != name, ",
         "(not name, ",
-        ("faults/test_tls.py::test_a_site_reaches_no_other_and_speaks_for_no_other",),
+        ("faults/test_bad_members.py::test_a_site_reaches_no_other_and_speaks_for_no_other",),
     ),
     Mutation(
         "second_answer_to_a_round",
