@@ -15,7 +15,6 @@ from tests.support import stage as acting
 pytest.importorskip("nvflare", reason="the network needs wardround[deploy]")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stage forks")
 MB = 1 << 20
-
 OBJECTS = ["object", "object on a strange channel", "object in parts", "bulk", "certificate"]
 
 

@@ -19,9 +19,6 @@ from wardround.study.methods import Method
 from wardround.workflows.fairness import by_group, fairness_of
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from wardround.workflows.run import TrainedModel
 
 MOST_COMPARED = 20

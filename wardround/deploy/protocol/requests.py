@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from wardround import __version__
+from wardround.core.components.recipes import Recipe, from_json
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, digest, encode
@@ -107,6 +109,11 @@ class TrainRound(RequestBody):
     transforms: Sequence[Words]
     seed: int
 
+    @cached_property
+    def recipe(self) -> Recipe:
+        """Of the algorithm."""
+        return from_json(self.algorithm)
+
 
 @dataclass(frozen=True)
 class AboutMethod(RequestBody):
@@ -117,6 +124,10 @@ class AboutMethod(RequestBody):
     @property
     def algorithm(self) -> Words:
         return self.method.algorithm
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.method.recipe
 
     @property
     def transforms(self) -> Sequence[Words]:

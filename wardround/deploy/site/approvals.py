@@ -35,8 +35,8 @@ from wardround.deploy.site.datasets import (
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release import release_list
+from wardround.deploy.site.release.gate import ReleaseRecord
 from wardround.deploy.site.release.release_list import Releases
-from wardround.deploy.site.release.release_record import ReleaseRecord
 from wardround.deploy.trust.pins import partner_problems, pin_first_use, refuse_other_partners, uncompared_reasons
 from wardround.study.file import Study
 

@@ -38,11 +38,10 @@ from wardround.deploy.site.approvals import approval_status
 from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
-from wardround.deploy.site.release.gate import ReleaseClaim
+from wardround.deploy.site.release.gate import ReleaseClaim, ReleaseRecord
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
 from wardround.deploy.site.release.privacy_budget import LEDGER_HEAD, anchor, budget_of
 from wardround.deploy.site.release.release_list import Releases, from_json, growth, release_list
-from wardround.deploy.site.release.release_record import ReleaseRecord
 from wardround.deploy.site.transcript_check import OwnFindings, receive_transcript
 from wardround.deploy.trust.audit_log import event_entry, sent_entry
 from wardround.deploy.trust.certificates import Key, read_certificate

@@ -36,13 +36,19 @@ from wardround.deploy.site.release.gate import (
 from wardround.deploy.site.release.partner_questions import refuse_course
 from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.release_list import REFUSALS, Release
-from wardround.deploy.site.release.request_tag import RequestTag
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.deploy.site.release.two_server_round import HalvesSite
-from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, ReplyStore, sent_facts, store_reply
+from wardround.deploy.site.reply_store import (
+    EVERY_ROUND,
+    REPEATABLE,
+    ReplyStore,
+    RequestTag,
+    asked_facts,
+    sent_facts,
+    store_reply,
+)
 from wardround.deploy.site.site_access import SiteAccess
 from wardround.deploy.site.study_worker import StudyWorker
-from wardround.deploy.site.transcript_check import asked_facts
 from wardround.deploy.trust.audit_log import LogNotWritable
 from wardround.privacy.budget import BudgetExhausted
 from wardround.study.file import Study
@@ -243,7 +249,7 @@ class RequestHandler:
                 lambda: self.access.signing_keys()[0],
                 lambda roster, certificate: self.access.second_key(study, roster, certificate),
             ),
-            promise=Promise(self.access.name, study, words, self.access.budget),
+            promise=None if words.privacy is None else Promise(self.access.name, study, words, self.access.budget),
             take_transcript=self._take_transcript,
         )
         worker.recall()

@@ -81,6 +81,7 @@ class StudyWorker:
     sums: SecureSite | None = None
     halves_site: HalvesSite | None = None
     promise: Promise | None = None
+    """Of privacy, where the study has one."""
     take_transcript: Callable[[str, Message], Header] | None = None
     """Keeps and checks the coordinator's transcript; gives what the site says to it."""
     own: SiteRows | None = None
@@ -200,7 +201,7 @@ class StudyWorker:
             raise Refusal("the approved study has no secure sum", remedy="ask for what was approved")
         precision = precision_of([from_json(one) for one in asked.question.transforms])
         if self.promise is not None:
-            self.promise.check_sum(from_json(asked.question.algorithm), asked.question.step, asked.question.letter)
+            self.promise.check_sum(asked.question.recipe, asked.question.step, asked.question.letter)
         terms = sum_terms(self.study, self.sites, asked, precision, smallest=self.smallest_sum, silent=method[0].silent)
         return self.sums.step(asked, message, terms, lambda: self._answer(method, asked, message, terms.request))
 
@@ -230,7 +231,7 @@ class StudyWorker:
         if self.promise is not None:  # last of all that may be refused: what is debited is not given back
             assert self.task is not None
             known = SiteFacts(len(own.y), row_of(self.task), self.number, self.sites)
-            self.promise.charge(from_json(asked.question.algorithm), number, request, known)
+            self.promise.charge(asked.question.recipe, number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if not finite and self.study.privacy is None:
@@ -245,7 +246,7 @@ class StudyWorker:
     def judge(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Sums of the losses of the own patients under the model that this site would use; none when they are few."""
         scores, task = self._scores(asked, message)
-        if self.promise is not None and self.study.privacy is not None:
+        if self.promise is not None:
             common = self._method(asked)[0].personal is None
             return {}, Message(private_losses(self.promise, scores, task, self.smallest_cell, asked, common=common))
         return {}, Message(coarse_losses(scores, task, self.smallest_cell))
@@ -256,7 +257,7 @@ class StudyWorker:
         block = OwnFigures(self.folder, self.site, self.study, self.positive).keep(scores, task)
         if block is None or len(scores.actual) < self.smallest_cell:
             return {"figures": None}, Message({})
-        if self.promise is not None and self.study.privacy is not None:
+        if self.promise is not None:
             names, common = list(block["sites"][self.site]), self._method(asked)[0].personal is None
             told = private_figures(self.promise, scores, task, names, self.positive, asked, common=common)
             return {"figures": told}, Message({})
@@ -272,8 +273,7 @@ class StudyWorker:
         write_whole(self.folder / "model.safetensors", save(arrays, metadata={"wardround": words}))
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
-    def _made(self, content: Any) -> Any:
-        recipe = from_json(content)
+    def _make(self, recipe: Recipe) -> Any:
         self.allow(recipe)
         return private_from(recipe) if recipe.kind == KIND else make_from(in_own_cells(recipe, self.smallest_cell))
 
@@ -289,15 +289,20 @@ class StudyWorker:
             refuse_course(self.study, asked)
         if asked.question.seed != self.study.study.seed:
             raise Refusal("the request has a seed that is not the approved study's", remedy="ask for what was approved")
-        links = tuple(self._made(one) for one in asked.question.transforms)
+        links = tuple(self._make(from_json(one)) for one in asked.question.transforms)
         if links not in self._chains:
             self._chains = {links: chain(links)}
-        algorithm: Algorithm = self._made(asked.question.algorithm)
+        algorithm: Algorithm = self._make(asked.question.recipe)
         known = self._shapes is not None and self._shapes[0] == asked.question.algorithm
-        if not known and any(one != recipe_of(self.task) for one in tasks_in(from_json(asked.question.algorithm))):
+        if not known and any(one != recipe_of(self.task) for one in tasks_in(asked.question.recipe)):
             raise Refusal("the request has another task than was agreed", remedy="start the study again")
         if self.promise is not None:
-            self.promise.check(from_json(asked.question.algorithm), silent=algorithm.silent)
+            self.promise.check(asked.question.recipe, silent=algorithm.silent)
+        elif asked.question.recipe.kind == KIND:
+            raise Refusal(
+                "the approved study has no [privacy], but a private algorithm was requested",
+                remedy="ask for what was approved",
+            )
         return algorithm, self._chains[links]
 
     def _check_model(self, asked: Received[Any], arrays: Any, *, in_round: bool = False) -> bool:
@@ -309,7 +314,7 @@ class StudyWorker:
         words = asked.question.algorithm
         if self._shapes is None or self._shapes[0] != words:
             assert self.task is not None
-            algorithm, transform = self._made(words), next(iter(self._chains.values()))
+            algorithm, transform = self._make(asked.question.recipe), next(iter(self._chains.values()))
             model = model_of(self.study, self.task)
             given = given_to(self.study, words, len(self.sites))
             self._shapes = words, shapes_for(algorithm, transform, model, self.task, len(self.sites), given)

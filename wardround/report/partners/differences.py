@@ -123,17 +123,3 @@ def percent(share: float, rows: float, smallest: int) -> str:
         most = (smallest - 1) / max(rows, 1.0)
         return f"at most {math.ceil(100 * most)} %" if smallest > 1 else "0 %"
     return f"{100 * share:.0f} %"
-
-
-def standardized_shift(told: Histograms, index: int) -> Numbers:
-    """(sites, sites): by how many standard deviations the second site's mean is higher, from the cells' middles."""
-    column, counts = told.columns[index], told.counts[index][:, :-1]
-    if not column.number:
-        return np.full((len(told.sites), len(told.sites)), np.nan)
-    bounds = np.array([column.low, *column.edges, column.high])
-    middle = (bounds[1:] + bounds[:-1]) / 2
-    known = np.where(counts.sum(axis=1) > 0, counts.sum(axis=1), np.nan)
-    mean = counts @ middle / known
-    variance = counts @ middle**2 / known - mean**2
-    both = np.sqrt((variance[:, None] + variance[None]) / 2)
-    return np.divide(mean[None] - mean[:, None], both, out=np.full_like(both, np.nan), where=both > 0)
