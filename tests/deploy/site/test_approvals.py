@@ -201,7 +201,7 @@ def test_an_offer_must_be_what_it_calls_itself(home):
 
 
 def test_offers_cannot_fill_the_disk(home, monkeypatch):
-    monkeypatch.setattr(approvals, "MOST_OFFERS", 2)
+    monkeypatch.setattr(decisions, "MOST_OFFERS", 2)
     for rounds in (1, 2):
         small.offered(home, small.study(study={"rounds": rounds}))
     with pytest.raises(Refusal, match="2 studies have already been offered"):
