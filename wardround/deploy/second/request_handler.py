@@ -9,13 +9,12 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.party.decisions import decision_status, read_offer, store_offer, study_of
 from wardround.deploy.party.own_questions import ITSELF, answer_about_itself
-from wardround.deploy.protocol.replies import reply_to
+from wardround.deploy.protocol.replies import reply_to, shapes_of
 from wardround.deploy.protocol.requests import OfferStudy, Topic, read_request, study_in
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed, decode, require_spoken
 from wardround.deploy.second.home import SecondHome
 from wardround.deploy.second.robust_sum import RobustSums, RoundClosed
-from wardround.deploy.site.reply_store import shapes_of
 from wardround.deploy.trust.audit_log import event_entry, sent_entry
 from wardround.deploy.trust.certificates import read_certificate
 from wardround.deploy.trust.membership_witness import require_membership

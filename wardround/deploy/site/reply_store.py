@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
+from wardround.deploy.protocol.replies import shapes_of
 from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.protocol.wire import decode
 from wardround.deploy.trust.transcript.entries import digest_of
@@ -158,9 +158,3 @@ def asked_facts(topic: str, header: Mapping[str, Any], message: Message) -> dict
     """What the audit log keeps of a request beside its answer: the hash of the model in it, and its course."""
     course = {"course": header["course"]} if header.get("course") is not None else {}
     return {"asked": digest_of(message.arrays), **course} if topic in IN_TRANSCRIPT and message.arrays else course
-
-
-def shapes_of(arrays: Any) -> dict[str, list[int]]:
-    """Names and shapes of what leaves, for the record; never values."""
-    paths = jax.tree_util.tree_leaves_with_path(arrays)
-    return {jax.tree_util.keystr(path): list(getattr(leaf, "shape", ())) for path, leaf in paths}
