@@ -80,14 +80,14 @@ MUTATIONS = (
         "debit_after_answer",
         "deploy/site/study_worker.py",
         """\
-            self.promise.charge(from_json(asked.question.algorithm), number, request, known)
+            self.promise.charge(asked.question.recipe, number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
 """,
         """\
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if self.promise is not None:
-            self.promise.charge(from_json(asked.question.algorithm), number, request, known)
+            self.promise.charge(asked.question.recipe, number, request, known)
             point("site.budget.charged")
 """,
         ("deploy/test_private_rounds.py::test_a_site_debits_before_it_trains",),
@@ -104,7 +104,7 @@ MUTATIONS = (
         "privacy/secure_sum/site.py",
         "if count < max(session.threshold, needed):",
         "if not count:",
-        ("privacy/secure_sum/test_protocol.py", "privacy/secure_sum/test_bad_messages.py"),
+        ("privacy/secure_sum/test_protocol.py", "privacy/secure_sum/test_bad_messages_to_sites.py"),
     ),
     Mutation(
         "mask_sign",
