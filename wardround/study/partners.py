@@ -8,10 +8,10 @@ from wardround.partners.choice import Asks, Choice
 from wardround.study.file import PartnersSection, Study
 
 
-def choice_of(said: PartnersSection) -> Choice:
+def choice_of(section: PartnersSection) -> Choice:
     """The choice that a study names, made as it says."""
-    component = registry.find("choice", said.name, where="[partners]")
-    choice: Choice = component.build(where="[partners]", **said.settings)
+    component = registry.find("choice", section.name, where="[partners]")
+    choice: Choice = component.build(where="[partners]", **section.settings)
     return choice
 
 

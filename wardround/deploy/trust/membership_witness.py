@@ -124,18 +124,20 @@ def grown(home: PartyHome, copy: MembershipLog, new: Sequence[Change]) -> Member
     if own and own[-1] not in mine:
         raise trouble(home, f"it names another key for {home.own_name} itself ({own[-1]})", own[-1])
     for name, pin in read_partners(home).items():
-        said = members.fingerprints(name)
-        if said and pin.fingerprint not in said:
-            raise trouble(home, f"it names another key for {name} ({said[-1]}) than the one pinned here", said[-1])
+        fingerprints = members.fingerprints(name)
+        if fingerprints and pin.fingerprint not in fingerprints:
+            raise trouble(
+                home, f"it names another key for {name} ({fingerprints[-1]}) than the one pinned here", fingerprints[-1]
+            )
     return members
 
 
 def follow_pins(home: PartyHome, members: Members) -> None:
     """Pins follow a new key, which the log holds only if the pinned one signed it."""
     for name, pin in read_partners(home).items():
-        said = members.fingerprints(name)
-        if said and said[-1] != pin.fingerprint:
-            later = said[said.index(pin.fingerprint) + 1 :]
+        fingerprints = members.fingerprints(name)
+        if fingerprints and fingerprints[-1] != pin.fingerprint:
+            later = fingerprints[fingerprints.index(pin.fingerprint) + 1 :]
             former = (*pin.former, pin.fingerprint, *later[:-1])
             write_partner(home, Partner(name, later[-1], pin.how, clock.timestamp(), "the old key's signature", former))
 

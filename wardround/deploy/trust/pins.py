@@ -118,19 +118,19 @@ def own_fingerprints(home: PartyHome) -> list[str]:
 
 def partner_problems(home: PartyHome, study: Study) -> list[str]:
     """What a study says of its sites that cannot be, or is not what is pinned here."""
-    own, pinned, said = home.own_name, read_partners(home), study.deploy.fingerprints
-    if not said and not needs_pins(study):
+    own, pinned, approved = home.own_name, read_partners(home), study.deploy.fingerprints
+    if not approved and not needs_pins(study):
         return []
     found = []
-    unknown = [site for site in study.deploy.sites if site not in said]
+    unknown = [site for site in study.deploy.sites if site not in approved]
     if unknown or not study.deploy.sites:
         who = ", ".join(unknown) or "its sites"
         found.append(f"it hides answers among those of other sites, but names no fingerprint of {who}")
-    if said and own not in (*study.deploy.sites, study.deploy.second):
+    if approved and own not in (*study.deploy.sites, study.deploy.second):
         found.append(f"it does not name {own} among its sites")
-    if own in said and said[own] not in own_fingerprints(home):
-        found.append(f"it names another fingerprint for {own} itself ({said[own]})")
-    for site, words in said.items():
+    if own in approved and approved[own] not in own_fingerprints(home):
+        found.append(f"it names another fingerprint for {own} itself ({approved[own]})")
+    for site, words in approved.items():
         try:
             check_name(site)
             parse_fingerprint(words)
@@ -138,8 +138,8 @@ def partner_problems(home: PartyHome, study: Study) -> list[str]:
             found.append(f"its fingerprint of {site!r:.60} cannot be one: {refusal.what}")
         if site != own and site in pinned and not pinned[site].has_had(words):
             found.append(f"it names another fingerprint for {site} ({words}) than the one pinned here")
-    for words in sorted({words for words in said.values() if list(said.values()).count(words) > 1}):
-        same = [site for site in said if said[site] == words]
+    for words in sorted({words for words in approved.values() if list(approved.values()).count(words) > 1}):
+        same = [site for site in approved if approved[site] == words]
         found.append(f"{' and '.join(same)} have the same key, so they are one site under several names")
     return found
 
@@ -194,12 +194,12 @@ def pin_first_use(home: PartyHome, study: Study, *, by: str) -> tuple[str, ...]:
 
 def smallest_roster(study: Study) -> int:
     """The fewest sites of a secure sum: the quorum that was approved, or more than two thirds of a round's sites."""
-    sites, said = len(study.deploy.sites), study.participation
-    expected = said.cohort or (math.ceil(said.fraction * sites) if said.fraction else sites)
+    sites, participation = len(study.deploy.sites), study.participation
+    expected = participation.cohort or (math.ceil(participation.fraction * sites) if participation.fraction else sites)
     expected = min(expected, sites)
     if study.deploy.quorum:
         return max(FEWEST, min(study.deploy.quorum, expected))
-    if study.partners is not None or said.present is not None:  # who is left is found out in the study
+    if study.partners is not None or participation.present is not None:  # who is left is found out in the study
         return FEWEST
     return max(FEWEST, 2 * expected // 3 + 1)
 
@@ -245,12 +245,12 @@ def check_roster(
 
 def pinned_words(study: Study, name: str, partners: Mapping[str, Partner]) -> str:
     """The words that a party's key must have: those of the approved study, or of a key that replaced that one."""
-    said = study.deploy.fingerprints.get(name)
-    if said is None:
+    approved = study.deploy.fingerprints.get(name)
+    if approved is None:
         raise roster_refusal(f"the approved study names no fingerprint of {name}")
     if name not in partners:
-        return said
-    if not partners[name].has_had(said):
+        return approved
+    if not partners[name].has_had(approved):
         raise roster_refusal(f"the fingerprint of {name} is no longer the one that was approved")
     return partners[name].fingerprint
 
