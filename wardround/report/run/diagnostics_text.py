@@ -105,8 +105,9 @@ def ending(diagnostics: Diagnostics, asking: str) -> list[Html]:
     if diagnostics.stopped is not None:
         found.append(
             Html(
-                f"<strong>Training was stopped by round {diagnostics.stopped:,}</strong>: the hospitals no longer agreed "
-                "on a direction, and a further step would have made the model worse for a hospital that still counts."
+                f"<strong>Training was stopped by round {diagnostics.stopped:,}</strong>: the hospitals no longer "
+                "agreed on a direction, and a further step would have made the model worse for a hospital that still "
+                "counts."
             )
         )
     if diagnostics.skipped:
