@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wardround.engine import registry
-from wardround.partners.choice import Asks, Choice
+from wardround.partners.choice import Choice, SiteQuestions
 from wardround.study.file import PartnersSection, Study
 
 
@@ -15,10 +15,10 @@ def choice_of(section: PartnersSection) -> Choice:
     return choice
 
 
-def asks_of(study: Study) -> Asks:
-    return Asks() if study.partners is None else choice_of(study.partners).asks
+def asks_of(study: Study) -> SiteQuestions:
+    return SiteQuestions() if study.partners is None else choice_of(study.partners).asks
 
 
-def asks_in(words: Mapping[str, Any]) -> Asks:
+def asks_in(words: Mapping[str, Any]) -> SiteQuestions:
     """The same from the table [partners] alone."""
     return choice_of(PartnersSection.model_validate(dict(words))).asks
