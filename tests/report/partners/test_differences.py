@@ -87,9 +87,13 @@ def test_four_real_hospitals(monkeypatch: pytest.MonkeyPatch) -> None:
     sites = heart_disease().sites
     words = said(sites["cleveland"], sites["switzerland"])
     assert "Chol is recorded here but not there." in words
-    share = (sites["switzerland"]["disease"] == "disease").mean()
-    ours = (sites["cleveland"]["disease"] == "disease").mean()
-    assert f"Disease is disease for {100 * share:.0f} % there and {100 * ours:.0f} % here." in words
+    ill = {name: (sites[name]["disease"] == "disease") for name in ("switzerland", "cleveland")}
+    assert {name: (one.sum(), (~one).sum()) for name, one in ill.items()} == {
+        "switzerland": (115, 8),
+        "cleveland": (139, 164),
+    }
+    # In cells of 5: 115 of 115 + 5 there, 135 of 135 + 160 here.
+    assert "Disease is disease for 96 % there and 46 % here." in words
 
 
 def test_chance_is_no_news() -> None:
