@@ -237,7 +237,7 @@ MUTATIONS = (
         "deploy/site/release/gate.py",
         "            if used[place.slot].request != asked.request:",
         "            if not asked.request:",
-        ("adversary/test_questions.py::test_a_round_has_one_answer_whatever_the_words_around_it",),
+        ("adversary/questions/test_questions.py::test_a_round_has_one_answer_whatever_the_words_around_it",),
     ),
     Mutation(
         "list_never_used_up",
@@ -251,21 +251,21 @@ MUTATIONS = (
         "deploy/site/request_handler.py",
         "        gate.admit(claim)\n",
         "",
-        ("adversary/test_questions.py",),
+        ("adversary/questions/test_questions.py",),
     ),
     Mutation(
         "column_set_aside_as_input",
         "deploy/site/release/agreement.py",
         "        if column == table.target or column in table.aside:",
         "        if column == table.target:",
-        ("adversary/test_questions.py",),
+        ("adversary/questions/test_questions.py",),
     ),
     Mutation(
         "denied_column_still_read",
         "deploy/site/approvals.py",
         "[*decision.columns, *required_columns(study_of(offer))]",
         "[*required_columns(study_of(offer))]",
-        ("adversary/test_approved_list.py::test_a_column_denied_amid_a_study_ends_it",),
+        ("adversary/questions/test_approved_list.py::test_a_column_denied_amid_a_study_ends_it",),
     ),
     Mutation(
         "overflow_told",
@@ -281,7 +281,7 @@ MUTATIONS = (
         "        for problem in ():",
         (
             "privacy/test_budget.py",
-            "adversary/test_noise.py",
+            "adversary/noise/test_noise.py",
         ),
     ),
     Mutation(
@@ -289,14 +289,14 @@ MUTATIONS = (
         "deploy/trust/pins.py",
         "            if fingerprint(key) != expected:",
         "            if not expected:",
-        ("adversary/test_identities.py",),
+        ("adversary/identities/test_identities.py",),
     ),
     Mutation(
         "small_roster",
         "deploy/trust/pins.py",
         "    if len(roster) < fewest:",
         "    if not roster:",
-        ("adversary/test_identities.py",),
+        ("adversary/identities/test_identities.py",),
     ),
     Mutation(
         "nonce_used_twice",

@@ -283,7 +283,7 @@ def test_less_than_was_approved_is_refused_and_nothing_leaves(consortium: Any, e
     assert {arrays == {} for _, _, arrays in refused.values()} == {True}
     for name, (_, why) in TAMPERED.items():
         assert (refused[name][0], why in refused[name][1]) == ("refused", True), refused[name]
-    # The list has one beginning, with one noise; the guard behind it is tried in adversary/test_guarantees.py.
+    # The list has one beginning, with one noise; the guard behind it is tried in adversary/noise/test_guarantees.py.
     assert refused["less noise"][0] == "refused"
     assert [one.round for one in entries(consortium, ended.dearest, study)] == [1, 2, 3]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import stage as acting
+from tests.support.processes import stage as acting
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.transport.connectivity import PREFACE, diagnose
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 from safetensors.numpy import load_file
 
-from tests.support import flare_project, in_process, parties
+from tests.support import flare_project, in_process
 from tests.support.adversary.noise import DECLARED
+from tests.support.processes import parties
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.queue import with_members
 from wardround.deploy.home import CoordinatorHome, SiteHome

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from tests.support.hospitals import asked_cost, asked_ill, patients
+from tests.support.by_hand.hospitals import asked_cost, asked_ill, patients
 from wardround.core.errors import Refusal
 from wardround.partners.similarity.multiple_tests import holm
 from wardround.partners.similarity.site_feedback import (

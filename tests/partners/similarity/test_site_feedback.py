@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.support.hospitals import Asked, asked_cost, asked_ill
+from tests.support.by_hand.hospitals import Asked, asked_cost, asked_ill
 from wardround.core.errors import Refusal
 from wardround.data.datasets.heart_disease import heart_disease
 from wardround.data.folder import data_folder

@@ -1,6 +1,6 @@
 """A consortium of real processes over mutual TLS whose parties can be killed, stopped, starved and started again.
 
-The processes are forked by the program of `other_end.party`.
+The processes are forked by the program of `party`.
 """
 
 import json
@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.support.other_end import party
-from tests.support.other_end.party import COORDINATOR
+from tests.support.processes import party
+from tests.support.processes.party import COORDINATOR
 
 NAMES = ("bo", "freetown", "kenema")
 

@@ -1,6 +1,6 @@
 """Parties in processes of their own, for the tests of the network.
 
-`Stage` starts the program of `other_end.player`, `stage.actor()` gives one process of it.
+`Stage` starts the program of `player`, `stage.actor()` gives one process of it.
 """
 
 import json
@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.support.other_end import player
+from tests.support.processes import player
 from wardround.deploy.trust.certificates import LASTS, make_authority, make_request, new_key, pem, sign
 
 HOSTS = ("localhost", "127.0.0.1")
