@@ -89,18 +89,19 @@ class FinishedRun:
         """A chart of the report as a Plotly figure: scores, differences, calibration, or progress by method."""
         from plotly.graph_objects import Figure
 
-        charts: dict[str, Chart | None] = {"scores": score_charts.scores(self.run)}
-        charts["differences"], charts["calibration"] = (
-            score_charts.differences(self.run),
-            score_charts.calibration(self.run),
-        )
-        for method, chart in zip(self.run.methods, progress(self.run), strict=False):
-            charts[f"progress {method.name}"] = chart
-        known = [key for key, chart in charts.items() if chart is not None]
-        if name not in known:
-            raise Refusal(f"this run has no chart called {name!r}", remedy=f"there are {', '.join(known)}")
+        drawn: dict[str, Chart | None] = {
+            "scores": score_charts.scores(self.run),
+            "differences": score_charts.differences(self.run),
+            "calibration": score_charts.calibration(self.run),
+            **{
+                f"progress {method.name}": chart
+                for method, chart in zip(self.run.methods, progress(self.run), strict=False)
+            },
+        }
+        charts = {key: chart for key, chart in drawn.items() if chart is not None}
+        if name not in charts:
+            raise Refusal(f"this run has no chart called {name!r}", remedy=f"there are {', '.join(charts)}")
         chart = charts[name]
-        assert chart is not None
         return Figure(chart.traces, {**chart.layout, "title": {"text": chart.title}, "margin": {"t": 70}})
 
     def model(self, site: str | None = None, method: str | None = None) -> Predictor:
