@@ -19,6 +19,7 @@ from wardround.data.assembly import as_names
 from wardround.data.cleanup import Cleanup, clean_table
 from wardround.data.inspection.findings import Finding, find_in_rows, find_in_table
 from wardround.data.load import LoadedData, load
+from wardround.data.preparation import Preparation
 from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
@@ -42,6 +43,8 @@ class Setting:
     tables: tuple[Site, ...] = ()
     findings: tuple[Finding, ...] = ()
     """What may be wrong with the rows."""
+    preparation: Preparation | None = None
+    """How columns became numbers; none where rows came as arrays."""
 
 
 def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lambda table: None) -> Setting:
@@ -88,6 +91,7 @@ def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lam
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
         findings=tuple(found),
+        preparation=loaded.preparation,
     )
 
 

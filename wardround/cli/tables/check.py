@@ -12,7 +12,7 @@ from wardround.core.text import plain_line
 from wardround.data.inspection.findings import Finding, find_in_table
 from wardround.data.inspection.profile import ColumnProfile, profile_table
 from wardround.data.table import Table
-from wardround.runs.folder import as_json as to_json
+from wardround.runs.json_files import as_json as to_json
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study, read_study
