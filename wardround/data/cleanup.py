@@ -129,9 +129,27 @@ def clean_frame(
     words: Sequence[str] = (),
     trims: dict[str, int] | None = None,
 ) -> pd.DataFrame:
-    """One site's rows, in the order of the settings: recode, leave out rows, read, count days, take out, type.
+    """One site's rows as the study means them; text columns that were meant to hold numbers are mixtures then.
 
     `words` are columns that hold words whatever these look like. `trims` takes up how many values were trimmed.
+    """
+    frame = clean_values(frame, cleanup, words=words, trims=trims)
+    for column in frame.columns:
+        if column not in words and is_words(frame[column]):
+            frame[column] = as_meant(frame[column])
+    return frame
+
+
+def clean_values(
+    frame: pd.DataFrame,
+    cleanup: Cleanup,
+    *,
+    words: Sequence[str] = (),
+    trims: dict[str, int] | None = None,
+) -> pd.DataFrame:
+    """The same without a guess at what columns hold: for a model that knows it.
+
+    In the order of the settings: trim, recode, missing, leave out rows, kinds, days, plausible.
     """
     frame = frame.copy(deep=False)
     if cleanup.trim:
@@ -151,9 +169,6 @@ def clean_frame(
         if column in frame.columns and kind_of(frame[column]) in ("number", "flag"):
             found = as_numbers(frame[column])
             frame[column] = np.where((found >= ends[0]) & (found <= ends[1]), found, np.nan)
-    for column in frame.columns:
-        if column not in words and is_words(frame[column]):
-            frame[column] = as_meant(frame[column])
     return frame
 
 
@@ -167,9 +182,11 @@ def trim_words(frame: pd.DataFrame, trims: dict[str, int]) -> None:
 
 
 def is_words(series: "pd.Series[Any]") -> bool:
-    """Whether a column may hold text at all, asked of its type only."""
+    """Whether a column holds text; quick where its type says so."""
     dtype = series.dtype
-    return bool(pd.api.types.is_object_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype | pd.StringDtype))
+    if pd.api.types.is_object_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
+        return kind_of(series) == "text"
+    return isinstance(dtype, pd.StringDtype)
 
 
 def change_distinct(series: "pd.Series[Any]", change: Callable[[str], Any]) -> "tuple[pd.Series[Any], int]":

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from wardround.core.errors import Refusal
+from wardround.data.cleanup import Cleanup, clean_values, restrict
 from wardround.data.table import Table
 from wardround.engine import registry
 from wardround.runs.model_file import ModelFacts
@@ -41,4 +42,5 @@ def rows_from(source: str, facts: ModelFacts, **place: Any) -> pd.DataFrame:
     settings = {key: value for key, value in facts.reading.items() if key in known}
     table: Table = component.build(target=facts.task.target, **place, **settings)
     (frame,) = table.sites.values()
-    return frame
+    cleanup = restrict(Cleanup(**facts.reading.get("cleaning", {})), list(frame.columns))
+    return clean_values(frame, cleanup, words=(*table.categories, *cleanup.words))

@@ -16,7 +16,7 @@ from wardround.runs.sites import PredictionTask
 from wardround.study.file import DataSection, Study
 from wardround.study.methods import Method
 
-UNREAD = {"path", "url", "query", "timeout", "site", "target", "drop", "positive", "groups", "task"}
+UNREAD = {"path", "url", "query", "timeout", "site", "target", "drop", "positive", "groups", "task", "missing_site"}
 """Settings of a source that tell where rows lie and what is asked of them, not how they are read."""
 
 
@@ -63,8 +63,10 @@ def prediction_task(task: Task, features: Sequence[str], positive: int) -> Predi
 
 
 def reading_of(data: DataSection) -> dict[str, Any]:
-    """How a table was read: all settings of its source but where it lies."""
-    return {key: value for key, value in data.settings.items() if key not in UNREAD}
+    """How a table was read: all settings of its source but where it lies, and what its values mean."""
+    said = data.cleaning.model_dump(exclude_defaults=True, exclude={"drop_rows", "duplicates"})
+    found = {key: value for key, value in data.settings.items() if key not in UNREAD}
+    return {**found, "cleaning": said} if said else found
 
 
 def recipe_or_none(algorithm: Algorithm) -> Recipe | None:
