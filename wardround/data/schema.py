@@ -154,7 +154,11 @@ def common_kind(told: Sequence[Card], column: str, table: Table) -> str:
 def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tuple[str, ...]]:
     where = f"target {table.target!r}, {table.origin}"
     if kind in ("date", "mixed"):
-        raise Refusal("the target holds dates or a mixture of text and numbers", where=where, remedy="clean the column")
+        raise Refusal(
+            "the target holds dates or a mixture of text and numbers",
+            where=where,
+            remedy=f'recode its values in [data.cleaning], or say there kinds = {{{table.target} = "text"}}',
+        )
     labels = {label for card in told for label in card.labels}
     distinct = max(len(labels), *(card.distinct for card in told), 0)
     whole = all(card.whole for card in told if card.distinct)
