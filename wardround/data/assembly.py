@@ -13,7 +13,7 @@ import pandas as pd
 from wardround.core.errors import Refusal
 from wardround.core.text import counted, natural_order
 from wardround.data.table import Kind, Table
-from wardround.queries.columns import as_text, kind_of, list_some, suggest_name
+from wardround.queries.columns import as_text, kind_of, list_some, suggest_name, text_codes
 
 MissingSite = Literal["refuse", "drop"]
 
@@ -181,12 +181,8 @@ def infer_types_by_site(frames: Mapping[str, pd.DataFrame], keep: Sequence[str])
     for column in shared:
         if column in keep or kind_of(pd.concat([frame[column] for frame in frames.values()])) != "text":
             continue
-        numbers = {name: pd.to_numeric(frame[column], errors="coerce") for name, frame in frames.items()}
-        clean = [
-            name
-            for name, values in numbers.items()
-            if bool(values.notna().any()) and int(values.notna().sum()) == int(frames[name][column].notna().sum())
-        ]
-        for name in clean:
-            result[name] = result[name].assign(**{column: numbers[name]})
+        for name in frames:
+            distinct = pd.Series(text_codes(frames[name][column])[1], dtype=object)
+            if len(distinct) and bool(pd.to_numeric(distinct, errors="coerce").notna().all()):
+                result[name] = result[name].assign(**{column: pd.to_numeric(frames[name][column])})
     return result
