@@ -32,7 +32,7 @@ TASK, CELL = Task((1,), ("no", "yes")), 10
 ROWS, ILL = 60, 24
 LOOKS = 23
 """Of a study of 20 rounds."""
-KEYS = [index.to_bytes(32, "big") for index in range(400)]
+KEYS = [index.to_bytes(32, "big") for index in range(150)]
 
 
 def scores_of(likely: Any, target: int) -> Scores:
@@ -70,7 +70,7 @@ def test_a_tuned_figure_shows_a_patient_no_more_often_than_its_part_of_a_step(na
     ]
     assert nearest, "rounded to the nearest step some model separates them for certain"
     assert advantage(name, nearest[0], lambda key, scores: to_nearest) == 1.0
-    assert advantage(name, nearest[0], offset_by) == pytest.approx(16 / 60, abs=0.08)
+    assert advantage(name, nearest[0], offset_by) == pytest.approx(16 / 60, abs=0.12)
     steps = {figure(name, tuned(rest), 0) * 16 for rest in np.linspace(0.3, 0.9, 61)}
     assert all(one == int(one) for one in steps)
 
@@ -105,17 +105,24 @@ def guess(target: int, key: bytes, offset: Offset | None) -> int:
     return int(sum(said) > 0)
 
 
-def looks_advantage(offset: Offset | None) -> float:
-    ill, well = (np.mean([guess(target, key, offset) for key in KEYS[:100]]) for target in (1, 0))
+def guess_by_mean(target: int, key: bytes, offset: Offset | None, pairs: int) -> float:
+    """Ask as often as there are looks about nearly the same two models, and take the mean of what they differ by."""
+    risks = 0.8 + 1e-6 * np.arange(pairs)
+    said = sum(mean_loss(one, 1 - one, target, offset, key) - mean_loss(one, one, target, offset, key) for one in risks)
+    return 0.5 if said == 0 else float(said > 0)
+
+
+def gained(attack: Callable[[int, bytes], float]) -> float:
+    ill, well = (np.mean([attack(target, key) for key in KEYS[:100]]) for target in (1, 0))
     return float(ill - well)
 
 
 def test_a_middle_between_two_steps_is_not_found_in_the_looks_of_a_study() -> None:
-    exact = looks_advantage(to_nearest)
-    drawn = looks_advantage(None)
-    print(f"advantage over {LOOKS} looks: nearest {exact:.2f}, drawn {drawn:.2f}")
-    assert exact == 1.0, "the positive control"
-    assert drawn < 0.75
+    assert gained(lambda target, key: guess(target, key, to_nearest)) == 1.0, "the positive control"
+    assert gained(lambda target, key: guess(target, key, None)) < 0.7
+    # Two looks tell little of a patient, all looks much: only noise closes this, as docs/explanation/promises.md says.
+    assert gained(lambda target, key: guess_by_mean(target, key, None, 1)) < 0.55
+    assert 0.85 < gained(lambda target, key: guess_by_mean(target, key, None, LOOKS // 2)) <= 1.0
 
 
 # ---- the same question in other words ----
@@ -131,9 +138,9 @@ def test_the_same_predictions_are_told_alike_and_other_sites_and_studies_draw_an
     assert first("loss") != grid_offset(tmp_path, scores_of(tuned(0.4), 0))("loss")
     assert first("loss") != grid_offset(tmp_path / "other", scores)("loss")
     drawn = np.array([offset_by(key, scores)("loss") for key in KEYS])
-    assert 0 <= drawn.min() < 0.02
-    assert 0.98 < drawn.max() < 1
-    assert drawn.mean() == pytest.approx(0.5, abs=0.05)
+    assert 0 <= drawn.min() < 0.05
+    assert 0.95 < drawn.max() < 1
+    assert drawn.mean() == pytest.approx(0.5, abs=0.08)
 
 
 # ---- models of the site's own ----

@@ -28,6 +28,7 @@ OVER_ALL = ("accuracy", "brier", "calibration", "log_loss")
 """Figures over all patients alike; the others look at outcomes one by one."""
 SMOOTH = ("roc_auc", "pr_auc", "brier", "calibration", "log_loss")
 """Figures of ranks and probabilities."""
+RANKS = ("roc_auc", "pr_auc")
 FINE = 128
 """Patients for whose shares the grid has steps of 1/64."""
 UNDEFINED = "not defined for the patients of this site"
@@ -126,10 +127,8 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int, offset:
 
 def patients_behind(name: str, rows: int, rarest: int, classes: int) -> float:
     """For how many patients the grid of a figure is made: 1 / so many is what one of them may move it by."""
-    if name == "roc_auc":
+    if name in RANKS:
         return min(FINE, 2 * rarest)  # a whole step for one patient: with half of it little would be left to tell
-    if name == "pr_auc":
-        return min(FINE, rarest / 2)  # the patient ranked first moves it by (1 + ln rarest) / rarest, up to 5 / rarest
     if name == "brier" and classes > 2:
         return min(FINE, rows / 2)  # the squares of all classes are added up
     number = rows if name in OVER_ALL else rarest
