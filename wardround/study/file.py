@@ -233,7 +233,7 @@ class DeploySection(Section):
     quorum: int | None = Field(default=None, ge=1)
     """Sites that must answer in a round; by default all, and the study waits for those that are away."""
     deadline: float = Field(default=60.0, gt=0)
-    """Seconds that a site is given at least; slow sites are given more, by what they took before."""
+    """Seconds that a site is given at least; slow sites are given more, by what they took before, up to ten times."""
     transcript: Literal["sums", "hashes"] | None = None
     """What is kept to replay the training: every round's sum, or hashes only; by default sums up to 64 MB in all."""
     second: str | None = None
