@@ -24,6 +24,8 @@ from wardround.deploy.protocol.replies import Reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site import approvals
+from wardround.deploy.site.study_summary import describe as summary_of
+from wardround.queries.cards import describe
 from wardround.queries.columns import kind_of
 from wardround.study.file import Study
 
@@ -152,6 +154,50 @@ def test_a_label_that_is_no_class_counts_as_the_first_one_in_a_private_study() -
     assert found[True][0].tolist() == [[1.0], [9.0], [3.0], [9.0]]
     assert np.isinf(frame["age"]).sum() == 2, "the site's own table stays as it is"
     assert frame["outcome"].tolist() == [2, 1, 7, 1]
+
+
+def test_the_rows_of_a_private_study_do_not_tell_how_many_have_no_outcome(tmp_path: Path) -> None:
+    """Rows without an outcome were dropped: exact numbers of rows, and the card's, told for how many it is known."""
+    unknown = 25
+
+    def lost(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(ebola=[None if at < unknown else label for at, label in enumerate(frame["ebola"])])
+
+    attack = Attack(tmp_path, lost)
+    study = private_study("lost", PRIVACY, rounds=1)
+    said = attack.prepare(study, labels_of(attack.frame.dropna(subset=["ebola"])), attack.declared())
+    assert said.status is Status.OK, said.why
+    assert int(said.message.arrays["rows"].sum()) == len(attack.frame)
+    private = describe(SITE, attack.frame, "ebola", smallest_cell=10, private=True)
+    assert (private.missing_target, private.rows) == (0, len(attack.frame) - len(attack.frame) % 10)
+    # The positive control: without a promise they are dropped, and told in cells.
+    assert describe(SITE, attack.frame, "ebola", smallest_cell=10).missing_target == unknown - unknown % 10
+    home = attack.consortium.homes[SITE]
+    text = str(summary_of(home, approvals.resolve(home, study_id(study))).parts)
+    assert f"{unknown} of these rows have no ebola" in text, "its own administrator is told"
+
+
+def test_a_row_without_an_outcome_is_a_blank_row_in_a_private_study() -> None:
+    """By hand: of the second row nothing is known, so age becomes the fill 9, ill 0, sex no category, outcome "1"."""
+    frame = pd.DataFrame(
+        {"age": [1, 2, 3], "ill": [True, True, False], "sex": ["f", "m", "m"], "outcome": [2.0, None, 1.0]}
+    )
+    table = Table({"bo": frame}, "outcome", "classification")
+    kinds = {"age": "number", "ill": "number", "sex": "text"}
+    preparation = Preparation((NumberColumn("age", fill=9.0), NumberColumn("ill"), TextColumn("sex", ("f", "m"))))
+    found = {}
+    for classes, private in ((("1", "2"), True), (("1", "2"), False), ((), True)):
+        schema = Schema(kinds, "classification" if classes else "regression", classes, ())
+        rows = frame_for_schema(frame, table, schema, private=private, blank=0.5)
+        own = split_site_rows("bo", rows, table, schema, seed=1, shares=(1.0, 0.0, 0.0), by="", stratify=not private)
+        found[classes, private] = [
+            part[np.argsort(own.parts[0])].tolist() for part in own.prepare(preparation, "bo")[0]
+        ]
+    x, y = found[("1", "2"), True]
+    assert (x, y) == ([[1, 1, 1, 0], [9, 0, 0, 0], [3, 0, 0, 1]], [1, 0, 0])
+    assert found[("1", "2"), False] == [[x[0], x[2]], [1, 0]]
+    assert found[(), True] == [x, [2.0, 0.5, 1.0]]
+    assert frame["age"].tolist() == [1, 2, 3], "the site's own table stays as it is"
 
 
 @pytest.mark.parametrize("value", [np.inf, 38.5])

@@ -173,6 +173,11 @@ class PrivacySection(Section):
     outcome: Annotated[tuple[float, float] | None, Field(strict=False)] = None
     """Level "sample": between what values the outcome of a regression lies; without, no loss and no figure is told."""
 
+    @property
+    def blank(self) -> float:
+        """What a quantity counts as where it is not known: the middle of its range."""
+        return 0.0 if self.outcome is None else sum(self.outcome) / 2
+
     @model_validator(mode="after")
     def _one_of_two(self) -> "PrivacySection":
         if (self.epsilon is None) == (self.noise_multiplier is None):

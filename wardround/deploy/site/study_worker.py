@@ -127,9 +127,10 @@ class StudyWorker:
             )
         schema = check_schema(asked.question.schema, self.study, self.table, self.site, self.smallest_cell)
         data, private = self.study.data, self.study.privacy is not None
+        blank = self.study.privacy.blank if self.study.privacy else 0.0
         self.own = split_site_rows(
             self.site,
-            frame_for_schema(self.table.sites[self.site], self.table, schema, private=private),
+            frame_for_schema(self.table.sites[self.site], self.table, schema, private=private, blank=blank),
             self.table,
             schema,
             seed=asked.question.seed,
