@@ -24,6 +24,7 @@ from wardround.deploy.protocol.replies import Reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site import approvals
+from wardround.deploy.site.release import agreement
 from wardround.deploy.site.study_summary import describe as summary_of
 from wardround.queries.cards import describe
 from wardround.queries.columns import kind_of
@@ -231,6 +232,29 @@ def test_no_refusal_of_a_private_study_tells_that_a_rarely_known_column_holds_wo
     study = private_study("titre", PRIVACY, declared=False, rounds=1)
     said = attack.prepare(study, labels_of(attack.frame), Preparation(columns))
     assert said.status is Status.OK, said.why
+
+
+# ---- how large they become ----
+
+
+def test_a_preparation_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each text column a preparation may name the categories of all sites, here 2,000 a column: 26,000 inputs of a
+    patient, of which a site with 100,000 patients made 10 GB. Here the machine is small in place of the table large."""
+    attack = Attack(tmp_path)
+    columns = tuple(
+        TextColumn(name, tuple(f"{name} {number}" for number in range(2000))) if kind == "text" else NumberColumn(name)
+        for name, kind in attack.kinds().items()
+    )
+    wide = Preparation(columns)
+    assert len(wide.features) > 20_000
+    size = 4 * len(wide.features) * len(attack.frame)
+    for most, status in ((size // 2, Status.REFUSED), (2 * size, Status.OK)):
+        monkeypatch.setattr(agreement, "largest_matrix", lambda most=most: most)
+        said = attack.prepare(in_process.study_of(f"wide{most}", 1), labels_of(attack.frame), wide)
+        assert said.status is status, said.why
+        assert ("inputs of each patient, which is more than this site's memory is for" in said.why) == (most < size)
+    monkeypatch.undo()
+    assert 1e8 < agreement.largest_matrix() < 1e13
 
 
 # ---- what was declared ----

@@ -148,7 +148,8 @@ class StudyWorker:
         if self.promise is not None:
             self.promise.check_sites(asked.question.numbers)
         kinds = {str(name): str(kind_of(column)) for name, column in self.table.sites[self.site].items()}
-        preparation = check_preparation(asked.question.preparation, self.study, self.own.schema, kinds)
+        told = in_cells(len(self.own.frame), self.smallest_cell)
+        preparation = check_preparation(asked.question.preparation, self.study, self.own.schema, kinds, told)
         classes = self.own.schema.classes
         check_sites(asked.question.numbers, asked.question.positive, self.study, self.site, classes)
         three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
