@@ -35,6 +35,7 @@ from wardround.deploy.site.release.release_list import Releases
 from wardround.deploy.site.release.release_record import ReleaseRecord
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.pins import partner_problems, pin_first_use, refuse_other_partners, uncompared_reasons
+from wardround.deploy.trust.restoration import refuse_restored, restored_status
 from wardround.runs.folder import digest
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
@@ -226,6 +227,7 @@ def approve(
     """Allow a study on registered data; refused where the policy forbids it, or where it is one's own."""
     offer, before = read_offer(home, study), read_decision(home, study)
     refuse_after(before, study, ("withdrawn",))
+    refuse_restored(home, study)
     if not offer.submitter.strip():
         raise Refusal(
             "the offer does not say who submitted this study, so someone might approve their own",
@@ -359,8 +361,9 @@ def approval_status(home: SiteHome, study: str, *, today: date | None = None) ->
     if not offer_path(home, study).exists():
         return Status.WAITING, f"{home.settings.name} does not know this study yet"
     decision = read_decision(home, study)
-    if decision is None:
-        return Status.WAITING, f"{home.settings.name} has not decided yet"
+    halted = restored_status(home, study)
+    if halted is not None or decision is None:
+        return halted or (Status.WAITING, f"{home.settings.name} has not decided yet")
     if decision.state != "approved":
         why = f": {decision.why}" if decision.why else ""
         return Status(decision.state), f"{home.settings.name} {ANSWERS[decision.state]} on {decision.when[:10]}{why}"
