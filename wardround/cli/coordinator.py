@@ -11,7 +11,7 @@ import typer
 
 from wardround.cli.output import person_name, say
 from wardround.cli.study_progress import conduct_study, leave, listen
-from wardround.cli.trust.authority import PassphraseFile, read_passphrase
+from wardround.cli.trust.authority import PassphraseFile, WithoutPassphrase, read_passphrase
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def init(
         typer.Option("--authority", help="A folder elsewhere for the authority, such as one on a stick."),
     ] = None,
     passphrase_file: PassphraseFile = None,
+    without_passphrase: WithoutPassphrase = False,
     organisation: Annotated[
         str, typer.Option("--organisation", help="Who runs the coordinator, if not the consortium itself.")
     ] = "",
@@ -88,14 +89,13 @@ def init(
     apart = None if authority is None else authority.expanduser().absolute()
     new = apart is not None and not (apart / "authority.pem").exists()
     asked = apart is not None and (new or (apart / "authority.key").exists())
-    passphrase = read_passphrase(passphrase_file, new=new) if asked or passphrase_file else None
+    passphrase = read_passphrase(passphrase_file, new=new, without=without_passphrase or not asked)
     words = words.model_copy(update={"organisation": organisation})
     made = begin_consortium(home_path(home, "wardround-coordinator"), words, apart, passphrase)
     folder, own = apart or made.path, fingerprint(made.key.public_key())
     warnings = key_warnings(folder, listens=apart is None)
     waiting = made.request_path(name) if not made.certificate_path.exists() else None
-    port = words.listen.rpartition(":")[2]
-    reached = f"{words.hosts[0]}:{port}"
+    reached = f"{words.hosts[0]}:{words.listen.rpartition(':')[2]}"
     lines = [
         f"Created the coordinator of {consortium}: {made.path}",
         f"1. Each site runs: wardround site init NAME --coordinator {reached} --server-name {name}",

@@ -99,15 +99,17 @@ def rotate_key(by: By = None, home: HomeFolder = None, as_json: AsJson = False) 
     from wardround.deploy.trust.fingerprints import fingerprint
 
     there = open_home(home)
+    waits = there.new_key_path.exists()
     path = rotate(there, by=person_name(by))
     words = fingerprint(read_key(there.new_key_path).public_key())
+    made = "There is already a new key that waits to be signed" if waits else "Made a new key, which waits to be signed"
     lines = [
-        f"Made a new key; the present one is used until the new one is signed. Its words: {words}",
+        f"{made}; the present one is used until then. Words of the new key: {words}",
         f"1. Send {path} to the coordinator: wardround coordinator sign {path.name}",
         "2. With the certificate you get back: wardround site join CERTIFICATE AUTHORITY",
         "3. Restart the site. Partners follow by themselves, since the old key signed the new one.",
     ]
-    say({"site": there.own_name, "request": path, "fingerprint": words}, lines, as_json)
+    say({"site": there.own_name, "request": path, "fingerprint": words, "waited": waits}, lines, as_json)
 
 
 def accept_restore(by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
