@@ -176,6 +176,7 @@ def approve(
 ) -> None:
     """Describe what a study reads, sends and costs, and approve it if you agree."""
     from wardround.deploy.site import approvals
+    from wardround.deploy.site.partner_summary import comparison_warning
 
     there = open_home(home)
     offer, who = approvals.resolve(there, study), person_name(by)
@@ -198,6 +199,7 @@ def approve(
     lines = [
         "",
         f"{who} approved {offer.id} until {decision.until}. To withdraw: wardround site withdraw {offer.id}",
+        *comparison_warning(there, approvals.study_of(offer)),
     ]
     say({"study": offer.id, "state": decision.state, "by": who, "until": decision.until, **shown.facts}, lines, as_json)
 
