@@ -179,7 +179,7 @@ def approve(
     from wardround.deploy.site.partner_summary import comparison_warning
 
     there = open_home(home)
-    offer, who = approvals.resolve(there, study), person_name(by)
+    offer, who = approvals.resolve(there, study, undecided=True), person_name(by)
     last = parse_day(until) if until else None
     shown = describe_offer(there, offer, data)
     if not as_json:
@@ -217,7 +217,8 @@ def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None
     from wardround.deploy.site import approvals
 
     there = open_home(home)
-    decision = approvals.deny(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
+    offer = approvals.resolve(there, study, undecided=True)
+    decision = approvals.deny(there, offer.id, by=person_name(by), why=why)
     say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
 
 

@@ -213,6 +213,13 @@ def test_a_study_is_meant_by_its_name_where_there_is_one_of_it(home):
     with pytest.raises(Refusal, match="2 studies are called 'triage'"):
         approvals.resolve(home, "triage")
     assert approvals.resolve(home, second.id) == second
+    # Whoever decides means the one that waits for it, where there is one.
+    with pytest.raises(Refusal, match="2 studies are called 'triage'"):
+        approvals.resolve(home, "triage", undecided=True)
+    approvals.deny(home, first.id, by="ben")
+    assert approvals.resolve(home, "triage", undecided=True) == second
+    with pytest.raises(Refusal, match="2 studies are called 'triage'"):
+        approvals.resolve(home, "triage")
     with pytest.raises(Refusal, match=r"(?i)no study called 'sepsis' was offered"):
         approvals.resolve(home, "sepsis")
 
@@ -230,8 +237,10 @@ def test_a_study_is_meant_by_the_beginning_of_its_identity_where_there_is_one_of
             approvals.resolve(home, wrong)
     # A study whose NAME is such a beginning: nobody approves the one and means the other.
     small.offered(home, small.study(study={"name": first.id[: same + 1]}))
-    with pytest.raises(Refusal, match="2 studies are called"):
-        approvals.resolve(home, first.id[: same + 1])
+    approvals.deny(home, first.id, by="ben")
+    for undecided in (False, True):
+        with pytest.raises(Refusal, match="2 studies are called"):
+            approvals.resolve(home, first.id[: same + 1], undecided=undecided)
     assert approvals.resolve(home, first.id) == first
 
 

@@ -81,8 +81,9 @@ def init(
     lines = [
         f"Created the authority of {consortium}: {folder}",
         f"1. Take {folder / 'authority.pem'} (not the key) to the coordinator's machine, into a folder of its own.",
-        "2. There: wardround coordinator init CONSORTIUM --authority THAT_FOLDER",
-        "3. Bring the files in its folder requests here: wardround authority sign REQUEST --folder FOLDER",
+        f"2. There: wardround coordinator init {consortium} --name hub --authority THAT_FOLDER --host ITS_ADDRESS",
+        "3. Bring the files in its folder requests here, its own first:"
+        f" wardround authority sign hub.json --coordinator --folder {folder}",
         *(f"Warning: {one}." for one in warnings),
     ]
     say({"consortium": consortium, "folder": folder, "warnings": warnings}, lines, as_json)
