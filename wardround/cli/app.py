@@ -11,8 +11,8 @@ import typer
 
 from wardround.cli.coordinator import coordinator_app
 from wardround.cli.flare import flare_app
-from wardround.cli.second.commands import second_app
-from wardround.cli.site import site_app
+from wardround.cli.party.second import second_app
+from wardround.cli.party.site import site_app
 from wardround.cli.trust.authority import authority_app
 from wardround.core.errors import Refusal
 from wardround.core.text import plain_line

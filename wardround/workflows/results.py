@@ -10,6 +10,7 @@ from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_differences
 from wardround.evaluate.metrics import names_with
+from wardround.runs.fields import part_of
 from wardround.runs.result import ALL, MethodDifference, MethodResult
 from wardround.runs.scores import FairnessScores, ScoreBlock
 from wardround.runs.sites import PredictionTask, SiteSummary
@@ -17,9 +18,6 @@ from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
 from wardround.workflows.fairness import by_group, fairness_of
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     from wardround.workflows.run import TrainedModel
@@ -110,8 +108,8 @@ def method_block(
         seconds=first.seconds,
         compile_seconds=first.fitted.first_call_seconds,
         meters=meters,
-        scores=ScoreBlock.model_validate(scores),
-        **({} if groups is None else {"fairness": FairnessScores.model_validate(groups)}),
+        scores=part_of(ScoreBlock, scores),
+        **({} if groups is None else {"fairness": part_of(FairnessScores, groups)}),
     )
 
 

@@ -20,7 +20,7 @@ from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
 from wardround.core.journal import ROOT
 from wardround.core.journal_head import Head
-from wardround.deploy.home import SiteHome
+from wardround.deploy.home import PartyHome
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.log_heads import head_signature_problem, parse_countersigned
@@ -31,7 +31,7 @@ ACCEPT = (
 )
 
 
-def compare_with_witness(home: SiteHome, content: Any) -> str:
+def compare_with_witness(home: PartyHome, content: Any) -> str:
     """Compare the own log with its head as another party countersigned it; refused where the log was rolled back.
 
     Gives the hash of that head if it was given up for good, by which the other party may begin anew; else nothing.
@@ -43,6 +43,8 @@ def compare_with_witness(home: SiteHome, content: Any) -> str:
     wrong = head_signature_problem({home.own_name: home.own_keys()}, head)
     if head.who != home.own_name or wrong:
         raise Refusal(f"this is no head of this site's audit log: {wrong or head.who}", remedy="find out who made it")
+    if home.role != "site":  # what a second server opens is counted on its disk, not in its log
+        return ""
     state = read_restoration(home)
     if head.hash in [one["hash"] for one in state.get("accepted", ())]:
         return head.hash
@@ -53,7 +55,7 @@ def compare_with_witness(home: SiteHome, content: Any) -> str:
     raise Refusal(str(state["found"]["what"]), where=home.own_name, remedy=ACCEPT)
 
 
-def note_rollback(home: SiteHome, head: Head) -> dict[str, Any]:
+def note_rollback(home: PartyHome, head: Head) -> dict[str, Any]:
     """On file, where it counts from this moment on; in the audit log only when it is accepted, since it may go yet."""
     own = home.log().head().entries
     found = (
@@ -79,7 +81,7 @@ def hash_at(path: Path, entries: int) -> str | None:
         return None
 
 
-def accept_restoration(home: SiteHome, *, by: str, why: str = "") -> tuple[str, ...]:
+def accept_restoration(home: PartyHome, *, by: str, why: str = "") -> tuple[str, ...]:
     """Go on with the log as it is; gives the studies that were decided before, which are not answered any more."""
     state = read_restoration(home)
     found = state.get("found")
@@ -98,18 +100,18 @@ def accept_restoration(home: SiteHome, *, by: str, why: str = "") -> tuple[str, 
     return ended
 
 
-def rollback_found(home: SiteHome) -> str:
+def rollback_found(home: PartyHome) -> str:
     """What was found and nobody has accepted yet, or nothing."""
     found = read_restoration(home).get("found")
     return str(found["what"]) if found else ""
 
 
-def is_ended(home: SiteHome, study: str) -> bool:
+def is_ended(home: PartyHome, study: str) -> bool:
     """Whether a study was decided before a restore, so that nobody knows what has left for it."""
     return study in read_restoration(home).get("ended", ())
 
 
-def restored_status(home: SiteHome, study: str) -> tuple[Status, str] | None:
+def restored_status(home: PartyHome, study: str) -> tuple[Status, str] | None:
     """Why no study, or not this one, is answered after a restore; none where nothing is in the way."""
     if rollback_found(home):
         return Status.WAITING, f"the audit log of {home.own_name} was rolled back; its administrator has to decide"
@@ -118,7 +120,7 @@ def restored_status(home: SiteHome, study: str) -> tuple[Status, str] | None:
     return None
 
 
-def refuse_restored(home: SiteHome, study: str) -> None:
+def refuse_restored(home: PartyHome, study: str) -> None:
     """The same for an administrator who would approve a study."""
     if rollback_found(home):
         raise Refusal(rollback_found(home), where=home.own_name, remedy=ACCEPT)
@@ -130,5 +132,5 @@ def refuse_restored(home: SiteHome, study: str) -> None:
         )
 
 
-def read_restoration(home: SiteHome) -> dict[str, Any]:
+def read_restoration(home: PartyHome) -> dict[str, Any]:
     return read_json(home.restored_path, "restore it from a backup") if home.restored_path.exists() else {}

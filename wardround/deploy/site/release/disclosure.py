@@ -11,6 +11,7 @@ are predicted to have, are withheld: a recall of two thirds is three patients. W
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ def to_nearest(name: str) -> float:
     return 0.5
 
 
+@lru_cache(maxsize=256)
 def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
     """A query or a probe that tells of no fewer patients than the site allows, whatever it was asked."""
     if cell <= 1 or all(one.name != "smallest_cell" for one in find(recipe.kind, recipe.name).parameters):
