@@ -23,6 +23,7 @@ from wardround.data.table import Table
 from wardround.deploy.protocol.replies import Reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.site import approvals
 from wardround.deploy.site.release import agreement
 from wardround.deploy.site.study_summary import describe as summary_of
@@ -174,7 +175,7 @@ def test_the_rows_of_a_private_study_do_not_tell_how_many_have_no_outcome(tmp_pa
     # The positive control: without a promise they are dropped, and told in cells.
     assert describe(SITE, attack.frame, "ebola", smallest_cell=10).missing_target == unknown - unknown % 10
     home = attack.consortium.homes[SITE]
-    text = str(summary_of(home, approvals.resolve(home, study_id(study))).parts)
+    text = str(summary_of(home, read_offer(home, study_id(study))).parts)
     assert f"{unknown} of these rows have no ebola" in text, "its own administrator is told"
 
 
