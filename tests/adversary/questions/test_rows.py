@@ -20,10 +20,10 @@ from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.schema import Schema
 from wardround.data.site_rows import frame_for_schema, split_site_rows
 from wardround.data.table import Table
+from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.protocol.replies import Reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.site import approvals
 from wardround.deploy.site.release import agreement
 from wardround.deploy.site.study_summary import describe as summary_of
