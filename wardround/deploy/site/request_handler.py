@@ -7,7 +7,6 @@ the two can be told from one before.
 """
 
 import hashlib
-import os
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -22,8 +21,15 @@ from wardround.core.text import plain_line
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol import wire
-from wardround.deploy.protocol.replies import reply_to
-from wardround.deploy.protocol.requests import OfferStudy, Received, Topic, read_request
+from wardround.deploy.protocol.replies import public_reason, reply_to
+from wardround.deploy.protocol.requests import (
+    OfferStudy,
+    Received,
+    Topic,
+    read_request,
+    refuse_unknown_words,
+    require_small,
+)
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_header, is_spoken
 from wardround.deploy.site.release.gate import (
@@ -32,7 +38,6 @@ from wardround.deploy.site.release.gate import (
     ReleaseClaim,
     ReleaseGate,
     place_of,
-    refuse_unknown_words,
     request_of_end,
     request_of_sum,
 )
@@ -56,8 +61,6 @@ TOPICS = tuple(topic for topic in Topic if topic not in (Topic.OFFER, Topic.OPEN
 ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
 """Questions about the site itself and no study."""
 STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
-SMALL = 1 << 22
-"""Bytes of a request that carries no model."""
 LONGEST_REASON = 2000
 """Characters of a reason that is told."""
 
@@ -186,6 +189,8 @@ class RequestHandler:
         once = self.access.has_sent if noised else lambda sha256: False
         told = self._replies.find(folder, topic, asked.digest, again=again, once=once)
         if told is None:
+            if private:
+                self._gates[study].refuse_gone(claim)
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
             words, answer = self._compute(Topic(topic), asked, message, claim)
             reply = self._reply(header, words, answer)
@@ -308,15 +313,3 @@ class RequestHandler:
 
 def sha256_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def require_small(content: bytes) -> None:
-    if len(content) > SMALL:
-        raise Refusal(f"the request has {len(content)} bytes, and {SMALL} are allowed", remedy="ask for what is known")
-
-
-def public_reason(refusal: Refusal) -> str:
-    """A refusal as the coordinator is told it: where the site's files lie is nobody else's business."""
-    if os.sep not in refusal.where:
-        return str(refusal)
-    return str(Refusal(refusal.what, where="a file of the site", remedy=refusal.remedy))
