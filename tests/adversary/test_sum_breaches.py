@@ -22,7 +22,7 @@ from wardround.privacy.secure_sum.messages import from_json, sign, to_json
 FOUR = ("bo", "freetown", "kenema", "makeni")
 LIAR = "kenema"
 SUM = [{"name": "secure_sum"}]
-PATIENCE = 40
+PATIENCE = 8
 """Lies after which it is called endless: an attempt has one for each step, and honest sites are asked a few times."""
 STEPS = ("advertise", "share", "check", "mask", "agree", "reveal")
 
