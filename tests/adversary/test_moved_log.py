@@ -14,7 +14,7 @@ from wardround.core.errors import Refusal
 from wardround.core.journal_head import head_path
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.approvals import approve
-from wardround.deploy.site.release.release_record import ReleaseRecord
+from wardround.deploy.site.release.gate import ReleaseRecord
 
 SITE = "bo"
 

@@ -19,10 +19,11 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.privacy_plan import Accounts
 from wardround.deploy.coordinator.status import epsilon_so_far
 from wardround.deploy.fault_points import CHARGED
+from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import study_worker
-from wardround.deploy.site.approvals import approve, read_offer
+from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.policy_file import read_policy, set_policy
