@@ -122,7 +122,7 @@ def test_overflow_for_chosen_patients_is_no_bit_without_noise(consortium: Any) -
 def test_overflow_between_layers_is_answered_with_noise_and_paid_for(consortium: Any) -> None:
     """Where the model itself is not huge, the rows that overflow count as zero: no word and no number tells of them."""
     two = {"deploy": {"quorum": 2}, "rounds": 1, "model": {"name": "mlp", "hidden": [2]}}
-    words = {"noise_multiplier": 1.0, "delta": DELTA}
+    words = {"epsilon": EPSILON, "delta": DELTA}
     plain = private_study("plain-layers", words, **two).model_copy(update={"privacy": None})
     assert attack(consortium, plain, overflowing_within)[0]["status"] == "diverged", "without noise it is one bit"
     told, answer = attack(consortium, private_study("layers", words, **two), overflowing_within)
@@ -232,7 +232,7 @@ def pending(consortium: Any) -> bytes:
     consortium.ask = asked
     try:
         with pytest.raises(Enough):
-            consortium.conduct(private_study("pending", {"noise_multiplier": 1.0, "delta": DELTA}, rounds=2))
+            consortium.conduct(private_study("pending", {"epsilon": EPSILON, "delta": DELTA}))
     finally:
         consortium.ask = ask
     return held[0]
