@@ -29,6 +29,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runs": {"core"},
     "report": {"core", "evaluate", "runs", "partners", "queries"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
+    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
+    "api": {
+        *("core", "engine", "data", "evaluate", "models", "predict", "privacy", "report", "runs", "study", "workflows")
+    },
     "workflows": {
         *(
             "core",

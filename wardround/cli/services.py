@@ -88,7 +88,7 @@ def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:
     from wardround.report.run.page import write_report
     from wardround.report.terminal import summary_table
     from wardround.runs.folder import RunFolder
-    from wardround.runs.folder import as_json as to_json
+    from wardround.runs.json_files import as_json as to_json
     from wardround.runs.result import values_of
 
     folder = out or RunFolder.free_name(Path("runs"), "demo-sites")

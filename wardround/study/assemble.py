@@ -16,6 +16,7 @@ from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.data.load import LoadedData, load
+from wardround.data.preparation import Preparation
 from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
@@ -37,6 +38,8 @@ class Setting:
     notes: tuple[str, ...] = ()
     truth: dict[str, Any] = field(default_factory=dict)
     tables: tuple[Site, ...] = ()
+    preparation: Preparation | None = None
+    """How columns became numbers; none where rows came as arrays."""
 
 
 def load_setting(study: Study, seed: int) -> Setting:
@@ -71,6 +74,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         notes=loaded.notes,
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
+        preparation=loaded.preparation,
     )
 
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wardround.core.contracts import Task
 from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_differences
@@ -13,10 +12,11 @@ from wardround.evaluate.metrics import names_with
 from wardround.runs.fields import part_of
 from wardround.runs.result import ALL, MethodDifference, MethodResult
 from wardround.runs.scores import FairnessScores, ScoreBlock
-from wardround.runs.sites import PredictionTask, SiteSummary
+from wardround.runs.sites import SiteSummary
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
+from wardround.study.model_facts import prediction_task
 from wardround.workflows.fairness import by_group, fairness_of
 
 if TYPE_CHECKING:
@@ -55,18 +55,6 @@ def data_summary(setting: Setting) -> dict[str, Any]:
     if setting.truth:
         described["truth"] = setting.truth
     return described
-
-
-def prediction_task(task: Task, features: Sequence[str], positive: int) -> PredictionTask:
-    """What is predicted; of two classes also which one is looked for."""
-    looked_for = {"positive": task.classes[positive]} if len(task.classes) == 2 else {}
-    return PredictionTask(
-        kind="regression" if task.regression else "classification",
-        target=task.target,
-        classes=tuple(task.classes),
-        features=tuple(features),
-        **looked_for,
-    )
 
 
 def method_block(

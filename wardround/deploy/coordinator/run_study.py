@@ -63,7 +63,7 @@ from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
-from wardround.workflows.results import prediction_task
+from wardround.study.model_facts import model_facts, prediction_task
 from wardround.workflows.run import meters_of, stopping_of
 
 PAUSE = 0.5
@@ -359,7 +359,16 @@ def finish(
     )
     point("coordinator.result.before_save")
     params = jax.device_get(algorithm.params(fitted.progress.server))
-    folder.write_model(params, {"study": study.study.name, "method": method.name})
+    facts = model_facts(
+        study,
+        method,
+        algorithm,
+        task,
+        positive=agreement.positive,
+        preparation=agreement.preparation,
+        rounds=fitted.rounds,
+    )
+    folder.write_model(params, facts)
     folder.write_result(result)
     folder.finish(manifest, sites=list(engine.sites))
     point("coordinator.result.saved")

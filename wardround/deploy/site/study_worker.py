@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors.numpy import save
 
 from wardround.core import trees
 from wardround.core.chain import chain
@@ -21,6 +20,7 @@ from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, 
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
 from wardround.core.files import write_whole
+from wardround.data.preparation import Preparation
 from wardround.data.site_rows import SiteRows, frame_for_schema, split_site_rows
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
@@ -56,12 +56,17 @@ from wardround.deploy.site.release.partner_questions import debit, given_to, ref
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.deploy.site.release.two_server_round import HalvesSite, charged_halves
+from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from
-from wardround.engine.split_round import OwnRows, own_params, predict_rows, row_of, site_round
+from wardround.engine.split_round import OwnRows, own_params, row_of, site_round
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import kind_of
+from wardround.runs.file_names import MODEL
+from wardround.runs.model_file import write_model
 from wardround.study.assemble import model_of, private_from
 from wardround.study.file import Study
+from wardround.study.methods import own_method
+from wardround.study.model_facts import model_facts
 from wardround.study.privacy import KIND
 
 Header = dict[str, Any]
@@ -89,6 +94,7 @@ class StudyWorker:
     sites: tuple[str, ...] = ()
     task: Task | None = None
     positive: int = 1
+    preparation: Preparation | None = None
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     kept: KeptState = field(init=False)
     _chains: dict[tuple[Transform, ...], Transform] = field(default_factory=dict)
@@ -156,6 +162,7 @@ class StudyWorker:
             part: (np.ascontiguousarray(x, np.float32), np.ascontiguousarray(y, kind))
             for part, (x, y) in zip(PARTS, three, strict=True)
         }
+        self.preparation = preparation
         self.sites, self.positive = tuple(asked.question.numbers), asked.question.positive
         self.number = self.sites.index(self.site)
         self.remember("prepare", asked)
@@ -268,9 +275,17 @@ class StudyWorker:
         algorithm, _ = self._method(asked)
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
         params = self._params(algorithm, asked, model)
-        arrays = {name: np.ascontiguousarray(array) for name, array in jax.device_get(params).items()}
-        words = json.dumps({"study": asked.study, "site": self.site, "round": asked.round})
-        write_whole(self.folder / "model.safetensors", save(arrays, metadata={"wardround": words}))
+        assert self.task is not None
+        facts = model_facts(
+            self.study,
+            own_method(self.study),
+            algorithm,
+            self.task,
+            positive=self.positive,
+            preparation=self.preparation,
+            rounds=asked.round,
+        )
+        write_model(self.folder / MODEL, params, facts)
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _make(self, recipe: Recipe) -> Any:

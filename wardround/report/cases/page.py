@@ -20,10 +20,10 @@ from wardround.report.html.document import chart_figures, date_text, document, f
 from wardround.report.html.markup import Html, bullets, details, join, paragraph, plain, safe, section, table
 from wardround.report.metric_names import direction, is_lower_better, label_of
 from wardround.runs.cases_result import CaseMethodResult, CaseResult
+from wardround.runs.file_names import REPORT
 from wardround.runs.read import read_manifest, read_result, read_rounds
 from wardround.runs.result import CasesResult
 
-FILE = "report.html"
 COLUMNS = 6
 """Methods up to which each has a column in the terminal."""
 SIGNS = {"better": "▲", "worse": "▼"}
@@ -89,7 +89,7 @@ def view_of(result: CasesResult) -> CasesView:
 
 def write_cases_report(folder: Path) -> Path:
     """Writes `report.html` into the folder of a run with cases and returns its path."""
-    target = Path(folder) / FILE
+    target = Path(folder) / REPORT
     write_whole(target, cases_page(Path(folder)).encode("utf-8"))
     return target
 
@@ -279,7 +279,7 @@ def course_part(folder: Path, view: CasesView, case: CaseResult) -> Html:
 
 def links(view: CasesView) -> Html:
     return bullets(
-        Html(f'<a href="cases/{safe(case.name)}/{FILE}">{safe(case.title)}</a>') for case in view.cases if case.name
+        Html(f'<a href="cases/{safe(case.name)}/{REPORT}">{safe(case.title)}</a>') for case in view.cases if case.name
     )
 
 
