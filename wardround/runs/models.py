@@ -7,7 +7,6 @@ from typing import NamedTuple
 from wardround.core.errors import Refusal
 from wardround.runs.file_names import MODEL, PERSONAL
 from wardround.runs.model_file import ModelFacts, read_facts
-from wardround.runs.read import has_manifest, read_manifest
 
 
 class ModelFiles(NamedTuple):
@@ -68,6 +67,8 @@ def find_model(path: Path, method: str | None = None, site: str | None = None) -
 
 def no_model(path: Path) -> Refusal:
     """Why a folder has no model, and where the last state of an interrupted run lies."""
+    from wardround.runs.read import has_manifest, read_manifest  # here: all kinds of results take long to load
+
     if not has_manifest(path):
         return Refusal(
             "there is no model in this folder", where=str(path), remedy="name a folder that `wardround run` wrote"
