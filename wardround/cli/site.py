@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wardround.cli.models.commands import (
+    Explain,
+    KeptColumns,
+    OutFile,
+    PageFile,
+    PatientTable,
+    ReaderSettings,
+    SqlQuery,
+)
 from wardround.cli.output import AsJson, person_name, say
-from wardround.cli.site_data import HomeFolder, add, data_app, open_home, policy_app
+from wardround.cli.site_data import HomeFolder, add, data_app, open_home, parse_settings, policy_app
 from wardround.cli.trust.partners import add_commands, ask_to_compare, compare
 from wardround.core.errors import Refusal
 
@@ -103,7 +112,7 @@ def studies(
     """List the studies offered to this site and their state, or describe one in plain words."""
     from wardround.deploy.site.approvals import approval_status, offers, resolve
     from wardround.deploy.site.approvals import promised_epsilon as promised_in
-    from wardround.deploy.site.own_figures import figure_lines, own_figures
+    from wardround.deploy.site.own_model import figure_lines, own_figures
     from wardround.deploy.site.policy import epsilon_of
     from wardround.deploy.site.policy_file import read_policy
     from wardround.deploy.site.release.privacy_budget import charged_epsilon, spending_sentence, total_sentences
@@ -228,6 +237,32 @@ def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = 
     decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
     lines = [f"{decision.by} withdrew from {decision.id}: it gets no more answers. What was sent before stays sent."]
     say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)
+
+
+@site_app.command()
+def predict(
+    study: StudyName,
+    patients: PatientTable,
+    query: SqlQuery = None,
+    setting: ReaderSettings = None,
+    keep: KeptColumns = None,
+    out: OutFile = None,
+    explain: Explain = False,
+    page: PageFile = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the outcome of new patients with the model that a study left at this site; asks nobody."""
+    from wardround.cli.models.predict import Wanted, predict_with
+    from wardround.deploy.site.approvals import resolve
+    from wardround.deploy.site.own_model import own_model, own_reading
+    from wardround.predict.predictor import read_predictor
+
+    there = open_home(home)
+    offer = resolve(there, study)
+    words = parse_settings(setting or [])
+    predictor = read_predictor(own_model(there.folder(offer.id), offer.id)).read_by(own_reading(there, offer.id))
+    predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
 
 
 @site_app.command()

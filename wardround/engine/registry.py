@@ -203,9 +203,7 @@ def kinds_beside(kind: str) -> tuple[str, ...]:
 
 def is_taken(one: Announcement) -> bool:
     """Whether the name belongs to us."""
-    return one.name in RESERVED or any(
-        own_component(kind, one.name) is not None for kind in kinds_beside(one.kind)
-    )
+    return one.name in RESERVED or any(own_component(kind, one.name) is not None for kind in kinds_beside(one.kind))
 
 
 @cache

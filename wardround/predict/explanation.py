@@ -55,6 +55,7 @@ class Explanation:
     contributions: Rows
     linear: bool
     """Whether the contributions are exact, and not integrals."""
+    regression: bool = False
 
     @property
     def scores(self) -> Rows:
@@ -72,10 +73,7 @@ def explain(predictor: Predictor, frame: pd.DataFrame, *, where: str = "") -> Ex
     with jax.enable_x64(True):
         model = ScoreModel.of(predictor)
         slope = model.common_slope(typical)
-        if slope is None:
-            shares = integrate(model, prepared, typical)
-        else:
-            shares = (prepared - typical)[:, :, None] * slope
+        shares = integrate(model, prepared, typical) if slope is None else (prepared - typical)[:, :, None] * slope
         baseline = model.scores(typical[None])[0]
     return Explanation(
         columns=tuple(column.name for column in preparation.columns),
@@ -84,6 +82,7 @@ def explain(predictor: Predictor, frame: pd.DataFrame, *, where: str = "") -> Ex
         baseline=baseline,
         contributions=add_by_column(shares, preparation),
         linear=slope is not None,
+        regression=predictor.facts.task.kind == "regression",
     )
 
 
@@ -229,3 +228,15 @@ def integrate_into(found: Rows, model: ScoreModel, difference: Rows, typical: Ro
 def both_halves(first: Rows, second: Rows) -> Rows:
     """Rows of the one and of the other in turn."""
     return np.stack([first, second], axis=1).reshape(-1, first.shape[1])
+
+
+def waterfall(found: Explanation, row: int, output: int) -> list[tuple[int, float, float]]:
+    """How a patient's prediction comes about from the typical patient's, the weightiest column first.
+
+    For each column its place, and the probability (or value) before and after it. Zero contributions come last.
+    """
+    shares = found.contributions[row]
+    order = np.argsort(-np.abs(shares[:, output]), kind="stable")
+    courses = found.baseline + np.concatenate([np.zeros((1, shares.shape[1])), np.cumsum(shares[order], axis=0)])
+    course = courses[:, 0] if found.regression else probabilities_of(courses)[:, output]
+    return [(int(column), float(course[at]), float(course[at + 1])) for at, column in enumerate(order)]

@@ -4,6 +4,7 @@ Rows are prepared and predicted by the same functions that a run's own evaluatio
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,10 @@ class Predictor:
         """Of two classes, the place of the one that is looked for."""
         task = self.facts.task
         return task.classes.index(task.positive) if task.positive in task.classes else None
+
+    def read_by(self, reading: Mapping[str, Any]) -> "Predictor":
+        """The same model for tables that are read by these settings, where they differ from those of training."""
+        return replace(self, facts=self.facts.model_copy(update={"reading": {**self.facts.reading, **reading}}))
 
     def predict(self, frame: pd.DataFrame, *, where: str = "") -> Rows:
         """Probabilities of shape (rows, classes), or values of shape (rows,) for a regression."""

@@ -135,8 +135,10 @@ class Remarks:
                 keys |= where.astype(np.int64) << place
             codes, distinct = pd.factorize(keys)
             texts = np.array([words_of(int(key), some) for key in distinct], dtype=object)[codes]
-            result = texts if not begin else np.array(
-                [", ".join(filter(None, pair)) for pair in zip(result, texts, strict=True)], dtype=object
+            result = (
+                texts
+                if not begin
+                else np.array([", ".join(filter(None, pair)) for pair in zip(result, texts, strict=True)], dtype=object)
             )
         return result
 

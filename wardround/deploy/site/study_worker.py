@@ -42,8 +42,7 @@ from wardround.deploy.protocol.requests import (
 from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.own_figures import OwnFigures
-from wardround.deploy.site.own_model import keep_model
+from wardround.deploy.site.own_model import OwnFigures, keep_model
 from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
 from wardround.deploy.site.release.model_shapes import (
@@ -261,18 +260,7 @@ class StudyWorker:
         """Keep the model that this site will use."""
         algorithm, _ = self._method(asked)
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
-        params = self._params(algorithm, asked, model)
-        assert self.task is not None
-        keep_model(
-            self.folder,
-            self.study,
-            algorithm,
-            params,
-            self.task,
-            positive=self.positive,
-            preparation=self.preparation,
-            rounds=asked.round,
-        )
+        keep_model(self, algorithm, self._params(algorithm, asked, model), asked.round)
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _made(self, content: Any) -> Any:
