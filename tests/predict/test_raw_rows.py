@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.support.mixed_patients import FEATURES, HOSPITALS, patients, study_of, train
-from wardround.predict.patients import Patients, open_patients
+from wardround.predict.patients import PatientRows, open_patients
 from wardround.predict.predictor import read_predictor
 from wardround.predict.table import MISSING, OUTSIDE, UNKNOWN, predict_table
 from wardround.runs.models import find_model
@@ -38,7 +38,7 @@ def common(compared):
 
 def predicted(predictor, frame):
     """By the table that a user gets, not by inner functions."""
-    table = predict_table(predictor, Patients.of_frame(frame, "test"))
+    table = predict_table(predictor, PatientRows.of_frame(frame, "test"))
     return table["probability of ill"].to_numpy()
 
 
@@ -121,7 +121,7 @@ def test_codes_are_known_however_they_were_read(common, tmp_path):
 def test_gaps_are_filled_as_in_training_and_named(common):
     predictor, frame = common
     row = frame.dropna().head(1)
-    table = predict_table(predictor, Patients.of_frame(row.assign(age=None, ward=np.nan), "test"))
+    table = predict_table(predictor, PatientRows.of_frame(row.assign(age=None, ward=np.nan), "test"))
     assert table[MISSING].tolist() == ["age, ward"]
     columns = {column.name: column for column in predictor.preparation.columns}
     filled = row.assign(age=columns["age"].fill, ward=columns["ward"].fill)
@@ -135,7 +135,7 @@ def test_unknown_categories_and_odd_values_are_flagged(common):
     low, high = next(column.seen for column in predictor.preparation.columns if column.name == "age")
     whole = frame.dropna().head(4)
     odd = whole.assign(age=[50.0, high + 1, low - 11 * (high - low), 50.0], sex=["male", "male", "male", "intersex"])
-    table = predict_table(predictor, Patients.of_frame(odd, "test"))
+    table = predict_table(predictor, PatientRows.of_frame(odd, "test"))
     usual = f"age ({low:g} to {high:g})"
     assert table[OUTSIDE].tolist() == ["", usual, f"age ({low:g} to {high:g}; far outside, check the unit)", ""]
     assert table[UNKNOWN].tolist() == ["", "", "", "sex=intersex"]
@@ -167,7 +167,7 @@ def test_regression_and_three_classes(tmp_path: Path, target):
     kept = pd.read_csv(folder / "predictions.csv")
     rows = pd.concat([frame[frame["hospital"] == site] for site in HOSPITALS])
     own = pd.concat([rows[rows["hospital"] == site].iloc[mine["row"] - 1] for site, mine in kept.groupby("site")])
-    table = predict_table(predictor, Patients.of_frame(own, "test"))
+    table = predict_table(predictor, PatientRows.of_frame(own, "test"))
     if target == "days":
         assert np.array_equal(table["days"], kept["predicted"].to_numpy(np.float32))
         return

@@ -27,7 +27,7 @@ PIECE = 1 << 17
 
 
 @dataclass(frozen=True)
-class Patients:
+class PatientRows:
     """The rows of a table, piece by piece; `columns` are all that it has."""
 
     where: str
@@ -37,13 +37,13 @@ class Patients:
     """With at least the columns named."""
 
     @staticmethod
-    def of_frame(frame: pd.DataFrame, where: str) -> "Patients":
+    def of_frame(frame: pd.DataFrame, where: str) -> "PatientRows":
         """Those of a table in memory."""
 
         def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
             return (frame.iloc[begin : begin + PIECE] for begin in range(0, len(frame), PIECE))
 
-        return Patients(where, len(frame), tuple(map(str, frame.columns)), pieces)
+        return PatientRows(where, len(frame), tuple(map(str, frame.columns)), pieces)
 
     def require(self, columns: Iterable[str], remedy: str) -> None:
         """Refuse a table that lacks columns, all of them named at once."""
@@ -61,19 +61,19 @@ class Patients:
 
 def open_patients(
     source: str, facts: ModelFacts, *, query: str | None = None, settings: Mapping[str, Any] | None = None
-) -> Patients:
+) -> PatientRows:
     """The rows of a CSV or Parquet file, of standard input (-), or of a query to the database at that address.
 
     `settings` of the source, such as a separator, go before those by which the training table was read.
     """
     words = dict(settings or {})
     if query is not None:
-        found = Patients.of_frame(rows_from("sql", facts, words, url=source, query=query), "the query")
+        found = PatientRows.of_frame(rows_from("sql", facts, words, url=source, query=query), "the query")
     elif source == STANDARD_INPUT:
         with TemporaryDirectory(prefix="wardround-") as place:
             path = Path(place) / "standard_input.csv"
             path.write_bytes(sys.stdin.buffer.read())
-            found = Patients.of_frame(rows_from("csv", facts, words, path=str(path)), "standard input")
+            found = PatientRows.of_frame(rows_from("csv", facts, words, path=str(path)), "standard input")
     else:
         found = open_file(Path(source).expanduser(), facts, words)
     if not found.rows:
@@ -81,17 +81,17 @@ def open_patients(
     return found
 
 
-def open_file(path: Path, facts: ModelFacts, settings: Mapping[str, Any]) -> Patients:
+def open_file(path: Path, facts: ModelFacts, settings: Mapping[str, Any]) -> PatientRows:
     if path.is_dir():
         raise Refusal("this is a folder, not a table", where=str(path), remedy="name one CSV or Parquet file")
     if not path.exists():
         raise Refusal("there is no such file", where=str(path), remedy="correct the path")
     if path.suffix.lower() in (".parquet", ".pq"):
         return open_parquet(path)
-    return Patients.of_frame(rows_from("csv", facts, settings, path=str(path)), str(path))
+    return PatientRows.of_frame(rows_from("csv", facts, settings, path=str(path)), str(path))
 
 
-def open_parquet(path: Path) -> Patients:
+def open_parquet(path: Path) -> PatientRows:
     from pyarrow.parquet import ParquetFile
 
     try:
@@ -108,7 +108,7 @@ def open_parquet(path: Path) -> Patients:
         except UNREADABLE as error:
             raise unreadable(path, error) from None
 
-    return Patients(str(path), int(file.metadata.num_rows), names, pieces)
+    return PatientRows(str(path), int(file.metadata.num_rows), names, pieces)
 
 
 def unreadable(path: Path, error: Exception) -> Refusal:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
-from wardround.predict.patients import Patients, align_categories
+from wardround.predict.patients import PatientRows, align_categories
 from wardround.predict.predictor import Predictor, Rows
 from wardround.queries.columns import as_codes, as_numbers, kind_of
 
@@ -21,7 +21,7 @@ KEYS = 62
 
 def predict_table(
     predictor: Predictor,
-    patients: Patients,
+    patients: PatientRows,
     *,
     keep: Sequence[str] = (),
     on_rows: Callable[[int], None] = lambda rows: None,

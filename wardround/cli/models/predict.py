@@ -12,7 +12,7 @@ import typer
 
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.predict.patients import PIECE, Patients, open_patients
+from wardround.predict.patients import PIECE, PatientRows, open_patients
 from wardround.predict.predictor import Predictor, read_predictor
 from wardround.predict.table import OUTSIDE, UNKNOWN, predict_table
 from wardround.runs.models import find_model
@@ -67,7 +67,7 @@ def predict_with(predictor: Predictor, wanted: Wanted) -> None:
     deliver(predictor, table, wanted)
 
 
-def explained(predictor: Predictor, patients: Patients) -> "Explanation":
+def explained(predictor: Predictor, patients: PatientRows) -> "Explanation":
     from wardround.predict.explanation import explain
 
     names = [column.name for column in predictor.preparation.columns]
