@@ -13,6 +13,7 @@ PERSONAL = "personal.safetensors"
 PREDICTIONS = "predictions.csv"
 """What was predicted for single test patients, where a study says that it may be kept."""
 MODEL_CARD = "model_card.json"
+REPORT = "report.html"
 
 
 def method_file(name: str, method: str) -> str:

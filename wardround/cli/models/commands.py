@@ -44,7 +44,7 @@ def predict(
 ) -> None:
     """Predict the outcome of new patients with a trained model."""
     from wardround.cli.models.predict import Wanted, predict_command
-    from wardround.cli.site_data import parse_settings
+    from wardround.cli.party.site_data import parse_settings
 
     words = parse_settings(setting or [])
     wanted = Wanted(patients, query, words, keep or (), out, explain, page, as_json)

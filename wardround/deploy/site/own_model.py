@@ -13,7 +13,7 @@ from wardround.core.contracts import Algorithm, Params, Report, Scores, Task
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.home import SiteHome
-from wardround.deploy.site.approvals import read_decision
+from wardround.deploy.party.decisions import read_decision
 from wardround.deploy.site.datasets import read_datasets
 from wardround.evaluate.block import result_block
 from wardround.evaluate.metrics import names_with
