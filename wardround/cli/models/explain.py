@@ -14,7 +14,11 @@ from wardround.predict.table import MISSING, OUTSIDE, UNKNOWN
 from wardround.report.prediction.page import explanation_page
 from wardround.report.prediction.words import ExplainedPatient, Influence, explanation_lines
 
-REMARKS = {MISSING: "Missing", OUTSIDE: "Outside the range of training", UNKNOWN: "Never seen in training"}
+REMARKS = {
+    MISSING: "Missing, so counted as typical",
+    OUTSIDE: "Outside the range of training",
+    UNKNOWN: "Never seen in training",
+}
 
 
 def add_explanations(predictor: Predictor, table: pd.DataFrame, found: Explanation, *, keep: int) -> list[list[str]]:

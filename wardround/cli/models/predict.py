@@ -174,7 +174,7 @@ def cell(value: Any) -> str:
 def summary(predictor: Predictor, table: pd.DataFrame) -> str:
     """One sentence: how many, by which model, and of how many something is remarkable."""
     odd = int(((table[OUTSIDE] != "") | (table[UNKNOWN] != "")).sum())
-    remark = f" {odd:,} of them have values unlike those of training." if odd else ""
+    remark = f" {odd:,} of them {'has' if odd == 1 else 'have'} values unlike those of training." if odd else ""
     many = f"{len(table):,} patient{'' if len(table) == 1 else 's'}"
     return f"{predictor.facts.task.target} of {many} by {model_words(predictor)}.{remark}"
 

@@ -87,11 +87,25 @@ def shown_pair(first: float, second: float, *, share: bool) -> tuple[str, str]:
     """
     if not share:
         return score(first), score(second)
-    for digits in (0, 1, 2):
-        pair = f"{100 * first:.{digits}f} %", f"{100 * second:.{digits}f} %"
-        if pair[0] != pair[1]:
-            break
+    pair = shown_share(first, 0), shown_share(second, 0)
+    for digits in (1, 2):
+        if pair[0] == pair[1]:
+            pair = shown_share(first, digits), shown_share(second, digits)
     return pair
+
+
+def shown_share(value: float, digits: int) -> str:
+    """Nothing is certain: 0 and 100 % are said only of what is exactly that.
+
+    >>> shown_share(0.9996, 0), shown_share(0.0001, 0), shown_share(0.125, 1), shown_share(1.0, 0)
+    ('>99 %', '<1 %', '12.5 %', '100 %')
+    """
+    text = f"{100 * value:.{digits}f}"
+    if float(text) >= 100 and value < 1:
+        return f">{100 - 10**-digits:.{digits}f} %"
+    if float(text) <= 0 and value > 0:
+        return f"<{10**-digits:.{digits}f} %"
+    return f"{text} %"
 
 
 def signed_change(one: Influence, *, share: bool) -> str:
