@@ -3,6 +3,9 @@
 Imports are inside the commands, so that help loads nothing heavy.
 """
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -43,12 +46,25 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict the outcome of new patients with a trained model."""
-    from wardround.cli.models.predict import Wanted, predict_command
-    from wardround.cli.party.site_data import parse_settings
+    with uncollected():
+        from wardround.cli.models.predict import Wanted, predict_with
+        from wardround.cli.party.site_data import parse_settings
+        from wardround.predict.predictor import read_predictor
+        from wardround.runs.models import find_model
 
-    words = parse_settings(setting or [])
-    wanted = Wanted(patients, query, words, keep or (), out, explain, page, as_json)
-    predict_command(run, wanted, method=method, site=site)
+        words = parse_settings(setting or [])
+        predictor = read_predictor(find_model(run, method, site), site)
+    predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection: what libraries make while they load stays, and looking through it takes long."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def add_commands(app: typer.Typer) -> None:

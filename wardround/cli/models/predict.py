@@ -13,9 +13,8 @@ import typer
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.predict.patients import PIECE, PatientRows, open_patients
-from wardround.predict.predictor import Predictor, read_predictor
+from wardround.predict.predictor import Predictor
 from wardround.predict.table import OUTSIDE, UNKNOWN, predict_table
-from wardround.runs.models import find_model
 
 if TYPE_CHECKING:
     from wardround.predict.explanation import Explanation
@@ -39,12 +38,8 @@ class Wanted(NamedTuple):
     as_json: bool = False
 
 
-def predict_command(run: Path, wanted: Wanted, *, method: str | None, site: str | None) -> None:
-    """`wardround predict`."""
-    predict_with(read_predictor(find_model(run, method, site), site), wanted)
-
-
 def predict_with(predictor: Predictor, wanted: Wanted) -> None:
+    """Predict a table, and explain it where that is wanted."""
     for path in filter(None, (wanted.out, wanted.page)):
         refuse_folder(path)
     predictor.preparation  # noqa: B018 (refuses a model that takes no table, before the table is read)

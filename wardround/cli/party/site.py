@@ -16,6 +16,7 @@ from wardround.cli.models.commands import (
     PatientTable,
     ReaderSettings,
     SqlQuery,
+    uncollected,
 )
 from wardround.cli.output import AsJson, person_name, say
 from wardround.cli.party.decisions import (
@@ -236,15 +237,16 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict the outcome of new patients with the model that a study left at this site; asks nobody."""
-    from wardround.cli.models.predict import Wanted, predict_with
-    from wardround.deploy.party.decisions import resolve
-    from wardround.deploy.site.own_model import own_model, own_reading
-    from wardround.predict.predictor import read_predictor
+    with uncollected():
+        from wardround.cli.models.predict import Wanted, predict_with
+        from wardround.deploy.party.decisions import resolve
+        from wardround.deploy.site.own_model import own_model, own_reading
+        from wardround.predict.predictor import read_predictor
 
-    there = open_home(home)
-    offer = resolve(there, study)
-    words = parse_settings(setting or [])
-    predictor = read_predictor(own_model(there.folder(offer.id), offer.id)).read_by(own_reading(there, offer.id))
+        there = open_home(home)
+        offer = resolve(there, study)
+        words = parse_settings(setting or [])
+        predictor = read_predictor(own_model(there.folder(offer.id), offer.id)).read_by(own_reading(there, offer.id))
     predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
 
 

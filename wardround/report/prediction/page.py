@@ -69,11 +69,15 @@ def patient_part(patient: ExplainedPatient, unit: str) -> Html:
     return section(
         safe(name),
         patient.name,
-        paragraph(safe(first.removeprefix(f"{patient.name}: ").capitalize()), "answer"),
+        paragraph(safe(begin_sentence(first.removeprefix(f"{patient.name}: "))), "answer"),
         chart(patient),
         bullets(safe(line) for line in others),
         details("All columns", every),
     )
+
+
+def begin_sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def chart(patient: ExplainedPatient) -> Html:
