@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import wardround
 from tests.support.mixed_patients import FEATURES, HOSPITALS, patients, study_of, train
 from wardround.predict.patients import PatientRows, open_patients
 from wardround.predict.predictor import read_predictor
@@ -89,6 +90,36 @@ def test_every_file_format_gives_the_same(common, tmp_path):
     for name, settings in (("a.parquet", {}), ("a.csv", {}), ("a.csv.gz", {}), ("b.csv", other)):
         found = open_patients(str(tmp_path / name), predictor.facts, settings=settings)
         assert np.array_equal(predict_table(predictor, found)["probability of ill"], usual), name
+    # What the training table was read by is in the file, and is the default.
+    there = predictor.read_by(other)
+    assert np.array_equal(
+        predict_table(there, open_patients(str(tmp_path / "b.csv"), there.facts))["probability of ill"], usual
+    )
+
+
+def test_how_the_training_table_was_read_is_kept(tmp_path):
+    frame = patients(12)
+    frame.to_csv(tmp_path / "patients.csv", index=False, sep=";", decimal=",", encoding="latin-1", na_rep="unbekannt")
+    reading = {"separator": ";", "decimal": ",", "encoding": "latin-1", "missing_words": ["unbekannt"]}
+    plain = study_of(tmp_path / "patients.csv")
+    study = study_of(
+        tmp_path / "patients.csv",
+        study={"name": "mixed", "seed": 3, "rounds": 1},
+        data={**plain.data.model_dump(exclude_none=True), **reading},
+    )
+    predictor = read_predictor(find_model(train(study, tmp_path / "run")))
+    table = predict_table(predictor, open_patients(str(tmp_path / "patients.csv"), predictor.facts))
+    assert np.array_equal(table["probability of ill"], predicted(predictor, frame))
+    assert (table[MISSING] != "").sum() == frame[list(FEATURES)].isna().any(axis=1).sum()
+
+
+def test_the_same_from_python(compared):
+    folder, _, frame = compared
+    run = wardround.load(folder)
+    table = run.predict(frame, method="fine_tune", site="south")
+    found = run.explain(frame, method="fine_tune", site="south")
+    chance = table["probability of ill"].to_numpy(np.float64)
+    np.testing.assert_allclose(found.scores[:, 0], np.log(chance / (1 - chance)), atol=1e-5)
 
 
 def test_parquet_is_read_in_pieces_and_without_what_is_not_needed(common, tmp_path, monkeypatch):
