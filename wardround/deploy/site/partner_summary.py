@@ -26,13 +26,13 @@ def comparison_warning(home: SiteHome, study: Study) -> list[str]:
 
 def who_takes_part(home: SiteHome, study: Study) -> tuple[str, ...]:
     """The sites of the study with the words of their keys, and which of them were compared by telephone."""
-    fingerprints, pinned = study.deploy.fingerprints, read_partners(home)
-    if not fingerprints:
+    said, pinned = study.deploy.fingerprints, read_partners(home)
+    if not said:
         return ()
-    sentences = []
-    for site, words in fingerprints.items():
+    told = []
+    for site, words in said.items():
         if site == home.own_name:
-            sentences.append(f"{site} (this site): {words}")
+            told.append(f"{site} (this site): {words}")
         else:
             known = pinned.get(site)
             if known is None:
@@ -40,10 +40,8 @@ def who_takes_part(home: SiteHome, study: Study) -> tuple[str, ...]:
             else:
                 how = f"compared by {known.by}" if known.is_compared else "not compared yet"
                 how = how if known.has_had(words) else f"ANOTHER KEY than the one that was pinned here by {known.by}"
-            sentences.append(f"{site}: {words} ({how})")
-    sentences += comparison_warning(home, study)
+            told.append(f"{site}: {words} ({how})")
+    told += comparison_warning(home, study)
     if needs_pins(study):
-        sentences.append(
-            f"In each round at least {smallest_roster(study)} of these sites are added up, and nobody else."
-        )
-    return tuple(sentences)
+        told.append(f"In each round at least {smallest_roster(study)} of these sites are added up, and nobody else.")
+    return tuple(told)
