@@ -13,7 +13,7 @@ import pandas as pd
 from wardround.core.errors import Refusal
 from wardround.core.text import counted, natural_order
 from wardround.data.table import Kind, Table
-from wardround.queries.columns import as_text, kind_of, list_some, suggest_name, text_codes
+from wardround.queries.columns import as_codes, as_text, kind_of, list_some, suggest_name
 
 MissingSite = Literal["refuse", "drop"]
 
@@ -182,7 +182,7 @@ def infer_types_by_site(frames: Mapping[str, pd.DataFrame], keep: Sequence[str])
         if column in keep or kind_of(pd.concat([frame[column] for frame in frames.values()])) != "text":
             continue
         for name in frames:
-            distinct = pd.Series(text_codes(frames[name][column])[1], dtype=object)
+            distinct = pd.Series(as_codes(frames[name][column])[1], dtype=object)
             if len(distinct) and bool(pd.to_numeric(distinct, errors="coerce").notna().all()):
                 result[name] = result[name].assign(**{column: pd.to_numeric(frames[name][column])})
     return result

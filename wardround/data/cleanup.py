@@ -17,7 +17,7 @@ from wardround.core.errors import Refusal
 from wardround.core.text import counted
 from wardround.data.table import Table
 from wardround.data.value_forms import MOSTLY, days_between, form_of, read_date, read_dates, read_number
-from wardround.queries.columns import as_numbers, as_text, kind_of, list_some, suggest_name, text_codes
+from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, list_some, suggest_name
 
 DeclaredKind = Literal["number", "decimal_comma", "thousands_comma", "percent", "text"]
 
@@ -235,7 +235,7 @@ def has_value(series: "pd.Series[Any]", values: Sequence[str | float]) -> np.nda
     numbers = {number for word in words if (number := read_number(word, "number")) is not None}
     if kind_of(series) in ("number", "flag"):
         return np.isin(as_numbers(series), list(numbers))
-    known, distinct = text_codes(series)
+    known, distinct = as_codes(series)
     hit = [word in words or read_number(word, "number") in numbers for word in map(str, distinct)]
     return np.array([*hit, False], bool)[known]
 
@@ -264,7 +264,7 @@ def row_hashes(frame: pd.DataFrame) -> np.ndarray[Any, Any]:
             if kind_of(series) in ("number", "flag", "empty"):
                 one = pd.util.hash_array(as_numbers(series) + 0.0)
             else:
-                codes, distinct = text_codes(series)
+                codes, distinct = as_codes(series)
                 texts = np.array([*map(str, distinct), ""], dtype=object)
                 one = pd.util.hash_array(texts)[codes]
             total = total * np.uint64(0x9E3779B97F4A7C15) + one
@@ -277,7 +277,7 @@ def declare_kind(series: "pd.Series[Any]", kind: DeclaredKind, unreadable: str) 
         return pd.Series(as_text(series), index=series.index, dtype=object)
     if kind_of(series) in ("number", "flag", "empty", "date"):
         return series
-    codes, distinct = text_codes(series)
+    codes, distinct = as_codes(series)
     numbers = [read_number(str(one), kind) for one in distinct]
     if None in numbers and unreadable == "refuse":
         return pd.Series(as_text(series), index=series.index, dtype=object)

@@ -15,7 +15,7 @@ from wardround.data.preparation import Preparation
 from wardround.data.row_split import split
 from wardround.data.schema import Schema, against_the_rest
 from wardround.data.table import Table
-from wardround.queries.columns import as_numbers, as_text, kind_of, text_codes
+from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of
 
 Rows = np.ndarray[Any, Any]
 
@@ -75,22 +75,25 @@ def split_site_rows(
     return SiteRows(name, frame, parts, schema, table.target)
 
 
-def frame_for_schema(frame: pd.DataFrame, table: Table, schema: Schema, *, private: bool = False) -> pd.DataFrame:
+def frame_for_schema(
+    frame: pd.DataFrame, table: Table, schema: Schema, *, private: bool = False, blank: float = 0.0
+) -> pd.DataFrame:
     """The rows whose target is known and a label of the schema, with the columns that all sites agreed on.
 
     Where the question is one label against the rest, every known outcome is one of the two.
 
-    Of a `private` study the number of rows is told exactly, so none is dropped for its label: one that is not among the
-    classes counts as the first class. No refusal may depend on a patient either: an infinite number counts as missing,
-    and so does a whole column of something else where numbers were agreed on.
+    Of a `private` study the number of rows is told exactly, so none is dropped for its target: one whose target is
+    unknown counts as a blank row, of which nothing is known but the first class (or `blank`, for a quantity), and a
+    label that is not among the classes counts as the first class. No refusal may depend on a patient either: an
+    infinite number counts as missing, and so does a whole column of something else where numbers were agreed on.
     """
     columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
-    rows = known_rows(frame, table.target)
+    rows = blank_rows(frame, table.target, schema, blank) if private else known_rows(frame, table.target)
     if table.positive is not None and schema.classes == against_the_rest(table.positive):
         rows = rows.assign(**{table.target: one_against_the_rest(rows[table.target], table.positive)})
     elif schema.classes:
         # A label too rare to be told at any site is none of the classes.
-        codes, labels = text_codes(rows[table.target])
+        codes, labels = as_codes(rows[table.target])
         agreed = np.isin(labels.astype(str), schema.classes)[codes]
         if private and not agreed.all():
             rows = rows.copy(deep=False)
@@ -119,6 +122,23 @@ def finite_or_missing(column: "pd.Series[Any]") -> "pd.Series[Any]":
     return column.mask(infinite) if infinite.any() else column
 
 
+def blank_rows(frame: pd.DataFrame, target: str, schema: Schema, blank: float) -> pd.DataFrame:
+    """The same rows; of those whose target is unknown all features are unknown too, and the target is made up."""
+    known = frame[target].notna()
+    if known.all():
+        return frame
+    rows = frame.copy(deep=False)
+    for name in schema.kinds:
+        if name in rows:
+            rows[name] = rows[name].astype(object).where(known) if rows[name].dtype == bool else rows[name].where(known)
+    outcome = rows[target]
+    if schema.classes:
+        rows[target] = np.where(known, as_text(outcome), schema.classes[0]).astype(object)
+    else:
+        rows[target] = np.where(known, as_numbers(outcome), blank)
+    return rows
+
+
 def known_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
     """Without the rows whose target is unknown."""
     known = frame[target].notna()
@@ -127,6 +147,6 @@ def known_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
 
 def encode_labels(outcome: "pd.Series[Any]", classes: tuple[str, ...]) -> Rows:
     """Labels as the numbers of their classes."""
-    codes, labels = text_codes(outcome)
+    codes, labels = as_codes(outcome)
     places = pd.Index(classes, dtype=object).get_indexer(pd.Index([*labels, None], dtype=object))
     return places[codes].astype(np.int32)

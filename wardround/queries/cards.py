@@ -13,7 +13,7 @@ from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site, TaskKind
 from wardround.core.json_arrays import pack, unpack
 from wardround.queries.cells import in_cells
-from wardround.queries.columns import as_numbers, kind_of, text_codes
+from wardround.queries.columns import as_codes, as_numbers, kind_of
 
 MOST_TOLD = 20
 """Different whole numbers up to which a target is taken for classes without being told so."""
@@ -51,7 +51,7 @@ def describe(
 
     Counts are told in whole cells. A column known for fewer patients than a cell counts as empty, a rarer label is not
     named, and that a column holds infinite values, a mistake to be mended, is told without their number. A `private`
-    study is not told even that: its preparation takes them to be missing.
+    study is not told even that, nor for how many patients the outcome is missing: it counts these as blank rows.
     """
     kinds = {str(column): released_kind(frame[column], smallest_cell) for column in frame.columns}
     measured = [column for column, kind in kinds.items() if kind == "number"]
@@ -60,7 +60,7 @@ def describe(
     distinct, whole, missing = 0, False, 0
     if target in kinds:
         outcome = frame[target]
-        missing = int(outcome.isna().sum())
+        missing = 0 if private else int(outcome.isna().sum())
         broken = np.count_nonzero(as_numbers(outcome.dropna()) % 1) if kinds[target] == "number" else 0
         whole = kinds[target] == "number" and int(broken) < smallest_cell
         distinct = int(outcome.nunique())
@@ -87,7 +87,7 @@ def released_kind(column: "pd.Series[Any]", smallest_cell: int) -> str:
 
 def frequent_labels(outcome: "pd.Series[Any]", smallest_cell: int) -> list[str]:
     """The labels that enough patients have, in order."""
-    codes, labels = text_codes(outcome)
+    codes, labels = as_codes(outcome)
     times = np.bincount(codes[codes >= 0], minlength=len(labels))
     return sorted(str(label) for label, number in zip(labels, times, strict=True) if number >= smallest_cell)
 

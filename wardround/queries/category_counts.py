@@ -12,7 +12,7 @@ from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
 from wardround.core.json_arrays import pack, unpack
 from wardround.queries.cells import in_cells
-from wardround.queries.columns import as_numbers, text_codes
+from wardround.queries.columns import as_codes, as_numbers
 from wardround.queries.values import sum_over_sites
 
 TERMS = Terms("counts of categories", lambda of: of.columns * (of.settings["most"] + 1), times=2)
@@ -32,7 +32,7 @@ def category_counts(*, columns: tuple[str, ...], most: Count, numbers: bool = Fa
         missing = []
         for name in columns:
             column = site.table[name]
-            where, labels = text_codes(pd.Series(as_numbers(column)) if numbers else column)
+            where, labels = as_codes(pd.Series(as_numbers(column)) if numbers else column)
             times = np.bincount(where[where >= 0], minlength=len(labels))
             # Told in cells, too: else the refusals of ever other limits would tell the number of values exactly.
             if in_cells(len(labels), smallest_cell) > most:

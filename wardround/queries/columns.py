@@ -46,7 +46,9 @@ def kind_of(series: "pd.Series[Any]") -> ColumnKind:
         return "empty"
     if isinstance(dtype, pd.StringDtype):
         return "text"
-    if pd.api.types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
+    if isinstance(dtype, pd.CategoricalDtype):
+        return kind_of(pd.Series(series.cat.remove_unused_categories().cat.categories))
+    if pd.api.types.is_bool_dtype(dtype):
         return "flag"
     if pd.api.types.is_numeric_dtype(dtype):
         return "mixed" if pd.api.types.is_complex_dtype(dtype) else "number"
@@ -89,13 +91,18 @@ def as_text(series: "pd.Series[Any]") -> np.ndarray[Any, Any]:
     return values
 
 
-def text_codes(series: "pd.Series[Any]") -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """What `as_text` gives, as the number of each row's text (-1 where missing) and the texts as they occur."""
-    if isinstance(series.dtype, pd.StringDtype):  # many times quicker than by way of Python's texts
-        codes, labels = pd.factorize(series)
-        return codes, np.asarray(labels, dtype=object)
-    codes, texts = pd.factorize(as_text(series))
-    return codes, np.asarray(texts, dtype=object)
+def as_codes(series: "pd.Series[Any]") -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The distinct texts of a column, and for every row the place of its own: what `as_text` gives, far quicker.
+
+    >>> as_codes(pd.Series([2.0, None, 1.0, 2.0]))
+    (array([ 0, -1,  1,  0]), array(['2', '1'], dtype=object))
+    """
+    if kind_of(series) == "mixed":  # where 1, 1.0 and True would count as one
+        codes, texts = pd.factorize(as_text(series))
+    else:
+        codes, distinct = pd.factorize(series)
+        texts = as_text(pd.Series(distinct))
+    return np.asarray(codes), np.asarray(texts, dtype=object)
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:

@@ -45,6 +45,8 @@ class Setting:
     """What may be wrong with the rows."""
     preparation: Preparation | None = None
     """How columns became numbers; none where rows came as arrays."""
+    order: tuple[np.ndarray[Any, Any], ...] = ()
+    """Row k of a site's rows in the federation is row `order[site][k]` of its table; none for arrays."""
 
 
 def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lambda table: None) -> Setting:
@@ -76,6 +78,7 @@ def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lam
         missing_target=data.missing_target,
         empty_sites=data.empty_sites,
         private=statistics_noise(study, seed),
+        blank=study.privacy.blank if study.privacy else 0.0,
         **data.preparation.model_dump(),
     )
     found += find_in_rows(loaded) if inspects else []
@@ -92,6 +95,7 @@ def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lam
         tables=training_tables(loaded),
         findings=tuple(found),
         preparation=loaded.preparation,
+        order=loaded.order,
     )
 
 

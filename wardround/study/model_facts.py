@@ -1,7 +1,7 @@
 """What a model file must say so that the model can be used: from a study and what its sites agreed on."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wardround import __version__
@@ -44,7 +44,7 @@ def model_facts(
         shape=task.shape,
         recipe=None if recipe is None else to_json(recipe),
         preparation=None if preparation is None else json.loads(preparation.to_json()),
-        reading=reading_of(study.data),
+        reading={**how_read(study.data.settings), **how_cleaned(study.data)},
         sites=tuple(sites),
         packages={} if recipe is None else packages_of(recipe),
     )
@@ -62,11 +62,15 @@ def prediction_task(task: Task, features: Sequence[str], positive: int) -> Predi
     )
 
 
-def reading_of(data: DataSection) -> dict[str, Any]:
-    """How a table was read: all settings of its source but where it lies, and what its values mean."""
+def how_read(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How a table is read: all settings of its source but where it lies."""
+    return {key: value for key, value in settings.items() if key not in UNREAD}
+
+
+def how_cleaned(data: DataSection) -> dict[str, Any]:
+    """What the values of columns mean; which rows a study leaves out is no matter of new patients."""
     said = data.cleaning.model_dump(exclude_defaults=True, exclude={"drop_rows", "duplicates"})
-    found = {key: value for key, value in data.settings.items() if key not in UNREAD}
-    return {**found, "cleaning": said} if said else found
+    return {"cleaning": said} if said else {}
 
 
 def recipe_or_none(algorithm: Algorithm) -> Recipe | None:

@@ -25,7 +25,7 @@ from wardround.data.inspection.profile import SHOWN, join
 from wardround.data.load import LoadedData
 from wardround.data.table import Table
 from wardround.data.value_forms import form_of
-from wardround.queries.columns import as_numbers, kind_of, list_some, number_text, text_codes
+from wardround.queries.columns import as_codes, as_numbers, kind_of, list_some, number_text
 
 MOST_COMPARED = 5000
 """Different words up to which their spelling is compared."""
@@ -124,7 +124,7 @@ def repair(name: str, forms: Mapping[str, int]) -> str:
 
 def find_in_words(table: Table, name: str, series: "pd.Series[Any]") -> list[Finding]:
     known = series.dropna()
-    distinct = [str(word) for word in text_codes(known)[1]]
+    distinct = [str(word) for word in as_codes(known)[1]]
     found: list[Finding] = []
     if len(distinct) <= MOST_COMPARED:
         found += find_alike(table, name, distinct)
@@ -239,7 +239,7 @@ def how_telling(column: "pd.Series[Any]", outcome: "pd.Series[Any]", classes: Se
 
 
 def is_label(outcome: "pd.Series[Any]", label: str) -> np.ndarray[Any, Any]:
-    codes, labels = text_codes(outcome)
+    codes, labels = as_codes(outcome)
     return np.append(labels == label, False)[codes].astype(np.float64)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from wardround.queries.columns import as_numbers, text_codes
+from wardround.queries.columns import as_codes, as_numbers
 
 # fmt: off
 IDENTIFYING = frozenset((
@@ -33,7 +33,7 @@ def are_words_of_patients(known: "pd.Series[Any]") -> bool:
     """Whether nearly every row has a word of its own."""
     if len(known) <= FEW:
         return False
-    return len(text_codes(known)[1]) >= NEARLY_ALL * len(known)
+    return len(as_codes(known)[1]) >= NEARLY_ALL * len(known)
 
 
 def is_numbered(name: str, known: "pd.Series[Any]") -> bool:

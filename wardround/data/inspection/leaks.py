@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from wardround.queries.columns import as_numbers, kind_of, text_codes
+from wardround.queries.columns import as_codes, as_numbers, kind_of
 
 Array = np.ndarray[Any, Any]
 LEAKS = 0.98
@@ -49,7 +49,7 @@ def auc(score: Array, outcome: Array) -> float:
 
 def shares_by_word(column: "pd.Series[Any]", outcome: Array) -> Array:
     """For every row the share of the outcome among rows of the other half that have the same word."""
-    codes = text_codes(column)[0] + 1
+    codes = as_codes(column)[0] + 1
     half = np.arange(len(codes)) % 2
     mean = float(outcome.mean())
     score = np.empty(len(codes))

@@ -28,7 +28,7 @@ from wardround.deploy.site.policy import Policy, is_column_allowed
 from wardround.deploy.trust.certificates import NAME
 from wardround.engine import registry
 from wardround.queries.cards import MOST_TOLD
-from wardround.queries.columns import as_numbers, kind_of, suggest_name, text_codes
+from wardround.queries.columns import as_codes, as_numbers, kind_of, suggest_name
 from wardround.runs.json_files import write_file
 from wardround.study.assemble import cleanup_of
 from wardround.study.file import Study
@@ -130,7 +130,7 @@ def inspect(frame: pd.DataFrame, target: str, origin: str) -> list[Finding]:
     table = clean_table(Table({POOL: frame}, target or NO_TARGET, origin), Cleanup())
     rows = table.sites[POOL]
     found = [one for one in find_in_table(table) if one.kind != "identifier"]  # told apart
-    if target in rows.columns and len(labels := text_codes(rows[target])[1]) <= MOST_TOLD:
+    if target in rows.columns and len(labels := as_codes(rows[target])[1]) <= MOST_TOLD:
         known = rows[rows[target].notna()]
         inputs = [str(column) for column in rows.columns if column != target]
         found += find_leaks(known, inputs, target, sorted(map(str, labels)))
