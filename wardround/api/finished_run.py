@@ -10,7 +10,7 @@ import pandas as pd
 from wardround.core.contracts import Algorithm, Task
 from wardround.core.errors import Refusal
 from wardround.predict.explanation import Explanation, explain
-from wardround.predict.patients import PatientRows
+from wardround.predict.patients import PatientRows, clean_patients
 from wardround.predict.predictor import Predictor, read_predictor
 from wardround.predict.table import predict_table
 from wardround.report.html.charts import Chart
@@ -123,7 +123,9 @@ class FinishedRun:
 
     def predict(self, patients: pd.DataFrame, *, site: str | None = None, method: str | None = None) -> pd.DataFrame:
         """Predictions for new patients, with what was missing or outside the range of training."""
-        found = predict_table(self.model(site, method), PatientRows.of_frame(patients, "the data frame"))
+        model = self.model(site, method)
+        rows = clean_patients(PatientRows.of_frame(patients, "the data frame"), model.facts)
+        found = predict_table(model, rows)
         return found.drop(columns="row").set_index(patients.index)
 
     def explain(self, patients: pd.DataFrame, *, site: str | None = None, method: str | None = None) -> Explanation:
