@@ -11,6 +11,7 @@ import typer
 
 from wardround.cli.coordinator import coordinator_app
 from wardround.cli.flare import flare_app
+from wardround.cli.models.adapt import adapt
 from wardround.cli.second.commands import second_app
 from wardround.cli.site import site_app
 from wardround.cli.trust.authority import authority_app
@@ -206,12 +207,26 @@ def predict(
         typer.Option("--keep", metavar="COLUMN", help="A column to repeat, such as a patient's number."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write a CSV or Parquet file.")] = None,
+    unadapted: Annotated[bool, typer.Option("--unadapted", help="Without what `adapt` found for the site.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the outcome of new patients with a trained model."""
     from wardround.cli.predict import predict_command
 
-    predict_command(run, patients, method=method, site=site, query=query, keep=keep or (), out=out, as_json=as_json)
+    predict_command(
+        run,
+        patients,
+        method=method,
+        site=site,
+        query=query,
+        keep=keep or (),
+        out=out,
+        as_json=as_json,
+        adapted=not unadapted,
+    )
+
+
+app.command()(adapt)
 
 
 @app.command()

@@ -11,9 +11,8 @@ import typer
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.predict.patients import read_patients
-from wardround.predict.predictor import Predictor, read_predictor
+from wardround.predict.predictor import Predictor, load_predictor
 from wardround.predict.table import predict_table
-from wardround.runs.models import find_model
 
 SHOWN = 20
 """Lines shown on a terminal; a file or a pipe gets all."""
@@ -29,9 +28,10 @@ def predict_command(
     keep: Sequence[str],
     out: Path | None,
     as_json: bool,
+    adapted: bool = True,
 ) -> None:
     """`predict`: read the model and the table, predict, write or print."""
-    predictor = read_predictor(find_model(run, method, site), site)
+    predictor = load_predictor(run, method, site, adapted=adapted)
     predict_with(predictor, patients, query=query, keep=keep, out=out, as_json=as_json)
 
 
@@ -87,4 +87,14 @@ def summary(predictor: Predictor, table: pd.DataFrame) -> str:
     odd = int((table["outside the training range"] != "").sum() + (table["unknown"] != "").sum())
     remark = f" {odd:,} values are unlike those of training." if odd else ""
     many = f"{len(table):,} patient{'' if len(table) == 1 else 's'}"
-    return f"{facts.task.target} of {many} by {whose} ({facts.label}) of {facts.study}.{remark}"
+    return f"{facts.task.target} of {many} by {whose} ({facts.label}) of {facts.study}{adapted_to(predictor)}.{remark}"
+
+
+def adapted_to(predictor: Predictor) -> str:
+    """Whose patients the predictions were adapted to, if anybody's."""
+    adaptation = predictor.adaptation
+    if adaptation is None:
+        return ""
+    changed = "adapted" if adaptation.risk_map.kind != "none" else "with an operating point chosen"
+    whose = f"for {adaptation.site}" if adaptation.site else "for this place"
+    return f", {changed} {whose} on {adaptation.patients:,} patients"

@@ -19,7 +19,9 @@ from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from, suggest_name
+from wardround.predict.adaptation import Adaptation, adaptation_path, read_adaptation
 from wardround.runs.model_file import ModelFacts, read_model
+from wardround.runs.models import find_model
 from wardround.study.assemble import private_from
 from wardround.study.privacy import KIND
 
@@ -34,6 +36,8 @@ class Predictor:
     params: Params
     algorithm: Algorithm
     site: str | None = None
+    adaptation: Adaptation | None = None
+    """How its predictions are mapped, and patients flagged, at the site."""
 
     @cached_property
     def preparation(self) -> Preparation:
@@ -52,12 +56,19 @@ class Predictor:
         task = self.facts.task
         return task.classes.index(task.positive) if task.positive in task.classes else None
 
+    @property
+    def threshold(self) -> float:
+        """Of two classes, the probability from which a patient is flagged."""
+        adapted = None if self.adaptation is None else self.adaptation.threshold
+        return self.facts.threshold if adapted is None else adapted
+
     def predict(self, frame: pd.DataFrame, *, where: str = "") -> Rows:
         """Probabilities of shape (rows, classes), or values of shape (rows,) for a regression."""
-        return self.predict_prepared(self.preparation.apply(frame, where=where))
+        predicted = self.predict_prepared(self.preparation.apply(frame, where=where))
+        return predicted if self.adaptation is None else self.adaptation.apply(predicted, self.positive)
 
     def predict_prepared(self, x: Rows) -> Rows:
-        """The same for rows that are prepared."""
+        """The same for rows that are prepared, before any adaptation."""
         if x.shape[1:] != self.facts.shape:
             raise Refusal(
                 f"the rows have the shape {x.shape[1:]}, and the model was trained on {self.facts.shape}",
@@ -68,6 +79,13 @@ class Predictor:
             classes = len(self.facts.task.classes)
             return np.zeros((0, classes) if classes else (0,), np.float32)
         return predict_rows(self.algorithm, self.params, x)
+
+
+def load_predictor(run: Path, method: str | None = None, site: str | None = None, *, adapted: bool = True) -> Predictor:
+    """The model of a run folder, or of a file, as it was adapted to the site, if it was."""
+    path = find_model(run, method, site, common=lambda one: adapted and adaptation_path(one, site).is_file())
+    predictor = read_predictor(path, site)
+    return replace(predictor, adaptation=read_adaptation(path, predictor.facts, site)) if adapted else predictor
 
 
 def read_predictor(path: Path, site: str | None = None, algorithm: Algorithm | None = None) -> Predictor:
