@@ -12,6 +12,7 @@ import typer
 from wardround.cli.coordinator import coordinator_app
 from wardround.cli.flare import flare_app
 from wardround.cli.models.adapt import adapt
+from wardround.cli.models.monitor import monitor
 from wardround.cli.second.commands import second_app
 from wardround.cli.site import site_app
 from wardround.cli.trust.authority import authority_app
@@ -227,6 +228,7 @@ def predict(
 
 
 app.command()(adapt)
+app.command()(monitor)
 
 
 @app.command()

@@ -20,7 +20,7 @@ from wardround.runs.file_names import adaptation_file
 from wardround.runs.json_files import read_json, write_json
 from wardround.runs.model_file import ModelFacts
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 FEWEST = 10
 """Patients of either outcome below which nothing can be fitted; of a quantity twice as many patients."""
 
@@ -83,7 +83,7 @@ def adapt_risks(
         raise Refusal(
             f"{words} whose outcome is known have {which}, too few to adapt the model",
             where=where,
-            remedy=f"gather at least {FEWEST} patients with each outcome, better 100; until then use the model as it is",
+            remedy=f"gather at least {FEWEST} patients with each outcome, better 100; until then use it as it is",
         )
     choice = choose_map(risk, ill)
     rule = rule or OperatingRule("threshold", facts.threshold)

@@ -32,7 +32,7 @@ def outcomes_of(frame: pd.DataFrame, predictor: Predictor, column: str | None = 
     strange = sorted({str(one) for one in labels[known & (found < 0)]})
     if strange:
         raise Refusal(
-            f"the outcome {name!r} holds {list_some(map(repr, strange))}, and the model knows {list_some(task.classes)}",
+            f"the outcome {name!r} holds {list_some(map(repr, strange))}; the model knows {list_some(task.classes)}",
             where=where,
             remedy="write outcomes as the training table did, or name another column with --outcome",
         )
@@ -46,6 +46,10 @@ def column_of(frame: pd.DataFrame, name: str, where: str, *, remedy: str) -> "pd
         )
     series: pd.Series[Any] = frame[name]
     return series
+
+
+def is_known(outcomes: Rows) -> Rows:
+    return ~np.isnan(outcomes)
 
 
 def event_of(predictor: Predictor, outcomes: Rows) -> Rows:

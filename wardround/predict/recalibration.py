@@ -110,7 +110,7 @@ class MapChoice(NamedTuple):
 def choose_map(predicted: Numbers, actual: Numbers, *, log_odds: bool = True, seed: int = 0) -> MapChoice:
     """The simplest map within one standard error of the best."""
     folds = folds_of(actual, log_odds, seed)
-    losses = {}
+    losses: dict[str, Numbers] = {}
     for kind in KINDS:
         held = mapped_out_of_fold(kind, predicted, actual, folds, log_odds)
         if held is not None:

@@ -43,7 +43,7 @@ def adapt(
     """Adapt a model to a site's own patients: recalibrate where that helps, and choose the operating point."""
     from wardround.predict.adaptation import adapt_risks, adapt_values, write_adaptation
     from wardround.predict.operating_point import parse_rule
-    from wardround.predict.outcomes import event_of, outcomes_of
+    from wardround.predict.outcomes import event_of, is_known, outcomes_of
     from wardround.predict.patients import read_patients
     from wardround.predict.predictor import read_predictor
     from wardround.runs.models import find_model
@@ -66,7 +66,7 @@ def adapt(
         )
     frame = read_patients(patients, predictor.facts)
     outcomes = outcomes_of(frame, predictor, outcome, where=patients)
-    known = ~(outcomes != outcomes)
+    known = is_known(outcomes)
     predicted = predictor.predict(frame[known], where=patients)
     if task.classes:
         ill = event_of(predictor, outcomes[known])
@@ -109,7 +109,8 @@ def calibration(found: "Adaptation") -> str:
         "slope": f"stretched by {risk_map.slope:.2f} and shifted by {shift}",
         "isotonic": f"mapped by a rising curve with {len(risk_map.knots)} knots",
     }[risk_map.kind]
-    return f"Calibration: the model's {what} are {words}; {measure} {after:.3f} instead of {before:.3f} (10-fold cross-validation)."
+    better = f"{measure} {after:.3f} instead of {before:.3f} (10-fold cross-validation)"
+    return f"Calibration: the model's {what} are {words}; {better}."
 
 
 RULES = {
@@ -126,8 +127,8 @@ def operating_point(found: "Adaptation", flagged: "FlaggedPatients") -> str:
     return (
         f"Operating point: patients are flagged from a risk of {found.threshold:.3f} on, {rule}. Of 100 patients like "
         f"yours, {hundred(flagged.flagged)} are flagged, {hundred(flagged.flagged_rightly)} of them rightly. "
-        f"Sensitivity {share(flagged.sensitivity)}, specificity {share(flagged.specificity)}, positive predictive value "
-        f"{share(flagged.ppv)}, negative {share(flagged.npv)} (cross-validated, 95 % intervals)."
+        f"Sensitivity {share(flagged.sensitivity)}, specificity {share(flagged.specificity)}, positive predictive "
+        f"value {share(flagged.ppv)}, negative {share(flagged.npv)} (cross-validated, 95 % intervals)."
     )
 
 
