@@ -97,7 +97,7 @@ def adapt_risks(
         losses=losses_of(choice.losses, choice.behind),
         threshold=choose_threshold(rule, choice.chosen.apply(risk), ill).value,
         rule=rule.name,
-        target=rule.target,
+        target=None if rule.name == "youden" else rule.target,
         flagged=count_patients(flagged, ill),
     )
 

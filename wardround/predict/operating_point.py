@@ -11,13 +11,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from wardround.core.errors import Refusal
-from wardround.evaluate.clinical.operating_point import OperatingRule, Rule, choose_threshold, count_flags
+from wardround.evaluate.clinical.operating_point import OperatingRule, choose_threshold, count_flags
 from wardround.evaluate.clinical.proportions import proportion
 from wardround.evaluate.rows import Numbers
 from wardround.predict.recalibration import MapKind, fit_map
 
 RULES = "sensitivity=0.9, specificity=0.9, net-benefit=0.2, cost=FP:FN such as cost=1:9, threshold=0.3, or youden"
-SHARES: dict[str, Rule] = {
+SHARES = {
     "sensitivity": "sensitivity",
     "specificity": "specificity",
     "net-benefit": "net_benefit",

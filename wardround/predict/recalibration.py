@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
-from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from wardround.evaluate.clinical.calibration_fit import SURE, fit_risks, fit_values
@@ -72,6 +71,8 @@ def fit_map(kind: MapKind, predicted: Numbers, actual: Numbers, *, log_odds: boo
         return None
     if not log_odds:
         return RiskMap(kind=kind, log_odds=False, intercept=float(np.mean(actual - slope * predicted)), slope=slope)
+    from scipy.optimize import brentq
+
     share = float(np.mean(actual))
     if not 0 < share < 1:
         return None
