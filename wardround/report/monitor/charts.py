@@ -94,7 +94,8 @@ def evidence_chart(summary: MonitorSummary) -> Chart | None:
     ]
     limit: Spec = {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": 1, "y1": 1}
     limit["line"] = {"color": colour(1), "width": 1.5, "dash": "dot"}
-    y: Spec = {"title": {"text": "evidence / limit"}, "type": "log", "range": [-4.2, 4.2], "dtick": 2}
+    y: Spec = {"title": {"text": "evidence / limit"}, "type": "log", "range": [-4.2, 4.2]}
+    y |= {"tickvals": [1e-4, 1e-2, 1, 1e2, 1e4], "ticktext": ["1/10,000", "1/100", "1", "100", "10,000"]}
     return Chart(
         title="Evidence of a change (the dotted line is the alarm)",
         description="Evidence over the windows, for calibration and for inputs, against the limit of the alarm.",

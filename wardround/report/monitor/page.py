@@ -11,6 +11,7 @@ from wardround.report.monitor.charts import calibration_chart, evidence_chart
 from wardround.report.monitor.text import (
     alarm_sentences,
     column_name,
+    evidence_text,
     outcome_sentence,
     promise,
     scope_sentence,
@@ -115,7 +116,7 @@ def column_row(summary: MonitorSummary, column: ColumnFigures) -> list[str]:
         numbers.share(column.missing_reference),
         numbers.share(column.outside),
         with_interval(column.training),
-        f"{numbers.short_number(column.evidence)}{moved}",
+        f"{evidence_text(column.evidence)}{moved}",
     ]
 
 

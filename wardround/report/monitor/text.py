@@ -6,7 +6,6 @@ from wardround.monitor.summary import MonitorSummary, WindowFigures
 from wardround.report import numbers
 
 PREDICTION = "the prediction itself"
-WINDOWS = {"day": "day", "week": "week", "month": "month"}
 
 
 def verdict(summary: MonitorSummary) -> str:
@@ -27,10 +26,18 @@ def alarm_sentences(summary: MonitorSummary) -> list[str]:
 
 def alarm_sentence(summary: MonitorSummary, alarm: AlarmRaised) -> str:
     """What rang, when, and how much evidence there was."""
-    evidence = f"evidence {numbers.short_number(alarm.capital)}, limit {numbers.short_number(alarm.limit)}"
+    evidence = f"evidence {evidence_text(alarm.capital)}, limit {numbers.short_number(alarm.limit)}"
     if alarm.what == "input":
         return f"{column_name(alarm.column or '')}: values have moved (found in window {alarm.window}; {evidence})."
     return f"Calibration: found in window {alarm.window} ({evidence}). {direction(summary, alarm.window)}".rstrip()
+
+
+def evidence_text(capital: float) -> str:
+    """
+    >>> evidence_text(3.14), evidence_text(5e65)
+    ('3.1', 'over a million')
+    """
+    return numbers.short_number(capital) if capital < 1e6 else "over a million"
 
 
 def direction(summary: MonitorSummary, name: str) -> str:
