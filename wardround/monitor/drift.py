@@ -2,8 +2,8 @@
 
 Both compare counts over the same cells: tenths of the reference (or categories), and a cell for what is missing. The
 index is the symmetrised Kullback-Leibler divergence (Siddiqi, "Credit Risk Scorecards", 2006; above 0.1 is commonly
-called a moderate shift, above 0.25 a large one), with half a patient added to every cell. Its interval is a bootstrap,
-corrected for the median, since chance alone makes it larger than 0. The distance is the largest gap between the shares
+called a moderate shift, above 0.25 a large one), with half a patient added to every cell. Its interval is a bootstrap
+from which that part is taken off which chance alone adds. The distance is the largest gap between the shares
 at or below a cell; its interval follows from Massart's bound ("The tight constant in the Dvoretzky-Kiefer-Wolfowitz
 inequality", 1990) for both samples, so it holds for any distribution.
 """
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wardround.evaluate.intervals import interval
 from wardround.evaluate.rows import Numbers
 
 RESAMPLES = 400
@@ -44,8 +43,10 @@ def stability_index(reference: Numbers, counts: Numbers, *, seed: int = 0) -> Di
     value = float(stability_indices(reference, counts))
     rng = np.random.default_rng((seed, 0x951))
     drawn = [rng.multinomial(part.sum(), part / part.sum(), size=RESAMPLES) for part in (reference, counts)]
-    ends = interval(stability_indices(*drawn), value)
-    return Distance(value, None if ends.low is None else max(0.0, ends.low), ends.high)
+    draws = stability_indices(*drawn)
+    # Chance adds to the index, and as much once more to that of every draw: both are taken off.
+    low, high = np.quantile(draws, [0.025, 0.975]) - 2 * (draws.mean() - value)
+    return Distance(value, float(np.clip(low, 0.0, value)), float(max(high, value)))
 
 
 def kolmogorov_distance(reference: Numbers, counts: Numbers, level: float = 0.95) -> Distance:

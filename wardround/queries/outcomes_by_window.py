@@ -1,4 +1,4 @@
-"""Where a model ages: in each window of time, how many patients there were, how many were expected to fall ill, who did.
+"""Where a model ages: in each window of time, how many patients there were, how many were expected to be ill, who was.
 
 A site computes the predictions itself, with the model that it kept (`wardround.monitor.consortium.site_windows`): the
 table that this query sees has a line a patient, with the window, the predicted risk and the outcome (1 or 0). Windows
