@@ -12,7 +12,7 @@ LIMIT = np.log(20)
 
 
 def test_starts_share_a_capital_of_one():
-    # With three starts of 1/2, 1/6 and 1/12, a quarter lies aside. Two bettors; factors 2 and 1/2 after the first start,
+    # With three starts of 1/2, 1/6 and 1/12, a quarter lies aside. Two bettors; factors 2 and 1/2 after the first,
     # 4 and 1 after the second, 1 and 3 after the third. Bettor 1 has 8/2 + 4/6 + 1/12 = 4.75, bettor 2 has
     # (3/2)/2 + 3/6 + 3/12 = 1.5. The capital is (4.75 + 1.5) / 2 + 1/4 = 3.375.
     capital = bets.first_capital(2)

@@ -22,10 +22,23 @@ def test_the_interval_of_the_index_holds_nothing_where_nothing_moved():
     # Chance alone makes the index positive; the interval must reach down to nearly 0 in most windows.
     rng = np.random.default_rng(0)
     shares = np.full(10, 0.1)
-    lows = [
-        stability_index(rng.multinomial(500, shares), rng.multinomial(200, shares), seed=one).low for one in range(40)
+    found = [stability_index(rng.multinomial(500, shares), rng.multinomial(200, shares), seed=one) for one in range(40)]
+    # Nine degrees of freedom: 9 (1/500 + 1/200) = 0.063 on average. At least 90 % of the intervals begin at 0.
+    assert np.mean([one.value for one in found]) == pytest.approx(0.063, abs=0.015)
+    assert np.mean([one.low == 0 for one in found]) >= 0.9
+
+
+def test_the_interval_of_the_index_holds_the_truth():
+    # Shares of 0.1 each against 0.15 and 0.05 in turn: the index is 5 * 0.05 log(1.5) + 5 * 0.05 log(2) = 0.2747.
+    rng = np.random.default_rng(1)
+    before, after = np.full(10, 0.1), np.tile([0.15, 0.05], 5)
+    held = [
+        one.low <= 0.2747 <= one.high
+        for one in (
+            stability_index(rng.multinomial(2000, before), rng.multinomial(400, after), seed=seed) for seed in range(60)
+        )
     ]
-    assert np.median(lows) < 0.02
+    assert np.mean(held) >= 0.87
 
 
 def test_kolmogorov_distance_is_that_of_scipy():

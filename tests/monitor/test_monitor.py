@@ -50,7 +50,7 @@ def test_figures_of_a_window_are_those_of_scikit_learn(run, capsys):
 
 def test_training_is_held_against_the_last_window(run, capsys):
     frame = known_patients(240)
-    frame.loc[236:, "age"] = [4.0, -5.0, None, 1.0]  # two outside the range of training, one missing
+    frame.loc[236:, "age"] = [4.0, -5.0, np.nan, 1.0]  # two outside the range of training, one missing
     frame.loc[239, "sex"] = "x"
     frame["date"] = ["2025-01-01"] * 236 + ["2025-02-01"] * 4
     _, told = watch(capsys, run, frame, "--json")
@@ -143,7 +143,7 @@ def test_a_quantity_is_watched_by_its_errors(tmp_path, capsys):
 def test_a_reference_is_compared_from_the_first_window_on(run, tmp_path, capsys):
     known_patients(400).to_csv(tmp_path / "old.csv", index=False)
     new = known_patients(100, seed=3)
-    moved = new.assign(age=new["age"] + 2)
+    moved = new.assign(age=new["age"] + 2).drop(columns="ill")
     said, told = watch(capsys, run, moved, "--reference", tmp_path / "old.csv", "--json")
     assert said.code == 3
     assert told["reference_patients"] == 400

@@ -72,5 +72,5 @@ def test_a_consortium_sees_where_the_model_ages(tmp_path):
 
 def test_a_quantity_has_no_counts(tmp_path):
     predictor = load_predictor(write_known_model(tmp_path / "run", classes=()))
-    with pytest.raises(Refusal, match="only the risk of one outcome can be counted"):
+    with pytest.raises(Refusal, match="Only the risk of one outcome can be counted"):
         site_windows(predictor, "East", known_patients(10), pd.Series(pd.to_datetime(["2025-01-15"] * 10)))
