@@ -34,7 +34,7 @@ SPREADS = (-0.45, -0.2, 0.3, 0.9)
 RANK_CELLS = 10
 RANK_BETS = len(TILTS) + len(SPREADS) + RANK_CELLS
 AT_ONCE = 20_000
-"""Patients whose bets are held at a time."""
+"""Patients whose bets are held at a time: a few megabytes."""
 
 
 class Capital(BaseModel):

@@ -11,7 +11,7 @@ from wardround.data.preparation import NumberColumn, Preparation
 from wardround.evaluate.clinical.proportions import proportion, wilson_interval
 from wardround.evaluate.intervals import interval
 from wardround.evaluate.rows import Numbers
-from wardround.monitor.drift import RESAMPLES, Distance, kolmogorov_distance, stability_index
+from wardround.monitor.drift import RESAMPLES, Distance, kolmogorov_distance, stability_index, stability_indices
 from wardround.monitor.state import AlarmRaised, ColumnTally, MonitorState, OutcomeTally, WatchedColumn, WindowTally
 from wardround.runs.json_files import as_json
 
@@ -38,7 +38,7 @@ class WindowFigures:
     evidence_calibration: float
     """The highest capital that bets on calibration had in this window, and those on the inputs."""
     evidence_inputs: float
-    stability: dict[str, float | None]
+    stability: dict[str, float]
     """The population stability index of every column."""
 
 
@@ -70,6 +70,8 @@ class MonitorSummary:
     target: str
     site: str | None
     quantity: bool
+    risk: bool
+    """Whether it is the risk of one of two classes; of several classes, how often the predicted one is right."""
     every: str | int
     patients: int
     known: int
@@ -102,6 +104,7 @@ def summarize(state: MonitorState, preparation: Preparation) -> MonitorSummary:
         target=state.target,
         site=state.site,
         quantity=state.quantity,
+        risk=state.threshold is not None,
         every=state.every,
         patients=sum(one.patients for one in windows),
         known=sum(one.outcomes.patients for one in windows),
@@ -135,7 +138,7 @@ def window_figures(state: MonitorState, window: WindowTally) -> WindowFigures:
     flags = told.patients if state.threshold is not None else 0
     columns = {column.name: column for column in state.columns}
     stability = {
-        name: stability_index(np.array(columns[name].reference), np.array(tally.counts)).value
+        name: float(stability_indices(np.array(columns[name].reference), np.array(tally.counts)))
         for name, tally in window.columns.items()
     }
     return WindowFigures(

@@ -1,5 +1,6 @@
 """From tables of patients to the state of a monitor: what is new is counted once, window by window, and bet upon."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -116,8 +117,9 @@ def watch(
     counted, settled = unpack_marks(state.counted), unpack_marks(state.settled)
     new = ~np.isin(rows.marks, counted)
     told = ~np.isin(rows.marks, settled) & ~np.isnan(rows.outcomes)
-    for label in dict.fromkeys(labels[new | told]):
-        here = labels == label
+    for label, place in portions(labels, new | told):
+        here = np.zeros(len(rows), bool)
+        here[place] = True
         window = next((one for one in state.windows if one.name == label), WindowTally(name=label))
         state, window = watch_inputs(state, window, predictor, rows, here & new, inputs_begin)
         state, window = watch_outcomes(state, window, rows, here & told)
@@ -129,6 +131,14 @@ def watch(
             "settled": pack_marks(np.concatenate([settled, rows.marks[told]])),
         }
     )
+
+
+def portions(labels: Numbers, wanted: Numbers) -> Iterator[tuple[str, Numbers]]:
+    """The wanted rows window by window, so many at a time that their bets fit into memory."""
+    for label in dict.fromkeys(labels[wanted]):
+        places = np.flatnonzero(wanted & (labels == label))
+        for start in range(0, len(places), bets.AT_ONCE):
+            yield label, places[start : start + bets.AT_ONCE]
 
 
 def watch_inputs(

@@ -58,7 +58,8 @@ def calibration_chart(summary: MonitorSummary) -> Chart | None:
             },
         },
     ]
-    what = f"mean {summary.target}" if summary.quantity else "share with the outcome"
+    of_classes = "share with the outcome" if summary.risk else "share predicted rightly"
+    what = f"mean {summary.target}" if summary.quantity else of_classes
     y: Spec = {"title": {"text": chart_label(what, 60)}}
     if not summary.quantity:
         y |= {"rangemode": "tozero", "tickformat": ".0%"}

@@ -126,7 +126,7 @@ def stability_table(summary: MonitorSummary) -> Html:
     rows = [
         [
             window.name,
-            *("" if (value := window.stability.get(name)) is None else numbers.score(value) for name in names),
+            *(numbers.score(window.stability[name]) for name in names),
         ]
         for window in summary.windows
         if window.stability

@@ -80,6 +80,11 @@ def window_sentence(summary: MonitorSummary, window: WindowFigures) -> str:
     assert observed.value is not None
     if summary.quantity:
         return f"In {window.name} the mean was {with_interval(observed)} and {numbers.score(predicted)} was predicted."
+    if not summary.risk:
+        return (
+            f"In {window.name} {numbers.share(observed.value)} were predicted rightly; the model expected"
+            f" {numbers.share(predicted)}."
+        )
     area = f"; area under the ROC curve {with_interval(window.auc)}" if window.auc.value is not None else ""
     return (
         f"In {window.name} {numbers.share(observed.value)} had the outcome and {numbers.share(predicted)} were"
