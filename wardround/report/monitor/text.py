@@ -79,15 +79,16 @@ def window_sentence(summary: MonitorSummary, window: WindowFigures) -> str:
     assert predicted is not None
     assert observed.value is not None
     if summary.quantity:
-        return f"In {window.name} the mean was {with_interval(observed)} and {numbers.score(predicted)} was predicted."
+        told = numbers.score(predicted)
+        return f"In window {window.name}, the mean was {with_interval(observed)} and {told} was predicted."
     if not summary.risk:
         return (
-            f"In {window.name} {numbers.share(observed.value)} were predicted rightly; the model expected"
+            f"In window {window.name}, {numbers.share(observed.value)} were predicted rightly; the model expected"
             f" {numbers.share(predicted)}."
         )
     area = f"; area under the ROC curve {with_interval(window.auc)}" if window.auc.value is not None else ""
     return (
-        f"In {window.name} {numbers.share(observed.value)} had the outcome and {numbers.share(predicted)} were"
+        f"In window {window.name}, {numbers.share(observed.value)} had the outcome and {numbers.share(predicted)} were"
         f" predicted to{area}."
     )
 
