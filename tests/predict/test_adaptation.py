@@ -8,6 +8,7 @@ import pytest
 
 from tests.predict.known_model import known_patients, known_value, write_known_model
 from tests.support import tiny_study as tiny
+from wardround.api.finished_run import FinishedRun
 from wardround.runs.file_names import adaptation_file
 
 
@@ -111,3 +112,13 @@ def test_an_adaptation_of_another_model_is_refused(run, tmp_path, capsys):
     assert "has format 2" in call(capsys, "predict", run, own).err
     path.write_text(json.dumps({**content, "patients": "many"}))
     assert "damaged (patients" in call(capsys, "predict", run, own).err
+
+
+def test_from_python(tmp_path):
+    run = FinishedRun(write_known_model(tmp_path / "run"))
+    found = run.adapt(known_patients(1000, shift=1.0), by="sensitivity=0.8")
+    assert found.risk_map.kind == "in_the_large"
+    new = known_patients(20, seed=1)
+    by_hand = 1 / (1 + np.exp(-known_value(new)))
+    np.testing.assert_allclose(run.model(adapted=False).predict(new)[:, 1], by_hand, atol=1e-6)
+    np.testing.assert_allclose(run.predict(new)["probability of yes"], found.risk_map.apply(by_hand), atol=1e-6)

@@ -45,6 +45,8 @@ class Adaptation(BaseModel):
     model: str
     """The digest of the model."""
     site: str | None
+    outcome: str
+    """What is predicted, of two classes with the one that is looked for."""
     patients: int
     with_outcome: int | None
     """Of two classes, patients who had the one that is looked for."""
@@ -91,6 +93,7 @@ def adapt_risks(
     return Adaptation(
         model=facts.digest,
         site=site,
+        outcome=f"{facts.task.target} = {facts.task.positive}",
         patients=len(ill),
         with_outcome=with_outcome,
         risk_map=choice.chosen,
@@ -116,6 +119,7 @@ def adapt_values(facts: ModelFacts, site: str | None, predicted: Numbers, actual
     return Adaptation(
         model=facts.digest,
         site=site,
+        outcome=facts.task.target,
         patients=len(actual),
         with_outcome=None,
         risk_map=choice.chosen,

@@ -4,6 +4,7 @@ Rows are prepared and predicted by the same functions that a run's own evaluatio
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from wardround.data.preparation import Preparation
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from, suggest_name
 from wardround.predict.adaptation import Adaptation, adaptation_path, read_adaptation
-from wardround.runs.model_file import ModelFacts, read_model
+from wardround.runs.model_file import ModelFacts, read_facts, read_model
 from wardround.runs.models import find_model
 from wardround.study.assemble import private_from
 from wardround.study.privacy import KIND
@@ -81,10 +82,17 @@ class Predictor:
         return predict_rows(self.algorithm, self.params, x)
 
 
-def load_predictor(run: Path, method: str | None = None, site: str | None = None, *, adapted: bool = True) -> Predictor:
-    """The model of a run folder, or of a file, as it was adapted to the site, if it was."""
+def load_predictor(
+    run: Path,
+    method: str | None = None,
+    site: str | None = None,
+    *,
+    adapted: bool = True,
+    make: Callable[[ModelFacts], Algorithm | None] = lambda _: None,
+) -> Predictor:
+    """The model of a run folder, or of a file, adapted to the site if it was; `make` gives the `algorithm` below."""
     path = find_model(run, method, site, common=lambda one: adapted and adaptation_path(one, site).is_file())
-    predictor = read_predictor(path, site)
+    predictor = read_predictor(path, site, make(read_facts(path)))
     return replace(predictor, adaptation=read_adaptation(path, predictor.facts, site)) if adapted else predictor
 
 

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wardround.cli.output import AsJson, say
-from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
     from wardround.predict.adaptation import Adaptation
     from wardround.predict.operating_point import FlaggedPatients, PatientShare
-    from wardround.predict.predictor import Predictor
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")]
 ModelSite = Annotated[str | None, typer.Option("--site", help="The site whose patients these are.")]
@@ -41,56 +39,32 @@ def adapt(
     as_json: AsJson = False,
 ) -> None:
     """Adapt a model to a site's own patients: recalibrate where that helps, and choose the operating point."""
-    from wardround.predict.adaptation import adapt_risks, adapt_values, write_adaptation
-    from wardround.predict.operating_point import parse_rule
-    from wardround.predict.outcomes import event_of, is_known, outcomes_of
     from wardround.predict.patients import read_patients
-    from wardround.predict.predictor import read_predictor
-    from wardround.runs.models import find_model
+    from wardround.predict.site_adaptation import adapt_model
 
-    rule = None if by is None else parse_rule(by)
-    path = find_model(run, method, site, common=lambda _: True)
-    predictor = read_predictor(path, site)
-    task = predictor.facts.task
-    if task.classes and predictor.positive is None:
-        raise Refusal(
-            f"the model tells {len(task.classes)} classes apart, and only a risk or a quantity can be adapted",
-            where=str(path),
-            remedy="use the model as it is",
-        )
-    if rule is not None and not task.classes:
-        raise Refusal(
-            f"{task.target} is a quantity, so nobody is flagged",
-            where="--by",
-            remedy="leave --by out, or train on classes",
-        )
-    frame = read_patients(patients, predictor.facts)
-    outcomes = outcomes_of(frame, predictor, outcome, where=patients)
-    known = is_known(outcomes)
-    predicted = predictor.predict(frame[known], where=patients)
-    if task.classes:
-        ill = event_of(predictor, outcomes[known])
-        found = adapt_risks(predictor.facts, site, predicted[:, predictor.positive], ill, rule, where=patients)
-    else:
-        found = adapt_values(predictor.facts, site, predicted, outcomes[known], where=patients)
-    written = write_adaptation(path, found)
-    say({**found.model_dump(mode="json"), "file": str(written)}, lines(predictor, found, written), as_json)
+    written, found = adapt_model(
+        run,
+        lambda facts: read_patients(patients, facts),
+        site=site,
+        method=method,
+        outcome=outcome,
+        by=by,
+        where=patients,
+    )
+    say({**found.model_dump(mode="json"), "file": str(written)}, lines(found, written), as_json)
 
 
-def lines(predictor: "Predictor", found: "Adaptation", written: Path) -> list[str]:
+def lines(found: "Adaptation", written: Path) -> list[str]:
     """What was found, for a person."""
-    told = [cohort(predictor, found), calibration(found)]
+    told = [cohort(found), calibration(found)]
     if found.flagged is not None:
         told.append(operating_point(found, found.flagged))
     return [*told, f"Written to {written}; `wardround predict` uses it."]
 
 
-def cohort(predictor: "Predictor", found: "Adaptation") -> str:
-    task = predictor.facts.task
-    outcome = (
-        "" if found.with_outcome is None else f", {found.with_outcome:,} of them with {task.target} = {task.positive}"
-    )
-    return f"{found.patients:,} patients with a known outcome{outcome}."
+def cohort(found: "Adaptation") -> str:
+    ill = "" if found.with_outcome is None else f", {found.with_outcome:,} of them with {found.outcome}"
+    return f"{found.patients:,} patients with a known outcome{ill}."
 
 
 def calibration(found: "Adaptation") -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from wardround import __version__
+from wardround.monitor.drift import Distance
 from wardround.monitor.summary import ColumnFigures, MonitorSummary, WindowFigures
 from wardround.report import numbers
 from wardround.report.html.document import chart_figures, document
@@ -65,10 +66,7 @@ def windows_table(summary: MonitorSummary) -> Html:
     """Performance window by window."""
     if summary.quantity:
         head = ["window", "patients", "outcome known", "predicted", "observed", "mean squared error"]
-        rows = [
-            [*counts(one), mean(one.predicted), *map(with_interval, (one.observed, one.error))]
-            for one in known(summary)
-        ]
+        rows = [[*counts(one), mean(one.predicted), *map(figure, (one.observed, one.error))] for one in known(summary)]
     else:
         head = ["window", "patients", "outcome known", "predicted", "observed", "ROC-AUC", "Brier"]
         head += ["sensitivity", "specificity", "flagged"]
@@ -76,7 +74,7 @@ def windows_table(summary: MonitorSummary) -> Html:
             [
                 *counts(one),
                 mean(one.predicted),
-                *map(with_interval, (one.observed, one.auc, one.error, one.sensitivity, one.specificity, one.flagged)),
+                *map(figure, (one.observed, one.auc, one.error, one.sensitivity, one.specificity, one.flagged)),
             ]
             for one in known(summary)
         ]
@@ -92,11 +90,15 @@ def counts(window: WindowFigures) -> list[str]:
 
 
 def mean(value: float | None) -> str:
-    return "" if value is None else numbers.score(value)
+    return "–" if value is None else numbers.score(value)
+
+
+def figure(of: Distance) -> str:
+    return with_interval(of) or "–"
 
 
 def columns_table(summary: MonitorSummary) -> Html:
-    head = ["input", "stability index", "KS distance", "missing", "in the reference", "unlike training"]
+    head = ["input", "stability index", "KS distance", "missing", "missing in the reference", "unlike training"]
     head += ["mean, in training scales", "evidence"]
     return table(
         "Against the reference and against training, with 95 % intervals",
@@ -110,12 +112,12 @@ def column_row(summary: MonitorSummary, column: ColumnFigures) -> list[str]:
     moved = " (alarm)" if column.evidence >= summary.input_limit else ""
     return [
         column_name(column.name),
-        with_interval(column.stability) + (f", {word}" if word else ""),
-        with_interval(column.distance),
+        figure(column.stability) + (f", {word}" if word else ""),
+        figure(column.distance),
         numbers.share(column.missing),
         numbers.share(column.missing_reference),
         numbers.share(column.outside),
-        with_interval(column.training),
+        figure(column.training),
         f"{evidence_text(column.evidence)}{moved}",
     ]
 
