@@ -101,13 +101,15 @@ FOLDER = f"""
 | `checkpoints/` | the state after the last finished round of every method and repeat; `--resume` goes on from it |
 | `{RESULT}` | sites, every method's figures with intervals, comparisons, cost: [every key](result.md) |
 | `model.safetensors` | the common model (`model-METHOD.safetensors` where several were compared) |
+| `model.adaptation-SITE.json` | `adapt` only: how the model's risks are mapped and patients flagged at a site |
+| `monitor/`, `monitor-SITE/` | `monitor` only: its page, and what it remembers between calls |
 | `report.html` | the report: one file that loads nothing from the network |
 | `trials.jsonl` | `tune` only: every trial |
 
 ## Exit codes
 
 0: done. 2: something the user can fix, explained in one paragraph (with `--json` also as `{{"error": ...}}`).
-130: interrupted.
+3: `monitor` raised an alarm. 130: interrupted.
 """
 
 

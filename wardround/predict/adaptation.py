@@ -142,11 +142,9 @@ def write_adaptation(model: Path, adaptation: Adaptation) -> Path:
     return path
 
 
-def read_adaptation(model: Path, facts: ModelFacts, site: str | None) -> Adaptation | None:
-    """What was written for this model and site, or none; one for another model is refused."""
+def read_adaptation(model: Path, facts: ModelFacts, site: str | None) -> Adaptation:
+    """What was written for this model and site; what was written for another is refused."""
     path = adaptation_path(model, site)
-    if not path.is_file():
-        return None
     content = read_json(path, "adapt the model again")
     if isinstance(content.get("format"), int) and content["format"] > FORMAT:
         raise Refusal(

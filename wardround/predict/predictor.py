@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -20,11 +20,14 @@ from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from, suggest_name
-from wardround.predict.adaptation import Adaptation, adaptation_path, read_adaptation
+from wardround.runs.file_names import adaptation_file
 from wardround.runs.model_file import ModelFacts, read_facts, read_model
 from wardround.runs.models import find_model
 from wardround.study.assemble import private_from
 from wardround.study.privacy import KIND
+
+if TYPE_CHECKING:
+    from wardround.predict.adaptation import Adaptation
 
 Rows = np.ndarray[Any, Any]
 
@@ -37,7 +40,7 @@ class Predictor:
     params: Params
     algorithm: Algorithm
     site: str | None = None
-    adaptation: Adaptation | None = None
+    adaptation: "Adaptation | None" = None
     """How its predictions are mapped, and patients flagged, at the site."""
 
     @cached_property
@@ -91,9 +94,17 @@ def load_predictor(
     make: Callable[[ModelFacts], Algorithm | None] = lambda _: None,
 ) -> Predictor:
     """The model of a run folder, or of a file, adapted to the site if it was; `make` gives the `algorithm` below."""
-    path = find_model(run, method, site, common=lambda one: adapted and adaptation_path(one, site).is_file())
+
+    def is_adapted(model: Path) -> bool:
+        return adapted and model.with_name(adaptation_file(model.name, site)).is_file()
+
+    path = find_model(run, method, site, common=is_adapted)
     predictor = read_predictor(path, site, make(read_facts(path)))
-    return replace(predictor, adaptation=read_adaptation(path, predictor.facts, site)) if adapted else predictor
+    if not is_adapted(path):
+        return predictor
+    from wardround.predict.adaptation import read_adaptation  # which loads what a plain prediction does without
+
+    return replace(predictor, adaptation=read_adaptation(path, predictor.facts, site))
 
 
 def read_predictor(path: Path, site: str | None = None, algorithm: Algorithm | None = None) -> Predictor:
