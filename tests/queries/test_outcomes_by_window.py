@@ -53,7 +53,7 @@ def test_an_answer_is_as_large_as_its_terms_say():
     answer = outcomes_by_window(most=7).ask(Message({}), Site("A", many))
     told = sum(len(answer.arrays[name]) for name in ("patients", "expected", "observed"))
     assert told + 7 == TERMS.numbers(Extent(settings={"most": 7}))
-    assert "multiples of 10" in TERMS.told({"most": 7, "smallest_cell": 10})
+    assert "multiples of 10" in TERMS.describe({"most": 7, "smallest_cell": 10})
 
 
 def test_a_consortium_sees_where_the_model_ages(tmp_path):
