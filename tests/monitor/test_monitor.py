@@ -66,8 +66,8 @@ def test_a_job_that_comes_back_counts_nobody_twice(run, tmp_path, capsys):
     frame = known_patients(400)
     once, again = tmp_path / "once", tmp_path / "again"
     watch(capsys, run, frame, "--out", once)
-    # Four calls: the rows so far each time, outcomes of the last month only later, then the same file once more.
-    for rows in (150, 260, 400, 400):
+    # Three calls: the rows so far each time, then the same file once more.
+    for rows in (150, 400, 400):
         watch(capsys, run, frame[:rows].sample(frac=1, random_state=rows), "--out", again)
     one, other = state_of(once), state_of(again)
     # Patients of one day are taken in the order of the file, so the order of the bets may differ: sums may not.
@@ -138,6 +138,31 @@ def test_a_quantity_is_watched_by_its_errors(tmp_path, capsys):
     said, told = watch(capsys, run, wrong, "--json")
     assert said.code == 3
     assert [alarm["what"] for alarm in told["alarms"]] == ["calibration"]
+
+
+def test_errors_that_come_too_few_at_a_time_are_said_not_to_be_watched(tmp_path, capsys):
+    run = write_known_model(tmp_path / "run", classes=())
+    frame = known_patients(200)
+    values = pd.Series(known_value(frame)).where(frame.index % 10 == 0)
+    said, _ = watch(capsys, run, frame.assign(ill=values), "--every", "50")
+    assert said.code == 0
+    assert "They are not watched yet" in said.out
+
+
+def test_of_several_classes_it_is_watched_how_often_the_predicted_one_is_right(tmp_path, capsys):
+    # Log-odds of 0, 0 and v: the confidence is the largest of 1, 1 and exp(v) by their sum, and so often it is right.
+    run = write_known_model(tmp_path / "run", classes=("a", "b", "c"))
+    frame = known_patients(600)
+    odds = np.exp(np.stack([np.zeros(600), np.zeros(600), known_value(frame)], axis=1))
+    chances = odds / odds.sum(axis=1, keepdims=True)
+    drawn = (np.random.default_rng(3).random((600, 1)) > np.cumsum(chances, axis=1)).sum(axis=1)
+    said, told = watch(capsys, run, frame.assign(ill=np.array(["a", "b", "c"])[drawn]), "--json")
+    assert said.code == 0
+    january = frame["date"].str.startswith("2025-01").to_numpy()
+    assert told["windows"][0]["predicted"] == pytest.approx(chances[january].max(axis=1).mean(), abs=1e-6)
+    right = drawn[january] == chances[january].argmax(axis=1)
+    assert told["windows"][0]["observed"]["value"] == pytest.approx(right.mean())
+    assert tiny.call(capsys, "adapt", run, run.parent / "new.csv").code == 2
 
 
 def test_a_reference_is_compared_from_the_first_window_on(run, tmp_path, capsys):

@@ -29,7 +29,8 @@ def write_known_model(folder: Path, *, classes: tuple[str, ...] = CLASSES, shift
     weights, bias = np.array([[2.0], [1.0], [0.0]]), np.array([shift])
     if classes:
         # Of two classes only the difference counts.
-        weights, bias = (np.concatenate([0 * one, one], axis=-1) for one in (weights, bias))
+        others = len(classes) - 1
+        weights, bias = (np.concatenate([0 * one] * others + [one], axis=-1) for one in (weights, bias))
     params = {"dense_0/kernel": weights.astype(np.float32), "dense_0/bias": bias.astype(np.float32)}
     recipe = recipe_or_none(algorithm)
     assert recipe is not None

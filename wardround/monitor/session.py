@@ -4,7 +4,6 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,10 +91,7 @@ def watch_rows(
         labels = label_windows(dates, settings.every)
         first = np.flatnonzero(labels == labels[0])
         if settings.reference is None:
-            reference = rows.part(first)
-            # Its errors are bet upon as they come, so they are no reference for themselves.
-            reference = replace(reference, outcomes=np.full(len(first), np.nan))
-            begin = len(first)
+            reference, begin = rows.part(first), len(first)
         else:
             reference = reference_rows(predictor, settings)
         state = begin_state(
@@ -109,7 +105,7 @@ def watch_rows(
         )
     else:
         labels = label_new(state, rows, dates)
-    return watch(state, predictor, rows, labels, inputs_begin=begin)
+    return watch(state, predictor, rows, labels, begin=begin)
 
 
 def label_new(state: MonitorState, rows: WatchedRows, dates: "pd.Series[Any]") -> Numbers:

@@ -82,6 +82,8 @@ class MonitorSummary:
     calibration_limit: float
     input_limit: float
     evidence_calibration: float
+    watches_calibration: bool
+    """Of a quantity only once there were enough errors at a time to rank others among."""
     alarms: tuple[AlarmRaised, ...]
     windows: tuple[WindowFigures, ...]
     columns: tuple[ColumnFigures, ...]
@@ -115,6 +117,7 @@ def summarize(state: MonitorState, preparation: Preparation) -> MonitorSummary:
         calibration_limit=state.calibration_limit,
         input_limit=state.input_limit,
         evidence_calibration=capital_of(capital.peak),
+        watches_calibration=not state.quantity or state.error is not None,
         alarms=state.alarms,
         windows=tuple(window_figures(state, window) for window in windows),
         columns=tuple(sorted(figures, key=lambda one: -one.evidence)),

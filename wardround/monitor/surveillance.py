@@ -108,11 +108,11 @@ def begin_state(
 
 
 def watch(
-    state: MonitorState, predictor: Predictor, rows: WatchedRows, labels: Numbers, *, inputs_begin: int = 0
+    state: MonitorState, predictor: Predictor, rows: WatchedRows, labels: Numbers, *, begin: int = 0
 ) -> MonitorState:
     """The state after these rows, of which only what is new counts.
 
-    The first `inputs_begin` rows are the reference itself: their inputs are counted and not bet upon.
+    The rows before `begin` are the reference itself: their inputs, and the errors of a quantity, are not bet upon.
     """
     counted, settled = unpack_marks(state.counted), unpack_marks(state.settled)
     new = ~np.isin(rows.marks, counted)
@@ -121,8 +121,8 @@ def watch(
         here = np.zeros(len(rows), bool)
         here[place] = True
         window = next((one for one in state.windows if one.name == label), WindowTally(name=label))
-        state, window = watch_inputs(state, window, predictor, rows, here & new, inputs_begin)
-        state, window = watch_outcomes(state, window, rows, here & told)
+        state, window = watch_inputs(state, window, predictor, rows, here & new, begin)
+        state, window = watch_outcomes(state, window, rows, here & told, begin)
         windows = {one.name: one for one in state.windows} | {label: window}
         state = state.model_copy(update={"windows": tuple(windows.values())})
     return state.model_copy(
@@ -182,10 +182,11 @@ def bet_on_ranks(
 
 
 def watch_outcomes(
-    state: MonitorState, window: WindowTally, rows: WatchedRows, here: Numbers
+    state: MonitorState, window: WindowTally, rows: WatchedRows, here: Numbers, begin: int
 ) -> tuple[MonitorState, WindowTally]:
     """Outcomes that became known: counted, and bet upon."""
-    part = rows.part(np.flatnonzero(here))
+    place = np.flatnonzero(here)
+    part = rows.part(place)
     if not len(part):
         return state, window
     is_new = not window.outcomes.patients
@@ -197,8 +198,9 @@ def watch_outcomes(
             error = begin_column(ERROR, "error", errors) if len(errors) >= FEWEST else None
             peak = 0.0
         else:
-            chance = chance_from(part.marks, len(state.columns))
-            error, peak = bet_on_ranks(state.error, symbols_of(state.error, errors), chance, is_new=is_new)
+            later = place >= begin
+            chance = chance_from(part.marks, len(state.columns))[later]
+            error, peak = bet_on_ranks(state.error, symbols_of(state.error, errors[later]), chance, is_new=is_new)
         state = state.model_copy(update={"error": error})
         capital = None if error is None else error.capital
     else:

@@ -69,8 +69,13 @@ def scope_sentence(summary: MonitorSummary) -> str:
 def outcome_sentence(summary: MonitorSummary) -> str:
     if not summary.known:
         return "No outcome is known yet, so only inputs were watched."
+    unwatched = (
+        ""
+        if summary.watches_calibration
+        else " They are not watched yet: that takes 40 outcomes at a time, or a --reference with outcomes."
+    )
     last = next(window for window in reversed(summary.windows) if window.known)
-    return f"The outcome of {summary.known:,} is known. {window_sentence(summary, last)}"
+    return f"The outcome of {summary.known:,} is known. {window_sentence(summary, last)}{unwatched}"
 
 
 def window_sentence(summary: MonitorSummary, window: WindowFigures) -> str:
