@@ -385,6 +385,34 @@ MUTATIONS = (
         '"Cx"',
         ("core/test_text.py",),
     ),
+    Mutation(
+        "model_unchecked",
+        "runs/model_file.py",
+        "if digest_of(arrays) != facts.digest:",
+        "if not facts.digest:",
+        ("predict/test_model_files.py",),
+    ),
+    Mutation(
+        "model_of_another_site",
+        "predict/predictor.py",
+        "place = facts.sites.index(site)",
+        "place = 0",
+        ("predict/test_raw_rows.py",),
+    ),
+    Mutation(
+        "typical_patient_with_gaps",
+        "predict/explanation.py",
+        "row[at - 1] = 0.0",
+        "row[at - 1] = 1.0",
+        ("predict/test_explanation.py",),
+    ),
+    Mutation(
+        "kinks_overlooked",
+        "predict/explanation.py",
+        "good = (miss <= TOLERANCE * width)",
+        "good = (miss <= width)",
+        ("predict/test_explanation.py",),
+    ),
 )
 
 

@@ -1,14 +1,20 @@
 """`wardround adapt`: what it writes is what `predict` uses; mistakes write nothing."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import logit
 
 from tests.predict.known_model import known_patients, known_value, write_known_model
 from tests.support import tiny_study as tiny
 from wardround.api.finished_run import FinishedRun
+from wardround.predict.adaptation import Adaptation
+from wardround.predict.explanation import explain
+from wardround.predict.predictor import load_predictor
+from wardround.predict.recalibration import fit_map
 from wardround.runs.file_names import adaptation_file
 
 
@@ -122,3 +128,22 @@ def test_from_python(tmp_path):
     by_hand = 1 / (1 + np.exp(-known_value(new)))
     np.testing.assert_allclose(run.model(adapted=False).predict(new)[:, 1], by_hand, atol=1e-6)
     np.testing.assert_allclose(run.predict(new)["probability of yes"], found.risk_map.apply(by_hand), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["in_the_large", "slope", "isotonic"])
+def test_an_adapted_prediction_is_explained(tmp_path, kind):
+    # Contributions of an adapted model add up to the log-odds of the adapted risk; a slope multiplies each of them.
+    own = known_patients(500, shift=0.5, stretch=0.6)
+    plain = load_predictor(write_known_model(tmp_path / "run"))
+    risk = plain.predict(own)[:, 1]
+    risk_map = fit_map(kind, risk, (own["ill"] == "yes").to_numpy(float))
+    adaptation = Adaptation(
+        model=plain.facts.digest, site=None, outcome="ill", patients=500, with_outcome=1, risk_map=risk_map, losses={}
+    )
+    predictor = replace(plain, adaptation=adaptation)
+    new = known_patients(40, seed=1)
+    before, after = explain(plain, new), explain(predictor, new)
+    np.testing.assert_allclose(after.scores[:, 0], logit(predictor.predict(new)[:, 1]), atol=1e-5)
+    if kind != "isotonic":
+        np.testing.assert_allclose(after.contributions, risk_map.slope * before.contributions, atol=1e-9)
+        np.testing.assert_allclose(after.baseline, risk_map.slope * before.baseline + risk_map.intercept, atol=1e-9)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
+from scipy.special import expit, logit
 
 from wardround import __version__
 from wardround.core.errors import Refusal
@@ -71,6 +72,12 @@ class Adaptation(BaseModel):
         risk = self.risk_map.apply(predicted[:, positive])
         pair = [1 - risk, risk] if positive == 1 else [risk, 1 - risk]
         return np.stack(pair, axis=1)
+
+    def map_scores(self, scores: Numbers) -> Numbers:
+        """Log-odds of the class that is looked for, or values, as the map changes them."""
+        if not self.risk_map.log_odds:
+            return self.risk_map.apply(scores)
+        return np.asarray(logit(self.risk_map.apply(expit(scores))))
 
 
 def adapt_risks(

@@ -4,7 +4,7 @@ Rows are prepared and predicted by the same functions that a run's own evaluatio
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +14,15 @@ import jax
 import numpy as np
 import pandas as pd
 
-from wardround.core.components.recipes import from_json
+from wardround.core.components.recipes import Recipe, from_json
 from wardround.core.contracts import Algorithm, Params
 from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
 from wardround.engine.predictions import predict_rows
-from wardround.engine.registry import make_from, suggest_name
+from wardround.engine.registry import ROOMS, make_from, suggest_name
 from wardround.runs.file_names import adaptation_file
 from wardround.runs.model_file import ModelFacts, read_facts, read_model
 from wardround.runs.models import find_model
-from wardround.study.assemble import private_from
-from wardround.study.privacy import KIND
 
 if TYPE_CHECKING:
     from wardround.predict.adaptation import Adaptation
@@ -65,6 +63,10 @@ class Predictor:
         """Of two classes, the probability from which a patient is flagged."""
         adapted = None if self.adaptation is None else self.adaptation.threshold
         return self.facts.threshold if adapted is None else adapted
+
+    def read_by(self, reading: Mapping[str, Any]) -> "Predictor":
+        """The same model for tables that are read by these settings, where they differ from those of training."""
+        return replace(self, facts=self.facts.model_copy(update={"reading": {**self.facts.reading, **reading}}))
 
     def predict(self, frame: pd.DataFrame, *, where: str = "") -> Rows:
         """Probabilities of shape (rows, classes), or values of shape (rows,) for a regression."""
@@ -135,10 +137,18 @@ def algorithm_of(facts: ModelFacts, path: Path) -> Algorithm:
             remedy="load it from Python and pass the model, or install it as a component",
         )
     try:
-        recipe = from_json(facts.recipe)
-        made: Algorithm = private_from(recipe) if recipe.kind == KIND else make_from(recipe)
+        return made_from(from_json(facts.recipe))
     except Refusal as refusal:
         needs = ", ".join(f"{name} {version}" for name, version in facts.packages.items())
         remedy = f"install {needs}" if needs else f"install wardround {facts.wardround}, which wrote it"
         raise Refusal(f"the model cannot be made again: {refusal.what}", where=str(path), remedy=remedy) from None
-    return made
+
+
+def made_from(recipe: Recipe) -> Algorithm:
+    if recipe.kind in ROOMS:
+        made: Algorithm = make_from(recipe)
+        return made
+    # What a private study trains; imported here, since accountants take long to load.
+    from wardround.study.assemble import private_from
+
+    return private_from(recipe)

@@ -40,6 +40,8 @@ class Setting:
     tables: tuple[Site, ...] = ()
     preparation: Preparation | None = None
     """How columns became numbers; none where rows came as arrays."""
+    order: tuple[np.ndarray[Any, Any], ...] = ()
+    """Row k of a site's rows in the federation is row `order[site][k]` of its table; none for arrays."""
 
 
 def load_setting(study: Study, seed: int) -> Setting:
@@ -75,6 +77,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
         preparation=loaded.preparation,
+        order=loaded.order,
     )
 
 

@@ -139,6 +139,8 @@ class EvaluationSection(Section):
     resamples: int = Field(default=1000, ge=0, le=100_000)
     sites: int = Field(default=1000, ge=1)
     """Sites evaluated at most; with more, these many are drawn once."""
+    keep_predictions: bool = False
+    """Write what is predicted for every test patient into the run folder: rows about patients, so not by default."""
 
 
 class PrivacySection(Section):

@@ -1,1 +1,1 @@
-"""The commands for a model in use at one site: adapted to its patients, and watched."""
+"""Commands that use trained models."""
