@@ -216,7 +216,7 @@ class StudyWorker:
             raise Refusal("the approved study has no two servers", remedy="ask for what was approved")
         # What is charged is the round with this model: of all attempts at it the second server opens one.
         request = charged_halves(asked, message)
-        return self.halves_site.share(asked, message, lambda: self._answer(method, asked, message, request))
+        return self.halves_site.share(asked, message, request, lambda: self._answer(method, asked, message, request))
 
     def _answer(
         self, method: tuple[Algorithm, Transform], asked: Received[Any], message: Message, request: str
