@@ -147,3 +147,11 @@ def test_an_adapted_prediction_is_explained(tmp_path, kind):
     if kind != "isotonic":
         np.testing.assert_allclose(after.contributions, risk_map.slope * before.contributions, atol=1e-9)
         np.testing.assert_allclose(after.baseline, risk_map.slope * before.baseline + risk_map.intercept, atol=1e-9)
+
+
+def test_a_model_file_by_itself_as_a_site_keeps_it(run, tmp_path, capsys):
+    path = run / "model.safetensors"
+    own = write(tmp_path / "own.csv", known_patients(1000, shift=1.5))
+    assert call(capsys, "adapt", path, own).code == 0
+    adapted, plain = load_predictor(path), load_predictor(path, adapted=False)
+    assert (adapted.predict(known_patients(20))[:, 1] > plain.predict(known_patients(20))[:, 1]).all()
