@@ -212,18 +212,15 @@ def python_page() -> str:
 
 
 def signature_of(one: Any) -> str:
-    """Names and defaults; types stand in the code."""
+    """Names and defaults, quoted as the formatter has it; types stand in the code."""
     found = inspect.signature(one)
     bare = [
         p.replace(annotation=p.empty, default=Ellipsis if inspect.isfunction(p.default) else p.default)
         for p in found.parameters.values()
         if p.name != "self"
     ]
-    return (
-        str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)).replace("Ellipsis", "...")
-        if bare
-        else "()"
-    )
+    text = str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)) if bare else "()"
+    return text.replace("Ellipsis", "...").replace("'", '"')
 
 
 def members_of(one: type) -> Iterator[tuple[str, str]]:
