@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -144,3 +146,33 @@ def test_what_somebody_else_put_there_is_left_alone(tmp_path: Path, name: str) -
     with pytest.raises(Refusal, match="not empty"):
         RunFolder.create(tmp_path, resume=False)
     assert place.exists()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from wardround.runs.folder import RunFolder
+folder = RunFolder.create(Path(sys.argv[1]), resume=False)
+folder.begin({"study": {"name": "t", "seed": 3}}, "data", kind="run", resume=False)
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_folder_has_one_writer(tmp_path: Path) -> None:
+    """Two real processes: the second is refused until the first is gone, however it went."""
+    path = tmp_path / "run"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        before = sorted(path.rglob("*"))
+        for resume in (True, False):
+            with pytest.raises(Refusal, match="nother process is writing into this run folder"):
+                RunFolder.create(path, resume=resume)
+        assert sorted(path.rglob("*")) == before
+        other.kill()
+    folder = RunFolder.create(path, resume=True)
+    # The same process may open it twice, as a coordinator does that goes on with a study.
+    assert RunFolder.create(path, resume=True).path == folder.path
