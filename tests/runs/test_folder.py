@@ -13,7 +13,10 @@ from safetensors import safe_open
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
-from wardround.runs.folder import RunFolder, as_json, digest
+from wardround.runs.folder import RunFolder, digest
+from wardround.runs.json_files import as_json
+from wardround.runs.model_file import ModelFacts
+from wardround.runs.sites import PredictionTask
 
 STUDY = {"study": {"name": "t", "seed": 3}}
 
@@ -119,9 +122,22 @@ def test_the_model_is_stored_with_names_and_header(tmp_path: Path) -> None:
     """One key of metadata: safetensors writes several in an order that changes from process to process."""
     folder = RunFolder.create(tmp_path / "run", resume=False)
     kernel = np.arange(6, dtype=np.float32).reshape(2, 3).T  # not contiguous
-    folder.write_model({"dense/kernel": kernel}, {"study": "t"})
+    task = PredictionTask(kind="regression", target="stay", classes=(), features=("a",))
+    facts = ModelFacts(
+        wardround="0.1.0",
+        study="t",
+        method="m",
+        label="M",
+        rounds=3,
+        task=task,
+        shape=(1,),
+        recipe=None,
+        preparation=None,
+    )
+    folder.write_model({"dense/kernel": kernel}, facts)
     with safe_open(str(tmp_path / "run" / "model.safetensors"), framework="numpy") as file:
-        assert json.loads(file.metadata()["wardround"]) == {"study": "t"}
+        told = json.loads(file.metadata()["wardround"])
+        assert (told["study"], told["task"]["target"], told["format"]) == ("t", "stay", 1)
         assert list(file.metadata()) == ["wardround"]
         assert file.get_tensor("dense/kernel").tolist() == [[0, 3], [1, 4], [2, 5]]
 
