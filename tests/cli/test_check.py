@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -208,7 +209,9 @@ def test_resuming_beside_a_running_run_is_refused(tmp_path: Path, capsys: Captur
         while len(tiny.recorded(out)) < 3 and first.poll() is None:
             pass
         assert first.poll() is None
+        first.send_signal(signal.SIGSTOP)  # it is at work as long as the other one looks
         said = tiny.call(capsys, "run", study, "--out", out, "--resume")
+        first.send_signal(signal.SIGCONT)
         finished, error = first.communicate()
     assert said.code == 2, said
     assert "another process is writing into this run folder" in said.err.lower()
