@@ -105,13 +105,15 @@ FOLDER = f"""
 | `model.safetensors` | the common model (`model-METHOD.safetensors` where several were compared) |
 | `personal.safetensors` | the models that sites use themselves, where the method gives them (`personal-METHOD...`) |
 | `predictions.csv` | with `[evaluation] keep_predictions`: what was predicted for every test patient |
+| `model.adaptation-SITE.json` | `adapt` only: how the model's risks are mapped and patients flagged at a site |
+| `monitor/`, `monitor-SITE/` | `monitor` only: its page, and what it remembers between calls |
 | `report.html` | the report: one file that loads nothing from the network |
 | `trials.jsonl` | `tune` only: every trial |
 
 ## Exit codes
 
 0: done. 2: something the user can fix, explained in one paragraph (with `--json` also as `{{"error": ...}}`).
-130: interrupted.
+3: `monitor` raised an alarm. 130: interrupted.
 """
 
 
