@@ -49,6 +49,15 @@ def test_a_pipe_gets_csv_and_a_program_json(place: Path, capsys: pytest.CaptureF
     assert [one["outcome"] for one in told["patients"]] == ["ill" if chance >= 0.5 else "well" for chance in found]
 
 
+def test_the_known_outcome_can_stand_beside_the_predicted_one(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = predict(
+        capsys, place, "three.csv", "--keep", "patient", "--keep", "outcome", "--keep", "patient", "--json"
+    ).json
+    table = pd.read_csv(place / "three.csv")
+    assert [one["outcome (given)"] for one in told["patients"]] == list(table["outcome"])
+    assert list(told["patients"][0])[:4] == ["patient", "outcome (given)", "probability of ill", "outcome"]
+
+
 def test_a_personal_model_is_another(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = predict(capsys, place, "three.csv", "--json").json["patients"]
     own = predict(capsys, place, "three.csv", "--method", "fine_tune", "--site", "north", "--json").json

@@ -44,15 +44,17 @@ def predict_table(
 
 
 def predict_frame(
-    predictor: Predictor, frame: pd.DataFrame, *, keep: Sequence[str] = (), first: int = 1, where: str = ""
+    predictor: Predictor, given: pd.DataFrame, *, keep: Sequence[str] = (), first: int = 1, where: str = ""
 ) -> pd.DataFrame:
     """The same for some rows, of which the first has this number."""
-    frame = align_categories(frame, predictor.preparation)
+    frame = align_categories(given, predictor.preparation)
     predicted = predictor.predict(frame, where=where)
-    columns: dict[str, Any] = {name: frame[name].to_numpy() for name in keep}
+    found = {**outcome_columns(predictor, predicted), **remarks(predictor.preparation, frame)}
+    # The known outcome, say, kept beside what is predicted.
+    columns = {f"{name} (given)" if name in found else name: given[name].to_numpy() for name in keep}
     if not keep:
         columns["row"] = np.arange(first, first + len(frame))
-    return pd.DataFrame({**columns, **outcome_columns(predictor, predicted), **remarks(predictor.preparation, frame)})
+    return pd.DataFrame({**columns, **found})
 
 
 def outcome_columns(predictor: Predictor, predicted: Rows) -> dict[str, Any]:

