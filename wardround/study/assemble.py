@@ -37,6 +37,8 @@ class Setting:
     notes: tuple[str, ...] = ()
     truth: dict[str, Any] = field(default_factory=dict)
     tables: tuple[Site, ...] = ()
+    whole: LoadedData | None = None
+    """All rows as they were read and checked; of the study's first split only, for the table of its patients."""
 
 
 def load_setting(study: Study, seed: int) -> Setting:
@@ -71,6 +73,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         notes=loaded.notes,
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
+        whole=loaded if seed == study.study.seed else None,
     )
 
 
