@@ -10,6 +10,7 @@ from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_differences
 from wardround.evaluate.metrics import names_with
+from wardround.runs.clinical import ClinicalFigures
 from wardround.runs.result import ALL, MethodDifference, MethodResult
 from wardround.runs.scores import FairnessScores, ScoreBlock
 from wardround.runs.sites import PredictionTask, SiteSummary
@@ -17,9 +18,6 @@ from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
 from wardround.workflows.fairness import by_group, fairness_of
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     from wardround.workflows.run import TrainedModel
@@ -72,7 +70,11 @@ def prediction_task(task: Task, features: Sequence[str], positive: int) -> Predi
 
 
 def method_block(
-    study: Study, settings: Sequence[Setting], trained: "Sequence[TrainedModel]", meters: dict[str, Any]
+    study: Study,
+    settings: Sequence[Setting],
+    trained: "Sequence[TrainedModel]",
+    meters: dict[str, Any],
+    clinical: ClinicalFigures | None = None,
 ) -> MethodResult:
     """One method: its course, its cost, and its figures on held-out patients, averaged over repeats."""
     first = trained[0]
@@ -91,9 +93,7 @@ def method_block(
             )
         )
     scores = average(blocks)
-    task = settings[0].federation.task
-    if len(task.classes) == 2:
-        scores["reliability"] = reliability_curve(first.scores, task, positive=settings[0].positive)
+    scores["reliability"] = reliability_curve(first.scores, settings[0].federation.task, positive=settings[0].positive)
     groups = fairness_of(study, settings, trained)
     if groups is not None:
         scores["groups"] = by_group(groups)
@@ -112,6 +112,7 @@ def method_block(
         meters=meters,
         scores=ScoreBlock.model_validate(scores),
         **({} if groups is None else {"fairness": FairnessScores.model_validate(groups)}),
+        **({} if clinical is None else {"clinical": clinical}),
     )
 
 

@@ -15,6 +15,7 @@ from wardround.core.federation import Federation
 from wardround.engine import registry
 from wardround.engine.fit import EarlyStopping, FitResult, Schedule, fit
 from wardround.engine.participation import restrict
+from wardround.runs.clinical import ClinicalFigures
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.result import RunResult
 from wardround.study import assemble
@@ -22,6 +23,8 @@ from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
 from wardround.study.privacy_cost import with_privacy_cost
+from wardround.workflows.clinical import clinical_figures
+from wardround.workflows.cohort import cohort_of
 from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.results import average, comparison_of, data_summary, method_block
 from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
@@ -69,6 +72,7 @@ def run(
     manifest = folder.begin(study.model_dump(mode="json"), first[0][0].setting.fingerprint, kind=kind, resume=resume)
     settings: list[Setting] = []
     trained: list[TrainedModel] = []
+    clinical: list[ClinicalFigures] = []
     for repeat in range(repeats):
         planned = plan_methods(study, load(study, study.study.seed + repeat), methods, repeat) if repeat else first
         settings.append(planned[0][0].setting)
@@ -77,12 +81,15 @@ def run(
             if repeat == 0:
                 write_models(study, folder, each, alone=len(methods) == 1)
             trained.append(each[0] if len(each) == 1 else join_askings(each))
+            if repeat == 0:
+                clinical.append(clinical_figures(study, of_method, each, trained[-1].scores))
     metric = main_metric(study, settings[0])
     result = RunResult(
         study=study.study.name,
         kind=kind,
         metric=metric,
         **data_summary(settings[0]),
+        **cohort_of(study, settings[0]),
         repeats=repeats,
         methods=tuple(
             method_block(
@@ -90,8 +97,9 @@ def run(
                 settings,
                 [one for one in trained if one.method == method],
                 average([meters_of(folder, method, plan.study) for plan in of_method]),
+                own,
             )
-            for method, of_method in zip(methods, first, strict=True)
+            for method, of_method, own in zip(methods, first, clinical, strict=True)
         ),
         comparison=comparison_of(study, settings, trained, methods, metric),
         notes=(*settings[0].notes, *notes, *filter(None, [first[0][0].transform.words])),

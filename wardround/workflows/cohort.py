@@ -1,0 +1,158 @@
+"""Who the patients of a result are: from rows read to rows used, and a table that describes them ("table 1").
+
+The table is of all parts together and of the columns as they were read, before gaps are filled. Counts below the
+study's smallest cell are not shown, nor others from which they could be worked out. Under [privacy] there is no table: every
+number in it would have to be noised and charged. Of real sites there is none either, since no site tells it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from wardround.data.load import LoadedData
+from wardround.evaluate.clinical.cell_suppression import hidden_cells
+from wardround.queries.columns import as_numbers, as_text, kind_of
+from wardround.runs.cohort import CohortCell, CohortColumn, CohortFlow, CohortTable, RowFlow
+from wardround.study.assemble import Setting
+from wardround.study.file import Study
+
+MOST_SITES = 12
+"""Sites up to which each has a column of its own in the table."""
+MOST_FLOWS = 1000
+"""Sites up to which each has a flow of its own."""
+MOST_COLUMNS = 60
+MOST_LEVELS = 8
+OTHER = "other"
+Numbers = np.ndarray[Any, Any]
+Frames = Mapping[str, pd.DataFrame]
+
+
+def cohort_of(study: Study, setting: Setting) -> dict[str, Any]:
+    """The keys of a result that tell of the patients, as far as they are known."""
+    told: dict[str, Any] = {"flow": row_flow(setting)}
+    if setting.whole is not None and study.privacy is None:
+        told["cohort"] = cohort_table(setting.whole, study.data.preparation.smallest_cell)
+    return told
+
+
+def row_flow(setting: Setting) -> CohortFlow:
+    """Rows read, without outcome, left out and used."""
+    sites, used = setting.federation.sites, setting.federation.counts.sum(axis=1)
+    read = dict(setting.whole.rows_read) if setting.whole is not None else {}
+    few = range(len(sites)) if len(sites) <= MOST_FLOWS else range(0)
+    dealt_anew = len(read) != len(sites) or set(read) != set(sites)
+    return CohortFlow(
+        all=_flow(read.values(), int(used.sum())),
+        sites={sites[at]: _flow([] if dealt_anew else [read[sites[at]]], int(used[at])) for at in few},
+    )
+
+
+def _flow(read: Any, used: int) -> RowFlow:
+    counts = list(read)
+    if not counts:
+        return RowFlow(used=used)
+    rows, unknown = (sum(part) for part in zip(*counts, strict=True))
+    return RowFlow(read=rows, without_outcome=unknown, left_out=rows - unknown - used, used=used)
+
+
+def cohort_table(loaded: LoadedData, smallest: int) -> CohortTable:
+    table, frames = loaded.table, loaded.table.sites
+    shown = frames if len(frames) <= MOST_SITES else {}
+    hidden = [name for name in table.aside if name not in table.groups]
+    first = next(iter(frames.values()))
+    names = [table.target, *(name for name in first.columns if name != table.target and name not in hidden)]
+    columns = [
+        _column(name, frames, shown, smallest, outcome=name == table.target, labels=loaded.federation.task.classes)
+        for name in names[:MOST_COLUMNS]
+    ]
+    return CohortTable(
+        smallest_cell=smallest,
+        patients=sum(len(frame) for frame in frames.values()),
+        sites={name: len(frame) for name, frame in shown.items()},
+        sites_left_out=len(frames) - len(shown),
+        columns=tuple(columns),
+        columns_left_out=max(0, len(names) - MOST_COLUMNS),
+    )
+
+
+def _column(
+    name: str, frames: Frames, shown: Frames, smallest: int, *, outcome: bool, labels: Sequence[str]
+) -> CohortColumn:
+    values = {site: frame[name] for site, frame in frames.items()}
+    kinds = {kind_of(series) for series in values.values()} - {"empty"}
+    if kinds <= {"number"} and kinds and not (outcome and labels):
+        return _number_column(name, values, shown, smallest, outcome=outcome)
+    return _text_column(name, values, shown, smallest, outcome=outcome, labels=labels if outcome else ())
+
+
+def _number_column(
+    name: str, values: Mapping[str, "pd.Series[Any]"], shown: Frames, smallest: int, *, outcome: bool
+) -> CohortColumn:
+    numbers = {site: as_numbers(series) for site, series in values.items()}
+    known = {site: one[np.isfinite(one)] for site, one in numbers.items()}
+    missing = np.array([[len(numbers[site]) - len(known[site]) for site in shown]], np.int64).reshape(1, -1)
+    visible = ~hidden_cells(missing, smallest) if missing.size else missing
+    gone = sum(len(one) for one in numbers.values()) - sum(len(one) for one in known.values())
+
+    def cell(of: Numbers, count: int | None) -> CohortCell:
+        if len(of) < max(1, smallest):
+            return CohortCell(missing=count)
+        low, median, high = (float(one) for one in np.percentile(of, (25, 50, 75)))
+        return CohortCell(missing=count, median=median, low=low, high=high)
+
+    return CohortColumn(
+        name=name,
+        kind="number",
+        outcome=outcome,
+        all=cell(np.concatenate(list(known.values())), public(gone, smallest)),
+        sites={
+            site: cell(known[site], int(missing[0, at]) if visible[0, at] else None) for at, site in enumerate(shown)
+        },
+    )
+
+
+def public(count: int, smallest: int) -> int | None:
+    return count if count == 0 or count >= smallest else None
+
+
+def _text_column(
+    name: str,
+    values: Mapping[str, "pd.Series[Any]"],
+    shown: Frames,
+    smallest: int,
+    *,
+    outcome: bool,
+    labels: Sequence[str],
+) -> CohortColumn:
+    counted = {site: pd.Series(as_text(series), dtype=object).value_counts() for site, series in values.items()}
+    together = pd.concat(list(counted.values())).groupby(level=0, sort=True).sum().sort_values(ascending=False)
+    levels = [str(level) for level in labels or together.index]
+    kept = levels if len(levels) <= MOST_LEVELS else levels[: MOST_LEVELS - 1]
+    further = len(levels) - len(kept)
+
+    def counts_of(count: "pd.Series[Any]", rows: int) -> list[int]:
+        own = [int(count.get(level, 0)) for level in kept]
+        known = int(count.sum())
+        return [*own, *([known - sum(own)] if further else []), rows - known]
+
+    whole = counts_of(together, sum(len(series) for series in values.values()))
+    by_site = np.array([counts_of(counted[site], len(values[site])) for site in shown], np.int64)
+    table = by_site.reshape(len(shown), len(whole))
+    total_gone = hidden_cells(np.array([whole]), smallest)[0]
+    gone = hidden_cells(table, smallest, total_gone) if table.size else table
+
+    def cell(counts: Sequence[int], hidden: Numbers) -> CohortCell:
+        told = [None if away else int(count) for count, away in zip(counts, hidden, strict=True)]
+        return CohortCell(missing=told[-1], counts=tuple(told[:-1]))
+
+    return CohortColumn(
+        name=name,
+        kind="text",
+        outcome=outcome,
+        levels=(*kept, *([OTHER] if further else [])),
+        **({"further_levels": further} if further else {}),
+        all=cell(whole, total_gone),
+        sites={site: cell(table[at].tolist(), gone[at]) for at, site in enumerate(shown)},
+    )
