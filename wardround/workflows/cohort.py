@@ -1,8 +1,8 @@
 """Who the patients of a result are: from rows read to rows used, and a table that describes them ("table 1").
 
 The table is of all parts together and of the columns as they were read, before gaps are filled. Counts below the
-study's smallest cell are not shown, nor others from which they could be worked out. Under [privacy] there is no table: every
-number in it would have to be noised and charged. Of real sites there is none either, since no site tells it.
+study's smallest cell are not shown, nor others from which they could be worked out. Under [privacy] there is no table:
+every number in it would have to be noised and charged. Of real sites there is none either, since no site tells it.
 """
 
 from collections.abc import Mapping, Sequence
