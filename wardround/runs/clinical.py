@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from wardround.runs.fields import ByName, Many, Number, ResultPart, Text, Whole
+from wardround.runs.fields import ByName, Flag, Many, Number, ResultPart, Text, Whole
 from wardround.runs.scores import MetricValue
 
 
@@ -81,7 +81,11 @@ class ColumnImportance(ResultPart):
 
     column: Text
     value: Number
-    """With a sign where a higher value of the column raises or lowers the prediction."""
+    """Below 0 where a higher value of the column lowers the prediction."""
+    highest: Text = ""
+    """Of a column of categories, the one that raises the prediction most."""
+    directed: Flag = False
+    """Whether the sign means something: of a number, in a model with one output."""
     low: Number = None
     """Lowest and highest over the shuffles."""
     high: Number = None

@@ -151,10 +151,10 @@ class OperatingPointSection(Section):
         return self
 
     @property
-    def rule(self) -> tuple[Literal["sensitivity", "specificity", "net_benefit", "threshold"], float]:
+    def rule(self) -> tuple[str, float]:
         """What was said, and its value."""
         ((name, value),) = self.model_dump(exclude_none=True).items()
-        return name, value
+        return name, float(value)
 
 
 class EvaluationSection(Section):

@@ -5,13 +5,13 @@ validation patients; every other figure is about test patients.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
-from wardround.core.contracts import Algorithm, Params, Scores, Task, intensities
+from wardround.core.contracts import Progress, Scores, Task
 from wardround.engine import predictions
 from wardround.evaluate.clinical.calibration_fit import CalibrationFit, fit_risks, fit_values
 from wardround.evaluate.clinical.decision_curve import decision_curve
@@ -41,6 +41,8 @@ MOST_SITES = 200
 MOST_TRAINING_ROWS = 50_000
 """Training rows over which the spread of a column is taken."""
 Numbers = np.ndarray[Any, Any]
+MOST_BYTES = 400_000_000
+"""Of prepared rows, which are copied to shuffle columns under models of each site's own."""
 OWN_MODELS = "every hospital has a model of its own"
 
 
@@ -77,7 +79,7 @@ def binary_figures(
         "operating_point": {
             "threshold": chosen.value,
             "rule": rule.name,
-            **({} if rule.target is None else {"target": rule.target}),
+            **({} if rule.name == "youden" else {"target": rule.target}),
             "validation_rows": 0 if look is None else len(look.actual),
             "fallback": chosen.fallback,
             "all": count_flags(risk >= chosen.value, ill),
@@ -146,23 +148,30 @@ def importance_of(study: Study, plans: Sequence[TrainingPlan], trained: "Trained
     if not federation.features:
         return None
     metric = main_metric(study, plan.setting)
-    if len(plans) > 1 or plan.algorithm.personal is not None:
+    if len(plans) > 1 or (plan.algorithm.personal is not None and federation.x.nbytes > MOST_BYTES):
         return {"kind": "", "rows": 0, "reason": OWN_MODELS}
-    columns = raw_columns(plan)
-    groups = feature_groups(columns, federation.features)
+    groups = feature_groups(raw_columns(plan), federation.features)
     weights = linear_weights(trained.params, task, plan.setting.positive)
-    if weights is not None and len(weights) == len(federation.features):
+    if plan.algorithm.personal is None and weights is not None:
         rows = drawn(federation.rows_of("train"), MOST_TRAINING_ROWS, plan.seed)
-        found = standardised_coefficients(weights, federation.x[rows], groups)
+        found = standardised_coefficients(weights, federation.x[rows], groups, federation.features)
         return {"kind": "standardised coefficient", "rows": len(rows), "columns": found}
-    rows = drawn(federation.rows_of("validation"), affordable_rows(len(federation.features), len(groups)), plan.seed)
+    owner, rows = validation_rows(plan, affordable_rows(len(federation.features), len(groups)))
     if not len(rows):
         return {"kind": "permutation", "rows": 0, "reason": "there are no validation patients"}
-    predict = partial(predict_rows, plan.algorithm, trained.params)
+    predict = partial(predict_copies, plan, trained.fitted.progress, owner)
     x, y = np.asarray(federation.x[rows]), federation.y[rows]
     found = permutation_importance(predict, x, y, groups, task, metric, positive=plan.setting.positive, seed=plan.seed)
     reason = {} if found else {"reason": f"{metric} is not defined for the validation patients"}
     return {"kind": "permutation", "metric": metric, "rows": len(rows), "columns": found, **reason}
+
+
+def validation_rows(plan: TrainingPlan, most: int) -> tuple[Numbers, Numbers]:
+    """Of the evaluated sites, at most so many: the site of each row, by its place among them, and its number."""
+    first, count = (part[plan.evaluated] for part in plan.federation.part("validation"))
+    rows = predictions.row_numbers(first, count)
+    kept = drawn(np.arange(len(rows)), most, plan.seed)
+    return np.repeat(np.arange(len(count)), count)[kept], rows[kept]
 
 
 def raw_columns(plan: TrainingPlan) -> list[str]:
@@ -178,13 +187,33 @@ def drawn(rows: Numbers, most: int, seed: int) -> Numbers:
     return np.sort(np.random.default_rng((seed, 0xC11)).choice(rows, most, replace=False))
 
 
-def predict_rows(algorithm: Algorithm, params: Params, x: Numbers) -> Numbers:
-    """The common model's predictions, a piece at a time."""
-    piece = 1 << 14
-    program = jax.jit(lambda params, x: algorithm.predict(params, intensities(x)))
-    results = []
-    for begin in range(0, len(x), piece):
-        here = x[begin : begin + piece]
-        padded = predictions.pad_rows(here, min(piece, predictions.power_of_two(len(x))))
-        results.append(np.asarray(program(params, padded))[: len(here)])
-    return np.concatenate(results)
+def predict_copies(plan: TrainingPlan, progress: Progress, owner: Numbers, x: Numbers) -> Numbers:
+    """Copies of validation rows as predicted by the models of the sites that own them (`owner`, for one copy).
+
+    The copies stand in for the sites' validation rows; a site that makes a model of its own has its training rows.
+    """
+    federation, evaluated = plan.federation, plan.evaluated
+    place = np.tile(owner, len(x) // len(owner))
+    order = np.argsort(place, kind="stable")
+    sizes = np.bincount(place, minlength=len(evaluated))
+    first, count = (part[evaluated] for part in federation.part("train"))
+    if plan.algorithm.personal is None:
+        count = np.zeros_like(count)
+    # Every site's training rows and then its copies, as a federation lays them out.
+    training = predictions.row_numbers(first, count)
+    site = np.concatenate([np.repeat(np.arange(len(evaluated)), count), place[order]])
+    layout = np.argsort(site, kind="stable")
+    counts = np.zeros_like(federation.counts)
+    counts[evaluated, 0], counts[evaluated, 1] = count, sizes
+    rows = counts.sum(axis=1)
+    stand_in = replace(
+        federation,
+        x=np.concatenate([federation.x[training], x[order]])[layout],
+        y=np.concatenate([federation.y[training], np.zeros(len(x), federation.y.dtype)])[layout],
+        first=np.cumsum(rows) - rows,
+        counts=counts,
+    )
+    scores = predictions.scores(plan.algorithm, progress, stand_in, "validation", evaluated, seed=plan.seed)
+    predicted = np.empty_like(scores.predicted)
+    predicted[order] = scores.predicted
+    return predicted

@@ -97,6 +97,8 @@ def method_block(
     groups = fairness_of(study, settings, trained)
     if groups is not None:
         scores["groups"] = by_group(groups)
+    further: dict[str, Any] = {"fairness": None if groups is None else FairnessScores.model_validate(groups)}
+    further["clinical"] = clinical
     return MethodResult(
         name=first.method.name,
         label=first.method.label,
@@ -111,8 +113,7 @@ def method_block(
         compile_seconds=first.fitted.first_call_seconds,
         meters=meters,
         scores=ScoreBlock.model_validate(scores),
-        **({} if groups is None else {"fairness": FairnessScores.model_validate(groups)}),
-        **({} if clinical is None else {"clinical": clinical}),
+        **{key: part for key, part in further.items() if part is not None},
     )
 
 

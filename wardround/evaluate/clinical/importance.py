@@ -63,17 +63,19 @@ def linear_weights(params: Params, task: Task, positive: int) -> Numbers | None:
     return kernel - kernel.mean(axis=1, keepdims=True) if task.outputs > 1 else kernel
 
 
-def standardised_coefficients(weights: Numbers, x: Numbers, groups: Groups) -> list[dict[str, Any]]:
-    """One figure a column, the largest first; `sign` where it is one number of one output."""
+def standardised_coefficients(
+    weights: Numbers, x: Numbers, groups: Groups, features: Sequence[str]
+) -> list[dict[str, Any]]:
+    """One figure a column, the largest first; of one output a number has a sign, categories their highest level."""
     x = np.asarray(x, np.float64)
     found = []
-    for name, features in groups.items():
-        added = x[:, features] @ weights[features]
-        size = float(np.sqrt(added.var(axis=0).mean())) if len(x) else 0.0
-        own = weights[features]
+    for name, own in groups.items():
+        size = float(np.sqrt((x[:, own] @ weights[own]).var(axis=0).mean())) if len(x) else 0.0
         entry: dict[str, Any] = {"column": name, "value": size}
-        if own.shape == (1, 1):
-            entry["value"] = float(np.copysign(size, own[0, 0]))
+        if weights.shape[1] == 1 and features[own.start] == name:
+            entry |= {"value": float(np.copysign(size, weights[own.start, 0])), "directed": True}
+        elif weights.shape[1] == 1:
+            entry["highest"] = features[own.start + int(np.argmax(weights[own, 0]))].removeprefix(f"{name}=")
         found.append(entry)
     return sorted(found, key=lambda one: -abs(one["value"]))
 

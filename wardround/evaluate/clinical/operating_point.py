@@ -6,7 +6,7 @@ has a sensitivity, the lowest that has a specificity, the one of the highest net
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,16 +14,18 @@ from wardround.core.contracts import Task
 from wardround.evaluate.clinical.proportions import proportion
 from wardround.evaluate.rows import Numbers
 
-Rule = Literal["youden", "sensitivity", "specificity", "net_benefit", "threshold"]
 DEFAULT = 0.5
 """The threshold where no validation patients can tell a better one."""
 
 
 class OperatingRule(NamedTuple):
-    """How the threshold is chosen; `target` is the sensitivity, specificity, threshold probability or threshold."""
+    """How the threshold is chosen: by "youden", or by "sensitivity", "specificity", "net_benefit" or "threshold".
 
-    name: Rule = "youden"
-    target: float | None = None
+    `target` is the sensitivity, the specificity, the risk at which one would act, or the threshold.
+    """
+
+    name: str = "youden"
+    target: float = 0.0
 
 
 class Threshold(NamedTuple):
@@ -36,7 +38,6 @@ class Threshold(NamedTuple):
 def choose_threshold(rule: OperatingRule, risk: Numbers, ill: Numbers) -> Threshold:
     """By the risks and outcomes (0 or 1) of validation patients."""
     if rule.name == "threshold":
-        assert rule.target is not None
         return Threshold(rule.target)
     with_outcome = int(ill.sum())
     if not len(ill) or not 0 < with_outcome < len(ill):
@@ -56,7 +57,6 @@ def choose_threshold(rule: OperatingRule, risk: Numbers, ill: Numbers) -> Thresh
     elif rule.name == "specificity":
         best = int(np.flatnonzero(1 - false_alarms >= rule.target)[0])
     elif rule.name == "net_benefit":
-        assert rule.target is not None
         best = int(np.argmax(found - alarms * rule.target / (1 - rule.target)))
     else:
         best = int(np.argmax(sensitivity - false_alarms))

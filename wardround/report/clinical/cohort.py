@@ -57,7 +57,7 @@ def cohort_table(cohort: CohortTable, columns: Sequence[CohortColumn], *, headin
     for column in columns:
         rows += column_rows(column, list(cohort.sites))
     caption = "The patients, before gaps were filled" if heading else "Further columns"
-    return table(caption, ["", "All hospitals", *cohort.sites], rows, kind="cohort")
+    return table(caption, ["Column", "All hospitals", *cohort.sites], rows, kind="cohort")
 
 
 def column_rows(column: CohortColumn, sites: Sequence[str]) -> Iterable[Sequence[Cell]]:

@@ -27,7 +27,7 @@ def decision_section(run: Run) -> Html:
         [
             explanation(),
             bullets(useful_words(method, curve) for method, curve in curves),
-            repeat_words(run),
+            paragraph(safe(repeat_words(run))) if run.repeats > 1 else Html(""),
             chart_figures("decision", [decision_chart(run, curves)]),
             details("Net benefit at some thresholds", *(curve_table(run, *one) for one in curves)),
         ]
@@ -60,7 +60,8 @@ def useful_words(method: MethodResult, curve: DecisionCurve) -> Html:
         return Html(f"<strong>{name}</strong>: at no threshold is it shown to be better than treating all or none.")
     first, last = (curve.thresholds[at] or 0.0 for at in found)
     sure = "shown to be better" if lows else "better"
-    where = f"at a threshold of {first:.0%}" if first == last else f"at thresholds from {first:.0%} to {last:.0%}"
+    ends = [f"{100 * one:.0f} %" for one in (first, last)]
+    where = f"at a threshold of {ends[0]}" if first == last else f"at thresholds from {ends[0]} to {ends[1]}"
     return Html(f"<strong>{name}</strong>: {sure} than treating all and than treating none {where}.")
 
 
@@ -155,7 +156,13 @@ def curve_table(run: Run, method: MethodResult, curve: DecisionCurve) -> Html:
         return "none"
 
     rows = [
-        [f"{curve.thresholds[at]:.0%}", signed(curve.net_benefit[at]), ends(at), signed(curve.treat_all[at]), "0"]
+        [
+            f"{100 * (curve.thresholds[at] or 0.0):.0f} %",
+            signed(curve.net_benefit[at]),
+            ends(at),
+            signed(curve.treat_all[at]),
+            "0",
+        ]
         for at in places
     ]
     columns = ["Threshold", "Net benefit", interval_name(run).capitalize(), "Treat all", "Treat none"]

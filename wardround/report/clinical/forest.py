@@ -60,7 +60,7 @@ def forest_rows(run: Run, method: MethodResult) -> list[ForestRow]:
     sites = [(name, own[metric]) for name, own in scores.sites.items() if metric in own]
     if len(sites) > 1:
         count = sum(whole(scores.rows.get(name)) or 0 for name, _ in sites)
-        rows.append(ForestRow("All hospitals, by patients", count or None, method.over_all(metric)))
+        rows.append(ForestRow("All hospitals", count or None, method.over_all(metric)))
         rows.append(ForestRow("By hospital"))
     rows += [ForestRow(name, patients_at(run, method, name), one) for name, one in ends_of(run, sites)]
     for column, groups in scores.groups.items():

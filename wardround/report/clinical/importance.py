@@ -5,7 +5,7 @@ from wardround.report.clinical.leader import leader_first, others_below, part_of
 from wardround.report.html.charts import Chart, Spec, layout, rows_axis, span
 from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, bullets, chart_label, join, paragraph, plain, safe
-from wardround.report.html.palette import COLOURS, colour
+from wardround.report.html.palette import COLOURS, QUIET, colour
 from wardround.report.metric_names import label_of
 from wardround.runs.clinical import ColumnImportance, ModelImportance
 from wardround.runs.result import MethodResult
@@ -61,7 +61,7 @@ def meaning(found: ModelImportance) -> str:
         words = (
             "Standardised coefficients: how much a column moves the prediction (on the scale of log-odds, or of the "
             f"predicted value) when it changes by one standard deviation among {rows}training patients. A column of "
-            "categories counts as a whole and has no direction."
+            "categories counts as a whole."
         )
     more = len(found.columns) - MOST
     return f"{words} The first {MOST} of {len(found.columns)} columns." if more > 0 else words
@@ -71,7 +71,7 @@ def importance_chart(run: Run, method: MethodResult, found: ModelImportance) -> 
     columns = [one for one in found.columns if one.value is not None][:MOST]
     permuted = found.kind == PERMUTATION
     values = [abs(one.value or 0.0) if not permuted else one.value or 0.0 for one in columns]
-    shades = [colour(run.methods.index(method)) if permuted else shade(run, one) for one in columns]
+    shades = [colour(run.methods.index(method)) if permuted else shade(one) for one in columns]
     height = 90 + 26 * len(columns)
     trace: Spec = {
         "type": "bar",
@@ -101,7 +101,7 @@ def importance_chart(run: Run, method: MethodResult, found: ModelImportance) -> 
         trace["text"] = [arrow(one) for one in columns]
         trace["textposition"] = "outside"
         trace["cliponaxis"] = False
-        ends.append(1.25 * max(ends))
+        ends.append(1.35 * max(ends))
     title = f"loss of {label_of(found.metric)}" if permuted else "size of the standardised coefficient"
     return Chart(
         title=f"{method.label}: the columns that count most",
@@ -118,11 +118,13 @@ def importance_chart(run: Run, method: MethodResult, found: ModelImportance) -> 
     )
 
 
-def shade(run: Run, one: ColumnImportance) -> str:
-    return LOWERS if (one.value or 0.0) < 0 else RAISES
+def shade(one: ColumnImportance) -> str:
+    return QUIET if not one.directed else LOWERS if (one.value or 0.0) < 0 else RAISES
 
 
 def arrow(one: ColumnImportance) -> str:
     """Which way a higher value moves the prediction, and how far."""
     value = one.value or 0.0
-    return f"{'lowers' if value < 0 else 'raises'} {numbers.score(abs(value))}"
+    if one.directed:
+        return f"{'lowers' if value < 0 else 'raises'} {numbers.score(abs(value))}"
+    return numbers.score(abs(value)) + (f", highest: {chart_label(one.highest, 20)}" if one.highest else "")

@@ -31,20 +31,18 @@ def leader_first(run: Run, methods: tuple[MethodResult, ...]) -> tuple[MethodRes
 def which_model(run: Run, shown: tuple[MethodResult, ...]) -> Html:
     """What a reader must know of a section that shows one of several models; nothing where there is one model."""
     if not shown or len(run.methods) == 1:
-        return repeat_words(run)
+        return paragraph(safe(repeat_words(run))) if run.repeats > 1 else Html("")
     words = f"Shown for <strong>{safe(shown[0].label)}</strong>, the best on average"
     if run.metric:
         words += f" ({safe(label_of(run.metric))})"
     if any(method.algorithm == BASELINE for method in shown[1:]):
         words += " of those that need no pooled records"
     words += "; the others are below." if len(shown) > 1 else "."
-    return join([paragraph(Html(words)), repeat_words(run)])
+    return paragraph(Html(f"{words} {repeat_words(run)}".rstrip()))
 
 
-def repeat_words(run: Run) -> Html:
-    if run.repeats <= 1:
-        return Html("")
-    return paragraph(safe(f"These figures are of the first of {run.repeats} repeats, whose models are kept."))
+def repeat_words(run: Run) -> str:
+    return f"These figures are of the first of {run.repeats} repeats, whose models are kept." if run.repeats > 1 else ""
 
 
 def others_below(shown: tuple[MethodResult, ...], show: Callable[[MethodResult], Html]) -> Html:

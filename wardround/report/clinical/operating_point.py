@@ -12,12 +12,7 @@ from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
 from wardround.runs.scores import MetricValue
 
-SHARES = {
-    "sensitivity": "Sensitivity",
-    "specificity": "Specificity",
-    "ppv": "Positive predictive value",
-    "npv": "Negative predictive value",
-}
+SHARES = {"sensitivity": "Sensitivity", "specificity": "Specificity", "ppv": "PPV", "npv": "NPV"}
 OPEN = 12
 LISTED = 200
 
@@ -33,8 +28,7 @@ def operating_section(run: Run) -> Html:
     return join(
         [
             Html(f'<p class="lead">{hundred_patients(run, first.all)}</p>'),
-            paragraph(Html(f"{how_chosen(run, leader, first)}")),
-            repeat_words(run),
+            paragraph(Html(f"{how_chosen(run, leader, first)} {repeat_words(run)}".rstrip())),
             flag_table(run, "All test patients", "Model", rows),
             by_hospital(run, leader, first),
         ]
@@ -66,8 +60,10 @@ def with_outcome(run: Run) -> str:
 
 
 def how_chosen(run: Run, method: MethodResult, point: OperatingPoint) -> Html:
-    model = f" by {safe(method.label)}" if len(run.methods) > 1 else ""
-    start = f"A patient is flagged from a predicted risk of {percent(point.threshold or 0.0)} on{model}."
+    risk = f"from a predicted risk of {percent(point.threshold or 0.0)} on"
+    start = f"A patient is flagged {risk}."
+    if len(run.methods) > 1:
+        start = f"<strong>{safe(method.label)}</strong> flags a patient {risk}."
     if point.fallback:
         return Html(f"{start} This is a stand-in, since it could not be chosen: {safe(point.fallback)}.")
     if point.rule == "threshold":
@@ -85,28 +81,27 @@ def how_chosen(run: Run, method: MethodResult, point: OperatingPoint) -> Html:
 
 
 def flag_table(run: Run, caption: str, first: str, rows: Sequence[tuple[str, FlagCounts]]) -> Html:
-    columns = [first, "Patients", "Flagged", "of whom rightly", "With outcome", *SHARES.values()]
+    columns = [first, "Patients", "With outcome", "Flagged", *SHARES.values()]
     body = [
         [
             name,
             numbers.count(counts.rows),
-            f"{counts.flagged:,}",
-            numbers.count(counts.true_positives),
             f"{counts.with_outcome:,}",
+            FigureCell(f"{counts.flagged:,}", (f"{numbers.count(counts.true_positives)} rightly",)),
             *(share_cell(getattr(counts, share)) for share in SHARES),
         ]
         for name, counts in rows
     ]
-    return table(f"{caption}; in small print: {interval_name(run)} (Wilson)", columns, body)
+    about = f"PPV and NPV: positive and negative predictive value; in small print: {interval_name(run)} (Wilson)"
+    return table(f"{caption}. {about}", columns, body)
 
 
 def share_cell(figure: MetricValue) -> Cell:
     if figure.value is None:
         return Html(f'<span class="undefined">not defined: {safe(figure.reason)}</span>')
-    known = figure.low is not None and figure.high is not None
-    return FigureCell(
-        percent(figure.value), (f"{percent(figure.low or 0)} to {percent(figure.high or 0)}",) if known else ()
-    )
+    if figure.low is None or figure.high is None:
+        return percent(figure.value)
+    return FigureCell(percent(figure.value), (f"{percent(figure.low).removesuffix(' %')} to {percent(figure.high)}",))
 
 
 def by_hospital(run: Run, method: MethodResult, point: OperatingPoint) -> Html:
@@ -128,7 +123,7 @@ def class_section(run: Run) -> Html:
         "Each class against all others: a patient counts as flagged for the class that the model holds for the most "
         "probable."
     )
-    return join([paragraph(safe(words)), repeat_words(run), *class_tables(run, ordered, classes)])
+    return join([paragraph(safe(f"{words} {repeat_words(run)}".rstrip())), *class_tables(run, ordered, classes)])
 
 
 def class_tables(
