@@ -18,8 +18,6 @@ from wardround.evaluate.rows import Numbers
 SURE = 1e-7
 """Risks are taken to be at least this far from 0 and 1, whose logit is infinite."""
 STEPS = 50
-STEEPEST = 1e3
-"""A slope beyond this means that the predictions separate the outcomes, so that no slope is the best."""
 SMALLEST_SPREAD = 1e-9
 
 
@@ -41,10 +39,11 @@ def fit_risks(risk: Numbers, ill: Numbers, level: float = 0.95) -> CalibrationFi
     large = _newton(ones, y, x, level)
     if np.ptp(x) < SMALLEST_SPREAD:
         return CalibrationFit(large, Estimate(None, reason="all patients have the same predicted risk"))
-    slope = _newton(np.column_stack([x, ones]), y, np.zeros(len(y)), level)
-    if slope.value is None or abs(slope.value) > STEEPEST:
-        slope = Estimate(None, reason="the predicted risks separate the outcomes completely")
-    return CalibrationFit(large, slope)
+    ill_x, well_x = x[y == 1], x[y == 0]
+    if ill_x.min() >= well_x.max() or ill_x.max() <= well_x.min():
+        # The steeper the better: no slope is the best.
+        return CalibrationFit(large, Estimate(None, reason="the predicted risks separate the outcomes completely"))
+    return CalibrationFit(large, _newton(np.column_stack([x, ones]), y, np.zeros(len(y)), level))
 
 
 def _newton(design: Numbers, y: Numbers, offset: Numbers, level: float) -> Estimate:
@@ -95,8 +94,9 @@ def fit_values(predicted: Numbers, actual: Numbers, level: float = 0.95) -> Cali
     spread = float(centered @ centered)
     if spread <= (SMALLEST_SPREAD * max(1.0, float(np.abs(predicted).max()))) ** 2 * count:
         return CalibrationFit(large, Estimate(None, reason="all patients have the same predicted value"))
-    slope = float(centered @ actual / spread)
-    left = actual - actual.mean() - slope * centered
+    seen = actual - actual.mean()
+    slope = float(centered @ seen / spread)
+    left = seen - slope * centered
     return CalibrationFit(
         large, _with_error(slope, float(np.sqrt(left @ left / (count - 2) / spread)), count - 2, level)
     )
