@@ -5,7 +5,7 @@ study's smallest cell are not shown, nor others from which they could be worked 
 every number in it would have to be noised and charged. Of real sites there is none either, since no site tells it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ MOST_FLOWS = 1000
 """Sites up to which each has a flow of its own."""
 MOST_COLUMNS = 60
 MOST_LEVELS = 8
+MOST_CODES = 5
+"""Different whole numbers up to which a column is counted like categories."""
 OTHER = "other"
 Numbers = np.ndarray[Any, Any]
 Frames = Mapping[str, pd.DataFrame]
@@ -82,9 +84,16 @@ def _column(
 ) -> CohortColumn:
     values = {site: frame[name] for site, frame in frames.items()}
     kinds = {kind_of(series) for series in values.values()} - {"empty"}
-    if kinds <= {"number"} and kinds and not (outcome and labels):
+    if kinds == {"number"} and not (outcome and labels) and not is_code(values.values()):
         return _number_column(name, values, shown, smallest, outcome=outcome)
     return _text_column(name, values, shown, smallest, outcome=outcome, labels=labels if outcome else ())
+
+
+def is_code(columns: Iterable["pd.Series[Any]"]) -> bool:
+    """Whether a few whole numbers are all there is, of which a median would say nothing."""
+    values = np.unique(np.concatenate([pd.unique(as_numbers(series)) for series in columns]))
+    known = values[np.isfinite(values)]
+    return len(known) <= MOST_CODES and bool((known == np.floor(known)).all())
 
 
 def _number_column(
@@ -113,6 +122,14 @@ def _number_column(
     )
 
 
+def in_order(counts: "pd.Series[Any]") -> list[str]:
+    """Numbers rising, else the most frequent first, and by name where they are equally frequent."""
+    names = [str(name) for name in counts.index]
+    if all(name.lstrip("-").isdigit() for name in names):
+        return sorted(names, key=int)
+    return sorted(names, key=lambda name: (-int(counts[name]), name))
+
+
 def public(count: int, smallest: int) -> int | None:
     return count if count == 0 or count >= smallest else None
 
@@ -127,8 +144,8 @@ def _text_column(
     labels: Sequence[str],
 ) -> CohortColumn:
     counted = {site: pd.Series(as_text(series), dtype=object).value_counts() for site, series in values.items()}
-    together = pd.concat(list(counted.values())).groupby(level=0, sort=True).sum().sort_values(ascending=False)
-    levels = [str(level) for level in labels or together.index]
+    together = pd.concat(list(counted.values())).groupby(level=0, sort=True).sum()
+    levels = [str(level) for level in labels or in_order(together)]
     kept = levels if len(levels) <= MOST_LEVELS else levels[: MOST_LEVELS - 1]
     further = len(levels) - len(kept)
 

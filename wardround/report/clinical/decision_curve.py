@@ -138,7 +138,7 @@ def line(name: str, x: Sequence[float], y: Sequence[float | None], style: Spec) 
         "x": list(x),
         "y": list(y),
         "line": style,
-        "hovertemplate": "%{x:.0f} %: %{y:.3f}<extra></extra>",
+        "hoverinfo": "x+y+name",
     }
 
 
