@@ -26,6 +26,7 @@ MOST_LISTED = 50
 PARTS = ("train", "validation", "test")
 SPENT = ("level", "delta", "noise_multiplier", "clip", "sample_epsilon", "site_epsilon", "words")
 Facts = dict[str, Any]
+FEW = {"undefined": "too few patients"}
 
 
 def write_card(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Path:
@@ -134,7 +135,7 @@ def method_facts(
         "between_sites": {name: told.value for name, told in scores.sd_between_sites.items()},
         "by_site": {name: {key: figure(told) for key, told in one.items()} for name, one in by_site.items()},
         "groups": group_facts(scores.groups, cell),
-        **clinical_facts(method),
+        **clinical_facts(method, cell),
         "interval_level": 0.95 if scores.intervals is None else scores.intervals.level,
         "rounds": method.rounds,
         "seconds": sum(float(one["seconds"]) for one in own),
@@ -146,8 +147,8 @@ def method_facts(
     }
 
 
-def clinical_facts(method: MethodResult) -> Facts:
-    """Calibration and operating point over all patients, in shares only."""
+def clinical_facts(method: MethodResult, cell: int) -> Facts:
+    """Calibration and operating point over all patients; a share of few patients would tell how many they are."""
     told: Facts = {}
     if method.clinical is None:
         return told
@@ -157,7 +158,14 @@ def clinical_facts(method: MethodResult) -> Facts:
             "slope": figure(calibration.slope),
         }
     if (point := method.clinical.operating_point) is not None and point.threshold is not None:
-        shares = {name: figure(getattr(point.all, name)) for name in ("sensitivity", "specificity", "ppv", "npv")}
+        counts, rows = point.all, point.all.rows or 0
+        among = {
+            "sensitivity": counts.with_outcome,
+            "specificity": rows - counts.with_outcome,
+            "ppv": counts.flagged,
+            "npv": rows - counts.flagged,
+        }
+        shares = {name: figure(getattr(counts, name)) if n >= cell else FEW for name, n in among.items()}
         told["operating_point"] = {"threshold": point.threshold, "rule": point.rule, **shares}
     return told
 

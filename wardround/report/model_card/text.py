@@ -240,7 +240,9 @@ def reporting(card: Facts) -> list[str]:
     """The items of TRIPOD+AI: what the run fills, and what is for people."""
     items = card["reporting"]
     counts = tripod_counts(items)
-    rows = [[one["item"], one["name"], one["status"], safe(one.get("words", ""))] for one in items]
+    known = [one for one in items if one["status"] != PEOPLE]
+    rows = [[one["item"], one["name"], one["status"], safe(one["words"])] for one in known]
+    people = ", ".join(f"{one['name'].lower()} ({one['item']})" for one in items if one["status"] == PEOPLE)
     return [
         "## Reporting items (TRIPOD+AI)",
         "",
@@ -248,7 +250,9 @@ def reporting(card: Facts) -> list[str]:
         f"the run, {counts[PARTLY]} in part, and {counts[PEOPLE]} are for people. What is filled in part needs people "
         "as well.",
         "",
-        *table(["Item", "About", "Status", "What the run says"], [[cell or " " for cell in row] for row in rows]),
+        *table(["Item", "About", "Status", "What the run says"], rows),
+        "",
+        f"For people: {people}.",
     ]
 
 

@@ -76,18 +76,17 @@ class ItemAnswer(NamedTuple):
     """What the run says about an item, and what is left to say."""
 
     status: str
-    words: str = ""
+    words: str
 
 
 def tripod_items(study: Study, result: RunResult, card: Facts) -> list[dict[str, str]]:
     """All items in their order: number, name, status and words."""
-    answers = {**from_study(study, result, card), **from_data(study, result, card), **from_results(study, result, card)}
-    empty = ItemAnswer(PEOPLE)
-    return [
-        {"item": number, "name": name, "status": answers.get(number, empty).status}
-        | ({"words": answers[number].words} if number in answers and answers[number].words else {})
-        for number, name in ITEMS.items()
-    ]
+    answers = {**from_study(study, result, card), **from_data(result, card), **from_results(result, card)}
+    return [{"item": number, "name": name, **answer_of(answers, number)} for number, name in ITEMS.items()]
+
+
+def answer_of(answers: Mapping[str, ItemAnswer], number: str) -> dict[str, str]:
+    return answers[number]._asdict() if number in answers else {"status": PEOPLE}
 
 
 def from_study(study: Study, result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
@@ -135,7 +134,7 @@ def from_study(study: Study, result: RunResult, card: Facts) -> dict[str, ItemAn
             if weighted
             else "Classes were neither weighted nor resampled.",
         ),
-        "16": ItemAnswer(FILLED, "Test patients are of the same hospitals and years as training patients."),
+        "16": ItemAnswer(FILLED, "Test patients were drawn at random from those of the same hospitals."),
         "18c": ItemAnswer(PARTLY, "The study file, whose hash is below, was fixed before the run."),
         "18f": ItemAnswer(PARTLY, f"wardround {card['versions'].get('wardround')}, with the versions below."),
         "24": ItemAnswer(FILLED, adapted_words(personal)),
@@ -159,7 +158,7 @@ def adapted_words(personal: bool) -> str:
     )
 
 
-def from_data(study: Study, result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
+def from_data(result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
     """Who the patients are."""
     rows, sites = card["data"]["rows"], card["data"]["sites"]
     counted = f"{rows['train']} training, {rows['validation']} validation and {rows['test']} test patients"
@@ -181,7 +180,7 @@ def from_data(study: Study, result: RunResult, card: Facts) -> dict[str, ItemAns
     return found
 
 
-def from_results(study: Study, result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
+def from_results(result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
     """How good the model is."""
     metrics = [label_of(name) for one in card["methods"][:1] for name in one["figures"]]
     curves = any(one.clinical is not None and one.clinical.calibration is not None for one in result.methods)
