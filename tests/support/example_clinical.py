@@ -64,7 +64,7 @@ def add_clinical(files: dict[str, Any], column: str = "lactate", level: str = "m
     result["flow"] = {"all": total, "sites": flow}
     cell = {"missing": 2, "median": 1.9, "low": 1.2, "high": 3.05}
     counts = {"missing": 0, "counts": [30, None]}
-    result["cohort"] = {
+    result["patient_table"] = {
         "smallest_cell": 10,
         "patients": total["used"],
         "sites": used,

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from wardround.runs.cases_result import BudgetTables, CaseResult, MethodLabel, RateSearch
 from wardround.runs.clinical import ClinicalFigures
-from wardround.runs.cohort import CohortFlow, CohortTable
 from wardround.runs.fields import (
     ByName,
     Flag,
@@ -40,6 +39,7 @@ from wardround.runs.partners_result import (
     SiteMap,
     TrainingShare,
 )
+from wardround.runs.patient_table import PatientFlow, PatientTable
 from wardround.runs.scores import NOT_MEASURED, FairnessScores, MetricValue, ReliabilityBin, ScoreBlock
 from wardround.runs.sites import PredictionTask, SiteSummary
 
@@ -154,9 +154,9 @@ class RunResult(ResultPart):
     """The main one."""
     task: PredictionTask
     sites: Many[SiteSummary]
-    flow: CohortFlow | None = None
+    flow: PatientFlow | None = None
     """From rows read to rows used."""
-    cohort: CohortTable | None = None
+    patient_table: PatientTable | None = None
     """The patients described; of real sites there is none."""
     truth: Any = None
     """What the maker of the data knows: sentences, or a table of groups, reasons and numbers."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
-from wardround.runs.cohort import CohortFlow, CohortTable
 from wardround.runs.courses import Course, read_courses
 from wardround.runs.fields import TOLERANT, Json, mapping, total
 from wardround.runs.file_names import MANIFEST, RESULT, ROUNDS
+from wardround.runs.patient_table import PatientFlow, PatientTable
 from wardround.runs.read import read_manifest, read_result, read_rounds
 from wardround.runs.result import Cost, MethodDifference, MethodResult, PartnersResult, RunResult
 from wardround.runs.sites import PredictionTask, SiteSummary
@@ -30,8 +30,8 @@ class Run:
     hospitals: tuple[SiteSummary, ...] = ()
     methods: tuple[MethodResult, ...] = ()
     differences: tuple[MethodDifference, ...] = ()
-    flow: CohortFlow | None = None
-    cohort: CohortTable | None = None
+    flow: PatientFlow | None = None
+    patient_table: PatientTable | None = None
     truth: Any = ()
     """What the maker of the data knows: sentences, or a table of groups, reasons and numbers."""
     notes: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ def run_of(result: RunResult | PartnersResult, *, default_name: str = "study") -
         methods=methods,
         differences=result.comparison if isinstance(result, RunResult) else (),
         flow=result.flow if isinstance(result, RunResult) else None,
-        cohort=result.cohort if isinstance(result, RunResult) else None,
+        patient_table=result.patient_table if isinstance(result, RunResult) else None,
         truth=result.truth or (),
         notes=result.notes,
         recorded_repeats=result.repeats,

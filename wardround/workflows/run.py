@@ -24,8 +24,8 @@ from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
 from wardround.study.privacy_cost import with_privacy_cost
 from wardround.workflows.clinical import clinical_figures
-from wardround.workflows.cohort import cohort_of
 from wardround.workflows.partners.choose import choose, question_of
+from wardround.workflows.patient_table import patients_of
 from wardround.workflows.results import average, comparison_of, data_summary, method_block
 from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
 
@@ -89,7 +89,7 @@ def run(
         kind=kind,
         metric=metric,
         **data_summary(settings[0]),
-        **cohort_of(study, settings[0]),
+        **patients_of(study, settings[0]),
         repeats=repeats,
         methods=tuple(
             method_block(

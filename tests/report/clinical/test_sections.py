@@ -31,7 +31,7 @@ def test_the_contents_lead_to_every_section(shown: tuple[dict[str, Any], Any]) -
     links = [a["href"] for tag, a in page.tags if tag == "a"]
     sections = [f"#{a['id']}" for tag, a in page.tags if tag == "section"]
     assert links == sections[1:], "the first answers stand above"
-    for name in ("included", "cohort", "operating", "calibration", "decisions", "forest", "importance"):
+    for name in ("included", "patients", "operating", "calibration", "decisions", "forest", "importance"):
         assert f"#{name}" in links
     for chart in page.data:
         go.Figure(chart)
@@ -54,7 +54,7 @@ def test_the_table_of_patients_hides_what_is_hidden(shown: tuple[dict[str, Any],
     table = next(table for table in page.tables if table[0][0] == "Column")
     rows = {row[0]: row[1:] for row in table[1:]}
     assert table[0][1:] == ["All hospitals", *run.HOSPITALS]
-    assert rows["Patients"][0] == f"{files['result']['cohort']['patients']:,}"
+    assert rows["Patients"][0] == f"{files['result']['patient_table']['patients']:,}"
     assert rows["lactate"][0] == "1.9 1.2 to 3.05"
     assert rows["missing"] == ["2"] * 5
     assert rows["male"] == ["30 (25 %)", *["30"] * 4], "no share where a count is hidden"
@@ -186,8 +186,8 @@ def test_many_hospitals_do_not_blow_the_page(tmp_path: Path) -> None:
     plain = run.example(hospitals=names, methods=run.METHODS[:1], rounds=2, metrics=("accuracy",))
     small = write_report(run.write(tmp_path / "plain", plain)).stat().st_size
     files = add_clinical(plain)
-    files["result"]["cohort"] |= {"sites": {}, "sites_left_out": 1000}
-    for column in files["result"]["cohort"]["columns"]:
+    files["result"]["patient_table"] |= {"sites": {}, "sites_left_out": 1000}
+    for column in files["result"]["patient_table"]["columns"]:
         column["sites"] = {}
     path = write_report(run.write(tmp_path / "clinical", files))
     assert path.stat().st_size < small + 250_000
@@ -197,7 +197,7 @@ def test_many_hospitals_do_not_blow_the_page(tmp_path: Path) -> None:
     assert "The numbers of all 1,000 hospitals are in result.json." in page.text
 
 
-@pytest.mark.parametrize("part", ["clinical", "flow", "cohort"])
+@pytest.mark.parametrize("part", ["clinical", "flow", "patient_table"])
 @pytest.mark.parametrize("wrong", ["text", [1, 2], {"all": 3, "columns": [4], "calibration": 5, "decision_curve": {}}])
 def test_a_damaged_part_costs_no_page(tmp_path: Path, part: str, wrong: Any) -> None:
     files = add_clinical(run.example(methods=run.METHODS[:1]))

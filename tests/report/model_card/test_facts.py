@@ -70,6 +70,7 @@ def test_what_it_says_is_what_the_run_says(finished: Path) -> None:
         "## Privacy",
         "## Cost of training",
         "## Limits",
+        "## Reporting items (TRIPOD+AI)",
         "## Versions and hashes",
     ]
 

@@ -2,7 +2,7 @@
 
 from wardround.report import numbers
 from wardround.report.html.markup import Html, details, join, paragraph, safe, table
-from wardround.runs.cohort import RowFlow
+from wardround.runs.patient_table import RowFlow
 from wardround.runs.run import Run
 
 LISTED = 200

@@ -175,7 +175,7 @@ def from_data(result: RunResult, card: Facts) -> dict[str, ItemAnswer]:
         found["20a"] = ItemAnswer(FILLED, "In the report: who was included.")
     else:
         found["20a"] = ItemAnswer(PARTLY, "In the report: patients used; how many were left out was not told.")
-    if result.cohort is not None:
+    if result.patient_table is not None:
         found["20b"] = ItemAnswer(FILLED, "In the report: the patients, by hospital, with missing values.")
     return found
 

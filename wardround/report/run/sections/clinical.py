@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from wardround.report.clinical.calibration import calibration_section
-from wardround.report.clinical.cohort import cohort_section
 from wardround.report.clinical.decision_curve import decision_section
 from wardround.report.clinical.flow import flow_section
 from wardround.report.clinical.forest import forest_section
 from wardround.report.clinical.importance import importance_section
 from wardround.report.clinical.operating_point import operating_section
+from wardround.report.clinical.patient_table import table_section
 from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, paragraph, safe
 from wardround.report.run import progress_charts, tables
@@ -20,8 +20,8 @@ def included(run: Run) -> Iterable[Html]:
     return flow_section(run), chart_figures("patients", progress_charts.patients(run)), tables.patients(run)
 
 
-def cohort(run: Run) -> Iterable[Html]:
-    return (cohort_section(run),)
+def patient_table(run: Run) -> Iterable[Html]:
+    return (table_section(run),)
 
 
 def operating_point(run: Run) -> Iterable[Html]:
@@ -60,7 +60,7 @@ def untold(run: Run) -> Html:
 
 SECTIONS = (
     ReportSection(30, "included", "Who was included", included),
-    ReportSection(32, "cohort", "The patients", cohort),
+    ReportSection(32, "patients", "The patients", patient_table),
     ReportSection(52, "operating", "What it means for patients", operating_point),
     ReportSection(54, "calibration", "Are the predicted risks right?", calibration),
     ReportSection(56, "decisions", "Is acting on the model worth it?", decision_curve),

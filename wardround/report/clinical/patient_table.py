@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from wardround.report import numbers
 from wardround.report.html.markup import Cell, FigureCell, Html, details, join, paragraph, plain, safe, table
-from wardround.runs.cohort import CohortCell, CohortColumn, CohortTable
+from wardround.runs.patient_table import PatientCell, PatientColumn, PatientTable
 from wardround.runs.run import Run
 
 OPEN = 8
@@ -12,17 +12,17 @@ OPEN = 8
 NOT_SHOWN = "not shown"
 
 
-def cohort_section(run: Run) -> Html:
+def table_section(run: Run) -> Html:
     """The table, or why there is none."""
-    if run.cohort is None or not run.cohort.columns:
+    if run.patient_table is None or not run.patient_table.columns:
         return missing_table(run)
-    cohort = run.cohort
-    first, rest = cohort.columns[:OPEN], cohort.columns[OPEN:]
-    parts = [cohort_words(cohort), cohort_table(cohort, first, heading=True)]
+    told = run.patient_table
+    first, rest = told.columns[:OPEN], told.columns[OPEN:]
+    parts = [table_words(told), html_table(told, first, heading=True)]
     if rest:
-        parts.append(details(f"{len(rest)} further columns", cohort_table(cohort, rest, heading=False)))
-    if cohort.columns_left_out:
-        parts.append(paragraph(safe(f"{cohort.columns_left_out:,} more columns are not listed.")))
+        parts.append(details(f"{len(rest)} further columns", html_table(told, rest, heading=False)))
+    if told.columns_left_out:
+        parts.append(paragraph(safe(f"{told.columns_left_out:,} more columns are not listed.")))
     return join(parts)
 
 
@@ -39,29 +39,29 @@ def missing_table(run: Run) -> Html:
     return Html("")
 
 
-def cohort_words(cohort: CohortTable) -> Html:
+def table_words(told: PatientTable) -> Html:
     words = ["Numbers: median (quartiles). Categories: patients (share of those with a known value)."]
-    if (cohort.smallest_cell or 1) > 1:
+    if (told.smallest_cell or 1) > 1:
         words.append(
-            f"Counts below {cohort.smallest_cell} are not shown, nor others from which they could be worked out."
+            f"Counts below {told.smallest_cell} are not shown, nor others from which they could be worked out."
         )
-    if cohort.sites_left_out:
-        words.append(f"There are {cohort.sites_left_out:,} hospitals, too many for a column each.")
+    if told.sites_left_out:
+        words.append(f"There are {told.sites_left_out:,} hospitals, too many for a column each.")
     return paragraph(safe(" ".join(words)))
 
 
-def cohort_table(cohort: CohortTable, columns: Sequence[CohortColumn], *, heading: bool) -> Html:
+def html_table(told: PatientTable, columns: Sequence[PatientColumn], *, heading: bool) -> Html:
     rows: list[Sequence[Cell]] = []
     if heading:
-        rows.append(["Patients", numbers.count(cohort.patients), *map(numbers.count, cohort.sites.values())])
+        rows.append(["Patients", numbers.count(told.patients), *map(numbers.count, told.sites.values())])
     for column in columns:
-        rows += column_rows(column, list(cohort.sites))
+        rows += column_rows(column, list(told.sites))
     caption = "The patients, before gaps were filled" if heading else "Further columns"
-    return table(caption, ["Column", "All hospitals", *cohort.sites], rows, kind="cohort")
+    return table(caption, ["Column", "All hospitals", *told.sites], rows, kind="patients")
 
 
-def column_rows(column: CohortColumn, sites: Sequence[str]) -> Iterable[Sequence[Cell]]:
-    cells = [column.all, *(column.sites.get(site, CohortCell(missing=None)) for site in sites)]
+def column_rows(column: PatientColumn, sites: Sequence[str]) -> Iterable[Sequence[Cell]]:
+    cells = [column.all, *(column.sites.get(site, PatientCell(missing=None)) for site in sites)]
     name = f"{plain(column.name)} (outcome)" if column.outcome else plain(column.name)
     if column.kind == "number":
         yield [name, *(number_cell(cell) for cell in cells)]
@@ -75,7 +75,7 @@ def column_rows(column: CohortColumn, sites: Sequence[str]) -> Iterable[Sequence
         yield [Html('<span class="level quiet">missing</span>'), *(missing_cell(cell) for cell in cells)]
 
 
-def number_cell(cell: CohortCell) -> Cell:
+def number_cell(cell: PatientCell) -> Cell:
     if cell.median is None or cell.low is None or cell.high is None:
         return "none known" if cell.missing else NOT_SHOWN
     return FigureCell(short(cell.median), (f"{short(cell.low)} to {short(cell.high)}",))
@@ -87,7 +87,7 @@ def short(value: float) -> str:
     return f"{value:,.0f}".replace("-", numbers.MINUS) if whole else f"{value:.3g}".replace("-", numbers.MINUS)
 
 
-def level_cell(cell: CohortCell, place: int) -> Cell:
+def level_cell(cell: PatientCell, place: int) -> Cell:
     count = cell.counts[place] if place < len(cell.counts) else None
     if count is None:
         return NOT_SHOWN
@@ -97,5 +97,5 @@ def level_cell(cell: CohortCell, place: int) -> Cell:
     return f"{count:,} ({numbers.share(count / sum(known))})"
 
 
-def missing_cell(cell: CohortCell) -> Cell:
+def missing_cell(cell: PatientCell) -> Cell:
     return NOT_SHOWN if cell.missing is None else f"{cell.missing:,}"

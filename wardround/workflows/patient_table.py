@@ -14,7 +14,7 @@ import pandas as pd
 from wardround.data.load import LoadedData
 from wardround.evaluate.clinical.cell_suppression import hidden_cells
 from wardround.queries.columns import as_numbers, as_text, kind_of
-from wardround.runs.cohort import CohortCell, CohortColumn, CohortFlow, CohortTable, RowFlow
+from wardround.runs.patient_table import PatientCell, PatientColumn, PatientFlow, PatientTable, RowFlow
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 
@@ -31,21 +31,21 @@ Numbers = np.ndarray[Any, Any]
 Frames = Mapping[str, pd.DataFrame]
 
 
-def cohort_of(study: Study, setting: Setting) -> dict[str, Any]:
+def patients_of(study: Study, setting: Setting) -> dict[str, Any]:
     """The keys of a result that tell of the patients, as far as they are known."""
     told: dict[str, Any] = {"flow": row_flow(setting)}
     if setting.whole is not None and study.privacy is None:
-        told["cohort"] = cohort_table(setting.whole, study.data.preparation.smallest_cell)
+        told["patient_table"] = patient_table(setting.whole, study.data.preparation.smallest_cell)
     return told
 
 
-def row_flow(setting: Setting) -> CohortFlow:
+def row_flow(setting: Setting) -> PatientFlow:
     """Rows read, without outcome, left out and used."""
     sites, used = setting.federation.sites, setting.federation.counts.sum(axis=1)
     read = dict(setting.whole.rows_read) if setting.whole is not None else {}
     few = range(len(sites)) if len(sites) <= MOST_FLOWS else range(0)
     dealt_anew = len(read) != len(sites) or set(read) != set(sites)
-    return CohortFlow(
+    return PatientFlow(
         all=_flow(read.values(), int(used.sum())),
         sites={sites[at]: _flow([] if dealt_anew else [read[sites[at]]], int(used[at])) for at in few},
     )
@@ -59,7 +59,7 @@ def _flow(read: Any, used: int) -> RowFlow:
     return RowFlow(read=rows, without_outcome=unknown, left_out=rows - unknown - used, used=used)
 
 
-def cohort_table(loaded: LoadedData, smallest: int) -> CohortTable:
+def patient_table(loaded: LoadedData, smallest: int) -> PatientTable:
     table, frames = loaded.table, loaded.table.sites
     shown = frames if len(frames) <= MOST_SITES else {}
     hidden = [name for name in table.aside if name not in table.groups]
@@ -69,7 +69,7 @@ def cohort_table(loaded: LoadedData, smallest: int) -> CohortTable:
         _column(name, frames, shown, smallest, outcome=name == table.target, labels=loaded.federation.task.classes)
         for name in names[:MOST_COLUMNS]
     ]
-    return CohortTable(
+    return PatientTable(
         smallest_cell=smallest,
         patients=sum(len(frame) for frame in frames.values()),
         sites={name: len(frame) for name, frame in shown.items()},
@@ -81,7 +81,7 @@ def cohort_table(loaded: LoadedData, smallest: int) -> CohortTable:
 
 def _column(
     name: str, frames: Frames, shown: Frames, smallest: int, *, outcome: bool, labels: Sequence[str]
-) -> CohortColumn:
+) -> PatientColumn:
     values = {site: frame[name] for site, frame in frames.items()}
     kinds = {kind_of(series) for series in values.values()} - {"empty"}
     if kinds == {"number"} and not (outcome and labels) and not is_code(values.values()):
@@ -98,20 +98,20 @@ def is_code(columns: Iterable["pd.Series[Any]"]) -> bool:
 
 def _number_column(
     name: str, values: Mapping[str, "pd.Series[Any]"], shown: Frames, smallest: int, *, outcome: bool
-) -> CohortColumn:
+) -> PatientColumn:
     numbers = {site: as_numbers(series) for site, series in values.items()}
     known = {site: one[np.isfinite(one)] for site, one in numbers.items()}
     missing = np.array([[len(numbers[site]) - len(known[site]) for site in shown]], np.int64).reshape(1, -1)
     visible = ~hidden_cells(missing, smallest) if missing.size else missing
     gone = sum(len(one) for one in numbers.values()) - sum(len(one) for one in known.values())
 
-    def cell(of: Numbers, count: int | None) -> CohortCell:
+    def cell(of: Numbers, count: int | None) -> PatientCell:
         if len(of) < max(1, smallest):
-            return CohortCell(missing=count)
+            return PatientCell(missing=count)
         low, median, high = (float(one) for one in np.percentile(of, (25, 50, 75)))
-        return CohortCell(missing=count, median=median, low=low, high=high)
+        return PatientCell(missing=count, median=median, low=low, high=high)
 
-    return CohortColumn(
+    return PatientColumn(
         name=name,
         kind="number",
         outcome=outcome,
@@ -142,7 +142,7 @@ def _text_column(
     *,
     outcome: bool,
     labels: Sequence[str],
-) -> CohortColumn:
+) -> PatientColumn:
     counted = {site: pd.Series(as_text(series), dtype=object).value_counts() for site, series in values.items()}
     together = pd.concat(list(counted.values())).groupby(level=0, sort=True).sum()
     levels = [str(level) for level in labels or in_order(together)]
@@ -160,11 +160,11 @@ def _text_column(
     total_gone = hidden_cells(np.array([whole]), smallest)[0]
     gone = hidden_cells(table, smallest, total_gone) if table.size else table
 
-    def cell(counts: Sequence[int], hidden: Numbers) -> CohortCell:
+    def cell(counts: Sequence[int], hidden: Numbers) -> PatientCell:
         told = [None if away else int(count) for count, away in zip(counts, hidden, strict=True)]
-        return CohortCell(missing=told[-1], counts=tuple(told[:-1]))
+        return PatientCell(missing=told[-1], counts=tuple(told[:-1]))
 
-    return CohortColumn(
+    return PatientColumn(
         name=name,
         kind="text",
         outcome=outcome,

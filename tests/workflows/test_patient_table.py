@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 from tests.support import tiny_study as tiny
-from wardround.runs.cohort import CohortFlow, CohortTable
+from wardround.runs.patient_table import PatientFlow, PatientTable
 from wardround.study import assemble
 from wardround.study.file import read_study
-from wardround.workflows.cohort import cohort_of
+from wardround.workflows.patient_table import patients_of
 
 
-def told(folder: Path, frame: pd.DataFrame, seed: int = 1, **tables: Any) -> tuple[CohortFlow, CohortTable | None]:
+def told(folder: Path, frame: pd.DataFrame, seed: int = 1, **tables: Any) -> tuple[PatientFlow, PatientTable | None]:
     study = read_study(tiny.write_study(folder, frame, **tables))
-    found = cohort_of(study, assemble.load_setting(study, seed))
-    return found["flow"], found.get("cohort")
+    found = patients_of(study, assemble.load_setting(study, seed))
+    return found["flow"], found.get("patient_table")
 
 
 def described() -> pd.DataFrame:
@@ -40,45 +40,45 @@ def test_rows_read_are_rows_left_out_and_used(tmp_path: Path) -> None:
 
 def test_rows_dealt_out_anew_are_counted_over_all(tmp_path: Path) -> None:
     partition = {"name": "iid", "sites": 3}
-    flow, cohort = told(tmp_path, described(), data={"missing_target": "drop", "partition": partition})
+    flow, patient_table = told(tmp_path, described(), data={"missing_target": "drop", "partition": partition})
     assert flow.all.plain() == {"read": 120, "without_outcome": 4, "left_out": 0, "used": 116}
     assert {name: one.read for name, one in flow.sites.items()} == dict.fromkeys(("site-1", "site-2", "site-3"))
     assert sum(one.used or 0 for one in flow.sites.values()) == 116
-    assert cohort is not None
-    assert cohort.patients == 116
+    assert patient_table is not None
+    assert patient_table.patients == 116
 
 
 def test_the_table_is_what_pandas_says(tmp_path: Path) -> None:
     frame = described()
-    _, cohort = told(tmp_path, frame, data={"missing_target": "drop"})
-    assert cohort is not None
+    _, patient_table = told(tmp_path, frame, data={"missing_target": "drop"})
+    assert patient_table is not None
     known = frame[frame["outcome"].notna()]
-    assert [column.name for column in cohort.columns] == ["outcome", "age", "pulse", "lactate", "smoker"]
-    assert cohort.columns[0].outcome
-    assert cohort.columns[0].levels == ("0", "1")
-    assert cohort.columns[0].all.counts == tuple(known["outcome"].astype(int).value_counts().sort_index())
-    age = cohort.columns[1]
+    assert [column.name for column in patient_table.columns] == ["outcome", "age", "pulse", "lactate", "smoker"]
+    assert patient_table.columns[0].outcome
+    assert patient_table.columns[0].levels == ("0", "1")
+    assert patient_table.columns[0].all.counts == tuple(known["outcome"].astype(int).value_counts().sort_index())
+    age = patient_table.columns[1]
     for name, rows in [("all", known), *known.groupby("hospital")]:
         cell = age.all if name == "all" else age.sites[str(name)]
         low, median, high = rows["age"].quantile([0.25, 0.5, 0.75])
         assert (cell.low, cell.median, cell.high) == pytest.approx((low, median, high))
         assert cell.missing == rows["age"].isna().sum()
-    smoker = cohort.columns[-1]
+    smoker = patient_table.columns[-1]
     assert dict(zip(smoker.levels, smoker.sites["bo"].counts, strict=True)) == {"no": 23, "yes": 3}
-    assert cohort.sites == {name: (known["hospital"] == name).sum() for name in tiny.HOSPITALS}
+    assert patient_table.sites == {name: (known["hospital"] == name).sum() for name in tiny.HOSPITALS}
 
 
 def test_small_counts_are_hidden_with_what_would_tell_them(tmp_path: Path) -> None:
     data = {"missing_target": "drop", "preparation": {"smallest_cell": 10}}
-    _, cohort = told(tmp_path, described(), data=data)
-    assert cohort is not None
-    smoker = {one.name: one for one in cohort.columns}["smoker"]
+    _, patient_table = told(tmp_path, described(), data=data)
+    assert patient_table is not None
+    smoker = {one.name: one for one in patient_table.columns}["smoker"]
     # 3 smokers at bo: their 23 others would give them away, and so would the smokers of a second hospital.
     assert smoker.sites["bo"].counts == (None, None)
     hidden = [name for name, one in smoker.sites.items() if None in one.counts]
     assert len(hidden) == 2
     assert smoker.all.counts == (68, 48)
-    age = {one.name: one for one in cohort.columns}["age"]
+    age = {one.name: one for one in patient_table.columns}["age"]
     assert age.sites["bo"].missing is None
     assert age.all.missing is None
     assert age.sites["bo"].median is not None
@@ -88,23 +88,23 @@ def test_codes_are_counted_and_long_lists_are_cut(tmp_path: Path) -> None:
     frame = tiny.patients(30)
     frame["ward"] = [f"w{i % 20:02}" for i in range(120)]
     frame["stage"] = np.arange(120) % 3
-    _, cohort = told(tmp_path, frame)
-    assert cohort is not None
-    columns = {one.name: one for one in cohort.columns}
+    _, patient_table = told(tmp_path, frame)
+    assert patient_table is not None
+    columns = {one.name: one for one in patient_table.columns}
     assert columns["ward"].levels == (*(f"w{i:02}" for i in range(7)), "other")
     assert (columns["ward"].further_levels, columns["ward"].all.counts) == (13, (*[6] * 7, 78))
     assert (columns["stage"].kind, columns["stage"].levels) == ("text", ("0", "1", "2")), "a code is no quantity"
 
 
 def test_many_sites_have_one_column_and_other_splits_none(tmp_path: Path) -> None:
-    flow, cohort = told(tmp_path, tiny.patients(60), data={"partition": {"name": "iid", "sites": 20}})
-    assert cohort is not None
-    assert (cohort.sites, cohort.sites_left_out) == ({}, 20)
-    assert all(column.sites == {} for column in cohort.columns)
+    flow, patient_table = told(tmp_path, tiny.patients(60), data={"partition": {"name": "iid", "sites": 20}})
+    assert patient_table is not None
+    assert (patient_table.sites, patient_table.sites_left_out) == ({}, 20)
+    assert all(column.sites == {} for column in patient_table.columns)
     assert len(flow.sites) == 20
     assert told(tmp_path, tiny.patients(30), seed=2)[1] is None, "only the first split keeps its rows"
 
 
 def test_a_private_study_describes_nobody(tmp_path: Path) -> None:
-    _, cohort = told(tmp_path, tiny.patients(30), privacy={"epsilon": 3.0, "delta": 1e-5})
-    assert cohort is None
+    _, patient_table = told(tmp_path, tiny.patients(30), privacy={"epsilon": 3.0, "delta": 1e-5})
+    assert patient_table is None

@@ -16,14 +16,14 @@ class RowFlow(ResultPart):
     used: Whole
 
 
-class CohortFlow(ResultPart):
+class PatientFlow(ResultPart):
     """Over all sites, and for every site."""
 
     all: RowFlow
     sites: ByName[RowFlow] = Field(default_factory=dict)
 
 
-class CohortCell(ResultPart):
+class PatientCell(ResultPart):
     """One column at one site or over all: of a number the quartiles, of categories how many patients have each."""
 
     missing: Whole
@@ -37,7 +37,7 @@ class CohortCell(ResultPart):
     """In the order of the column's levels; None where a count is too small to be shown, or would give one away."""
 
 
-class CohortColumn(ResultPart):
+class PatientColumn(ResultPart):
     """A row of the table: a column of the data."""
 
     name: Text
@@ -47,11 +47,11 @@ class CohortColumn(ResultPart):
     levels: Texts = ()
     further_levels: Whole = None
     """How many levels the last one, "other", stands for."""
-    all: CohortCell
-    sites: ByName[CohortCell] = Field(default_factory=dict)
+    all: PatientCell
+    sites: ByName[PatientCell] = Field(default_factory=dict)
 
 
-class CohortTable(ResultPart):
+class PatientTable(ResultPart):
     """The patients of all parts, before gaps are filled."""
 
     smallest_cell: Whole
@@ -60,5 +60,5 @@ class CohortTable(ResultPart):
     sites: ByName[Whole] = Field(default_factory=dict)
     """Patients of each site that has a column of its own."""
     sites_left_out: Whole = 0
-    columns: Many[CohortColumn] = ()
+    columns: Many[PatientColumn] = ()
     columns_left_out: Whole = 0
