@@ -38,6 +38,20 @@ def test_rows_read_are_rows_left_out_and_used(tmp_path: Path) -> None:
     assert flow.sites["kenema"].plain() == {"read": 30, "without_outcome": 0, "left_out": 0, "used": 30}
 
 
+def test_few_rows_left_out_are_not_told(tmp_path: Path) -> None:
+    data = {"missing_target": "drop", "preparation": {"smallest_cell": 5}}
+    flow, _ = told(tmp_path, described(), data=data)
+    # 4 at bo: not there, and not in the total, from which the zeros of the others would give them away.
+    assert flow.sites["bo"].plain() == {"used": 26}
+    assert flow.sites["kenema"].plain() == {"read": 30, "without_outcome": 0, "left_out": 0, "used": 30}
+    assert flow.all.plain() == {"used": 116}
+    frame = described()
+    frame.loc[36:39, "outcome"] = pd.NA
+    flow, _ = told(tmp_path, frame, data=data)
+    assert flow.all.plain() == {"read": 120, "without_outcome": 8, "left_out": 0, "used": 112}, "8 of two hospitals"
+    assert [name for name, one in flow.sites.items() if one.read is None] == ["bo", "freetown"]
+
+
 def test_rows_dealt_out_anew_are_counted_over_all(tmp_path: Path) -> None:
     partition = {"name": "iid", "sites": 3}
     flow, patient_table = told(tmp_path, described(), data={"missing_target": "drop", "partition": partition})
@@ -106,5 +120,6 @@ def test_many_sites_have_one_column_and_other_splits_none(tmp_path: Path) -> Non
 
 
 def test_a_private_study_describes_nobody(tmp_path: Path) -> None:
-    _, patient_table = told(tmp_path, tiny.patients(30), privacy={"epsilon": 3.0, "delta": 1e-5})
+    flow, patient_table = told(tmp_path, tiny.patients(30), privacy={"epsilon": 3.0, "delta": 1e-5})
     assert patient_table is None
+    assert flow.all.plain() == {"used": 120}

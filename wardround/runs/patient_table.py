@@ -9,7 +9,7 @@ class RowFlow(ResultPart):
     """From rows read to rows used, at one site or over all."""
 
     read: Whole = None
-    """None where a partition dealt the rows out anew, or where nobody told."""
+    """None where a partition dealt the rows out anew, nobody told, or few were left out and that must not show."""
     without_outcome: Whole = None
     left_out: Whole = None
     """By the study's settings: a label that is no class, or rows that a partition gave to nobody."""

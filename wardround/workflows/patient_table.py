@@ -1,11 +1,12 @@
 """Who the patients of a result are: from rows read to rows used, and a table that describes them ("table 1").
 
 The table is of all parts together and of the columns as they were read, before gaps are filled. Counts below the
-study's smallest cell are not shown, nor others from which they could be worked out. Under [privacy] there is no table:
-every number in it would have to be noised and charged. Of real sites there is none either, since no site tells it.
+study's smallest cell are not shown, nor others from which they could be worked out. Under [privacy] there is only
+how many rows were used: every other number would have to be noised and charged. Of real sites there is none either, since no site tells it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,30 +34,52 @@ Frames = Mapping[str, pd.DataFrame]
 
 def patients_of(study: Study, setting: Setting) -> dict[str, Any]:
     """The keys of a result that tell of the patients, as far as they are known."""
-    told: dict[str, Any] = {"flow": row_flow(setting)}
-    if setting.whole is not None and study.privacy is None:
-        told["patient_table"] = patient_table(setting.whole, study.data.preparation.smallest_cell)
+    smallest = study.data.preparation.smallest_cell
+    if study.privacy is not None:
+        return {"flow": row_flow(replace(setting, whole=None))}
+    told: dict[str, Any] = {"flow": row_flow(setting, smallest)}
+    if setting.whole is not None:
+        told["patient_table"] = patient_table(setting.whole, smallest)
     return told
 
 
-def row_flow(setting: Setting) -> PatientFlow:
-    """Rows read, without outcome, left out and used."""
+def row_flow(setting: Setting, smallest: int = 1) -> PatientFlow:
+    """Rows read, without outcome, left out and used; where few were left out, only the rows used are told."""
     sites, used = setting.federation.sites, setting.federation.counts.sum(axis=1)
     read = dict(setting.whole.rows_read) if setting.whole is not None else {}
     few = range(len(sites)) if len(sites) <= MOST_FLOWS else range(0)
-    dealt_anew = len(read) != len(sites) or set(read) != set(sites)
-    return PatientFlow(
-        all=_flow(read.values(), int(used.sum())),
-        sites={sites[at]: _flow([] if dealt_anew else [read[sites[at]]], int(used[at])) for at in few},
-    )
+    if len(read) != len(sites) or set(read) != set(sites):  # dealt out anew, or not known
+        counts = [sum(one) for one in zip(*read.values(), strict=True)]
+        return PatientFlow(
+            all=flow_of(counts, int(used.sum()), smallest),
+            sites={sites[at]: RowFlow(used=int(used[at])) for at in few},
+        )
+    flows = {sites[at]: flow_of(read[sites[at]], int(used[at]), smallest) for at in range(len(sites))}
+    away = [name for name, flow in flows.items() if flow.read is None]
+    counts = [sum(one) for one in zip(*read.values(), strict=True)]
+    total = flow_of(counts, int(used.sum()), smallest)
+    if away and not is_protected(total, [flow for flow in flows.values() if flow.read is not None], away, smallest):
+        total = RowFlow(used=total.used)
+    return PatientFlow(all=total, sites={sites[at]: flows[sites[at]] for at in few})
 
 
-def _flow(read: Any, used: int) -> RowFlow:
-    counts = list(read)
-    if not counts:
+def flow_of(read: Sequence[int], used: int, smallest: int) -> RowFlow:
+    if not read:
         return RowFlow(used=used)
-    rows, unknown = (sum(part) for part in zip(*counts, strict=True))
-    return RowFlow(read=rows, without_outcome=unknown, left_out=rows - unknown - used, used=used)
+    rows, unknown = read
+    left_out = rows - unknown - used
+    if any(0 < count < smallest for count in (unknown, left_out)):
+        return RowFlow(used=used)
+    return RowFlow(read=rows, without_outcome=unknown, left_out=left_out, used=used)
+
+
+def is_protected(total: RowFlow, told: Sequence[RowFlow], away: Sequence[str], smallest: int) -> bool:
+    """Whether the total, less what single sites tell, leaves enough rows of several sites."""
+    for name in ("without_outcome", "left_out"):
+        rest = (getattr(total, name) or 0) - sum(getattr(flow, name) or 0 for flow in told)
+        if 0 < rest < smallest:
+            return False
+    return len(away) > 1
 
 
 def patient_table(loaded: LoadedData, smallest: int) -> PatientTable:

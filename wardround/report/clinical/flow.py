@@ -1,6 +1,5 @@
 """Who was included: boxes from the rows read to the rows used, and a table where rows were left out."""
 
-from wardround.report import numbers
 from wardround.report.html.markup import Html, details, join, paragraph, safe, table
 from wardround.runs.patient_table import RowFlow
 from wardround.runs.run import Run
@@ -58,17 +57,24 @@ def side(count: int | None, words: str) -> Html:
     return Html(f"<li><strong>{count:,}</strong> {safe(words)}</li>") if count else Html("")
 
 
+def told(count: int | None) -> str:
+    return "not shown" if count is None else f"{count:,}"
+
+
 def flow_table(run: Run) -> Html:
     """Hospital by hospital, where rows were left out anywhere."""
     flows = run.flow.sites if run.flow is not None else {}
-    if not any((flow.without_outcome or 0) + (flow.left_out or 0) for flow in flows.values()):
+    known = [flow for flow in flows.values() if flow.read is not None]
+    few = known and len(known) < len(flows)
+    if not few and not any((flow.without_outcome or 0) + (flow.left_out or 0) for flow in known):
         return Html("")
     if len(flows) > LISTED:
         return paragraph(safe(f"The numbers of all {len(flows):,} hospitals are in result.json."))
     rows = [
-        [name, *(numbers.count(one) for one in (flow.read, flow.without_outcome, flow.left_out, flow.used))]
+        [name, *(told(one) for one in (flow.read, flow.without_outcome, flow.left_out, flow.used))]
         for name, flow in flows.items()
     ]
     columns = ["Hospital", "Rows read", "Without outcome", "Left out by settings", "Used"]
-    whole = table("From rows read to rows used", columns, rows)
+    hidden = "; where few were left out, only the rows used are shown" if few else ""
+    whole = table(f"From rows read to rows used{hidden}", columns, rows)
     return whole if len(flows) <= OPEN else details(f"Rows of all {len(flows):,} hospitals", whole)

@@ -49,9 +49,20 @@ def forest_section(run: Run) -> Html:
         [
             paragraph(safe(" ".join(words))),
             chart_figures("forest", [forest_chart(run, shown[0])]),
+            undefined_words(run, shown[0]),
             others_below(shown, lambda m: chart_figures(f"forest-{run.methods.index(m)}", [forest_chart(run, m)])),
         ]
     )
+
+
+def undefined_words(run: Run, method: MethodResult) -> Html:
+    """Why lines have no figure."""
+    reasons = [
+        f"{plain(row.name)}: {plain(row.figure.reason)}"
+        for row in forest_rows(run, method)
+        if row.figure is not None and row.figure.value is None
+    ]
+    return paragraph(safe(f"Not defined for {'; '.join(reasons)}.")) if reasons else Html("")
 
 
 def forest_rows(run: Run, method: MethodResult) -> list[ForestRow]:

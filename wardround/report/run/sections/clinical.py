@@ -62,7 +62,7 @@ SECTIONS = (
     ReportSection(30, "included", "Who was included", included),
     ReportSection(32, "patients", "The patients", patient_table),
     ReportSection(52, "operating", "What it means for patients", operating_point),
-    ReportSection(54, "calibration", "Are the predicted risks right?", calibration),
+    ReportSection(54, "calibration", "Calibration: are the predictions right?", calibration),
     ReportSection(56, "decisions", "Is acting on the model worth it?", decision_curve),
     ReportSection(58, "forest", "By hospital and by group of patients", forest),
     ReportSection(59, "importance", "What the model looks at", importance),
