@@ -8,6 +8,7 @@ import pytest
 from wardround.core.chain import identity
 from wardround.core.contracts import Progress, Scores
 from wardround.engine import registry
+from wardround.engine.predictions import predict_rows
 from wardround.engine.simulate import Simulation
 from wardround.engine.split_round import (
     OwnRows,
@@ -15,7 +16,6 @@ from wardround.engine.split_round import (
     initial_progress,
     message_of_round,
     own_params,
-    predict_rows,
     site_round,
 )
 

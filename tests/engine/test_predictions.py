@@ -15,7 +15,7 @@ from wardround.algorithms.local import local
 from wardround.core.contracts import Algorithm, Model, Progress, Task
 from wardround.core.federation import Federation
 from wardround.engine import predictions
-from wardround.engine.predictions import pad_rows, predict_in_chunks, row_numbers, scores
+from wardround.engine.predictions import SiteModels, predict_pieces, predict_rows, row_numbers, scores
 from wardround.engine.simulate import Simulation
 from wardround.models.logistic import logistic
 
@@ -41,15 +41,25 @@ def personal(model: Model) -> Algorithm:
 def test_spans_of_ragged_pieces() -> None:
     assert row_numbers(np.array([10, 3, 7]), np.array([2, 0, 3])).tolist() == [10, 11, 7, 8, 9]
     assert row_numbers(np.zeros(0, int), np.zeros(0, int)).tolist() == []
-    assert pad_rows(np.array([[1, 2]]), 3).tolist() == [[1, 2], [0, 0], [0, 0]]
 
 
-def test_chunks_make_no_difference() -> None:
+def test_every_piece_is_predicted_by_its_own_model() -> None:
     x = np.arange(1024 * 2, dtype=np.float32).reshape(1024, 2)
-    whole = predict_in_chunks(lambda factor, rows: jnp.sum(rows, axis=1) * factor, 2.0, jnp.asarray(x))
-    assert np.array_equal(whole, 2 * x.sum(axis=1))
-    bytes_ = jnp.full((4, 2), 255, jnp.uint8)
-    assert predict_in_chunks(lambda factor, rows: rows * factor, 1.0, bytes_).tolist() == [[1.0, 1.0]] * 4
+    models = SiteModels({"factor": jnp.array([2.0, -1.0])}, np.array([1, 0, 0]))
+    first, count = np.array([5, 900, 0]), np.array([300, 0, 7])
+    found = predict_pieces(lambda own, rows: jnp.sum(rows, axis=1) * own["factor"], models, x, first, count)
+    assert np.array_equal(found, np.concatenate([-x[5:305].sum(axis=1), 2 * x[:7].sum(axis=1)]))
+
+
+def test_bytes_are_intensities_and_neighbours_change_no_bit(model: Model, common: Algorithm) -> None:
+    bytes_ = np.full((4, 2), 255, np.uint8)
+    plain = common._replace(predict=lambda factor, rows: rows * factor["by"])
+    assert predict_rows(plain, {"by": np.float32(1)}, bytes_).tolist() == [[1.0, 1.0]] * 4
+    x = np.random.default_rng(3).normal(size=(1500, 3)).astype(np.float32)
+    params = {"dense_0/kernel": x[:3, :2] * 3, "dense_0/bias": x[4, :2]}
+    together = predict_rows(common, params, x)
+    alone = np.concatenate([predict_rows(common, params, x[at : at + 1]) for at in (0, 7, 255, 256, 1499)])
+    assert np.array_equal(together[[0, 7, 255, 256, 1499]], alone)
 
 
 def test_common_predictions_are_the_softmax_of_the_models_own_numbers(

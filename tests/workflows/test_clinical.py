@@ -10,7 +10,7 @@ from sklearn.metrics import confusion_matrix, roc_curve
 
 from tests.support import tiny_study as tiny
 from wardround.core.errors import Refusal
-from wardround.runs.clinical import ClinicalFigures
+from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.folder import RunFolder
 from wardround.runs.result import RunResult
 from wardround.study import assemble
@@ -96,7 +96,7 @@ def test_copies_are_predicted_as_the_patients_themselves(tmp_path: Path, algorit
     owner, rows = validation_rows(plan, 1000)
     x = plan.federation.x[rows]
     look = validation_scores([plan], [trained])
-    copies = predict_copies(plan, trained.fitted.progress, owner, np.concatenate([x, x, x]))
+    copies = predict_copies(plan, trained, owner, np.concatenate([x, x, x]))
     np.testing.assert_allclose(copies, np.tile(look.predicted, (3, 1)), atol=1e-6)
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tests.support import tiny_study as tiny
-from wardround.runs.patient_table import PatientFlow, PatientTable
+from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
 from wardround.study import assemble
 from wardround.study.file import read_study
 from wardround.workflows.patient_table import patients_of

@@ -17,13 +17,15 @@ from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
 
 FORMAT = "wardround preparation 1"
 ENDS = ("low", "high")
+OPTIONAL = (*ENDS, "seen")
 
 
 @dataclass(frozen=True)
 class NumberColumn:
     """Missing becomes `fill`, then (value - center) / scale; a scale of 0 means always 0 (nothing was ever known).
 
-    Where `low` and `high` are given, values are clamped to them, and one that is not finite counts as missing.
+    Where `low` and `high` are given, values are clamped to them, and one that is not finite counts as missing. `seen`
+    is the range of the training rows, for whoever uses the model: it changes no value.
     """
 
     name: str
@@ -33,6 +35,7 @@ class NumberColumn:
     indicator: bool = False
     low: float | None = None
     high: float | None = None
+    seen: tuple[float, float] | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -92,7 +95,7 @@ class Preparation:
         columns = [
             {
                 "kind": "number" if isinstance(column, NumberColumn) else "text",
-                **{key: value for key, value in asdict(column).items() if key not in ENDS or value is not None},
+                **{key: value for key, value in asdict(column).items() if key not in OPTIONAL or value is not None},
             }
             for column in self.columns
         ]
@@ -141,6 +144,15 @@ def one_hot(column: TextColumn, series: "pd.Series[Any]", block: np.ndarray[Any,
     block[known, code[known]] = 1.0
 
 
+def parse_range(ends: Any, name: str) -> tuple[float, float] | None:
+    if ends is None:
+        return None
+    low, high = (float(end) for end in ends)
+    if not -np.inf < low <= high < np.inf:
+        raise ValueError(f"the range seen of column {name!r} must be two finite numbers in order")
+    return low, high
+
+
 def parse_column(column: Mapping[str, Any]) -> NumberColumn | TextColumn:
     """One column from JSON, each value checked, since the file may come from elsewhere."""
     name, indicator = column["name"], column["indicator"]
@@ -155,7 +167,7 @@ def parse_column(column: Mapping[str, Any]) -> NumberColumn | TextColumn:
             low is not None and high is not None and not -np.inf < low <= high < np.inf
         ):
             raise ValueError(f"the range of column {name!r} must be two finite numbers in order")
-        return NumberColumn(name, fill, center, scale, indicator, low, high)
+        return NumberColumn(name, fill, center, scale, indicator, low, high, parse_range(column.get("seen"), name))
     if column["kind"] != "text":
         raise ValueError(f"column {name!r} is of the unknown kind {column['kind']!r}")
     categories, stand_in = column["categories"], column["fill"]

@@ -155,12 +155,27 @@ def fit_numbers(
     else:
         center, width = np.zeros(len(names)), np.ones(len(names))
     width = np.where(width > 0, width, 1.0)
+    seen = [seen_range(spread, i) for i in range(len(names))]
     return {
-        name: NumberColumn(name, float(fill[i]), float(center[i]), float(width[i]), indicators and bool(missing[i] > 0))
+        name: NumberColumn(
+            name,
+            float(fill[i]),
+            float(center[i]),
+            float(width[i]),
+            indicators and bool(missing[i] > 0),
+            seen=seen[i],
+        )
         if known[i]
         else NumberColumn(name, scale=0.0)
         for i, name in enumerate(names)
     }
+
+
+def seen_range(spread: Report, place: int) -> tuple[float, float] | None:
+    """The range of a column in training, where it was asked for and some value is known."""
+    if not spread or not np.isfinite([spread["low"][place], spread["high"][place]]).all():
+        return None
+    return float(spread["low"][place]), float(spread["high"][place])
 
 
 def fit_words(

@@ -1,13 +1,15 @@
 """Predictions on every site's held-out rows, by the model that the site would use itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from wardround.core.contracts import Algorithm, Array, Message, Progress, Scores, Shard, Tree, intensities
+from wardround.core import trees
+from wardround.core.contracts import Algorithm, Array, Message, Params, Progress, Scores, Shard, Tree, intensities
 from wardround.core.federation import Federation
 from wardround.core.quality import Quality, row_figures
 from wardround.engine.layout import Seating, Shape, assign_seats, capacity_for, power_of_two, templates
@@ -15,11 +17,26 @@ from wardround.engine.program import Data, map_lanes, round_key
 from wardround.engine.shared_programs import representative
 
 CHUNK = 256
-"""Rows predicted at a time: keeps the patches of a convolution small."""
+"""Rows of a table predicted at a time,"""
+IMAGES = 32
+"""and rows of more dimensions: keeps the patches of a convolution small."""
+ROWS_AT_ONCE = 1 << 16
 SITES_AT_ONCE = 512
 LANES = 8
+MODEL_BYTES = 256_000_000
+"""Personal models held at a time."""
+KEPT_BYTES = 1_000_000_000
+"""Personal models of a run that are kept; where they would take more, none is."""
 PERSONAL_ROUND = 2**30
 """Stands for the round number when sites fit their personal models, so that these draw their own random numbers."""
+
+
+class SiteModels(NamedTuple):
+    """The models that sites use themselves, along a first axis; one alone is everybody's."""
+
+    params: Tree
+    which: np.ndarray[Any, Any]
+    """For each of the sites asked about, the place of its model."""
 
 
 def row_numbers(first: np.ndarray[Any, Any], count: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -28,43 +45,81 @@ def row_numbers(first: np.ndarray[Any, Any], count: np.ndarray[Any, Any]) -> np.
     return np.repeat(first - (ends - count), count) + np.arange(int(ends[-1]) if len(ends) else 0)
 
 
-def pad_rows(array: np.ndarray[Any, Any], rows: int) -> np.ndarray[Any, Any]:
-    return np.concatenate([array, np.zeros((rows - len(array), *array.shape[1:]), array.dtype)])
+@lru_cache(maxsize=64)
+def prediction_program(predict: Callable[[Any, Array], Array]) -> Callable[..., Array]:
+    """Predicts block by block, each block by the model at its place.
+
+    All blocks have one size: so a row's prediction has the same bits whoever its neighbours are, in the run that
+    evaluates a model and long after it.
+    """
+
+    @jax.jit
+    def program(params: Tree, which: Array, blocks: Array) -> Array:
+        def one(block: tuple[Array, Array]) -> Array:
+            place, x = block
+            return predict(jax.tree.map(lambda table: table[place], params), intensities(x))
+
+        return jax.lax.map(one, (which, blocks))
+
+    return program
 
 
-def predict_in_chunks(predict: Callable[[Any, Array], Array], params: Tree, x: Array) -> Array:
-    """Predictions for rows whose number is a multiple of the chunk (or less than one chunk)."""
-    if x.shape[0] <= CHUNK:
-        return predict(params, intensities(x))
-    pieces = x.reshape(-1, CHUNK, *x.shape[1:])
-    result = jax.lax.map(lambda piece: predict(params, intensities(piece)), pieces)
-    return result.reshape(-1, *result.shape[2:])
+def predict_rows(algorithm: Algorithm, params: Params, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Predictions of one model for rows."""
+    alone = jax.tree.map(lambda array: jnp.asarray(array)[None], params)
+    models = SiteModels(alone, np.zeros(1, np.int32))
+    return predict_pieces(algorithm.predict, models, x, np.zeros(1, np.int64), np.array([len(x)]))
+
+
+def predict_pieces(
+    predict: Callable[[Any, Array], Array],
+    models: SiteModels,
+    x: np.ndarray[Any, Any],
+    first: np.ndarray[Any, Any],
+    count: np.ndarray[Any, Any],
+) -> np.ndarray[Any, Any]:
+    """Predictions for pieces of the rows, a site's each and by its model; `x` may be on disk."""
+    size = CHUNK if x.ndim == 2 else IMAGES
+    blocks = -(-count // size)
+    which = np.repeat(np.asarray(models.which, np.int32), blocks)
+    # A site begins at a block of its own; what is left of its last block is filled with any row.
+    place = row_numbers((np.cumsum(blocks) - blocks) * size, count)
+    row = np.zeros(int(blocks.sum()) * size, np.int64)
+    row[place] = row_numbers(first, count)
+    program, results, most = prediction_program(predict), [], max(1, ROWS_AT_ONCE // size)
+    for begin in range(0, len(which), most):
+        some = slice(begin, min(begin + most, len(which)))
+        here, wanted = which[some], row[some.start * size : some.stop * size]
+        many = power_of_two(len(here))
+        rows = np.asarray(x[np.resize(wanted, many * size)]).reshape(many, size, *x.shape[1:])
+        found = np.asarray(program(models.params, np.resize(here, many), rows))
+        results.append(found[: len(here)].reshape(-1, *found.shape[2:]))
+    return np.concatenate(results)[place]
 
 
 @lru_cache(maxsize=64)
-def common_program(algorithm: Algorithm) -> Callable[[Tree, Array], Array]:
-    return jax.jit(lambda server, x: predict_in_chunks(algorithm.predict, algorithm.params(server), x))
+def common_program(algorithm: Algorithm) -> Callable[[Tree], Params]:
+    return jax.jit(lambda server: jax.tree.map(lambda array: array[None], algorithm.params(server)))
 
 
 @lru_cache(maxsize=64)
-def personal_program(algorithm: Algorithm) -> Callable[..., Array]:
-    """Every site fits its own model on its training rows and predicts its held-out ones."""
+def personal_program(algorithm: Algorithm) -> Callable[..., Params]:
+    """Every site fits its own model on its training rows."""
     personal = algorithm.personal
     assert personal is not None
 
     @jax.jit
-    def program(message: Message, key: Array, data: Data, seating: Seating, kept: Tree, held_out: Array) -> Array:
-        def block(inputs: tuple[Any, ...]) -> Array:
-            first, longest, rows, site, kept, held_out = inputs
+    def program(message: Message, key: Array, data: Data, seating: Seating, kept: Tree) -> Params:
+        def block(inputs: tuple[Any, ...]) -> Params:
+            first, longest, rows, site, kept = inputs
 
-            def one(own: Data, rows: Array, site: Array, kept: Tree, held_out: Array) -> Array:
+            def one(own: Data, rows: Array, site: Array, kept: Tree) -> Params:
                 shard = Shard(own.x, own.y, first, rows, longest, site, algorithm.largest_batch)
-                params = personal.fit(message, kept, shard, jax.random.fold_in(key, site))
-                return predict_in_chunks(algorithm.predict, params, held_out)
+                return personal.fit(message, kept, shard, jax.random.fold_in(key, site))
 
-            return map_lanes(one, rows.shape[0])(data, rows, site, kept, held_out)
+            return map_lanes(one, rows.shape[0])(data, rows, site, kept)
 
-        return jax.lax.map(block, (seating.first, seating.longest, seating.rows, seating.site, kept, held_out))
+        return jax.lax.map(block, (seating.first, seating.longest, seating.rows, seating.site, kept))
 
     return program
 
@@ -77,8 +132,12 @@ def scores(
     sites: np.ndarray[Any, Any],
     *,
     seed: int,
+    personal: Params | None = None,
 ) -> Scores:
-    """Predictions for the given sites' rows of one part, in the order of the sites."""
+    """Predictions for the given sites' rows of one part, in the order of the sites.
+
+    `personal` are the sites' own models, where they were fitted before.
+    """
     algorithm = representative(algorithm)
     first, count = federation.part(part)
     first, count = first[sites], count[sites]
@@ -90,14 +149,13 @@ def scores(
             federation.y[:0],
             edges,
         )
-    if algorithm.personal is None:
-        predicted = _common(algorithm, progress, federation, rows)
-    else:
-        pieces = range(0, len(sites), SITES_AT_ONCE)
-        predicted = np.concatenate(
-            [_personal(algorithm, progress, federation, part, sites[at : at + SITES_AT_ONCE], seed) for at in pieces]
-        )
-    return Scores(predicted, np.asarray(federation.y[rows]), edges)
+    fitted = site_models(algorithm, progress, federation, sites, seed=seed)
+    if personal is not None:
+        fitted = iter([(slice(None), SiteModels(personal, np.arange(len(sites))))])
+    predicted = [
+        predict_pieces(algorithm.predict, models, federation.x, first[here], count[here]) for here, models in fitted
+    ]
+    return Scores(np.concatenate(predicted), np.asarray(federation.y[rows]), edges)
 
 
 def quality(scores: Scores, names: Sequence[str]) -> Quality:
@@ -116,26 +174,43 @@ def quality(scores: Scores, names: Sequence[str]) -> Quality:
     )
 
 
-def _common(
-    algorithm: Algorithm, progress: Progress, federation: Federation, rows: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
-    program = common_program(algorithm)
-    most = 1 << 16
-    results = []
-    for begin in range(0, len(rows), most):
-        here = rows[begin : begin + most]
-        x = pad_rows(np.asarray(federation.x[here]), power_of_two(len(here)))
-        results.append(np.asarray(program(progress.server, x))[: len(here)])
-    return np.concatenate(results)
+def site_models(
+    algorithm: Algorithm, progress: Progress, federation: Federation, sites: np.ndarray[Any, Any], *, seed: int
+) -> Iterator[tuple[slice, SiteModels]]:
+    """The models that these sites would use, some sites at a time."""
+    algorithm = representative(algorithm)
+    if algorithm.personal is None:
+        yield slice(None), SiteModels(common_program(algorithm)(progress.server), np.zeros(len(sites), np.int32))
+        return
+    bytes_each = trees.nbytes(algorithm.params(progress.server))
+    many = max(LANES, min(SITES_AT_ONCE, MODEL_BYTES // max(1, bytes_each)))
+    for at in range(0, len(sites), many):
+        some = sites[at : at + many]
+        yield slice(at, at + len(some)), _personal(algorithm, progress, federation, some, seed)
+
+
+def personal_models(
+    algorithm: Algorithm, progress: Progress, federation: Federation, sites: np.ndarray[Any, Any], *, seed: int
+) -> Params | None:
+    """The sites' own models along a first axis, in their order; none without any, or where they would be too large."""
+    if algorithm.personal is None or not len(sites):
+        return None
+    pieces = []
+    for _, models in site_models(algorithm, progress, federation, sites, seed=seed):
+        found = jax.tree.map(lambda array, which=models.which: np.asarray(array)[which], models.params)
+        pieces.append(found)
+        if trees.nbytes(found) / len(models.which) * len(sites) > KEPT_BYTES:
+            return None
+    together: Params = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+    return together
 
 
 def _personal(
-    algorithm: Algorithm, progress: Progress, federation: Federation, part: str, sites: np.ndarray[Any, Any], seed: int
-) -> np.ndarray[Any, Any]:
+    algorithm: Algorithm, progress: Progress, federation: Federation, sites: np.ndarray[Any, Any], seed: int
+) -> SiteModels:
     personal = algorithm.personal
     assert personal is not None
     first, rows = (column[sites] for column in federation.part("train"))
-    test_first, test_rows = (column[sites] for column in federation.part(part))
     lanes = min(LANES, len(sites))
     shape = Shape(1, 1, -(-len(sites) // lanes), lanes)
     one = templates(shape, sites, rows, first, population=len(federation.sites), passes=personal.passes)[0]
@@ -144,15 +219,7 @@ def _personal(
     seating = jax.tree.map(lambda a: a[0], seating)
     data = Data(np.asarray(federation.x[seating.table]), np.asarray(federation.y[seating.table]))
     kept = jax.tree.map(lambda table: table.at[seating.site].get(mode="clip"), progress.clients)
-    # Held-out rows, seat by seat, each padded to the longest.
-    _, slot = assign_seats(rows, shape)
-    capacity = power_of_two(int(test_rows.max()))
-    wanted = np.minimum(np.arange(capacity), np.maximum(0, test_rows[:, None] - 1)) + test_first[:, None]
-    table = np.zeros((shape.slots, capacity), np.int64)
-    table[slot] = np.minimum(wanted, len(federation.x) - 1)
-    held_out = np.asarray(federation.x[table]).reshape(shape.blocks, lanes, capacity, *federation.x.shape[1:])
     message = algorithm.broadcast(progress.server)
-    program = personal_program(algorithm)
-    result = np.asarray(program(message, round_key(seed, PERSONAL_ROUND), data, seating, kept, held_out))
-    result = result.reshape(shape.slots, capacity, *result.shape[3:])[slot]
-    return result[np.arange(capacity)[None, :] < test_rows[:, None]]
+    params = personal_program(algorithm)(message, round_key(seed, PERSONAL_ROUND), data, seating, kept)
+    _, slot = assign_seats(rows, shape)
+    return SiteModels(jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), params), slot)

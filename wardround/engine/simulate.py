@@ -161,16 +161,18 @@ class Simulation:
             return self.look(scores, names)
         return predictions.quality(scores, names)
 
-    def predict(self, algorithm: Algorithm, progress: Progress, part: str) -> Scores:
-        """The predictions themselves, site after site: no real site would tell them, so only a simulation can."""
+    def predict(self, algorithm: Algorithm, progress: Progress, part: str, personal: Params | None = None) -> Scores:
+        """The predictions themselves, site after site: no real site would tell them, so only a simulation can.
+
+        `personal` are models that `personal_models` gave, which then need not be fitted again.
+        """
         return predictions.scores(
-            algorithm,
-            progress,
-            self.federation,
-            part,
-            self.evaluated,
-            seed=self.seed,
+            algorithm, progress, self.federation, part, self.evaluated, seed=self.seed, personal=personal
         )
+
+    def personal_models(self, algorithm: Algorithm, progress: Progress) -> Params | None:
+        """The models of the evaluated sites along a first axis; none where all use the common one, or they are many."""
+        return predictions.personal_models(algorithm, progress, self.federation, self.evaluated, seed=self.seed)
 
     def ask(self, query: Query, message: Message) -> Report:
         """Put a question to every site's own table."""

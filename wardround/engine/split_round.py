@@ -27,8 +27,7 @@ from wardround.core.contracts import (
     one_site,
 )
 from wardround.core.order import visiting_order
-from wardround.engine.layout import power_of_two
-from wardround.engine.predictions import CHUNK, PERSONAL_ROUND, pad_rows, predict_in_chunks
+from wardround.engine.predictions import PERSONAL_ROUND
 from wardround.engine.program import conclude, receive_answer, refuse_owed_noise, round_key, server_message
 from wardround.engine.shared_programs import representative
 
@@ -110,19 +109,6 @@ def own_params(
     key = jax.random.fold_in(round_key(seed, PERSONAL_ROUND), own.site)
     fitted: Params = personal_program(algorithm)(message, kept, shard, key)
     return fitted
-
-
-@lru_cache(maxsize=64)
-def prediction_program(algorithm: Algorithm) -> Any:
-    return jax.jit(lambda params, x: predict_in_chunks(algorithm.predict, params, x))
-
-
-def predict_rows(algorithm: Algorithm, params: Params, x: Rows) -> Rows:
-    """Predictions for rows, padded so that a new number of them seldom compiles anew."""
-    places = max(power_of_two(max(1, len(x))), 1)
-    if places > CHUNK:
-        places = -(-places // CHUNK) * CHUNK
-    return np.asarray(prediction_program(algorithm)(params, pad_rows(np.asarray(x), places)))[: len(x)]
 
 
 # ---- the server's half ----

@@ -7,4 +7,18 @@ ROUNDS = "rounds.jsonl"
 RESULT = "result.json"
 """Written when the run is finished."""
 MODEL = "model.safetensors"
+"""The common model of a run with one method, or the model of the site that asked."""
+PERSONAL = "personal.safetensors"
+"""The models that sites use themselves."""
 MODEL_CARD = "model_card.json"
+REPORT = "report.html"
+
+
+def method_file(name: str, method: str) -> str:
+    """The file of one of several methods.
+
+    >>> method_file(MODEL, "fed_avg")
+    'model-fed_avg.safetensors'
+    """
+    stem, _, suffix = name.partition(".")
+    return f"{stem}-{method}.{suffix}"

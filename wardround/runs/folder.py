@@ -12,37 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
-from safetensors.numpy import save
 
 from wardround import __version__
 from wardround.core import clock
 from wardround.core.components.packages import announcements
-from wardround.core.contracts import Params, RoundRecord
+from wardround.core.contracts import RoundRecord, Tree
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.runs.file_names import MANIFEST, MODEL, MODEL_CARD, RESULT, ROUNDS
+from wardround.runs.json_files import as_json
+from wardround.runs.model_file import ModelFacts, write_model
 from wardround.runs.read import has_manifest, require_manifest
 from wardround.runs.result import Result, values_of
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pandas", "scikit-learn", "safetensors", "torch")
-
-
-def as_json(value: Any) -> str:
-    """JSON that is the same for the same content; NaN and infinity, which JSON lacks, become null."""
-
-    def plain(part: Any) -> Any:
-        if isinstance(part, Mapping):
-            return {str(key): plain(inner) for key, inner in part.items()}
-        if isinstance(part, list | tuple):
-            return [plain(inner) for inner in part]
-        if isinstance(part, np.generic):
-            return plain(part.item())
-        if isinstance(part, float) and not np.isfinite(part):
-            return None
-        return part
-
-    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def digest(value: Any) -> str:
@@ -123,10 +106,8 @@ class RunFolder:
     def amend_manifest(self, **facts: Any) -> None:
         self.write(MANIFEST, {**require_manifest(self.path), **facts})
 
-    def write_model(self, params: Params, header: Mapping[str, str], name: str = MODEL) -> None:
-        arrays = {key: np.ascontiguousarray(array) for key, array in jax.device_get(params).items()}
-        # One key: safetensors writes several in an order of its own, and the same run must give the same bytes.
-        write_whole(self.path / name, save(arrays, metadata={"wardround": as_json(header)}))
+    def write_model(self, params: Tree, facts: ModelFacts, name: str = MODEL) -> None:
+        write_model(self.path / name, params, facts)
 
     def record(self, method: str, repeat: int, record: RoundRecord, *, user: str | None = None) -> None:
         """Append a round, unless it is there already (a crash fell between checkpoint and record).

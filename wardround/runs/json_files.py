@@ -5,8 +5,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
+
+
+def as_json(value: Any) -> str:
+    """JSON that is the same for the same content; NaN and infinity, which JSON lacks, become null."""
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            return {str(key): plain(inner) for key, inner in part.items()}
+        if isinstance(part, list | tuple):
+            return [plain(inner) for inner in part]
+        if isinstance(part, np.generic):
+            return plain(part.item())
+        if isinstance(part, float) and not np.isfinite(part):
+            return None
+        return part
+
+    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import Field
 
 from wardround.runs.cases_result import BudgetTables, CaseResult, MethodLabel, RateSearch
-from wardround.runs.clinical import ClinicalFigures
+from wardround.runs.clinical.figures import ClinicalFigures
+from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
 from wardround.runs.fields import (
     ByName,
     Flag,
@@ -39,7 +40,6 @@ from wardround.runs.partners_result import (
     SiteMap,
     TrainingShare,
 )
-from wardround.runs.patient_table import PatientFlow, PatientTable
 from wardround.runs.scores import NOT_MEASURED, FairnessScores, MetricValue, ReliabilityBin, ScoreBlock
 from wardround.runs.sites import PredictionTask, SiteSummary
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
+from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
 from wardround.runs.courses import Course, read_courses
 from wardround.runs.fields import TOLERANT, Json, mapping, total
 from wardround.runs.file_names import MANIFEST, RESULT, ROUNDS
-from wardround.runs.patient_table import PatientFlow, PatientTable
 from wardround.runs.read import read_manifest, read_result, read_rounds
 from wardround.runs.result import Cost, MethodDifference, MethodResult, PartnersResult, RunResult
 from wardround.runs.sites import PredictionTask, SiteSummary

@@ -16,6 +16,7 @@ from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
 from wardround.data.load import LoadedData, load
+from wardround.data.preparation import Preparation
 from wardround.data.row_split import check_shares
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
@@ -39,6 +40,8 @@ class Setting:
     tables: tuple[Site, ...] = ()
     whole: LoadedData | None = None
     """All rows as they were read and checked; of the study's first split only, for the table of its patients."""
+    preparation: Preparation | None = None
+    """How columns became numbers; none where rows came as arrays."""
 
 
 def load_setting(study: Study, seed: int) -> Setting:
@@ -74,6 +77,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
         whole=loaded if seed == study.study.seed else None,
+        preparation=loaded.preparation,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wardround.core.contracts import Progress, Scores, Task
+from wardround.core.contracts import Scores, Task
 from wardround.engine import predictions
 from wardround.evaluate.clinical.calibration_fit import CalibrationFit, fit_risks, fit_values
 from wardround.evaluate.clinical.decision_curve import decision_curve
@@ -29,7 +29,8 @@ from wardround.evaluate.clinical.operating_point import (
     flags_by_class,
     flags_by_site,
 )
-from wardround.runs.clinical import ClinicalFigures
+from wardround.runs.clinical.figures import ClinicalFigures
+from wardround.runs.fields import part_of
 from wardround.study.file import Study
 from wardround.workflows.training_plan import TrainingPlan, main_metric
 
@@ -41,8 +42,6 @@ MOST_SITES = 200
 MOST_TRAINING_ROWS = 50_000
 """Training rows over which the spread of a column is taken."""
 Numbers = np.ndarray[Any, Any]
-MOST_BYTES = 400_000_000
-"""Of prepared rows, which are copied to shuffle columns under models of each site's own."""
 OWN_MODELS = "every hospital has a model of its own"
 
 
@@ -60,7 +59,7 @@ def clinical_figures(
         elif not task.regression:
             told["classes"] = flags_by_class(scores.predicted, scores.actual, task)
         told["importance"] = importance_of(study, plans, trained[0])
-    return ClinicalFigures.model_validate(told)
+    return part_of(ClinicalFigures, told)
 
 
 def binary_figures(
@@ -103,7 +102,13 @@ def validation_scores(plans: Sequence[TrainingPlan], trained: "Sequence[TrainedM
     """Validation patients as predicted by the model that each site would use."""
     each = [
         predictions.scores(
-            plan.algorithm, one.fitted.progress, plan.federation, "validation", plan.evaluated, seed=plan.seed
+            plan.algorithm,
+            one.fitted.progress,
+            plan.federation,
+            "validation",
+            plan.evaluated,
+            seed=plan.seed,
+            personal=one.personal,
         )
         for plan, one in zip(plans, trained, strict=True)
     ]
@@ -148,7 +153,7 @@ def importance_of(study: Study, plans: Sequence[TrainingPlan], trained: "Trained
     if not federation.features:
         return None
     metric = main_metric(study, plan.setting)
-    if len(plans) > 1 or (plan.algorithm.personal is not None and federation.x.nbytes > MOST_BYTES):
+    if len(plans) > 1 or (plan.algorithm.personal is not None and trained.personal is None):
         return {"kind": "", "rows": 0, "reason": OWN_MODELS}
     groups = feature_groups(raw_columns(plan), federation.features)
     weights = linear_weights(trained.params, task, plan.setting.positive)
@@ -159,7 +164,7 @@ def importance_of(study: Study, plans: Sequence[TrainingPlan], trained: "Trained
     owner, rows = validation_rows(plan, affordable_rows(len(federation.features), len(groups)))
     if not len(rows):
         return {"kind": "permutation", "rows": 0, "reason": "there are no validation patients"}
-    predict = partial(predict_copies, plan, trained.fitted.progress, owner)
+    predict = partial(predict_copies, plan, trained, owner)
     x, y = np.asarray(federation.x[rows]), federation.y[rows]
     found = permutation_importance(predict, x, y, groups, task, metric, positive=plan.setting.positive, seed=plan.seed)
     reason = {} if found else {"reason": f"{metric} is not defined for the validation patients"}
@@ -176,8 +181,8 @@ def validation_rows(plan: TrainingPlan, most: int) -> tuple[Numbers, Numbers]:
 
 def raw_columns(plan: TrainingPlan) -> list[str]:
     """The columns of the data, in the order in which the preparation takes them."""
-    whole = plan.setting.whole
-    return list(plan.federation.features) if whole is None else [one.name for one in whole.preparation.columns]
+    preparation = plan.setting.preparation
+    return list(plan.federation.features) if preparation is None else [one.name for one in preparation.columns]
 
 
 def drawn(rows: Numbers, most: int, seed: int) -> Numbers:
@@ -187,33 +192,31 @@ def drawn(rows: Numbers, most: int, seed: int) -> Numbers:
     return np.sort(np.random.default_rng((seed, 0xC11)).choice(rows, most, replace=False))
 
 
-def predict_copies(plan: TrainingPlan, progress: Progress, owner: Numbers, x: Numbers) -> Numbers:
-    """Copies of validation rows as predicted by the models of the sites that own them (`owner`, for one copy).
-
-    The copies stand in for the sites' validation rows; a site that makes a model of its own has its training rows.
-    """
-    federation, evaluated = plan.federation, plan.evaluated
+def predict_copies(plan: TrainingPlan, trained: "TrainedModel", owner: Numbers, x: Numbers) -> Numbers:
+    """Copies of validation rows as predicted by the models of the sites that own them (`owner`, for one copy)."""
+    evaluated = plan.evaluated
     place = np.tile(owner, len(x) // len(owner))
     order = np.argsort(place, kind="stable")
-    sizes = np.bincount(place, minlength=len(evaluated))
-    first, count = (part[evaluated] for part in federation.part("train"))
-    if plan.algorithm.personal is None:
-        count = np.zeros_like(count)
-    # Every site's training rows and then its copies, as a federation lays them out.
-    training = predictions.row_numbers(first, count)
-    site = np.concatenate([np.repeat(np.arange(len(evaluated)), count), place[order]])
-    layout = np.argsort(site, kind="stable")
-    counts = np.zeros_like(federation.counts)
-    counts[evaluated, 0], counts[evaluated, 1] = count, sizes
+    counts = np.zeros_like(plan.federation.counts)
+    counts[evaluated, 1] = np.bincount(place, minlength=len(evaluated))
     rows = counts.sum(axis=1)
-    stand_in = replace(
-        federation,
-        x=np.concatenate([federation.x[training], x[order]])[layout],
-        y=np.concatenate([federation.y[training], np.zeros(len(x), federation.y.dtype)])[layout],
+    # The copies stand in for the sites' validation rows; models are fitted already.
+    copies = replace(
+        plan.federation,
+        x=x[order],
+        y=np.zeros(len(x), plan.federation.y.dtype),
         first=np.cumsum(rows) - rows,
         counts=counts,
     )
-    scores = predictions.scores(plan.algorithm, progress, stand_in, "validation", evaluated, seed=plan.seed)
+    scores = predictions.scores(
+        plan.algorithm,
+        trained.fitted.progress,
+        copies,
+        "validation",
+        evaluated,
+        seed=plan.seed,
+        personal=trained.personal,
+    )
     predicted = np.empty_like(scores.predicted)
     predicted[order] = scores.predicted
     return predicted

@@ -2,7 +2,8 @@
 
 The table is of all parts together and of the columns as they were read, before gaps are filled. Counts below the
 study's smallest cell are not shown, nor others from which they could be worked out. Under [privacy] there is only
-how many rows were used: every other number would have to be noised and charged. Of real sites there is none either, since no site tells it.
+how many rows were used: every other number would have to be noised and charged. Of real sites there is no more either,
+since no site tells it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ import pandas as pd
 from wardround.data.load import LoadedData
 from wardround.evaluate.clinical.cell_suppression import hidden_cells
 from wardround.queries.columns import as_numbers, as_text, kind_of
-from wardround.runs.patient_table import PatientCell, PatientColumn, PatientFlow, PatientTable, RowFlow
+from wardround.runs.clinical.patient_table import PatientCell, PatientColumn, PatientFlow, PatientTable, RowFlow
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 

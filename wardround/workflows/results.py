@@ -5,18 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wardround.core.contracts import Task
 from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_differences
 from wardround.evaluate.metrics import names_with
-from wardround.runs.clinical import ClinicalFigures
+from wardround.runs.clinical.figures import ClinicalFigures
+from wardround.runs.fields import part_of
 from wardround.runs.result import ALL, MethodDifference, MethodResult
 from wardround.runs.scores import FairnessScores, ScoreBlock
-from wardround.runs.sites import PredictionTask, SiteSummary
+from wardround.runs.sites import SiteSummary
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method
+from wardround.study.model_facts import prediction_task
 from wardround.workflows.fairness import by_group, fairness_of
 
 if TYPE_CHECKING:
@@ -57,18 +58,6 @@ def data_summary(setting: Setting) -> dict[str, Any]:
     return described
 
 
-def prediction_task(task: Task, features: Sequence[str], positive: int) -> PredictionTask:
-    """What is predicted; of two classes also which one is looked for."""
-    looked_for = {"positive": task.classes[positive]} if len(task.classes) == 2 else {}
-    return PredictionTask(
-        kind="regression" if task.regression else "classification",
-        target=task.target,
-        classes=tuple(task.classes),
-        features=tuple(features),
-        **looked_for,
-    )
-
-
 def method_block(
     study: Study,
     settings: Sequence[Setting],
@@ -97,7 +86,7 @@ def method_block(
     groups = fairness_of(study, settings, trained)
     if groups is not None:
         scores["groups"] = by_group(groups)
-    further: dict[str, Any] = {"fairness": None if groups is None else FairnessScores.model_validate(groups)}
+    further: dict[str, Any] = {"fairness": None if groups is None else part_of(FairnessScores, groups)}
     further["clinical"] = clinical
     return MethodResult(
         name=first.method.name,
@@ -112,7 +101,7 @@ def method_block(
         seconds=first.seconds,
         compile_seconds=first.fitted.first_call_seconds,
         meters=meters,
-        scores=ScoreBlock.model_validate(scores),
+        scores=part_of(ScoreBlock, scores),
         **{key: part for key, part in further.items() if part is not None},
     )
 

@@ -15,13 +15,15 @@ from wardround.core.federation import Federation
 from wardround.engine import registry
 from wardround.engine.fit import EarlyStopping, FitResult, Schedule, fit
 from wardround.engine.participation import restrict
-from wardround.runs.clinical import ClinicalFigures
+from wardround.runs.clinical.figures import ClinicalFigures
+from wardround.runs.file_names import MODEL, PERSONAL, method_file
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
+from wardround.study.model_facts import model_facts
 from wardround.study.privacy_cost import with_privacy_cost
 from wardround.workflows.clinical import clinical_figures
 from wardround.workflows.partners.choose import choose, question_of
@@ -48,6 +50,8 @@ class TrainedModel:
     """The site it was trained for."""
     partners: tuple[str, ...] | None = None
     """Whom the method chose to train with it."""
+    personal: Params | None = None
+    """The models that the sites use themselves, along a first axis in the order of `sites`."""
 
 
 def run(
@@ -78,11 +82,10 @@ def run(
         settings.append(planned[0][0].setting)
         for of_method in planned:
             each = [train(plan, folder, resume=resume, on_round=on_round) for plan in of_method]
-            if repeat == 0:
-                write_models(study, folder, each, alone=len(methods) == 1)
             trained.append(each[0] if len(each) == 1 else join_askings(each))
             if repeat == 0:
                 clinical.append(clinical_figures(study, of_method, each, trained[-1].scores))
+                write_models(folder, of_method, each, clinical[-1].threshold, alone=len(methods) == 1)
     metric = main_metric(study, settings[0])
     result = RunResult(
         study=study.study.name,
@@ -117,12 +120,49 @@ def join_askings(each: Sequence[TrainedModel]) -> TrainedModel:
     return replace(each[0], scores=scores, seconds=sum(one.seconds for one in each), user=None, partners=None)
 
 
-def write_models(study: Study, folder: RunFolder, each: Sequence[TrainedModel], *, alone: bool) -> None:
-    """The model of every method; one for each asking site where they take turns."""
-    for number, one in enumerate(each):
-        words = {"study": study.study.name, "method": one.method.name, "user": one.user or ""}
-        name = "model" if alone else f"model-{one.method.name}"
-        folder.write_model(one.params, words, f"{name}{f'-{number + 1}' if len(each) > 1 else ''}.safetensors")
+def write_models(
+    folder: RunFolder, plans: Sequence[TrainingPlan], each: Sequence[TrainedModel], threshold: float, *, alone: bool
+) -> None:
+    """Every model that was scored, as it was scored: the common one, and those of single sites.
+
+    From a predicted risk of `threshold` on a patient is flagged.
+
+    A method for one site gives that site's model; where sites ask in turn, each has its own.
+    """
+    plan, first = plans[0], each[0]
+    method = plan.method
+
+    def write(name: str, params: Params, sites: Sequence[str]) -> None:
+        facts = model_facts(
+            plan.study,
+            method,
+            plan.algorithm,
+            plan.federation.task,
+            positive=plan.setting.positive,
+            preparation=plan.setting.preparation,
+            rounds=first.fitted.rounds,
+            sites=sites,
+            threshold=threshold,
+        )
+        folder.write_model(params, facts, name if alone else method_file(name, method.name))
+
+    if len(each) > 1:
+        together = jax.tree.map(lambda *arrays: np.stack(arrays), *[own_params(one) for one in each])
+        write(PERSONAL, together, [str(one.user) for one in each])
+        return
+    if first.personal is not None:
+        write(PERSONAL, first.personal, first.sites)
+    if not (plan.algorithm.silent and plan.algorithm.personal is not None):  # alone there is no common model
+        write(MODEL, first.params, ())
+
+
+def own_params(one: TrainedModel) -> Params:
+    """The model of the site that asked."""
+    if one.personal is None:
+        return one.params
+    place = list(one.sites).index(str(one.user))
+    own: Params = jax.tree.map(lambda array: array[place], one.personal)
+    return own
 
 
 def train(
@@ -169,10 +209,21 @@ def train(
             resume=resume,
             on_round=report,
         )
-        scores = engine.predict(algorithm, fitted.progress, part)
+        personal = engine.personal_models(algorithm, fitted.progress)
+        scores = engine.predict(algorithm, fitted.progress, part, personal)
     params = jax.device_get(algorithm.params(fitted.progress.server))
-    names = [federation.sites[int(index)] for index in evaluated]
-    return TrainedModel(method, repeat, fitted, params, scores, names, time.perf_counter() - started, user, partners)
+    return TrainedModel(
+        method=method,
+        repeat=repeat,
+        fitted=fitted,
+        params=params,
+        scores=scores,
+        sites=[federation.sites[int(index)] for index in evaluated],
+        seconds=time.perf_counter() - started,
+        user=user,
+        partners=partners,
+        personal=personal,
+    )
 
 
 def asking_in_turn(study: Study, method: Method) -> str | None:

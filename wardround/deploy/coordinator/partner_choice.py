@@ -25,7 +25,7 @@ from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.checks import refuse_few
 from wardround.engine.participation import Participation, restrict
 from wardround.partners.choice import Evidence, select_partners
-from wardround.runs.folder import as_json
+from wardround.runs.json_files import as_json
 from wardround.study.file import Study
 from wardround.study.methods import Method, own_method
 from wardround.study.partners import asks_of

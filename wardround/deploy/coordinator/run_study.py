@@ -54,6 +54,7 @@ from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
 from wardround.evaluate.metrics import names_with
+from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest
 from wardround.runs.result import MethodResult, RunResult
@@ -62,7 +63,7 @@ from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
-from wardround.workflows.results import prediction_task
+from wardround.study.model_facts import model_facts, prediction_task
 from wardround.workflows.run import meters_of, stopping_of
 
 PAUSE = 0.5
@@ -344,7 +345,7 @@ def finish(
                 seconds=sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
                 compile_seconds=fitted.first_call_seconds,
                 meters=meters_of(folder, method, study),
-                scores=ScoreBlock.model_validate(combined_blocks(blocks) if blocks else {}),
+                scores=part_of(ScoreBlock, combined_blocks(blocks) if blocks else {}),
             ),
         ),
         comparison=(),
@@ -358,7 +359,16 @@ def finish(
     )
     point("coordinator.result.before_save")
     params = jax.device_get(algorithm.params(fitted.progress.server))
-    folder.write_model(params, {"study": study.study.name, "method": method.name})
+    facts = model_facts(
+        study,
+        method,
+        algorithm,
+        task,
+        positive=agreement.positive,
+        preparation=agreement.preparation,
+        rounds=fitted.rounds,
+    )
+    folder.write_model(params, facts)
     folder.write_result(result)
     folder.finish(manifest, sites=list(engine.sites))
     point("coordinator.result.saved")

@@ -10,7 +10,7 @@ from wardround.report.html.markup import Html, bullets, details, join, paragraph
 from wardround.report.html.palette import QUIET, colour, mark
 from wardround.report.run.summary import interval_name
 from wardround.report.run.tables import cell
-from wardround.runs.clinical import CalibrationSummary
+from wardround.runs.clinical.figures import CalibrationSummary
 from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
 from wardround.runs.scores import MetricValue, ReliabilityBin
@@ -21,7 +21,7 @@ OPEN = 12
 
 def calibration_section(run: Run) -> Html:
     """The curve, two numbers and what they mean; by hospital in a table."""
-    shown = leader_first(run, tuple(method for method in run.methods if method.reliability))
+    shown = methods_shown(run)
     if not shown:
         return Html("")
     return join(
@@ -32,6 +32,16 @@ def calibration_section(run: Run) -> Html:
             others_below(shown, lambda method: of_method(run, method)),
         ]
     )
+
+
+def methods_shown(run: Run) -> tuple[MethodResult, ...]:
+    return leader_first(run, tuple(method for method in run.methods if method.reliability))
+
+
+def leader_chart(run: Run) -> Chart | None:
+    """The curve of the model that is shown first."""
+    shown = methods_shown(run)
+    return calibration_chart(run, shown[0]) if shown else None
 
 
 def is_quantity(run: Run) -> bool:

@@ -8,7 +8,7 @@ from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, bullets, chart_label, details, join, paragraph, safe, table
 from wardround.report.html.palette import INK, QUIET, colour, with_opacity
 from wardround.report.run.summary import interval_name
-from wardround.runs.clinical import DecisionCurve
+from wardround.runs.clinical.figures import DecisionCurve
 from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
 
@@ -19,8 +19,7 @@ Curves = Sequence[tuple[MethodResult, DecisionCurve]]
 
 def decision_section(run: Run) -> Html:
     """Where it pays to use the model, a chart of all models, and a table of some thresholds."""
-    shown = leader_first(run, tuple(m for m in run.methods if has_curve(m)))
-    curves = [(method, curve) for method in shown if (curve := part_of(method, lambda one: one.decision_curve))]
+    curves = curves_shown(run)
     if not curves:
         return Html("")
     return join(
@@ -32,6 +31,17 @@ def decision_section(run: Run) -> Html:
             details("Net benefit at some thresholds", *(curve_table(run, *one) for one in curves)),
         ]
     )
+
+
+def curves_shown(run: Run) -> Curves:
+    shown = leader_first(run, tuple(method for method in run.methods if has_curve(method)))
+    return [(method, curve) for method in shown if (curve := part_of(method, lambda one: one.decision_curve))]
+
+
+def all_curves(run: Run) -> Chart | None:
+    """Every model's curve in one chart."""
+    curves = curves_shown(run)
+    return decision_chart(run, curves) if curves else None
 
 
 def has_curve(method: MethodResult) -> bool:

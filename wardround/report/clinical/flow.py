@@ -1,7 +1,7 @@
 """Who was included: boxes from the rows read to the rows used, and a table where rows were left out."""
 
 from wardround.report.html.markup import Html, details, join, paragraph, safe, table
-from wardround.runs.patient_table import RowFlow
+from wardround.runs.clinical.patient_table import RowFlow
 from wardround.runs.run import Run
 
 LISTED = 200

@@ -32,8 +32,8 @@ class ForestRow(NamedTuple):
 
 def forest_section(run: Run) -> Html:
     """For the best model, the others folded away; nothing where one line would be all."""
-    shown = leader_first(run, tuple(method for method in run.methods if len(forest_rows(run, method)) > 3))
-    if not shown or not run.metric:
+    shown = methods_shown(run)
+    if not shown:
         return Html("")
     words = [f"{label_of(run.metric)}: {meaning_of(run.metric) or direction(run.metric)}."]
     if len(run.methods) > 1:
@@ -53,6 +53,17 @@ def forest_section(run: Run) -> Html:
             others_below(shown, lambda m: chart_figures(f"forest-{run.methods.index(m)}", [forest_chart(run, m)])),
         ]
     )
+
+
+def methods_shown(run: Run) -> tuple[MethodResult, ...]:
+    known = tuple(method for method in run.methods if run.metric and len(forest_rows(run, method)) > 3)
+    return leader_first(run, known)
+
+
+def leader_chart(run: Run) -> Chart | None:
+    """The plot of the model that is shown first."""
+    shown = methods_shown(run)
+    return forest_chart(run, shown[0]) if shown else None
 
 
 def undefined_words(run: Run, method: MethodResult) -> Html:

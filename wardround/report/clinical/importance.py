@@ -7,7 +7,7 @@ from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, bullets, chart_label, join, paragraph, plain, safe
 from wardround.report.html.palette import COLOURS, QUIET, colour
 from wardround.report.metric_names import label_of
-from wardround.runs.clinical import ColumnImportance, ModelImportance
+from wardround.runs.clinical.figures import ColumnImportance, ModelImportance
 from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
 

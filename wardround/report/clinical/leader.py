@@ -6,7 +6,7 @@ from typing import TypeVar
 from wardround.report.html.markup import Html, details, join, paragraph, safe
 from wardround.report.metric_names import label_of
 from wardround.report.run.ranking import best
-from wardround.runs.clinical import ClinicalFigures
+from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
 

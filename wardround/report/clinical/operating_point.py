@@ -7,7 +7,7 @@ from wardround.report.clinical.calibration import percent
 from wardround.report.clinical.leader import leader_first, part_of, repeat_words
 from wardround.report.html.markup import Cell, FigureCell, Html, details, join, paragraph, plain, safe, table
 from wardround.report.run.summary import interval_name
-from wardround.runs.clinical import FlagCounts, OperatingPoint
+from wardround.runs.clinical.figures import FlagCounts, OperatingPoint
 from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
 from wardround.runs.scores import MetricValue

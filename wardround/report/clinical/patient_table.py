@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from wardround.report import numbers
 from wardround.report.html.markup import Cell, FigureCell, Html, details, join, paragraph, plain, safe, table
-from wardround.runs.patient_table import PatientCell, PatientColumn, PatientTable
+from wardround.runs.clinical.patient_table import PatientCell, PatientColumn, PatientTable
 from wardround.runs.run import Run
 
 OPEN = 8

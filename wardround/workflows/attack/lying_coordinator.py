@@ -21,8 +21,9 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.deploy.site.policy import SMALLEST_CELL
 from wardround.deploy.site.release.disclosure import coarse_losses
+from wardround.engine.predictions import predict_rows
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import answer_shapes, predict_rows
+from wardround.engine.split_round import answer_shapes
 from wardround.study.file import Study
 from wardround.workflows.attack.first_round import MOST_SITES, with_recorder
 from wardround.workflows.training_plan import TrainingPlan

@@ -7,8 +7,8 @@ import numpy as np
 
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
+from wardround.engine.predictions import predict_rows
 from wardround.engine.simulate import Simulation
-from wardround.engine.split_round import predict_rows
 from wardround.privacy.accountant import epsilon
 from wardround.study.file import Study
 from wardround.study.privacy import ANY

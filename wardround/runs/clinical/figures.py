@@ -114,3 +114,9 @@ class ClinicalFigures(ResultPart):
     classes: ByName[FlagCounts] = Field(default_factory=dict)
     """Of more than two classes: each against the rest."""
     importance: ModelImportance | None = None
+
+    @property
+    def threshold(self) -> float:
+        """The risk from which a patient is flagged; one half where none was chosen."""
+        point = self.operating_point
+        return 0.5 if point is None or point.threshold is None else float(point.threshold)

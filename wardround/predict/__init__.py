@@ -1,0 +1,1 @@
+"""Models in use: predictions for new patients, what is behind them, and what became of them."""

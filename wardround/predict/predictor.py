@@ -1,0 +1,107 @@
+"""A trained model, ready for new patients: raw columns in, probabilities out, by the numbers of its training.
+
+Rows are prepared and predicted by the same functions that a run's own evaluation uses, so a patient gets the same bits.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from wardround.core.components.recipes import from_json
+from wardround.core.contracts import Algorithm, Params
+from wardround.core.errors import Refusal
+from wardround.data.preparation import Preparation
+from wardround.engine.predictions import predict_rows
+from wardround.engine.registry import make_from, suggest_name
+from wardround.runs.model_file import ModelFacts, read_model
+from wardround.study.assemble import private_from
+from wardround.study.privacy import KIND
+
+Rows = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """One model: the common one, or that of `site`."""
+
+    facts: ModelFacts
+    params: Params
+    algorithm: Algorithm
+    site: str | None = None
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        """How columns become numbers."""
+        if self.facts.preparation is None:
+            raise Refusal(
+                "this model takes arrays, such as images, and no table",
+                where=f"model of {self.facts.study}",
+                remedy="predict from Python, with rows of the shape that it was trained on",
+            )
+        return Preparation.from_json(json.dumps(self.facts.preparation))
+
+    @property
+    def positive(self) -> int | None:
+        """Of two classes, the place of the one that is looked for."""
+        task = self.facts.task
+        return task.classes.index(task.positive) if task.positive in task.classes else None
+
+    def predict(self, frame: pd.DataFrame, *, where: str = "") -> Rows:
+        """Probabilities of shape (rows, classes), or values of shape (rows,) for a regression."""
+        return self.predict_prepared(self.preparation.apply(frame, where=where))
+
+    def predict_prepared(self, x: Rows) -> Rows:
+        """The same for rows that are prepared."""
+        if x.shape[1:] != self.facts.shape:
+            raise Refusal(
+                f"the rows have the shape {x.shape[1:]}, and the model was trained on {self.facts.shape}",
+                where=f"model of {self.facts.study}",
+                remedy="prepare them as the training rows were",
+            )
+        if not len(x):
+            classes = len(self.facts.task.classes)
+            return np.zeros((0, classes) if classes else (0,), np.float32)
+        return predict_rows(self.algorithm, self.params, x)
+
+
+def read_predictor(path: Path, site: str | None = None, algorithm: Algorithm | None = None) -> Predictor:
+    """The model in a file; of personal models that of a site. An own `algorithm` is for what was made in Python."""
+    facts, params = read_model(path)
+    algorithm = algorithm or algorithm_of(facts, path)
+    if not facts.sites:
+        return Predictor(facts, params, algorithm)
+    if site is None:
+        raise Refusal(
+            "every site has a model of its own here",
+            where=str(path),
+            remedy=f"say whose to use with --site: {', '.join(facts.sites[:20])}",
+        )
+    if site not in facts.sites:
+        raise Refusal(f"there is no personal model of {site}", where=str(path), remedy=suggest_name(site, facts.sites))
+    place = facts.sites.index(site)
+    own = jax.tree.map(lambda array: array[place], params)
+    return replace(Predictor(facts, own, algorithm), site=site)
+
+
+def algorithm_of(facts: ModelFacts, path: Path) -> Algorithm:
+    """Made again by installed components."""
+    if facts.recipe is None:
+        raise Refusal(
+            "this model was made in Python, and no installed component can make it again",
+            where=str(path),
+            remedy="load it from Python and pass the model, or install it as a component",
+        )
+    try:
+        recipe = from_json(facts.recipe)
+        made: Algorithm = private_from(recipe) if recipe.kind == KIND else make_from(recipe)
+    except Refusal as refusal:
+        needs = ", ".join(f"{name} {version}" for name, version in facts.packages.items())
+        remedy = f"install {needs}" if needs else f"install wardround {facts.wardround}, which wrote it"
+        raise Refusal(f"the model cannot be made again: {refusal.what}", where=str(path), remedy=remedy) from None
+    return made

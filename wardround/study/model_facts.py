@@ -1,0 +1,84 @@
+"""What a model file must say so that the model can be used: from a study and what its sites agreed on."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from wardround import __version__
+from wardround.core.components.packages import OWN
+from wardround.core.components.recipes import Recipe, names_in, recipe_of, to_json
+from wardround.core.contracts import Algorithm, Task
+from wardround.core.errors import Refusal
+from wardround.data.preparation import Preparation
+from wardround.engine.registry import is_lent, package_of
+from wardround.runs.model_file import ModelFacts
+from wardround.runs.sites import PredictionTask
+from wardround.study.file import DataSection, Study
+from wardround.study.methods import Method
+
+UNREAD = {"path", "url", "query", "timeout", "site", "target", "drop", "positive", "groups", "task"}
+"""Settings of a source that tell where rows lie and what is asked of them, not how they are read."""
+
+
+def model_facts(
+    study: Study,
+    method: Method,
+    algorithm: Algorithm,
+    task: Task,
+    *,
+    positive: int,
+    preparation: Preparation | None,
+    rounds: int,
+    sites: Sequence[str] = (),
+    threshold: float = 0.5,
+) -> ModelFacts:
+    """All that a prediction needs; `sites` where each has a model of its own."""
+    recipe = recipe_or_none(algorithm)
+    features = preparation.features if preparation else ()
+    return ModelFacts(
+        wardround=__version__,
+        study=study.study.name,
+        method=method.name,
+        label=method.label,
+        rounds=rounds,
+        task=prediction_task(task, features, positive),
+        shape=task.shape,
+        recipe=None if recipe is None else to_json(recipe),
+        preparation=None if preparation is None else json.loads(preparation.to_json()),
+        reading=reading_of(study.data),
+        threshold=threshold,
+        sites=tuple(sites),
+        packages={} if recipe is None else packages_of(recipe),
+    )
+
+
+def prediction_task(task: Task, features: Sequence[str], positive: int) -> PredictionTask:
+    """What is predicted; of two classes also which one is looked for."""
+    looked_for = {"positive": task.classes[positive]} if len(task.classes) == 2 else {}
+    return PredictionTask(
+        kind="regression" if task.regression else "classification",
+        target=task.target,
+        classes=tuple(task.classes),
+        features=tuple(features),
+        **looked_for,
+    )
+
+
+def reading_of(data: DataSection) -> dict[str, Any]:
+    """How a table was read: all settings of its source but where it lies."""
+    return {key: value for key, value in data.settings.items() if key not in UNREAD}
+
+
+def recipe_or_none(algorithm: Algorithm) -> Recipe | None:
+    """How installed components make it; none for what was made in Python."""
+    try:
+        recipe = recipe_of(algorithm)
+    except Refusal:
+        return None
+    return None if any(is_lent(kind, name) for kind, name in names_in(recipe)) else recipe
+
+
+def packages_of(recipe: Recipe) -> dict[str, str]:
+    """Packages of others that the recipe needs."""
+    found = [package_of(kind, name) for kind, name in names_in(recipe) if kind not in ("task", "private")]
+    return {one.name: one.version for one in found if one is not None and one != OWN}
