@@ -12,6 +12,7 @@ from tests.support import tiny_study as tiny
 from wardround.core.errors import Refusal
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.folder import RunFolder
+from wardround.runs.model_file import read_facts
 from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.file import Study, read_study
@@ -41,6 +42,7 @@ def test_the_threshold_is_youdens_among_validation_patients_and_the_counts_are_o
     point = figures_of(tmp_path).operating_point
     assert point is not None
     assert point.threshold is not None
+    assert read_facts(tmp_path / "out" / "model.safetensors").threshold == point.threshold, "predict flags by it"
     plan = plan_training(study, assemble.load_setting(study, 1), own_method(study))
     trained = train(plan, None)
     with plan.engine() as engine:

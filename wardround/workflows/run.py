@@ -85,7 +85,7 @@ def run(
             trained.append(each[0] if len(each) == 1 else join_askings(each))
             if repeat == 0:
                 clinical.append(clinical_figures(study, of_method, each, trained[-1].scores))
-                write_models(folder, of_method, each, clinical[-1].threshold, alone=len(methods) == 1)
+                write_models(folder, of_method, each, alone=len(methods) == 1, threshold=clinical[-1].threshold)
     metric = main_metric(study, settings[0])
     result = RunResult(
         study=study.study.name,
@@ -121,7 +121,12 @@ def join_askings(each: Sequence[TrainedModel]) -> TrainedModel:
 
 
 def write_models(
-    folder: RunFolder, plans: Sequence[TrainingPlan], each: Sequence[TrainedModel], threshold: float, *, alone: bool
+    folder: RunFolder,
+    plans: Sequence[TrainingPlan],
+    each: Sequence[TrainedModel],
+    *,
+    alone: bool,
+    threshold: float = 0.5,
 ) -> None:
     """Every model that was scored, as it was scored: the common one, and those of single sites.
 
