@@ -214,11 +214,10 @@ def signature_of(one: Any) -> str:
         for p in found.parameters.values()
         if p.name != "self"
     ]
-    return (
-        str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)).replace("Ellipsis", "...")
-        if bare
-        else "()"
-    )
+    if not bare:
+        return "()"
+    words = str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+    return words.replace("Ellipsis", "...").replace("'", '"')  # quotes as the formatter writes them
 
 
 def members_of(one: type) -> Iterator[tuple[str, str]]:
