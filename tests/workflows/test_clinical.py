@@ -136,3 +136,13 @@ def test_a_quantity(tmp_path: Path) -> None:
     assert figures.operating_point is None
     assert figures.importance is not None
     assert figures.importance.columns[0].column == "age"
+
+
+def test_the_main_metric_is_told_of_every_group(tmp_path: Path) -> None:
+    frame = tiny.patients(60).assign(sex=["f", "m"] * 120)
+    result = result_of(tmp_path, study_of(tmp_path, frame, data={"groups": ["sex"]}, study={"metric": "brier"}))
+    groups = result.methods[0].scores.groups["sex"]
+    sizes = {name: group.rows or 0 for name, group in groups.items()}
+    assert sum(sizes.values()) == 48
+    mean = sum((groups[name].metrics["brier"].value or 0) * rows for name, rows in sizes.items()) / 48
+    assert mean == pytest.approx(result.methods[0].over_all("brier").value), "groups and sites cut the same patients"
