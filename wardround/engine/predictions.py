@@ -79,6 +79,9 @@ def predict_pieces(
     count: np.ndarray[Any, Any],
 ) -> np.ndarray[Any, Any]:
     """Predictions for pieces of the rows, a site's each and by its model; `x` may be on disk."""
+    if not count.sum():  # of nobody, in the shape of what is predicted of anybody
+        anybody, one = np.zeros((1, *x.shape[1:]), x.dtype), np.eye(1, len(count), dtype=np.int64)[0]
+        return predict_pieces(predict, models, anybody, np.zeros_like(one), one)[:0]
     size = CHUNK if x.ndim == 2 else IMAGES
     blocks = -(-count // size)
     which = np.repeat(np.asarray(models.which, np.int32), blocks)

@@ -109,14 +109,14 @@ def coordinator_key(home: PartyHome, certificate: str) -> ec.EllipticCurvePublic
 def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
     """Let a site countersign this log, and countersign the site's; gives what is kept of the site's."""
     certificate = home.certificate_path.read_text()
-    reply = ask(HEADS, {"head": asdict(home.log().head()), "certificate": certificate})
-    theirs = parse_countersignature(reply["countersigned"])
+    told = ask(HEADS, {"head": asdict(home.log().head()), "certificate": certificate})
+    theirs = parse_countersignature(told["countersigned"])
     if theirs.by != site or theirs.head.who != home.own_name:
         raise Refusal(f"the countersignature is by {theirs.by} for {theirs.head.who}", where=f"site {site}")
     refuse_forged(theirs, home)
     home.log().keep(theirs)
     try:
-        head = parse_head_json(reply["head"])
+        head = parse_head_json(told["head"])
     except ValueError as problem:
         raise Refusal(f"this is not the head of an audit log: {problem}", where=f"site {site}") from None
     if head.who != site:
@@ -132,7 +132,7 @@ def share_membership(home: CoordinatorHome, log: MembershipLog, site: str, ask: 
     start = kept.entries if kept is not None else 0
     chain = log.chain()
     for _ in range(2):
-        reply = ask(
+        told = ask(
             MEMBERSHIP,
             {
                 "certificate": home.certificate_path.read_text(),
@@ -142,12 +142,12 @@ def share_membership(home: CoordinatorHome, log: MembershipLog, site: str, ask: 
                 "statements": statements_for(home, site),
             },
         )
-        if "statement" in reply:
+        if "statement" in told:
             break
-        start = min(int(reply["from"]), len(chain.hashes) - 1)
+        start = min(int(told["from"]), len(chain.hashes) - 1)
     where = f"site {site}"
     try:
-        seen = parse_head_json(reply["statement"])
+        seen = parse_head_json(told["statement"])
     except (KeyError, ValueError):
         raise Refusal("it did not say how far it has seen the membership log", where=where) from None
     wrong = head_problem(home.public_keys(), seen, STATEMENT_SEAL)
