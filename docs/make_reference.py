@@ -70,6 +70,7 @@ MEANINGS: Mapping[str, str] = {
     "stopping.smallest": "How much lower the loss must be to count.",
     "evaluation.every": "Rounds from one look at the validation rows to the next.",
     "evaluation.resamples": "Bootstrap resamples for intervals; 0 for none.",
+    "evaluation.keep_predictions": "Write `predictions.csv`: a line for each test patient. Not over real sites.",
     "compare.methods": 'Algorithms to compare; "global" is the study\'s own.',
     "compare.repeats": "Splits, each with its own seed, on which every method is run.",
     "compare.cases.name": "The case's name, and that of its folder.",
@@ -102,6 +103,8 @@ FOLDER = f"""
 | `checkpoints/` | the state after the last finished round of every method and repeat; `--resume` goes on from it |
 | `{RESULT}` | sites, every method's figures with intervals, comparisons, cost: [every key](result.md) |
 | `model.safetensors` | the common model (`model-METHOD.safetensors` where several were compared) |
+| `personal.safetensors` | the models that sites use themselves, where the method gives them (`personal-METHOD...`) |
+| `predictions.csv` | with `[evaluation] keep_predictions`: what was predicted for every test patient |
 | `report.html` | the report: one file that loads nothing from the network |
 | `trials.jsonl` | `tune` only: every trial |
 

@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from wardround.core import trees
@@ -66,7 +65,7 @@ def prediction_program(predict: Callable[[Any, Array], Array]) -> Callable[..., 
 
 def predict_rows(algorithm: Algorithm, params: Params, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Predictions of one model for rows."""
-    alone = jax.tree.map(lambda array: jnp.asarray(array)[None], params)
+    alone = jax.tree.map(lambda array: np.asarray(array)[None], params)
     models = SiteModels(alone, np.zeros(1, np.int32))
     return predict_pieces(algorithm.predict, models, x, np.zeros(1, np.int64), np.array([len(x)]))
 

@@ -42,6 +42,8 @@ class Setting:
     """All rows as they were read and checked; of the study's first split only, for the table of its patients."""
     preparation: Preparation | None = None
     """How columns became numbers; none where rows came as arrays."""
+    order: tuple[np.ndarray[Any, Any], ...] = ()
+    """Row k of a site's rows in the federation is row `order[site][k]` of its table; none for arrays."""
 
 
 def load_setting(study: Study, seed: int) -> Setting:
@@ -78,6 +80,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         tables=training_tables(loaded),
         whole=loaded if seed == study.study.seed else None,
         preparation=loaded.preparation,
+        order=loaded.order,
     )
 
 

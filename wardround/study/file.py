@@ -166,6 +166,8 @@ class EvaluationSection(Section):
     """Sites evaluated at most; with more, these many are drawn once."""
     operating_point: OperatingPointSection | None = None
     """From which risk on a patient is flagged; by default where Youden's index is highest among validation patients."""
+    keep_predictions: bool = False
+    """Write what is predicted for every test patient into the run folder: rows about patients, so not by default."""
 
 
 class PrivacySection(Section):

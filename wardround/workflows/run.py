@@ -28,6 +28,7 @@ from wardround.study.privacy_cost import with_privacy_cost
 from wardround.workflows.clinical import clinical_figures
 from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.patient_table import patients_of
+from wardround.workflows.predictions import predictions_table
 from wardround.workflows.results import average, comparison_of, data_summary, method_block
 from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
 
@@ -86,6 +87,8 @@ def run(
             if repeat == 0:
                 clinical.append(clinical_figures(study, of_method, each, trained[-1].scores))
                 write_models(folder, of_method, each, alone=len(methods) == 1, threshold=clinical[-1].threshold)
+    if study.evaluation.keep_predictions:
+        folder.write_predictions(predictions_table(settings, trained).to_csv(index=False).encode())
     metric = main_metric(study, settings[0])
     result = RunResult(
         study=study.study.name,

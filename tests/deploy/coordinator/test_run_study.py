@@ -21,7 +21,7 @@ from wardround.deploy.party.decisions import deny, read_offer, withdraw
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.authorization import HomeAccess
-from wardround.deploy.site.own_figures import own_figures
+from wardround.deploy.site.own_model import own_figures
 from wardround.runs.folder import RunFolder
 from wardround.study.file import parse_study
 from wardround.study.methods import own_method

@@ -75,6 +75,8 @@ def approve(
     """Allow a study on registered data; refused where the policy forbids it, or where it is one's own."""
     offer, before = read_offer(home, study), read_decision(home, study)
     refuse_after(before, study, ("withdrawn",))
+    if before is not None and before.state == "approved":
+        refuse_unlogged(home, study)
     refuse_own(offer, by, "at this site")
     refuse_other_partners(home, study_of(offer), study)
     reasons = reasons_against(home, offer, data, today=today)
@@ -127,6 +129,18 @@ def statistics_used(home: SiteHome, data: str, *, beside: str = "") -> int:
     record = ReleaseRecord()
     record.read(home.audit_path)
     return record.statistics(study for study, one in decisions(home).items() if one.data == data and study != beside)
+
+
+def refuse_unlogged(home: SiteHome, study: str) -> None:
+    """Refuse to approve again what was approved in a log that is gone: it would be answered from the beginning."""
+    record = ReleaseRecord()
+    record.read(home.audit_path)
+    if not record.has_approval(study):
+        raise Refusal(
+            "the audit log of this site does not go back to the earlier approval, so what has left is not known",
+            where=study,
+            remedy="restore the log, or ask for a changed study",
+        )
 
 
 def refuse_statistics(home: SiteHome, data: str, listed: Releases, policy: Policy, study: str) -> None:

@@ -40,7 +40,7 @@ from wardround.deploy.protocol.requests import (
 from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.kept_state import KeptState
-from wardround.deploy.site.own_figures import OwnFigures
+from wardround.deploy.site.own_model import OwnFigures, keep_model
 from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
 from wardround.deploy.site.release.model_shapes import (
@@ -61,12 +61,8 @@ from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, own_params, row_of, site_round
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import kind_of
-from wardround.runs.file_names import MODEL
-from wardround.runs.model_file import write_model
 from wardround.study.assemble import model_of, private_from
 from wardround.study.file import Study
-from wardround.study.methods import own_method
-from wardround.study.model_facts import model_facts
 from wardround.study.privacy import KIND
 
 Header = dict[str, Any]
@@ -220,7 +216,7 @@ class StudyWorker:
             raise Refusal("the approved study has no two servers", remedy="ask for what was approved")
         # What is charged is the round with this model: of all attempts at it the second server opens one.
         request = charged_halves(asked, message)
-        return self.halves_site.share(asked, message, lambda: self._answer(method, asked, message, request))
+        return self.halves_site.share(asked, message, request, lambda: self._answer(method, asked, message, request))
 
     def _answer(
         self, method: tuple[Algorithm, Transform], asked: Received[Any], message: Message, request: str
@@ -274,18 +270,7 @@ class StudyWorker:
         """Keep the model that this site will use."""
         algorithm, _ = self._method(asked)
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
-        params = self._params(algorithm, asked, model)
-        assert self.task is not None
-        facts = model_facts(
-            self.study,
-            own_method(self.study),
-            algorithm,
-            self.task,
-            positive=self.positive,
-            preparation=self.preparation,
-            rounds=asked.round,
-        )
-        write_model(self.folder / MODEL, params, facts)
+        keep_model(self, algorithm, self._params(algorithm, asked, model), asked.round)
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _make(self, recipe: Recipe) -> Any:

@@ -16,6 +16,7 @@ from wardround.core.files import write_whole
 from wardround.report.model_card.text import card_text
 from wardround.report.model_card.tripod import tripod_items
 from wardround.runs.folder import RunFolder
+from wardround.runs.models import model_paths
 from wardround.runs.read import require_manifest, require_result
 from wardround.runs.result import MethodResult, RunResult
 from wardround.runs.scores import GroupScores, MetricValue
@@ -213,5 +214,5 @@ def privacy_facts(study: Mapping[str, Any], methods: Sequence[MethodResult]) -> 
 
 
 def model_files(folder: Path) -> dict[str, str]:
-    """The hash of every model of the run."""
-    return {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("model*.safetensors"))}
+    """The hash of every model of the run, as it was scored: the common ones, and those of single sites."""
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in model_paths(folder)}
