@@ -58,7 +58,8 @@ MEANINGS: Mapping[str, str] = {
     "data.shares": "Shares of train, validation and test rows at every site.",
     "data.split_by": "The column that names the patient: all its rows then go to the same part. Not under `[privacy]`.",
     "data.missing_columns": 'A column that some sites lack: refused, or with "fill" unknown there.',
-    "data.missing_target": 'Rows whose target is unknown: refused, or with "drop" left out.',
+    "data.missing_target": 'Rows whose target is unknown: refused, or with "drop" left out; '
+    "with [privacy] neither, since both would tell of them: they count as blank rows.",
     "data.empty_sites": 'Sites with fewer than two rows: refused, or with "keep" taken as they are.',
     "data.preparation.impute": "What fills a gap: `mean`, `median` or `most_frequent` of all sites' training rows.",
     "data.preparation.scale": "How numbers are scaled: `standard`, `minmax` or `none`.",

@@ -67,6 +67,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         missing_target=data.missing_target,
         empty_sites=data.empty_sites,
         private=statistics_noise(study, seed),
+        blank=study.privacy.blank if study.privacy else 0.0,
         **data.preparation.model_dump(),
     )
     classes = loaded.federation.task.classes

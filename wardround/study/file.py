@@ -202,6 +202,11 @@ class PrivacySection(Section):
     outcome: Annotated[tuple[float, float] | None, Field(strict=False)] = None
     """Level "sample": between what values the outcome of a regression lies; without, no loss and no figure is told."""
 
+    @property
+    def blank(self) -> float:
+        """What a quantity counts as where it is not known: the middle of its range."""
+        return 0.0 if self.outcome is None else sum(self.outcome) / 2
+
     @model_validator(mode="after")
     def _one_of_two(self) -> "PrivacySection":
         if (self.epsilon is None) == (self.noise_multiplier is None):
@@ -262,7 +267,7 @@ class DeploySection(Section):
     quorum: int | None = Field(default=None, ge=1)
     """Sites that must answer in a round; by default all, and the study waits for those that are away."""
     deadline: float = Field(default=60.0, gt=0)
-    """Seconds that a site is given at least; slow sites are given more, by what they took before."""
+    """Seconds that a site is given at least; slow sites are given more, by what they took before, up to ten times."""
     transcript: Literal["sums", "hashes"] | None = None
     """What is kept to replay the training: every round's sum, or hashes only; by default sums up to 64 MB in all."""
     second: str | None = None

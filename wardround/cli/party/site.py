@@ -190,9 +190,10 @@ def approve(
     """Describe what a study reads, sends and costs, and approve it if you agree."""
     from wardround.deploy.party.decisions import resolve, study_of
     from wardround.deploy.site.approvals import approve as approve_at_site
+    from wardround.deploy.site.partner_summary import comparison_warning
 
     there = open_home(home)
-    offer, who = resolve(there, study), person_name(by)
+    offer, who = resolve(there, study, undecided=True), person_name(by)
     last = parse_day(until)
     shown = describe_offer(there, offer, data)
     if not as_json:
@@ -206,6 +207,7 @@ def approve(
     lines = [
         "",
         f"{who} approved {offer.id} until {decision.until}. To withdraw: wardround site withdraw {offer.id}",
+        *comparison_warning(there, study_of(offer)),
     ]
     say({"study": offer.id, "state": decision.state, "by": who, "until": decision.until, **shown.facts}, lines, as_json)
 

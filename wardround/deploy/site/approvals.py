@@ -38,6 +38,7 @@ from wardround.deploy.site.release import release_list
 from wardround.deploy.site.release.gate import ReleaseRecord
 from wardround.deploy.site.release.release_list import Releases
 from wardround.deploy.trust.pins import partner_problems, pin_first_use, refuse_other_partners, uncompared_reasons
+from wardround.deploy.trust.restoration import refuse_restored, restored_status
 from wardround.study.file import Study
 
 
@@ -75,6 +76,7 @@ def approve(
     """Allow a study on registered data; refused where the policy forbids it, or where it is one's own."""
     offer, before = read_offer(home, study), read_decision(home, study)
     refuse_after(before, study, ("withdrawn",))
+    refuse_restored(home, study)
     if before is not None and before.state == "approved":
         refuse_unlogged(home, study)
     refuse_own(offer, by, "at this site")
@@ -159,6 +161,9 @@ def refuse_statistics(home: SiteHome, data: str, listed: Releases, policy: Polic
 
 def approval_status(home: SiteHome, study: str, *, today: date | None = None) -> tuple[Status, str]:
     """Whether this study may ask anything now, and if not why."""
+    halted = restored_status(home, study)
+    if halted is not None:
+        return halted
     now = today or clock.today()
     status, why = decision_status(home, study, today=now)
     if status is not Status.OK:
