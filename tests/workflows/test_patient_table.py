@@ -38,6 +38,14 @@ def test_rows_read_are_rows_left_out_and_used(tmp_path: Path) -> None:
     assert flow.sites["kenema"].plain() == {"read": 30, "without_outcome": 0, "left_out": 0, "used": 30}
 
 
+def test_rows_that_cleaning_leaves_out_were_read(tmp_path: Path) -> None:
+    cleaning = {"drop_rows": {"smoker": ["yes"]}}
+    flow, _ = told(tmp_path, described(), data={"missing_target": "drop", "cleaning": cleaning})
+    # At bo 3 smoke, all with an outcome; at the others 15 of 30.
+    assert flow.sites["bo"].plain() == {"read": 30, "without_outcome": 4, "left_out": 3, "used": 23}
+    assert flow.sites["kenema"].plain() == {"read": 30, "without_outcome": 0, "left_out": 15, "used": 15}
+
+
 def test_few_rows_left_out_are_not_told(tmp_path: Path) -> None:
     data = {"missing_target": "drop", "preparation": {"smallest_cell": 5}}
     flow, _ = told(tmp_path, described(), data=data)

@@ -30,11 +30,10 @@ from wardround.runs.file_names import REPORT
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import as_json as to_json
 from wardround.runs.result import CasesResult, RunResult, values_of
-from wardround.study import assemble
 from wardround.study.file import Study
-from wardround.study.methods import Method, compared_methods, own_method
+from wardround.study.methods import Method
 from wardround.workflows.run import OnRound, run
-from wardround.workflows.training_plan import Plans, check_methods, first_shapes
+from wardround.workflows.training_plan import Plans, first_shapes
 
 ERRORS = Console(stderr=True)
 OUTPUT = Console()
@@ -143,41 +142,6 @@ def follow(
         if resume and out is not None:  # all hosts must go on from the same round
             shutil.copytree(out / "checkpoints", folder.path / "checkpoints", dirs_exist_ok=True)
         run(study, folder, methods, kind=kind, repeats=repeats, plans=plans, resume=resume)
-
-
-def check_command(study: Study, *, as_json: bool) -> None:
-    """`check`: everything but the training."""
-    if study.compare is not None and study.compare.cases:
-        from wardround.workflows.compare_cases import first_split, read_cases
-
-        setting = first_split(study, read_cases(study))
-    else:
-        setting = assemble.load_setting(study, study.study.seed)
-    federation = setting.federation
-    methods = [own_method(study), *(compared_methods(study) if study.compare else [])]
-    words = describe_study(study, check_methods(study, setting, methods))
-    if as_json:
-        print(to_json(words))
-        return
-    OUTPUT.print(
-        f"{study.study.name}: {words['sites']} sites, {words['rows']} rows, {len(federation.features)} features"
-    )
-    for site in words["largest_sites"]:
-        OUTPUT.print(
-            f"  {site['name']}: {site['train']} train, {site['validation']} validation, {site['test']} test rows",
-            markup=False,
-        )
-    OUTPUT.print(
-        f"Predicts {federation.task.target} with {study.model.name} ({words['parameters']} parameters), "
-        f"{study.study.rounds} rounds.",
-        markup=False,
-    )
-    OUTPUT.print(f"Memory: about {words['memory_bytes'] / 1e6:.1f} MB. Each message: {words['message_bytes']} bytes.")
-    for label, noise in words["noise"].items():
-        OUTPUT.print(privacy_words(study, label, noise), markup=False)
-    for note in setting.notes:
-        OUTPUT.print(f"Note: {plain_line(note)}", style="dim", markup=False)
-    OUTPUT.print("The study is valid.")
 
 
 def privacy_words(study: Study, label: str, noise: float) -> str:

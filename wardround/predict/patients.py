@@ -3,9 +3,10 @@
 A Parquet file is read in pieces, and of its columns only those that are needed, so that memory stays bounded.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
+from wardround.data.cleanup import Cleanup, clean_values, restrict
 from wardround.data.files import UNREADABLE
 from wardround.data.preparation import Preparation, TextColumn
 from wardround.data.table import Table
@@ -78,7 +80,18 @@ def open_patients(
         found = open_file(Path(source).expanduser(), facts, words)
     if not found.rows:
         raise Refusal("the table has no rows", where=found.where, remedy="name a table with at least one patient")
-    return found
+    return clean_patients(found, facts)
+
+
+def read_patients(source: str, facts: ModelFacts) -> pd.DataFrame:
+    """All rows and columns of a table that has at least those of training, codes written as there."""
+    found = open_patients(source, facts)
+    preparation = Preparation.from_json(json.dumps(facts.preparation))
+    found.require(
+        (column.name for column in preparation.columns),
+        "rename the columns, or add them with empty values, which are then filled",
+    )
+    return align_categories(pd.concat(found.pieces(found.columns), ignore_index=True), preparation)
 
 
 def open_file(path: Path, facts: ModelFacts, settings: Mapping[str, Any]) -> PatientRows:
@@ -131,6 +144,18 @@ def rows_from(source: str, facts: ModelFacts, settings: Mapping[str, Any], **pla
     table: Table = component.build(target=facts.task.target, where="--setting", **{**before, **settings, **place})
     (frame,) = table.sites.values()
     return frame
+
+
+def clean_patients(found: PatientRows, facts: ModelFacts) -> PatientRows:
+    """The same rows with values as the study means them; columns that days are counted from are read, too."""
+    cleanup = restrict(Cleanup(**facts.reading.get("cleaning", {})), found.columns)
+    beside = [column for column in cleanup.references if column in found.columns]
+
+    def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        for piece in found.pieces([*columns, *beside]):
+            yield clean_values(piece, cleanup, words=cleanup.words)
+
+    return replace(found, pieces=pieces)
 
 
 def align_categories(frame: pd.DataFrame, preparation: Preparation) -> pd.DataFrame:
