@@ -193,23 +193,34 @@ def describe_study(study: Study, plans: Plans) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def progress_from(opened: OnFolder, words: str, total: int | None) -> Iterator[tuple[OnFolder, Callable[..., None]]]:
+    """A bar that appears when the run's folder is opened: what is refused before shows no bar."""
+    bars = Progress(console=ERRORS, transient=True)
+    bar = bars.add_task(words, total=total)
+
+    def begin(folder: Path) -> None:
+        opened(folder)
+        bars.start()
+
+    try:
+        yield begin, lambda **shown: bars.update(bar, **shown)
+    finally:
+        if bars.live.is_started:
+            bars.stop()
+
+
 def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
     """`tune`: search, and say what to write into the study file."""
     folders: list[Path] = []
-    with interruptible("tune") as opened, Progress(console=ERRORS, transient=True) as bars:
-        bar = bars.add_task("tuning", total=study.tune.trials if study.tune else None)
+    trials = study.tune.trials if study.tune else None
 
-        def note(folder: Path) -> None:
-            folders.append(folder)
-            opened(folder)
+    def note(folder: Path) -> None:
+        folders.append(folder)
+        opened(folder)
 
-        found = tune(
-            study,
-            out=out,
-            resume=resume,
-            on_trial=lambda done: bars.update(bar, completed=done),
-            on_folder=note,
-        )
+    with interruptible("tune") as opened, progress_from(note, "tuning", trials) as (begin, show):
+        found = tune(study, out=out, resume=resume, on_trial=lambda done: show(completed=done), on_folder=begin)
     if as_json:
         print(to_json({"folder": str(folders[0]), **values_of(found)}))
         return
@@ -228,15 +239,9 @@ def partners_command(
     """`partners`: judge, write the folder and the page, print the answer."""
     from wardround.report.terminal import partners_table
 
-    with interruptible("partners") as opened, Progress(console=ERRORS, transient=True) as bars:
-        bar = bars.add_task("partners", total=None)
+    with interruptible("partners") as opened, progress_from(opened, "partners", None) as (begin, show):
         result, report = recommend_partners(
-            study,
-            asking,
-            without=withdrawn,
-            out=out,
-            step=lambda words: bars.update(bar, description=words),
-            on_folder=opened,
+            study, asking, without=withdrawn, out=out, step=lambda words: show(description=words), on_folder=begin
         )
     if as_json:
         print(to_json({"folder": str(report.parent), "report": str(report), **values_of(result)}))
