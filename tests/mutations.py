@@ -477,6 +477,27 @@ MUTATIONS = (
         ("core/test_text.py",),
     ),
     Mutation(
+        "threshold_from_test_patients",
+        "workflows/clinical.py",
+        'look = None if rule.name == "threshold" else validation_scores(plans, trained)',
+        'look = None if rule.name == "threshold" else scores',
+        ("workflows/test_clinical.py",),
+    ),
+    Mutation(
+        "net_benefit_without_odds",
+        "evaluate/clinical/decision_curve.py",
+        "odds = thresholds / (1 - thresholds)",
+        "odds = thresholds",
+        ("evaluate/clinical/test_decision_curve.py",),
+    ),
+    Mutation(
+        "small_count_given_away",
+        "evaluate/clinical/cell_suppression.py",
+        "if gone.sum() >= 2 and line[gone].sum() >= smallest:",
+        "if gone.any():",
+        ("evaluate/clinical/test_cell_suppression.py",),
+    ),
+    Mutation(
         "model_unchecked",
         "runs/model_file.py",
         "if digest_of(arrays) != facts.digest:",

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest, ttest_1samp
+from sklearn.calibration import calibration_curve
 
 from wardround.core.contracts import Scores, Task
 from wardround.evaluate.calibration import reliability_curve
@@ -22,8 +24,11 @@ def test_two_bins_by_hand_whatever_the_order_of_rows() -> None:
         scores = binary(risk[order], actual[order], [0, 20])
         assert measure_sites(scores, ILL).values["calibration"][0] == pytest.approx((10 * 0 + 10 * 0.2) / 20)
         assert reliability_curve(scores, ILL) == [
-            {"predicted": pytest.approx(0.1), "observed": pytest.approx(0.1), "rows": 10},
-            {"predicted": pytest.approx(0.8), "observed": pytest.approx(0.6), "rows": 10},
+            # Wilson: (p + 0.192 -+ 1.96 sqrt(p (1 - p) / 10 + 0.0096)) / 1.384, with 0.192 = 1.96² / 20.
+            {"predicted": pytest.approx(0.1), "observed": pytest.approx(0.1), "rows": 10}
+            | {"low": pytest.approx(0.0179, abs=1e-4), "high": pytest.approx(0.4042, abs=1e-4)},
+            {"predicted": pytest.approx(0.8), "observed": pytest.approx(0.6), "rows": 10}
+            | {"low": pytest.approx(0.3127, abs=1e-4), "high": pytest.approx(0.8318, abs=1e-4)},
         ]
 
 
@@ -61,3 +66,38 @@ def test_each_site_has_its_own_bins() -> None:
     order = np.argsort(risk[:30])
     gaps = (actual[:30] - risk[:30])[order].reshape(3, 10).sum(axis=1)
     assert alone[0] == pytest.approx(np.abs(gaps).sum() / 30)
+
+
+@pytest.mark.parametrize("rows", [200, 1003, 57])
+def test_the_curve_is_scikit_learns(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    risk = np.round(rng.beta(2, 5, rows), 2)  # with ties
+    actual = (rng.random(rows) < risk).astype(int)
+    curve = reliability_curve(binary(risk, actual, [0, rows]), ILL)
+    observed, predicted = calibration_curve(actual, risk, n_bins=min(10, rows // 10), strategy="quantile")
+    assert [point["observed"] for point in curve] == pytest.approx(observed, abs=1e-12)
+    assert [point["predicted"] for point in curve] == pytest.approx(predicted, abs=1e-12)
+    for point in curve:
+        own = binomtest(round(point["observed"] * point["rows"]), point["rows"]).proportion_ci(method="wilson")
+        assert (point["low"], point["high"]) == pytest.approx((own.low, own.high), abs=1e-12)
+
+
+def test_confidence_and_quantities_have_curves_too() -> None:
+    rng = np.random.default_rng(9)
+    probabilities, actual = rng.dirichlet(np.ones(3), 300), rng.integers(0, 3, 300)
+    curve = reliability_curve(Scores(probabilities, actual, np.array([0, 300])), Task((1,), ("a", "b", "c")))
+    right = (probabilities.argmax(axis=1) == actual).astype(int)
+    observed, predicted = calibration_curve(right, probabilities.max(axis=1), n_bins=10, strategy="quantile")
+    assert [point["observed"] for point in curve] == pytest.approx(observed)
+    assert [point["predicted"] for point in curve] == pytest.approx(predicted)
+    value = rng.normal(1e5, 2, 100)
+    seen = value + rng.normal(0, 1, 100)
+    points = reliability_curve(Scores(value, seen, np.array([0, 100])), Task((1,)))
+    order = np.argsort(value)[:10]
+    mean = ttest_1samp(seen[order], 0).confidence_interval()
+    assert (points[0]["observed"], points[0]["low"], points[0]["high"]) == pytest.approx(
+        (seen[order].mean(), mean.low, mean.high), rel=1e-9
+    )
+    assert reliability_curve(Scores(np.array([1.0]), np.array([2.0]), np.array([0, 1])), Task((1,))) == [
+        {"predicted": 1.0, "observed": 2.0, "rows": 1}
+    ], "one patient has no interval"

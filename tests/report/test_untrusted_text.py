@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support import example_partners as asked
 from tests.support import example_run as run
+from tests.support.example_clinical import add_clinical
 from wardround.report.run.page import write_report
 
 # Tests are no package, so that what they share is loaded by its path.
@@ -45,12 +46,24 @@ def with_told_names(tmp_path: Path) -> Path:
     return write_report(run.write(tmp_path, files))
 
 
-@pytest.mark.parametrize("made", [about_partners, with_told_names])
+def with_clinical_figures(tmp_path: Path) -> Path:
+    """A run whose columns, levels and reasons are attacks, in every clinical section."""
+    files = add_clinical(run.poisoned(), run.NASTY[0], run.NASTY[1])
+    for method in files["result"]["methods"]:
+        method["clinical"]["operating_point"]["fallback"] = run.NASTY[3]
+        method["scores"]["groups"] = {bad: {bad: {"rows": 9, "roc_auc": {"value": 0.5}}} for bad in run.NASTY}
+    files["result"]["methods"][0]["clinical"]["importance"] = {"kind": run.NASTY[4], "rows": 1, "reason": run.NASTY[5]}
+    return write_report(run.write(tmp_path, files))
+
+
+@pytest.mark.parametrize("made", [about_partners, with_told_names, with_clinical_figures])
 def test_nasty_names_stay_text(tmp_path: Path, made: Callable[[Path], Path]) -> None:
     page = run.Page(made(tmp_path))
     for name in run.NASTY:
         assert name in page.text
-    assert {tag for tag, _ in page.tags}.isdisjoint({"img", "b", "a", "iframe", "object"})
+    assert {tag for tag, _ in page.tags}.isdisjoint({"img", "b", "iframe", "object"})
+    sections = {a["id"] for tag, a in page.tags if tag == "section"}
+    assert {(a.get("href") or "")[1:] for tag, a in page.tags if tag == "a"} <= sections, "links lead to sections only"
     # Labels of charts understand some HTML of their own: only our line breaks and bold names may be in them.
     for words in strings(page.data):
         assert "<" not in re.sub(r"</?b>|<br>", "", words)

@@ -15,6 +15,7 @@ from wardround.predict.patients import PatientRows, clean_patients
 from wardround.predict.predictor import Predictor, load_predictor
 from wardround.predict.site_adaptation import adapt_model
 from wardround.predict.table import predict_table
+from wardround.report.clinical import calibration, decision_curve, forest
 from wardround.report.html.charts import Chart
 from wardround.report.run import score_charts
 from wardround.report.run.page import write_report
@@ -89,13 +90,18 @@ class FinishedRun:
         return pd.DataFrame(rows, columns=["method", "repeat", "round", "loss"])
 
     def figure(self, name: str = "scores") -> Any:
-        """A chart of the report as a Plotly figure: scores, differences, calibration, or progress by method."""
+        """A chart of the report as a Plotly figure.
+
+        Scores, differences, calibration, decisions (decision curves), forest, or progress by method.
+        """
         from plotly.graph_objects import Figure
 
         drawn: dict[str, Chart | None] = {
             "scores": score_charts.scores(self.run),
             "differences": score_charts.differences(self.run),
-            "calibration": score_charts.calibration(self.run),
+            "calibration": calibration.leader_chart(self.run),
+            "decisions": decision_curve.all_curves(self.run),
+            "forest": forest.leader_chart(self.run),
             **{
                 f"progress {method.name}": chart
                 for method, chart in zip(self.run.methods, progress(self.run), strict=False)

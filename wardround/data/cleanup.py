@@ -90,7 +90,8 @@ def clean_table(table: Table, cleanup: Cleanup, *, drop: Sequence[str] = ()) -> 
     if dropped:
         notes.append(f"Left out by drop_rows and duplicates in [data.cleaning]: {counted(dropped, 'row')}.")
     aside = tuple(dict.fromkeys((*table.aside, *(column for column in drop if column in table.groups))))
-    return declare(replace(table, sites=sites, notes=tuple(notes), aside=aside), cleanup)
+    read = {name: len(frame) for name, frame in table.sites.items()}
+    return declare(replace(table, sites=sites, notes=tuple(notes), aside=aside, read=read), cleanup)
 
 
 def declare(table: Table, cleanup: Cleanup) -> Table:

@@ -6,8 +6,8 @@ simulation holds all sites on one machine.
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -48,6 +48,8 @@ class LoadedData:
     notes: tuple[str, ...]
     fingerprint: str
     order: tuple[Rows, ...]
+    rows_read: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of every site as it was given, before a partition: its rows, and how many of them have no known target."""
 
 
 def load(
@@ -79,7 +81,7 @@ def load(
     check_choice("missing_columns", missing_columns, ("refuse", "fill"))
     check_choice("missing_target", missing_target, ("refuse", "drop"))
     check_choice("empty_sites", empty_sites, ("refuse", "keep"))
-    fingerprint = fingerprint_of(table)
+    fingerprint, rows_read = fingerprint_of(table), count_rows(table)
     notes: list[str] = []
     if by:
         table = set_patient(table, by)
@@ -126,7 +128,16 @@ def load(
     order = tuple(site.order for site in sites)
     groups = {group: group_values(table, group, order) for group in table.groups}
     federation = replace(assemble(pieces, task, preparation.features), groups=groups)
-    return LoadedData(federation, table, preparation, tuple(notes), fingerprint, order)
+    return LoadedData(federation, table, preparation, tuple(notes), fingerprint, order, rows_read)
+
+
+def count_rows(table: Table) -> dict[str, tuple[int, int]]:
+    """Rows of every site, and how many of them have no known target."""
+    target = table.target
+    return {
+        name: (table.read.get(name, len(frame)), int(frame[target].isna().sum()) if target in frame.columns else 0)
+        for name, frame in table.sites.items()
+    }
 
 
 def local_ask(sites: Sequence[Site]) -> Ask:

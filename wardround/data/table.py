@@ -35,6 +35,8 @@ class Table:
     numbers: tuple[str, ...] = ()
     distinct: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    read: Mapping[str, int] = field(default_factory=dict)
+    """Rows of each site before cleaning left some out; empty where nothing was cleaned."""
 
 
 class Partition(NamedTuple):

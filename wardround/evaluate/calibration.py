@@ -10,8 +10,10 @@ perfect model has an error above 0 on few patients.
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 from wardround.core.contracts import Scores, Task
+from wardround.evaluate.clinical.proportions import wilson_interval
 from wardround.evaluate.rows import Numbers, Rows, rows_of
 
 MOST_BINS = 10
@@ -63,17 +65,37 @@ def calibration(rows: Rows, weights: Numbers | None = None) -> Numbers:
         return np.asarray(per_site / rows.counts)
 
 
-def reliability_curve(scores: Scores, task: Task, *, positive: int = 1) -> list[dict[str, Any]]:
-    """Points to plot, all sites as one: per bin the mean prediction, the observed share, and the number of patients."""
+def reliability_curve(scores: Scores, task: Task, *, positive: int = 1, level: float = 0.95) -> list[dict[str, Any]]:
+    """Points to plot, all sites as one: per bin the mean prediction, the observed share, and the number of patients.
+
+    Bins between quantiles of the predictions, as scikit-learn's `calibration_curve` makes them, with Wilson intervals;
+    for a quantity the observed mean, with an interval after Student.
+    """
     whole = Scores(scores.predicted, scores.actual, np.array([0, len(scores.actual)]))
     rows = rows_of(whole, task, positive=positive)
-    if task.regression or not len(rows.actual) or rows.nonfinite_counts.any():
+    if not len(rows.actual) or rows.nonfinite_counts.any():
         return []
-    claimed, true = claims(rows)
-    bins = bins_of(rows, claimed)
-    sizes = np.diff(np.append(bins.starts, len(claimed)))
-    means = np.add.reduceat(np.stack([claimed, true])[:, bins.order], bins.starts, axis=1) / sizes
+    claimed, true = (rows.predicted, rows.actual) if task.regression else claims(rows)
+    bins = int(np.clip(len(claimed) // ROWS_A_BIN, 1, MOST_BINS))
+    edges = np.percentile(claimed, np.linspace(0, 100, bins + 1))
+    place = np.searchsorted(edges[1:-1], claimed)
+    sizes, predicted, observed = (np.bincount(place, weights=of, minlength=bins) for of in (None, claimed, true))
+    there = sizes > 0
+    low, high = mean_interval(place, true, bins, level) if task.regression else wilson_interval(observed, sizes, level)
+    sizes, predicted, observed, low, high = (one[there] for one in (sizes, predicted, observed, low, high))
+    points = zip(predicted / sizes, observed / sizes, sizes, low, high, strict=True)
     return [
-        {"predicted": float(predicted), "observed": float(observed), "rows": int(size)}
-        for predicted, observed, size in zip(*means, sizes, strict=True)
+        {"predicted": float(mean), "observed": float(share), "rows": int(size)}
+        | ({"low": float(least), "high": float(most)} if least < most else {})
+        for mean, share, size, least, most in points
     ]
+
+
+def mean_interval(place: Numbers, values: Numbers, bins: int, level: float) -> tuple[Numbers, Numbers]:
+    """Of the mean of the values in each bin, after Student; not a number where a bin has fewer than two."""
+    sizes = np.bincount(place, minlength=bins)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.bincount(place, weights=values, minlength=bins) / sizes
+        squares = np.bincount(place, weights=np.square(values - mean[place]), minlength=bins)
+        half = stdtrit(sizes - 1, 0.5 + level / 2) * np.sqrt(squares / (sizes - 1) / sizes)
+    return mean - half, mean + half

@@ -43,18 +43,23 @@ def _only_positive(rows: Rows, group: int) -> str:
     return f"nobody without {rows.task.classes[rows.positive]!r} among {rows.patients(group)}"
 
 
-def group_metrics(task: Task) -> dict[str, Metric]:
-    """What is told of a group: the usual figures, and for two classes how often each decision falls."""
+def group_metrics(task: Task, main: str | None = None) -> dict[str, Metric]:
+    """What is told of a group: the usual figures, the study's own, and of two classes how often each is decided."""
+    further = metrics_for(task, [main] if main else [])
     if task.regression:
-        return metrics_for(task, ("rmse", "mae"))
+        return metrics_for(task, ("rmse", "mae")) | further
     if len(task.classes) != 2:
-        return metrics_for(task, ("accuracy", "f1", "roc_auc"))
-    return metrics_for(task, FIGURES) | {
-        "selection_rate": Metric(_selection, lambda rows, group: "", "share of patients with an alarm"),
-        "false_positive_rate": Metric(
-            _false_alarms, _only_positive, "share of the well with a false alarm", higher_is_better=False
-        ),
-    }
+        return metrics_for(task, ("accuracy", "f1", "roc_auc")) | further
+    return (
+        metrics_for(task, FIGURES)
+        | further
+        | {
+            "selection_rate": Metric(_selection, lambda rows, group: "", "share of patients with an alarm"),
+            "false_positive_rate": Metric(
+                _false_alarms, _only_positive, "share of the well with a false alarm", higher_is_better=False
+            ),
+        }
+    )
 
 
 def add_crossings(columns: Mapping[str, Numbers]) -> dict[str, Numbers]:
@@ -80,6 +85,7 @@ def fairness_block(
     positive: int = 1,
     smallest: Count = SMALLEST,
     withheld: Mapping[str, Collection[str]] | None = None,
+    main: str | None = None,
     resamples: CountOrAll = 1000,
     level: Share = 0.95,
     seed: int = 0,
@@ -87,7 +93,8 @@ def fairness_block(
 ) -> Report:
     """Every measure for every column (one value a patient, in the order of the scores) and for their crossings.
 
-    `withheld` names further groups by column, such as those that are small in another repeat.
+    `withheld` names further groups by column, such as those that are small in another repeat; `main` is the study's
+    own metric, told beside the usual ones.
     """
     rows = rows_of(scores, task, positive=positive, part=part)
     block: Report = {"smallest": smallest, "columns": {}}
@@ -97,12 +104,20 @@ def fairness_block(
         if len(values) != len(rows.actual):
             raise ValueError(f"{len(values)} values of {column} for {len(rows.actual)} patients")
         small = small_groups(values, smallest) | set((withheld or {}).get(column, ()))
-        block["columns"][column] = _column(rows, values, small, smallest, resamples, level, seed)
+        metrics = group_metrics(task, main)
+        block["columns"][column] = _column(rows, values, metrics, small, smallest, resamples, level, seed)
     return block
 
 
 def _column(
-    rows: Rows, values: Numbers, small: set[str], smallest: int, resamples: int, level: float, seed: int
+    rows: Rows,
+    values: Numbers,
+    metrics: Mapping[str, Metric],
+    small: set[str],
+    smallest: int,
+    resamples: int,
+    level: float,
+    seed: int,
 ) -> Report:
     names = [str(name) for name in np.unique(values) if str(name) not in small]
     place = {name: index for index, name in enumerate(names)}
@@ -110,7 +125,6 @@ def _column(
     order = np.argsort(code, kind="stable")[int((code < 0).sum()) :]
     first = np.concatenate([[0], np.cumsum(np.bincount(code[code >= 0], minlength=len(names)))])
     grouped = Rows(rows.predicted[order], rows.actual[order], first, rows.task, rows.positive, rows.part)
-    metrics = group_metrics(rows.task)
     measured = SiteMeasures(grouped, metrics, {name: compute_metric(grouped, one)[0] for name, one in metrics.items()})
     reach = bootstrap_intervals(measured, resamples=resamples, level=level, seed=seed) if resamples and names else None
     few = _too_few(grouped, smallest)
@@ -138,8 +152,8 @@ def _too_few(rows: Rows, smallest: int) -> dict[tuple[str, int], str]:
     )
     ill, alarms = np.moveaxis(rows.sums(None, np.stack([truth, decided], axis=1))[0], 1, 0)
     rest = (
-        (ill, f"with {label!r}", ("recall", "f1", "roc_auc")),
-        (rows.counts - ill, f"without {label!r}", ("false_positive_rate", "roc_auc")),
+        (ill, f"with {label!r}", ("recall", "f1", "roc_auc", "pr_auc", "balanced_accuracy")),
+        (rows.counts - ill, f"without {label!r}", ("false_positive_rate", "roc_auc", "pr_auc", "balanced_accuracy")),
         (alarms, f"predicted {label!r}", ("precision",)),
     )
     return {

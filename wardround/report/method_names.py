@@ -11,5 +11,13 @@ MEANINGS = {
 """By algorithm; one that is not here goes by its label alone."""
 
 
+ADAPTED = frozenset({"fine_tune", "ditto", "layer_split", "meta", "model_interpolation"})
+"""Algorithms in which a common model becomes one of each hospital's own."""
+
+
+def is_adapted(algorithm: str) -> bool:
+    return algorithm in ADAPTED
+
+
 def meaning_of(algorithm: str) -> str:
     return MEANINGS.get(algorithm, "")

@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import Field
 
 from wardround.runs.cases_result import BudgetTables, CaseResult, MethodLabel, RateSearch
+from wardround.runs.clinical.figures import ClinicalFigures
+from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
 from wardround.runs.fields import (
     ByName,
     Flag,
@@ -84,6 +86,7 @@ class MethodResult(ResultPart):
     """What every meter says, by its name."""
     scores: ScoreBlock
     fairness: FairnessScores | None = None
+    clinical: ClinicalFigures | None = None
 
     @classmethod
     def normalize(cls, data: Any) -> Json:
@@ -151,6 +154,10 @@ class RunResult(ResultPart):
     """The main one."""
     task: PredictionTask
     sites: Many[SiteSummary]
+    flow: PatientFlow | None = None
+    """From rows read to rows used."""
+    patient_table: PatientTable | None = None
+    """The patients described; of real sites there is none."""
     truth: Any = None
     """What the maker of the data knows: sentences, or a table of groups, reasons and numbers."""
     repeats: Whole

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wardround.core.errors import Refusal
+from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
 from wardround.runs.courses import Course, read_courses
 from wardround.runs.fields import TOLERANT, Json, mapping, total
 from wardround.runs.file_names import MANIFEST, RESULT, ROUNDS
@@ -29,6 +30,8 @@ class Run:
     hospitals: tuple[SiteSummary, ...] = ()
     methods: tuple[MethodResult, ...] = ()
     differences: tuple[MethodDifference, ...] = ()
+    flow: PatientFlow | None = None
+    patient_table: PatientTable | None = None
     truth: Any = ()
     """What the maker of the data knows: sentences, or a table of groups, reasons and numbers."""
     notes: tuple[str, ...] = ()
@@ -113,6 +116,8 @@ def run_of(result: RunResult | PartnersResult, *, default_name: str = "study") -
         hospitals=result.sites,
         methods=methods,
         differences=result.comparison if isinstance(result, RunResult) else (),
+        flow=result.flow if isinstance(result, RunResult) else None,
+        patient_table=result.patient_table if isinstance(result, RunResult) else None,
         truth=result.truth or (),
         notes=result.notes,
         recorded_repeats=result.repeats,

@@ -63,6 +63,9 @@ class ReliabilityBin(ResultPart):
     predicted: Number
     observed: Number
     rows: Number
+    low: Number = None
+    """The interval of what was observed, where there is one."""
+    high: Number = None
 
 
 class IntervalMethod(ResultPart):

@@ -41,6 +41,8 @@ class Setting:
     notes: tuple[str, ...] = ()
     truth: dict[str, Any] = field(default_factory=dict)
     tables: tuple[Site, ...] = ()
+    whole: LoadedData | None = None
+    """All rows as they were read and checked; of the study's first split only, for the table of its patients."""
     findings: tuple[Finding, ...] = ()
     """What may be wrong with the rows."""
     preparation: Preparation | None = None
@@ -93,6 +95,7 @@ def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lam
         notes=(*loaded.notes, *told),
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
+        whole=loaded if seed == study.study.seed else None,
         findings=tuple(found),
         preparation=loaded.preparation,
         order=loaded.order,

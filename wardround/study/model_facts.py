@@ -30,6 +30,7 @@ def model_facts(
     preparation: Preparation | None,
     rounds: int,
     sites: Sequence[str] = (),
+    threshold: float = 0.5,
 ) -> ModelFacts:
     """All that a prediction needs; `sites` where each has a model of its own."""
     recipe = recipe_or_none(algorithm)
@@ -45,6 +46,7 @@ def model_facts(
         recipe=None if recipe is None else to_json(recipe),
         preparation=None if preparation is None else json.loads(preparation.to_json()),
         reading={**how_read(study.data.settings), **how_cleaned(study.data)},
+        threshold=threshold,
         sites=tuple(sites),
         packages={} if recipe is None else packages_of(recipe),
     )

@@ -47,6 +47,7 @@ def fairness_of(study: Study, settings: Sequence[Setting], trained: "Sequence[Tr
             positive=settings[one.repeat].positive,
             smallest=smallest,
             withheld=small,
+            main=study.study.metric,
             resamples=study.evaluation.resamples,
             seed=study.study.seed,
         )

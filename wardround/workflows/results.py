@@ -9,6 +9,7 @@ from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_differences
 from wardround.evaluate.metrics import names_with
+from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.fields import part_of
 from wardround.runs.result import ALL, MethodDifference, MethodResult
 from wardround.runs.scores import FairnessScores, ScoreBlock
@@ -58,7 +59,11 @@ def data_summary(setting: Setting) -> dict[str, Any]:
 
 
 def method_block(
-    study: Study, settings: Sequence[Setting], trained: "Sequence[TrainedModel]", meters: dict[str, Any]
+    study: Study,
+    settings: Sequence[Setting],
+    trained: "Sequence[TrainedModel]",
+    meters: dict[str, Any],
+    clinical: ClinicalFigures | None = None,
 ) -> MethodResult:
     """One method: its course, its cost, and its figures on held-out patients, averaged over repeats."""
     first = trained[0]
@@ -77,12 +82,12 @@ def method_block(
             )
         )
     scores = average(blocks)
-    task = settings[0].federation.task
-    if len(task.classes) == 2:
-        scores["reliability"] = reliability_curve(first.scores, task, positive=settings[0].positive)
+    scores["reliability"] = reliability_curve(first.scores, settings[0].federation.task, positive=settings[0].positive)
     groups = fairness_of(study, settings, trained)
     if groups is not None:
         scores["groups"] = by_group(groups)
+    further: dict[str, Any] = {"fairness": None if groups is None else part_of(FairnessScores, groups)}
+    further["clinical"] = clinical
     return MethodResult(
         name=first.method.name,
         label=first.method.label,
@@ -97,7 +102,7 @@ def method_block(
         compile_seconds=first.fitted.first_call_seconds,
         meters=meters,
         scores=part_of(ScoreBlock, scores),
-        **({} if groups is None else {"fairness": part_of(FairnessScores, groups)}),
+        **{key: part for key, part in further.items() if part is not None},
     )
 
 

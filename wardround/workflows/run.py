@@ -16,6 +16,7 @@ from wardround.engine import registry
 from wardround.engine.fit import EarlyStopping, FitResult, Schedule, fit
 from wardround.engine.participation import restrict
 from wardround.report.notes import underfit_note
+from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.file_names import MODEL, PERSONAL, method_file
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.result import RunResult
@@ -25,8 +26,10 @@ from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
 from wardround.study.model_facts import model_facts
 from wardround.study.privacy_cost import with_privacy_cost
+from wardround.workflows.clinical import clinical_figures
 from wardround.workflows.loss_course import is_still_falling, validation_losses
 from wardround.workflows.partners.choose import choose, question_of
+from wardround.workflows.patient_table import patients_of
 from wardround.workflows.predictions import predictions_table
 from wardround.workflows.results import average, comparison_of, data_summary, method_block
 from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
@@ -76,14 +79,16 @@ def run(
     manifest = folder.begin(study.model_dump(mode="json"), first[0][0].setting.fingerprint, kind=kind, resume=resume)
     settings: list[Setting] = []
     trained: list[TrainedModel] = []
+    clinical: list[ClinicalFigures] = []
     for repeat in range(repeats):
         planned = plan_methods(study, load(study, study.study.seed + repeat), methods, repeat) if repeat else first
         settings.append(planned[0][0].setting)
         for of_method in planned:
             each = [train(plan, folder, resume=resume, on_round=on_round) for plan in of_method]
-            if repeat == 0:
-                write_models(folder, of_method, each, alone=len(methods) == 1)
             trained.append(each[0] if len(each) == 1 else join_askings(each))
+            if repeat == 0:
+                clinical.append(clinical_figures(study, of_method, each, trained[-1].scores))
+                write_models(folder, of_method, each, alone=len(methods) == 1, threshold=clinical[-1].threshold)
     if study.evaluation.keep_predictions:
         folder.write_predictions(predictions_table(settings, trained).to_csv(index=False).encode())
     metric = main_metric(study, settings[0])
@@ -92,6 +97,7 @@ def run(
         kind=kind,
         metric=metric,
         **data_summary(settings[0]),
+        **patients_of(study, settings[0]),
         repeats=repeats,
         methods=tuple(
             method_block(
@@ -99,8 +105,9 @@ def run(
                 settings,
                 [one for one in trained if one.method == method],
                 average([meters_of(folder, method, plan.study) for plan in of_method]),
+                own,
             )
-            for method, of_method in zip(methods, first, strict=True)
+            for method, of_method, own in zip(methods, first, clinical, strict=True)
         ),
         comparison=comparison_of(study, settings, trained, methods, metric),
         notes=(
@@ -124,9 +131,16 @@ def join_askings(each: Sequence[TrainedModel]) -> TrainedModel:
 
 
 def write_models(
-    folder: RunFolder, plans: Sequence[TrainingPlan], each: Sequence[TrainedModel], *, alone: bool
+    folder: RunFolder,
+    plans: Sequence[TrainingPlan],
+    each: Sequence[TrainedModel],
+    *,
+    alone: bool,
+    threshold: float = 0.5,
 ) -> None:
     """Every model that was scored, as it was scored: the common one, and those of single sites.
+
+    From a predicted risk of `threshold` on a patient is flagged.
 
     A method for one site gives that site's model; where sites ask in turn, each has its own.
     """
@@ -143,6 +157,7 @@ def write_models(
             preparation=plan.setting.preparation,
             rounds=first.fitted.rounds,
             sites=sites,
+            threshold=threshold,
         )
         folder.write_model(params, facts, name if alone else method_file(name, method.name))
 

@@ -70,6 +70,7 @@ def test_what_it_says_is_what_the_run_says(finished: Path) -> None:
         "## Privacy",
         "## Cost of training",
         "## Limits",
+        "## Reporting items (TRIPOD+AI)",
         "## Versions and hashes",
     ]
 
@@ -195,3 +196,38 @@ def test_a_run_without_a_model_has_no_card(finished: Path, tmp_path: Path) -> No
     with pytest.raises(Refusal, match=r"not finished .*result\.json"):
         write_card(folder)
     assert not (folder / "model_card.md").exists()
+
+
+def test_reporting_items_are_filled_from_the_run_or_left_to_people(finished: Path) -> None:
+    facts = card_facts(finished)
+    items = {one["item"]: one for one in facts["reporting"]}
+    assert len(items) == 52, "the numbered items of TRIPOD+AI, 1 to 27c"
+    assert items["3b"] == {
+        "item": "3b", "name": "Intended use, users and patients", "status": "partly", "words": "find sepsis early",
+    }  # fmt: skip
+    assert items["10"]["words"].startswith("240 training, 80 validation and 80 test patients")
+    assert "median" in items["11"]["words"]
+    assert "60 %, 20 %, 20 %" in items["12a"]["words"]
+    for for_people in ("1", "5b", "8b", "14", "17", "18a", "19", "25", "27b"):
+        assert items[for_people]["status"] == "for people"
+        assert "words" not in items[for_people]
+    text = card_text(facts)
+    counts = [sum(one["status"] == status for one in items.values()) for status in ("filled", "partly", "for people")]
+    assert sum(counts) == 52
+    assert f"{counts[0]} are filled from the run, {counts[1]} in part, and {counts[2]} are for people." in text
+    assert "For people: title (1), abstract (2)," in text
+
+
+def test_the_operating_point_tells_of_no_small_number(finished: Path, tmp_path: Path) -> None:
+    result = json.loads((finished / "result.json").read_text())
+    point = result["methods"][0]["clinical"]["operating_point"]
+    told = card_facts(finished)["methods"][0]["operating_point"]
+    assert told["threshold"] == point["threshold"]
+    assert told["sensitivity"] == point["all"]["sensitivity"]
+    # Nine with the outcome: a share of nine with its interval tells that there are nine.
+    point["all"] |= {"true_positives": 6, "false_negatives": 3, "false_positives": 30, "true_negatives": 41}
+    methods = [{**result["methods"][0]}]
+    told = card_facts(changed(finished, tmp_path, methods=methods))["methods"][0]["operating_point"]
+    assert told["sensitivity"] == {"undefined": "too few patients"}
+    assert "value" in told["ppv"]
+    assert "sensitivity not defined (too few patients)" in card_text(card_facts(tmp_path))

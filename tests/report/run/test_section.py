@@ -35,7 +35,7 @@ def one_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_names_and_places_are_taken_once() -> None:
     found = find_sections()
     assert len({one.name for one in found}) == len({one.order for one in found}) == len(found)
-    assert [one.name for one in found][:3] == ["summary", "limits", "choosing"]
+    assert [one.name for one in found][:3] == ["summary", "limits", "included"]
     assert found[-1].name == "curious"
 
 

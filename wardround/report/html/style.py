@@ -56,6 +56,19 @@ section > * + h3 { margin-top: 1.25rem; } section > h2 + h3 { margin-top: 0; }
   border: 1px solid; white-space: nowrap; color: var(--quiet); }
 .tag.taken { color: #fff; background: #0b5a8a; border-color: #0b5a8a; }
 a { color: var(--accent); }
+.contents ul { list-style: none; padding: 0; margin: 0 0 1.25rem; max-width: none; font-size: .875rem;
+  display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; }
+.contents li { margin: 0; }
+.flow { margin: 0 0 1.5rem; max-width: 48rem; }
+.flow .step { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 0 1.25rem; align-items: center; }
+.flow .step + .step::before { content: "↓"; grid-column: 1; text-align: center; color: var(--quiet); }
+.flow .step + .step > :first-child { grid-column: 1; }
+.flow .parts { grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 0 .75rem; }
+.flow .parts::before { grid-column: 1 / -1 !important; text-align: left !important; padding-left: 25%; }
+.flow .box { border: 1px solid #9fb3c8; border-radius: 4px; padding: .5rem .8rem; margin: 0; text-align: center; }
+.flow .gone { list-style: none; margin: 0; padding: 0 0 0 .9rem; border-left: 2px dashed #9fb3c8; color: var(--quiet);
+  font-size: .9375rem; }
+.level { padding-left: 1.1rem; font-weight: 400; } .quiet { color: var(--quiet); }
 :focus-visible { outline: 3px solid #0072b2; outline-offset: 2px; }
 .sr { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 footer { color: var(--quiet); font-size: .875rem; padding-bottom: 3rem; }
@@ -63,6 +76,8 @@ footer { color: var(--quiet); font-size: .875rem; padding-bottom: 3rem; }
   body { font-size: 1rem; } h1 { font-size: 1.6rem; } .answer { font-size: 1.4rem; }
   dl.summary div { display: block; }
   main, footer { padding: 0 1rem; } header { padding: 1.5rem 1rem 0; }
+  .flow .step { grid-template-columns: 1fr; } .flow .parts { grid-template-columns: repeat(3, minmax(0, 1fr)); }
+  .flow .parts .box { padding: .4rem .3rem; font-size: .875rem; } .flow .gone { margin: .4rem 0; }
 }
 @page { size: A4; margin: 16mm 15mm; }
 @media print {

@@ -14,6 +14,7 @@ from typing import Any
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.report.model_card.text import card_text
+from wardround.report.model_card.tripod import tripod_items
 from wardround.runs.folder import RunFolder
 from wardround.runs.models import model_paths
 from wardround.runs.read import require_manifest, require_result
@@ -26,6 +27,7 @@ MOST_LISTED = 50
 PARTS = ("train", "validation", "test")
 SPENT = ("level", "delta", "noise_multiplier", "clip", "sample_epsilon", "site_epsilon", "words")
 Facts = dict[str, Any]
+FEW = {"undefined": "too few patients"}
 
 
 def write_card(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Path:
@@ -49,7 +51,7 @@ def card_facts(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Facts:
         rows = {name: parts for name, parts in rows.items() if any(parts.values())}
     withheld = withheld_sites(rows, smallest_cell, zero_is_few=deployed)
     rounds = RunFolder(folder).records()
-    return {
+    card: Facts = {
         "name": result.study,
         "purpose": study["study"].get("purpose", ""),
         "trained": "over real sites" if deployed else "in a simulation on one machine",
@@ -68,6 +70,7 @@ def card_facts(folder: Path, *, smallest_cell: int = SMALLEST_CELL) -> Facts:
         "hashes": {"study": manifest["study_hash"], "data": manifest.get("data_hash")},
         "seed": study["study"].get("seed"),
     }
+    return {**card, "reporting": tripod_items(study, result, card)}
 
 
 # ---- what may be told ----
@@ -133,6 +136,7 @@ def method_facts(
         "between_sites": {name: told.value for name, told in scores.sd_between_sites.items()},
         "by_site": {name: {key: figure(told) for key, told in one.items()} for name, one in by_site.items()},
         "groups": group_facts(scores.groups, cell),
+        **clinical_facts(method, cell),
         "interval_level": 0.95 if scores.intervals is None else scores.intervals.level,
         "rounds": method.rounds,
         "seconds": sum(float(one["seconds"]) for one in own),
@@ -142,6 +146,29 @@ def method_facts(
         "took_part": rounds_by_site(own),
         "partners_chosen": None if method.partners is None else len(method.partners),
     }
+
+
+def clinical_facts(method: MethodResult, cell: int) -> Facts:
+    """Calibration and operating point over all patients; a share of few patients would tell how many they are."""
+    told: Facts = {}
+    if method.clinical is None:
+        return told
+    if (calibration := method.clinical.calibration) is not None:
+        told["calibration"] = {
+            "in_the_large": figure(calibration.in_the_large),
+            "slope": figure(calibration.slope),
+        }
+    if (point := method.clinical.operating_point) is not None and point.threshold is not None:
+        counts, rows = point.all, point.all.rows or 0
+        among = {
+            "sensitivity": counts.with_outcome,
+            "specificity": rows - counts.with_outcome,
+            "ppv": counts.flagged,
+            "npv": rows - counts.flagged,
+        }
+        shares = {name: figure(getattr(counts, name)) if n >= cell else FEW for name, n in among.items()}
+        told["operating_point"] = {"threshold": point.threshold, "rule": point.rule, **shares}
+    return told
 
 
 def figure(told: MetricValue) -> Facts:

@@ -6,9 +6,16 @@ from typing import Any
 from wardround.core.text import format_bytes
 from wardround.report.html.markup import plain
 from wardround.report.metric_names import direction, is_lower_better, label_of, meaning_of
+from wardround.report.model_card.tripod import FILLED, PARTLY, PEOPLE, tripod_counts
 
 SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]()<>#|!~&"})
 Facts = Mapping[str, Any]
+SHARES = {
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "ppv": "positive predictive value",
+    "npv": "negative predictive value",
+}
 
 
 def card_text(card: Facts) -> str:
@@ -22,6 +29,7 @@ def card_text(card: Facts) -> str:
         privacy(card),
         cost(card),
         limits(card),
+        reporting(card),
         identity(card),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
@@ -119,12 +127,28 @@ def figures(card: Facts) -> list[str]:
             for name in main_first(card["metric"], list(method["figures"]))
         ]
         lines += table(["Measure", f"Value ({method['interval_level']:.0%} interval)", "Meaning"], rows)
+        lines += clinical_lines(method)
         named = {name: one[card["metric"]] for name, one in method["by_site"].items() if card["metric"] in one}
         if named:
             lines += [
                 "",
                 *table(["Site", label_of(card["metric"])], [[safe(n), figure_text(o)] for n, o in named.items()]),
             ]
+    return lines
+
+
+def clinical_lines(method: Facts) -> list[str]:
+    """Calibration and operating point, a sentence each."""
+    lines = []
+    if calibration := method.get("calibration"):
+        lines += [
+            "",
+            f"Calibration in the large {figure_text(calibration['in_the_large'])} (0 is right), slope "
+            f"{figure_text(calibration['slope'])} (1 is right).",
+        ]
+    if point := method.get("operating_point"):
+        shares = ", ".join(f"{SHARES[name]} {figure_text(point[name])}" for name in SHARES)
+        lines += ["", f"From a predicted risk of {number(point['threshold'])} on a patient is flagged: {shares}."]
     return lines
 
 
@@ -210,6 +234,26 @@ def limits(card: Facts) -> list[str]:
     if not card["purpose"]:
         lines.append("- Its purpose is not recorded: do not use it for anything that matters.")
     return lines
+
+
+def reporting(card: Facts) -> list[str]:
+    """The items of TRIPOD+AI: what the run fills, and what is for people."""
+    items = card["reporting"]
+    counts = tripod_counts(items)
+    known = [one for one in items if one["status"] != PEOPLE]
+    rows = [[one["item"], one["name"], one["status"], safe(one["words"])] for one in known]
+    people = ", ".join(f"{one['name'].lower()} ({one['item']})" for one in items if one["status"] == PEOPLE)
+    return [
+        "## Reporting items (TRIPOD+AI)",
+        "",
+        f"Of {len(items)} items of the TRIPOD+AI statement (BMJ 2024; 385: e078378), {counts[FILLED]} are filled from "
+        f"the run, {counts[PARTLY]} in part, and {counts[PEOPLE]} are for people. What is filled in part needs people "
+        "as well.",
+        "",
+        *table(["Item", "About", "Status", "What the run says"], rows),
+        "",
+        f"For people: {people}.",
+    ]
 
 
 def identity(card: Facts) -> list[str]:

@@ -1,6 +1,7 @@
 """The report of a run folder: one HTML file for a clinician and a hospital board."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from wardround.core.errors import Refusal
@@ -8,7 +9,7 @@ from wardround.report.html.document import date_text, document, notices
 from wardround.report.html.markup import Html, join, safe, section
 from wardround.report.partners.answer import partnership_of
 from wardround.report.partners.page import partners_page
-from wardround.report.run.section import find_sections
+from wardround.report.run.section import ReportSection, find_sections
 from wardround.runs.file_names import REPORT
 from wardround.runs.read import read_manifest, read_result
 from wardround.runs.result import CasesResult, PartnersResult
@@ -68,8 +69,15 @@ def subtitle(run: Run) -> Html:
 
 def content(run: Run) -> Html:
     """The sections in the order in which a reader asks: the result, its limits, the evidence, the cost."""
-    parts = (section(one.name, one.title, *one.parts(run)) for one in find_sections())
-    return join([file_problems(run), *parts])
+    parts = {one: section(one.name, one.title, *one.parts(run)) for one in find_sections()}
+    shown = [(one, part) for one, part in parts.items() if part]
+    return join([file_problems(run), *(part for _, part in shown[:1]), contents(shown[1:]), *(p for _, p in shown[1:])])
+
+
+def contents(shown: Sequence[tuple[ReportSection, Html]]) -> Html:
+    """Links to what follows the first answers."""
+    links = join((Html(f'<li><a href="#{one.name}">{safe(one.title)}</a></li>') for one, _ in shown), "")
+    return Html(f'<nav class="contents" aria-label="Contents"><ul>{links}</ul></nav>' if len(shown) > 2 else "")
 
 
 def file_problems(run: Run) -> Html:

@@ -1,4 +1,4 @@
-"""The charts of results: scores by hospital, their spread over many hospitals, differences, calibration."""
+"""The charts of results: scores by hospital, their spread over many hospitals, differences."""
 
 from collections.abc import Sequence
 
@@ -225,35 +225,3 @@ def differences(run: Run) -> Chart | None:
 
 def place_name(site: str) -> str:
     return "All hospitals" if site == ALL else site
-
-
-def calibration(run: Run) -> Chart | None:
-    """Predicted against observed; a model whose probabilities can be taken at their word lies on the diagonal."""
-    with_curve = [(index, method) for index, method in enumerate(run.methods) if method.reliability]
-    if not with_curve:
-        return None
-    diagonal: Spec = {"type": "scatter", "mode": "lines", "x": [0, 1], "y": [0, 1], "showlegend": False}
-    traces = [diagonal | {"line": {"color": QUIET, "width": 1, "dash": "dot"}, "hoverinfo": "skip"}]
-    for index, method in with_curve:
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": chart_label(method.label),
-                "x": [point.predicted for point in method.reliability],
-                "y": [point.observed for point in method.reliability],
-                "line": {"color": colour(index), "width": 2},
-                "marker": {"symbol": mark(index), "size": 8},
-            }
-        )
-    return Chart(
-        title="Calibration: do predicted probabilities match what was observed?",
-        description=f"Predicted against observed shares for {len(with_curve)} models; the diagonal is perfect.",
-        traces=traces,
-        layout=layout(
-            380,
-            x={"title": {"text": "predicted probability"}, "range": [-0.02, 1.02]},
-            y={"title": {"text": "share observed"}, "range": [-0.02, 1.02]},
-        ),
-        height=380,
-    )

@@ -1,10 +1,10 @@
-"""What it took and from whom: traffic, time and energy, the patients, and how to do the run again."""
+"""What it took: traffic, time and energy, and how to do the run again."""
 
 from collections.abc import Iterable
 
 from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html
-from wardround.report.run import progress_charts, score_charts, tables
+from wardround.report.run import progress_charts, tables
 from wardround.report.run.section import ReportSection
 from wardround.runs.run import Run
 
@@ -13,20 +13,11 @@ def costs(run: Run) -> Iterable[Html]:
     return chart_figures("costs", progress_charts.costs(run)), tables.costs(run)
 
 
-def patients(run: Run) -> Iterable[Html]:
-    return chart_figures("patients", progress_charts.patients(run)), tables.patients(run)
-
-
 def technical_details(run: Run) -> Iterable[Html]:
-    return (
-        chart_figures("calibration", [score_charts.calibration(run)]),
-        tables.percentiles(run),
-        tables.manifest(run),
-    )
+    return tables.percentiles(run), tables.manifest(run)
 
 
 SECTIONS = (
     ReportSection(120, "costs", "Traffic, time and energy", costs),
-    ReportSection(130, "patients", "Patients", patients),
     ReportSection(140, "curious", "Technical details", technical_details),
 )

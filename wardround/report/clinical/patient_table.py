@@ -1,0 +1,101 @@
+"""The table of the patients ("table 1"): every column by hospital and over all, with what is missing."""
+
+from collections.abc import Iterable, Sequence
+
+from wardround.report import numbers
+from wardround.report.html.markup import Cell, FigureCell, Html, details, join, paragraph, plain, safe, table
+from wardround.runs.clinical.patient_table import PatientCell, PatientColumn, PatientTable
+from wardround.runs.run import Run
+
+OPEN = 8
+"""Columns of the data that stand open; the others are folded away."""
+NOT_SHOWN = "not shown"
+
+
+def table_section(run: Run) -> Html:
+    """The table, or why there is none."""
+    if run.patient_table is None or not run.patient_table.columns:
+        return missing_table(run)
+    told = run.patient_table
+    first, rest = told.columns[:OPEN], told.columns[OPEN:]
+    parts = [table_words(told), html_table(told, first, heading=True)]
+    if rest:
+        parts.append(details(f"{len(rest)} further columns", html_table(told, rest, heading=False)))
+    if told.columns_left_out:
+        parts.append(paragraph(safe(f"{told.columns_left_out:,} more columns are not listed.")))
+    return join(parts)
+
+
+def missing_table(run: Run) -> Html:
+    if run.kind == "deployed":
+        return paragraph(
+            safe(
+                "There is no table of the patients: it is not on the list of what may leave a hospital. Each hospital "
+                "can describe its own patients, and people can put these descriptions together."
+            )
+        )
+    if (run.manifest.get("study") or {}).get("privacy") and run.finished:
+        return paragraph(safe("There is no table of the patients: under [privacy] nothing exact is told of them."))
+    return Html("")
+
+
+def table_words(told: PatientTable) -> Html:
+    words = ["Numbers: median (quartiles). Categories: patients (share of those with a known value)."]
+    if (told.smallest_cell or 1) > 1:
+        words.append(
+            f"Counts below {told.smallest_cell} are not shown, nor others from which they could be worked out."
+        )
+    if told.sites_left_out:
+        words.append(f"There are {told.sites_left_out:,} hospitals, too many for a column each.")
+    return paragraph(safe(" ".join(words)))
+
+
+def html_table(told: PatientTable, columns: Sequence[PatientColumn], *, heading: bool) -> Html:
+    rows: list[Sequence[Cell]] = []
+    if heading:
+        rows.append(["Patients", numbers.count(told.patients), *map(numbers.count, told.sites.values())])
+    for column in columns:
+        rows += column_rows(column, list(told.sites))
+    caption = "The patients, before gaps were filled" if heading else "Further columns"
+    return table(caption, ["Column", "All hospitals", *told.sites], rows, kind="patients")
+
+
+def column_rows(column: PatientColumn, sites: Sequence[str]) -> Iterable[Sequence[Cell]]:
+    cells = [column.all, *(column.sites.get(site, PatientCell(missing=None)) for site in sites)]
+    name = f"{plain(column.name)} (outcome)" if column.outcome else plain(column.name)
+    if column.kind == "number":
+        yield [name, *(number_cell(cell) for cell in cells)]
+    else:
+        yield [Html(f"<strong>{safe(name)}</strong>"), *(Html("") for _ in cells)]
+        for place, level in enumerate(column.levels):
+            last = column.further_levels and place == len(column.levels) - 1
+            words = f"{plain(level)} ({column.further_levels:,} further values)" if last else plain(level)
+            yield [Html(f'<span class="level">{safe(words)}</span>'), *(level_cell(cell, place) for cell in cells)]
+    if any(cell.missing != 0 for cell in cells):
+        yield [Html('<span class="level quiet">missing</span>'), *(missing_cell(cell) for cell in cells)]
+
+
+def number_cell(cell: PatientCell) -> Cell:
+    if cell.median is None or cell.low is None or cell.high is None:
+        return "none known" if cell.missing else NOT_SHOWN
+    return FigureCell(short(cell.median), (f"{short(cell.low)} to {short(cell.high)}",))
+
+
+def short(value: float) -> str:
+    """Three digits, and no decimals of whole numbers."""
+    whole = float(value).is_integer() and abs(value) < 1e6
+    return f"{value:,.0f}".replace("-", numbers.MINUS) if whole else f"{value:.3g}".replace("-", numbers.MINUS)
+
+
+def level_cell(cell: PatientCell, place: int) -> Cell:
+    count = cell.counts[place] if place < len(cell.counts) else None
+    if count is None:
+        return NOT_SHOWN
+    known = [one for one in cell.counts if one is not None]
+    if len(known) < len(cell.counts) or not sum(known):
+        return f"{count:,}"
+    return f"{count:,} ({numbers.share(count / sum(known))})"
+
+
+def missing_cell(cell: PatientCell) -> Cell:
+    return NOT_SHOWN if cell.missing is None else f"{cell.missing:,}"
