@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"core", "evaluate", "runs", "partners", "queries"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
     "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
+    "export": {"core", "engine", "data", "queries", "algorithms", "runs", "report", "predict"},
     "workflows": {
         *(
             "core",
