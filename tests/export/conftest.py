@@ -21,7 +21,7 @@ COLUMNS = Preparation(
         NumberColumn("lactate", fill=1.9, center=2.4, scale=1.37, indicator=True, seen=(0.3, 21.0)),
         NumberColumn("heart rate", fill=88.0, center=88.6, scale=19.1, low=20.0, high=250.0),
         NumberColumn("never measured", scale=0.0),
-        NumberColumn("admitted at", fill=1.7e9, center=1.7e9, scale=86_400.0, seen=(1.69e9, 1.71e9)),
+        NumberColumn("admitted at", fill=1.7e9, center=1.7e9, scale=5.0e6, seen=(1.69e9, 1.71e9)),
         TextColumn("sex", ("F", "M"), fill="F"),
         TextColumn("ward", ("A1", "B2", "C3", "naïve <b>"), indicator=True),
         TextColumn("triage", ("1", "2", "3", "4", "5"), fill="3", indicator=True),

@@ -215,6 +215,21 @@ def predict(
 
 
 @app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
+    kind: Annotated[str, typer.Option("--to", metavar="KIND", help="onnx, sklearn or calculator.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    site: Annotated[str | None, typer.Option("--site", help="Export the personal model of this site.")] = None,
+    method: Annotated[str | None, typer.Option("--method", help="Whose model, where a run compared methods.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a trained model as an ONNX file, for scikit-learn, or as a calculator: one HTML file for a telephone."""
+    from wardround.cli.export import export_command
+
+    export_command(run, kind, method=method, site=site, out=out, as_json=as_json)
+
+
+@app.command()
 def tune(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJson = False) -> None:
     """Search the hyperparameters of [tune] by cross-validation; test patients are never used."""
     from wardround.cli.studies import tune_command

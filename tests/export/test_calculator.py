@@ -1,0 +1,249 @@
+"""The calculator gives Python's numbers in a real browser, explains them, and warns."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from wardround.core.errors import Refusal
+from wardround.data.preparation import NumberColumn, Preparation, TextColumn
+from wardround.export.calculator.content import MOST_NUMBERS, calculator_content, shortest, typical_row
+from wardround.export.calculator.page import calculator_page
+from wardround.export.network import evaluate, plain_model
+from wardround.export.trial_rows import UNSEEN, largest_difference, trial_table
+from wardround.predict.table import predict_table
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync", "--disable-extensions"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
+)
+MODELS = {
+    "logistic": ("logistic", "two", "fed_avg", {}),
+    "logistic, three classes": ("logistic", "three", "fed_avg", {}),
+    "linear": ("linear", "value", "fine_tune", {}),
+    "network": ("mlp", "two", "layer_split", {"hidden": (16, 8)}),
+    "network, three classes": ("mlp", "three", "fed_avg", {"hidden": (8,)}),
+    "network, value": ("mlp", "value", "fed_avg", {"hidden": (8,)}),
+    "mixture": ("mlp", "two", "model_interpolation", {"hidden": (8,)}),
+    "mixture, three classes": ("logistic", "three", "model_interpolation", {}),
+    "context": ("logistic", "two", "context_features", {}),
+}
+ROWS = 40
+
+# Types a row into every page, as a hand would, and keeps what the page then says of itself.
+TYPIST = """
+var frames = document.querySelectorAll("iframe"), told = {};
+function type(page, columns, row) {
+  columns.forEach(function (column, place) {
+    var value = row[column.name], fields = page.getElementsByName("column-" + place), code = "";
+    if (column.kind === "number") { fields[0].value = value === null ? "" : String(value); return; }
+    if (value !== null) { code = column.categories.indexOf(value); code = code < 0 ? "other" : String(code); }
+    if (fields[0].tagName === "SELECT") { fields[0].value = code; return; }
+    for (var one = 0; one < fields.length; one += 1) { fields[one].checked = fields[one].value === code; }
+  });
+  page.getElementById("patient").dispatchEvent(new Event("input"));
+}
+window.onload = function () {
+  Array.prototype.forEach.call(frames, function (frame) {
+    var page = frame.contentDocument, columns = JSON.parse(page.getElementById("model").textContent).columns;
+    told[frame.title] = rows.map(function (row) {
+      type(page, columns, row);
+      return JSON.parse(page.documentElement.getAttribute("data-result"));
+    });
+  });
+  document.getElementById("told").textContent = JSON.stringify(told);
+};
+"""
+
+
+def browse(path, fragment=""):
+    words = [
+        CHROMIUM,
+        *FLAGS,
+        f"--user-data-dir={path.parent / 'profile'}",
+        "--virtual-time-budget=20000",
+        "--dump-dom",
+    ]
+    done = subprocess.run([*words, path.as_uri() + fragment], capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout
+
+
+def visible(dom, mark):
+    """The text of an element."""
+    found = re.search(rf'<(\w+)[^>]*id="{mark}"[^>]*>(.*?)</\1>', dom, re.S)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", found.group(2))).split())
+
+
+@pytest.fixture(scope="module")
+def predictors(make_saved):
+    return {
+        title: make_saved(model, outcome, algorithm, **settings)
+        for title, (model, outcome, algorithm, settings) in MODELS.items()
+    }
+
+
+def rows_to_type(preparation):
+    """Rows of which each says something; a category nobody saw can be chosen only where there is a list."""
+    table = trial_table(preparation, ROWS, seed=11)
+    table["sex"] = table["sex"].replace(UNSEEN, "M")
+    table.loc[3, [column.name for column in preparation.columns if column.name != "age"]] = None
+    table.loc[3, "age"] = 61.5
+    return table
+
+
+@pytest.fixture(scope="module")
+def told(predictors, tmp_path_factory):
+    """What every page says of the same patients: all pages in one browser, each with its own policy."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    table = rows_to_type(next(iter(predictors.values())).preparation)
+    frames = "".join(
+        f'<iframe title="{title}" srcdoc="{html.escape(calculator_page(one))}"></iframe>'
+        for title, one in predictors.items()
+    )
+    rows = json.dumps(json.loads(table.to_json(orient="records", double_precision=15)))
+    table = pd.DataFrame(json.loads(rows))  # the very numbers that are typed
+    page = f'<meta charset="utf-8">{frames}<pre id="told"></pre><script>var rows = {rows};{TYPIST}</script>'
+    path = tmp_path_factory.mktemp("pages") / "all.html"
+    path.write_text(page, encoding="utf-8")
+    return table, json.loads(visible(browse(path), "told"))
+
+
+@pytest.mark.parametrize("title", MODELS)
+def test_a_browser_gives_pythons_numbers(told, predictors, title):
+    table, found = told
+    predictor = predictors[title]
+    prepared = predictor.preparation.apply(table)
+    said = np.array([one["predicted"] for one in found[title]])
+    said = said[:, 0] if predictor.facts.task.kind == "regression" else said
+    assert largest_difference(said, predictor.predict(table)) <= 1e-6
+    assert largest_difference(said, evaluate(plain_model(predictor), prepared)) <= 1e-12
+    assert np.ptp(said) > 0.3
+    if predictor.facts.task.kind != "regression":
+        assert [one["outcome"] for one in found[title]] == predict_table(predictor, table)["outcome"].tolist()
+
+
+def score_of(predictor, x):
+    """What is explained: log-odds, logits less their mean, or the value."""
+    predicted = evaluate(plain_model(predictor), x)
+    if predicted.ndim == 1:
+        return predicted[:, None]
+    logs = np.log(predicted)
+    if predictor.positive is not None:
+        return logs[:, [1]] - logs[:, [0]]
+    return logs - logs.mean(axis=1, keepdims=True)
+
+
+def integrated(predictor, row, output, steps=4000, h=1e-6):
+    """Integrated gradients by brute force: many steps, slopes by differences; one number a column."""
+    start = np.float64(typical_row(predictor.preparation))
+    path = start + (np.arange(steps)[:, None] + 0.5) / steps * (row - start)
+    each = []
+    for feature in range(len(row)):
+        step = np.zeros(len(row))
+        step[feature] = h
+        rise = score_of(predictor, path + step)[:, output] - score_of(predictor, path - step)[:, output]
+        each.append(rise.mean() / (2 * h) * (row - start)[feature])
+    widths = [len(column.features) for column in predictor.preparation.columns]
+    return [float(np.sum(part)) for part in np.split(np.array(each), np.cumsum(widths)[:-1])]
+
+
+@pytest.mark.parametrize("title", MODELS)
+def test_contributions_are_integrated_gradients_that_add_up(told, predictors, title):
+    table, found = told
+    predictor = predictors[title]
+    prepared = np.float64(predictor.preparation.apply(table))
+    scores = score_of(predictor, prepared)
+    start = score_of(predictor, np.float64(typical_row(predictor.preparation))[None])[0]
+    for number, one in enumerate(found[title]):
+        output = predictor.facts.task.classes.index(one["outcome"]) if scores.shape[1] > 1 else 0
+        assert abs(sum(one["contributions"]) - (scores[number, output] - start[output])) <= 1e-5
+        if number < 2:
+            np.testing.assert_allclose(one["contributions"], integrated(predictor, prepared[number], output), atol=2e-3)
+
+
+def test_contributions_of_a_linear_model_by_hand(told, predictors):
+    # Age 61.5 alone is known: (61.5 - 54) / 17.25 times the difference of the weights. The rest is filled in,
+    # so that only the indicators of missing values differ from the typical patient.
+    _, found = told
+    predictor = predictors["logistic"]
+    weights = np.float64(predictor.params["dense_0/kernel"])
+    weights = weights[:, 1] - weights[:, 0]
+    names = predictor.preparation.features
+    pushes = dict(
+        zip([c.name for c in predictor.preparation.columns], found["logistic"][3]["contributions"], strict=True)
+    )
+    assert abs(pushes["age"] - weights[0] * 7.5 / 17.25) < 1e-6
+    for column in ("lactate", "ward", "triage"):
+        assert abs(pushes[column] - weights[names.index(f"{column} missing")]) < 1e-6
+    assert pushes["heart rate"] == pushes["sex"] == 0
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_one_patient_from_the_address(predictors, tmp_path):
+    predictor = predictors["logistic"]
+    path = tmp_path / "calculator.html"
+    path.write_text(calculator_page(predictor), encoding="utf-8")
+    words = {"age": "103", "heart rate": "9000", "sex": "F", "ward": "naïve <b>", "triage": "9", "height": "180"}
+    dom = browse(path, "#" + "&".join(f"{quote(key)}={quote(value)}" for key, value in words.items()))
+    patient = {column.name: [None] for column in predictor.preparation.columns}
+    patient |= {"age": [103.0], "heart rate": [9000.0], "sex": ["F"], "ward": ["naïve <b>"], "triage": ["9"]}
+    expected = float(predictor.predict(pd.DataFrame(patient))[0, 1])
+    result = json.loads(html.unescape(re.search(r'data-result="([^"]*)"', dom).group(1)))
+    assert abs(result["predicted"][1] - expected) <= 1e-6
+    assert visible(dom, "figure").replace("\u00a0", " ") in (f"{100 * expected:.0f} %", f"{100 * expected:.1f} %")
+    flagged = expected >= 0.35
+    assert f"counts as “{'yes' if flagged else 'no'}”" in visible(dom, "verdict")
+    assert "operating point 35 %" in html.unescape(dom).replace("\u00a0", " ")
+    warnings = visible(dom, "warnings")
+    assert "Age: Outside the training range, 18 to 97" in warnings
+    assert "Heart rate: Outside the training range, 20 to 250: far outside, check the unit" in warnings
+    assert "Triage: Training never saw such a value" in warnings
+    assert "“height”, which the model does not know" in warnings
+    assert "3 of 8 values are unknown" in warnings
+    assert "naïve <b>" in visible(dom, "pushes")
+
+
+def test_the_page_loads_nothing_and_names_stay_text(make_saved):
+    columns = Preparation((TextColumn('<img src=x onerror="fired()">', ("</script><script>fired()</script>", "b")),))
+    text = calculator_page(make_saved(columns=columns))
+    assert "<img" not in text
+    assert text.count("</script>") == 2  # the data and the program
+    assert re.findall(r'<[^>]* (?:src|href)="?([^"\s>]*)', text) == ["data:,"]  # the icon
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "default-src 'none'" in text
+
+
+def test_every_field_has_a_label_range_and_unit(make_saved):
+    predictor = make_saved()
+    facts = predictor.facts.model_copy(update={"units": {"age": "years"}})
+    object.__setattr__(predictor, "facts", facts)
+    text = calculator_page(predictor)
+    assert "18 to 97 years in training" in text
+    for place, column in enumerate(predictor.preparation.columns):
+        assert re.search(rf'<label for="input-{place}">|<fieldset class="field" id="field-{place}"><legend>', text), (
+            column
+        )
+    assert re.search(r'id="input-1"[^>]* step="0.1"', text)
+
+
+def test_parameters_survive_as_text():
+    values = (np.random.default_rng(0).normal(size=20_000) * 10.0 ** (np.arange(20_000) % 40 - 20)).astype(np.float32)
+    assert np.array_equal(np.asarray(json.loads(json.dumps(shortest(values))), np.float32), values)
+
+
+def test_what_cannot_be_a_page_is_refused(make_saved):
+    with pytest.raises(Refusal, match="takes arrays, such as images"):
+        calculator_page(make_saved("cnn", "three", shape=(8, 8), channels=(2,), dense=4))
+    wide = make_saved("mlp", hidden=(MOST_NUMBERS // 10,), columns=Preparation((NumberColumn("age"),) * 1))
+    object.__setattr__(wide, "params", wide.params | {"dense_0/kernel": np.zeros((1, MOST_NUMBERS), np.float32)})
+    with pytest.raises(Refusal, match="too many for a page"):
+        calculator_content(wide)
