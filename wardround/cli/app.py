@@ -11,6 +11,7 @@ import typer
 
 from wardround.cli.coordinator import coordinator_app
 from wardround.cli.flare import flare_app
+from wardround.cli.models.export import export
 from wardround.cli.second.commands import second_app
 from wardround.cli.site import site_app
 from wardround.cli.trust.authority import authority_app
@@ -214,19 +215,7 @@ def predict(
     predict_command(run, patients, method=method, site=site, query=query, keep=keep or (), out=out, as_json=as_json)
 
 
-@app.command()
-def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
-    kind: Annotated[str, typer.Option("--to", metavar="KIND", help="onnx, sklearn or calculator.")],
-    out: Annotated[Path, typer.Option("--out", help="The file to write.")],
-    site: Annotated[str | None, typer.Option("--site", help="Export the personal model of this site.")] = None,
-    method: Annotated[str | None, typer.Option("--method", help="Whose model, where a run compared methods.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write a trained model as an ONNX file, for scikit-learn, or as a calculator: one HTML file for a telephone."""
-    from wardround.cli.export import export_command
-
-    export_command(run, kind, method=method, site=site, out=out, as_json=as_json)
+app.command()(export)
 
 
 @app.command()

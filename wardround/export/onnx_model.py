@@ -107,16 +107,16 @@ def metadata(predictor: Predictor) -> dict[str, str]:
         "classes": list(facts.task.classes),
         "positive": facts.task.positive or "",
         "threshold": None if predictor.positive is None else facts.threshold,
-        "columns": [] if facts.preparation is None else describe_columns(predictor.preparation),
+        "columns": [] if facts.preparation is None else describe_columns(predictor.preparation, facts.units),
         "digest": facts.digest,
     }
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()}
 
 
-def describe_columns(preparation: Preparation) -> list[dict[str, Any]]:
-    """Every input: a number with the range of training, or a category with those that training knew."""
+def describe_columns(preparation: Preparation, units: dict[str, str]) -> list[dict[str, Any]]:
+    """Every input: a number with its unit and the range of training, or a category with those that training knew."""
     return [
-        {"name": column.name, "kind": "number", "range": range_of(column)}
+        {"name": column.name, "kind": "number", "unit": units.get(column.name, ""), "range": range_of(column)}
         if isinstance(column, NumberColumn)
         else {"name": column.name, "kind": "category", "categories": list(column.categories)}
         for column in preparation.columns
