@@ -1,6 +1,9 @@
 """`wardround export`: what it writes from a real run, and one paragraph for everything that cannot be right."""
 
 import json
+import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +69,23 @@ def test_a_personal_model_of_a_run_in_every_form(run, tmp_path, capsys):
     # The card has the figures of all hospitals, as the run's own model card has them.
     (method,) = json.loads((run / "model_card.json").read_text())["methods"]
     value = method["figures"]["roc_auc"]
-    assert f"{value['value']:.3f} <span class='small'>({value['low']:.3f} to {value['high']:.3f})" in page
+    assert f"{value['value']:.3f}<br><span class='small'>({value['low']:.3f} to {value['high']:.3f})" in page
+
+
+def test_the_how_to_gives_these_numbers(run, tmp_path, monkeypatch):
+    """The Python of the page, in a folder with the files that its commands write."""
+    page = (Path(__file__).parents[2] / "docs/how-to/export-a-model.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    triage(hospitals=2).sites["Freetown"].to_csv("patients.csv", index=False)
+    for kind, name in (("onnx", "triage.onnx"), ("sklearn", "triage.safetensors")):
+        assert command("export", run, "--site", "Bo", "--to", kind, "--out", name) == 0
+    onnx_block, sklearn_block = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    said: dict[str, Any] = {}
+    exec(onnx_block, said)
+    exec(sklearn_block, said)
+    confirmed = list(said["model"].predictor.facts.task.classes).index("confirmed")
+    assert len(said["risk"]) > 50
+    np.testing.assert_allclose(said["probabilities"][:, confirmed], said["risk"], atol=1e-5)
 
 
 def test_as_json(run, tmp_path, capsys):

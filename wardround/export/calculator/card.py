@@ -78,6 +78,8 @@ def figures(predictor: Predictor, card: Card | None, method: Card | None) -> Htm
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     header = "".join(f'<th scope="col">{column}</th>' for column in columns)
     level = f"On patients who were held out of training, with {method['interval_level']:.0%} intervals."
+    if card["repeats"] > 1:
+        level += f" Means of {card['repeats']} random splits; this is the model of the first."
     table = Html(f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>")
     return join([head, paragraph(safe(level)), table])
 
@@ -85,7 +87,7 @@ def figures(predictor: Predictor, card: Card | None, method: Card | None) -> Htm
 def figure_text(one: Card) -> Html:
     if "value" not in one:
         return Html("not defined")
-    ends = f" <span class='small'>({score(one['low'])} to {score(one['high'])})</span>" if "low" in one else ""
+    ends = f"<br><span class='small'>({score(one['low'])} to {score(one['high'])})</span>" if "low" in one else ""
     return Html(f"{score(one['value'])}{ends}")
 
 

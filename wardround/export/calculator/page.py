@@ -123,7 +123,7 @@ def number_field(place: int, column: NumberColumn, unit: str) -> Html:
         f'<input type="number" inputmode="decimal" id="input-{place}" name="column-{place}" step="{step_of(column):g}" '
         f'placeholder="unknown" aria-describedby="hint-{place} note-{place}">'
         f'<p class="hint" id="hint-{place}">{safe(hint) if hint else ""}</p>'
-        f'<p class="note" id="note-{place}" role="alert"></p></div>'
+        f'<p class="note" id="note-{place}" role="status"></p></div>'
     )
 
 
@@ -141,7 +141,7 @@ def choice_field(place: int, column: TextColumn) -> Html:
     )
     return Html(
         f'<fieldset class="field" id="field-{place}"><legend>{safe(label_of(column.name))}</legend>'
-        f'<div class="choices">{buttons}</div><p class="note" id="note-{place}" role="alert"></p></fieldset>'
+        f'<div class="choices">{buttons}</div><p class="note" id="note-{place}" role="status"></p></fieldset>'
     )
 
 
@@ -151,7 +151,7 @@ def select_field(place: int, column: TextColumn) -> Html:
     return Html(
         f'<div class="field" id="field-{place}"><label for="input-{place}">{safe(label_of(column.name))}</label>'
         f'<select id="input-{place}" name="column-{place}" aria-describedby="note-{place}">{listed}</select>'
-        f'<p class="note" id="note-{place}" role="alert"></p></div>'
+        f'<p class="note" id="note-{place}" role="status"></p></div>'
     )
 
 

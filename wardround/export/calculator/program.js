@@ -191,8 +191,8 @@
 
   function percent(value) {
     var points = 100 * value;
-    if (points > 0 && points < 0.1) { return "< 0.1\u00a0%"; }
-    if (points < 100 && points > 99.9) { return "> 99.9\u00a0%"; }
+    if (points < 0.1) { return "< 0.1\u00a0%"; }
+    if (points > 99.9) { return "> 99.9\u00a0%"; }
     return (points < 10 || points > 90 ? points.toFixed(1) : points.toFixed(0)) + "\u00a0%";
   }
 
@@ -336,8 +336,9 @@
     var what = outcome.kind === "value" ? outcome.name : outcome.kind === "risk" ? "the risk" : "“" + outcome.classes[chosen] + "”";
     var start = predict(typical);
     var usual = outcome.kind === "value" ? withUnit(short(start[0]), outcome.unit) : percent(start[chosen]);
-    byId("against").textContent = "Compared with a typical patient of training (" + usual + "), these values push " +
-      what + " up or down; the effects of all values together make the whole difference.";
+    byId("against").textContent = "What raises (▲) or lowers (▼) " + what + " against a typical patient of training (" +
+      usual + "). " + (outcome.kind === "value" ? "Added up" : "Multiplied") + ", all effects make the whole difference" +
+      (outcome.kind === "risk" ? " in odds." : outcome.kind === "value" ? "." : " in odds, against the mean of all outcomes.");
     clear(box);
     amounts.forEach(function (amount) { largest = Math.max(largest, Math.abs(amount)); });
     amounts.map(function (amount, place) { return place; })
@@ -347,7 +348,9 @@
         if (Math.abs(amount) < 0.005 * Math.max(largest, 1e-9) || Math.abs(amount) < 1e-9) { small += 1; return; }
         var item = element("li", amount > 0 ? "up" : "down");
         item.appendChild(element("span", "name", columns[place].label + ": " + told(columns[place], values[place])));
-        item.appendChild(element("span", "effect", (amount > 0 ? "▲ raises, " : "▼ lowers, ") + effect(amount)));
+        var words = element("span", "effect", (amount > 0 ? "▲ " : "▼ ") + effect(amount));
+        words.insertBefore(element("span", "hidden", amount > 0 ? "raises: " : "lowers: "), words.firstChild);
+        item.appendChild(words);
         var track = element("span", "push"), fill = element("span", "fill");
         fill.style.width = 50 * Math.abs(amount) / largest + "%";
         track.appendChild(fill);
@@ -384,7 +387,8 @@
     remarks.forEach(function (found, place) { mark(place, found); bad = bad || Boolean(found && found.bad); });
     values.forEach(function (value) { known = known || (value !== null && value !== undefined); });
     showWarnings(values, remarks);
-    var ready = known && !bad;
+    var ready = known && !bad, doubtful = remarks.some(function (found) { return found && found.far; });
+    byId("answer").className = doubtful ? "doubtful" : "";
     byId("waiting").hidden = ready;
     byId("answer").hidden = !ready;
     byId("explanation").hidden = !ready;
@@ -397,6 +401,7 @@
     }
     var row = prepare(values), found = predict(row);
     var chosen = outcome.kind === "risk" ? showRisk(found) : outcome.kind === "classes" ? showClasses(found) : showValue(found);
+    if (doubtful) { byId("brief").textContent = "check the values"; }
     var about = outcome.kind === "risk" ? outcome.positive : chosen;
     var pushes = showExplanation(values, row, about);
     // What a script that checks the page reads: all digits.
