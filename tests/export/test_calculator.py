@@ -191,10 +191,10 @@ def test_one_patient_from_the_address(predictors, tmp_path):
     predictor = predictors["logistic"]
     path = tmp_path / "calculator.html"
     path.write_text(calculator_page(predictor), encoding="utf-8")
-    words = {"age": "103", "heart rate": "9000", "sex": "F", "ward": "naïve <b>", "triage": "9", "height": "180"}
+    words = {"age": "103", "heart rate": "9000", "sex": "D", "ward": "naïve <b>", "triage": "9", "height": "180"}
     dom = browse(path, "#" + "&".join(f"{quote(key)}={quote(value)}" for key, value in words.items()))
     patient = {column.name: [None] for column in predictor.preparation.columns}
-    patient |= {"age": [103.0], "heart rate": [9000.0], "sex": ["F"], "ward": ["naïve <b>"], "triage": ["9"]}
+    patient |= {"age": [103.0], "heart rate": [9000.0], "ward": ["naïve <b>"], "triage": ["9"]}
     expected = float(predictor.predict(pd.DataFrame(patient))[0, 1])
     result = json.loads(html.unescape(re.search(r'data-result="([^"]*)"', dom).group(1)))
     assert abs(result["predicted"][1] - expected) <= 1e-6
@@ -207,7 +207,8 @@ def test_one_patient_from_the_address(predictors, tmp_path):
     assert "Heart rate: Outside the training range, 20 to 250: far outside, check the unit" in warnings
     assert "Triage: Training never saw such a value" in warnings
     assert "“height”, which the model does not know" in warnings
-    assert "3 of 8 values are unknown" in warnings
+    assert "“D” for Sex, which is not among its values: it counts as unknown" in warnings
+    assert "4 of 8 values are unknown" in warnings
     assert "naïve <b>" in visible(dom, "pushes")
 
 

@@ -118,6 +118,8 @@ def number_field(place: int, column: NumberColumn, unit: str) -> Html:
     ends = range_of(column)
     label = f"{safe(label_of(column.name))}{f' <span class=unit>({safe(unit)})</span>' if unit else ''}"
     hint = f"{plain_number(ends[0])} to {plain_number(ends[1])}{f' {unit}' if unit else ''} in training" if ends else ""
+    if not column.scale:
+        hint = "training knew no value: the model does not use it"
     return Html(
         f'<div class="field" id="field-{place}"><label for="input-{place}">{label}</label>'
         f'<input type="number" inputmode="decimal" id="input-{place}" name="column-{place}" step="{step_of(column):g}" '

@@ -246,6 +246,7 @@
     if (column.kind === "number") { fields[0].value = text; return; }
     if (text !== "") { code = column.categories.indexOf(text); code = code < 0 ? "other" : String(code); }
     if (fields[0].tagName === "SELECT") { fields[0].value = code; return; }
+    if (code === "other") { code = ""; }
     fields.forEach(function (field) { field.checked = field.value === code; });
   }
 
@@ -260,7 +261,10 @@
     if (value >= low && value <= high) { return null; }
     var far = Math.max(low - value, value - high) > model.far * (high - low);
     var words = "Outside the training range, " + withUnit(short(low) + " to " + short(high), column.unit);
-    return { far: far, text: words + (far ? ": far outside, check the unit." : ": the model was never tested there.") };
+    if (far) { return { far: true, text: words + ": far outside, check the unit." }; }
+    var clamped = column.low !== null && (value < column.low || value > column.high);
+    var end = clamped ? withUnit(short(value < column.low ? column.low : column.high), column.unit) : "";
+    return { far: false, text: words + (clamped ? ": counts as " + end + "." : ": the model was never tested there.") };
   }
 
   function mark(place, found) {
@@ -428,8 +432,9 @@
         return;
       }
       write(place, text);
-      if (read(place) === undefined || (columns[place].kind === "number" && text !== "" && read(place) === null)) {
-        strange.push("“" + text + "” for " + columns[place].label + ", which is not a number.");
+      if (text !== "" && (read(place) === null || read(place) === undefined)) {
+        strange.push("“" + text + "” for " + columns[place].label + ", which is " +
+          (columns[place].kind === "number" ? "not a number." : "not among its values: it counts as unknown."));
       }
     });
   }
