@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from wardround.core.errors import Refusal
 from wardround.predict.predictor import Predictor, Rows, read_predictor
+from wardround.predict.table import outcome_columns
 from wardround.runs.model_file import read_facts, write_model
 from wardround.runs.models import find_model
 
@@ -92,8 +93,8 @@ class SavedClassifier(ClassifierMixin, SavedModel):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Rows:
         predictor = self.predictor
-        predicted = predictor.predict(self.frame_of(X))
-        return np.array(predictor.facts.task.classes)[chosen_classes(predictor, predicted)]
+        found = outcome_columns(predictor, predictor.predict(self.frame_of(X)))
+        return found[predictor.facts.task.target].astype(str)
 
 
 class SavedRegressor(RegressorMixin, SavedModel):  # type: ignore[misc]
@@ -124,14 +125,6 @@ def open_predictor(path: Path, site: str | None, stamp: tuple[int, int]) -> Pred
     """Read once while the file stays the same; a file with one site's model needs no name."""
     sites = read_facts(path).sites
     return read_predictor(path, sites[0] if site is None and len(sites) == 1 else site)
-
-
-def chosen_classes(predictor: Predictor, predicted: Rows) -> Rows:
-    """The place of the class that each row counts as."""
-    positive = predictor.positive
-    if positive is None:
-        return np.asarray(predicted.argmax(axis=1))
-    return np.where(predicted[:, positive] >= predictor.facts.threshold, positive, 1 - positive)
 
 
 def write_single(path: Path, predictor: Predictor) -> None:
