@@ -15,7 +15,7 @@ from tests.support.amount import ALL
 from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.export.calculator.content import MOST_NUMBERS, calculator_content, shortest, typical_row
-from wardround.export.calculator.page import calculator_page
+from wardround.export.calculator.page import asset, calculator_page
 from wardround.export.network import evaluate, plain_model
 from wardround.export.trial_rows import UNSEEN, largest_difference, trial_table
 from wardround.predict.table import outcome_columns
@@ -34,7 +34,7 @@ MODELS = {
 if ALL:
     MODELS |= {
         "logistic, three classes": ("logistic", "three", "fed_avg", {}),
-        "network": ("mlp", "two", "fed_avg", {"hidden": (64,)}),
+        "network": ("mlp", "two", "fed_avg", {"hidden": (32,)}),
         "network, value": ("mlp", "value", "fed_avg", {"hidden": (8,)}),
         "mixture, three classes": ("logistic", "three", "model_interpolation", {}),
         "context": ("logistic", "two", "context_features", {}),
@@ -217,6 +217,21 @@ def test_one_patient_from_the_address(predictors, tmp_path):
     assert "naïve <b>" in visible(dom, "pushes")
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_a_large_network_explains_after_a_moment(make_saved, tmp_path):
+    predictor = make_saved("mlp", "two", hidden=(400,))
+    path = tmp_path / "calculator.html"
+    path.write_text(calculator_page(predictor), encoding="utf-8")
+    dom = browse(path, "#age=70")
+    result = json.loads(html.unescape(re.search(r'data-result="([^"]*)"', dom).group(1)))
+    row = predictor.preparation.apply(
+        pd.DataFrame({c.name: [70 if c.name == "age" else None] for c in predictor.preparation.columns})
+    )
+    rise = score_of(predictor, row) - score_of(predictor, typical_row(predictor.preparation)[None])
+    assert abs(sum(result["contributions"]) - rise[0, 0]) <= 1e-5
+
+
 def test_the_page_loads_nothing_and_names_stay_text(make_saved):
     columns = Preparation((TextColumn('<img src=x onerror="fired()">', ("</script><script>fired()</script>", "b")),))
     text = calculator_page(make_saved(columns=columns))
@@ -239,6 +254,30 @@ def test_every_field_has_a_label_range_and_unit(make_saved):
             column
         )
     assert re.search(r'id="input-1"[^>]* step="0.1"', text)
+
+
+def test_the_program_is_es5():
+    """What browsers of 2011 cannot read would leave the page dead there."""
+    code = re.sub(r"//[^\n]*|\"[^\"\n]*\"", "", asset("program.js"))
+    assert not re.search(r"=>|`|\.\.\.|\b(let|const|class|of|async|await|import|yield)\b", code)
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+def test_contrast(theme):
+    """Text against what it stands on, by WCAG's formula: at least 4.5 in both themes."""
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", re.findall(r":root \{(.*?)\}", asset("style.css"), re.S)[theme]))
+
+    def light(name):
+        parts = [int(colours[name][at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        return np.dot(
+            [0.2126, 0.7152, 0.0722], [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        )
+
+    pairs = [(ink, paper) for ink in ("ink", "quiet") for paper in ("page", "paper", "field", "track")]
+    pairs += [(ink, "paper") for ink in ("up", "down", "warn", "bad")]
+    pairs += [("ink", tint) for tint in ("tint", "warn-tint", "bad-tint")] + [("accent-ink", "accent")]
+    ratios = {pair: (max(map(light, pair)) + 0.05) / (min(map(light, pair)) + 0.05) for pair in pairs}
+    assert {pair: ratio for pair, ratio in ratios.items() if ratio < 4.5} == {}
 
 
 def test_parameters_survive_as_text():

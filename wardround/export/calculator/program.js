@@ -385,6 +385,7 @@
   }
 
   function show() {
+    window.clearTimeout(waiting);
     var values = columns.map(function (column, place) { return read(place); });
     var remarks = columns.map(function (column, place) { return remark(column, values[place]); });
     var bad = false, known = false;
@@ -398,20 +399,35 @@
     byId("explanation").hidden = !ready;
     byId("waiting").textContent = bad ? "Correct the marked value first." : "Enter what you know about the patient.";
     var root = document.documentElement;
+    root.removeAttribute("data-result");
     if (!ready) {
       byId("brief").textContent = "–";
-      root.removeAttribute("data-result");
       return;
     }
     var row = prepare(values), found = predict(row);
     var chosen = outcome.kind === "risk" ? showRisk(found) : outcome.kind === "classes" ? showClasses(found) : showValue(found);
     if (doubtful) { byId("brief").textContent = "check the values"; }
     var about = outcome.kind === "risk" ? outcome.positive : chosen;
-    var pushes = showExplanation(values, row, about);
-    // What a script that checks the page reads: all digits.
-    root.setAttribute("data-result", JSON.stringify({
-      predicted: found, outcome: outcome.kind === "value" ? null : outcome.classes[chosen], contributions: pushes
-    }));
+    unhurried(function () {
+      var pushes = showExplanation(values, row, about);
+      // What a script that checks the page reads: all digits.
+      root.setAttribute("data-result", JSON.stringify({
+        predicted: found, outcome: outcome.kind === "value" ? null : outcome.classes[chosen], contributions: pushes
+      }));
+    });
+  }
+
+  var waiting = null, large = false;
+  parts.forEach(function (part) {
+    part.layers.forEach(function (layer) { large = large || (part.layers.length > 1 && layer.kernel.length > 4000); });
+  });
+
+  function unhurried(action) {
+    // At once; of a large network, which takes long, only when nothing has been typed for a moment.
+    if (!large) { action(); return; }
+    clear(byId("pushes"));
+    byId("against").textContent = "Calculating …";
+    waiting = window.setTimeout(action, 500);
   }
 
   var strange = [];
