@@ -74,7 +74,7 @@ $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.developing: pyproject.toml $(VENV)/.installed
-	$(PIP) -e ".[dev,torch,deploy,sql]"
+	$(PIP) -e ".[dev,torch,deploy,sql,tracking]"
 	@touch $@
 
 clean:

@@ -23,9 +23,8 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.site import request_handler, study_worker
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
-from wardround.deploy.site.release.gate import ReleaseGate
-from wardround.deploy.site.release.release_record import ReleaseRecord
-from wardround.deploy.site.release.request_tag import RequestTag
+from wardround.deploy.site.release.gate import ReleaseGate, ReleaseRecord
+from wardround.deploy.site.reply_store import RequestTag
 from wardround.deploy.transport.in_process import InProcess
 from wardround.deploy.transport.site_register import SiteRegister
 from wardround.runs.folder import RunFolder

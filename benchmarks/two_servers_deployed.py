@@ -22,8 +22,9 @@ from wardround.deploy.coordinator.consortium import admit
 from wardround.deploy.coordinator.queue import enqueue
 from wardround.deploy.demo import demo_study, free_port, make_coordinator, make_site, processes, write_patients
 from wardround.deploy.home import CoordinatorHome, SiteHome
+from wardround.deploy.party.enrolment import join
 from wardround.deploy.second.approvals import approve_as_second
-from wardround.deploy.second.home import SecondHome, begin_second, join_second
+from wardround.deploy.second.home import SecondHome, begin_second
 from wardround.deploy.site.approvals import approve
 from wardround.runs.json_files import read_json
 from wardround.runs.read import read_rounds
@@ -81,7 +82,7 @@ def measured(folder: Path, rounds: int, width: int) -> dict[str, Any]:
     second = begin_second(folder / "second", "second", home.settings.listen, home.settings.name, "another organisation")
     request = folder / "second.csr"
     request.write_bytes(second.request_path.read_bytes())
-    join_second(second, admit(home, request).path, home.authority_path)
+    join(second, admit(home, request).path, home.authority_path)
     paired = {
         "aggregator": {"name": "multi_krum", "bad": 0, "keep": 2},
         "transforms": [{"name": "two_servers", "bound": 1024.0}],

@@ -16,6 +16,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+import wardround
 from wardround.cli.app import app
 from wardround.core.components import settings
 from wardround.engine import registry
@@ -114,7 +115,7 @@ def pages() -> dict[str, str]:
     """Every page of the reference by its file name."""
     made = {f"{KINDS[kind][0]}.md": component_page(kind) for kind in registry.ROOMS}
     made |= {"study-file.md": study_page(), "commands.md": command_page(), "metrics.md": metric_page()}
-    made["result.md"] = result_page()
+    made |= {"result.md": result_page(), "python.md": python_page()}
     return {"index.md": index_page(made), **made, SCHEMA: json.dumps(result_schema(), indent=1) + "\n"}
 
 
@@ -185,6 +186,46 @@ def value_words(entry: Mapping[str, Any], listed: list[str]) -> str:
     if kind not in ("array", "object") or not isinstance(inner, dict):
         return str(kind)
     return f"{'list' if kind == 'array' else 'table by name'} of {value_words(inner, listed)}"
+
+
+def python_page() -> str:
+    """What `wardround` exports, with signatures and docstrings."""
+    lines = [
+        HEAD + "# Python\n",
+        "What `import wardround` gives, and what is kept stable. Every component is there by its name, too, such as",
+        "`wardround.fed_avg(learning_rate=0.1)`. See [use wardround from Python](../how-to/use-from-python.md).\n",
+    ]
+    for name in wardround.__all__:
+        one = getattr(wardround, name)
+        words = (inspect.getdoc(one) or "").partition("\n>>>")[0].strip()
+        head = "" if name == "Study" else f"```python\n{name}{signature_of(one)}\n```\n\n"
+        lines += [f"## {name}\n", f"{head}{words}\n"]
+        if name == "FinishedRun":
+            lines += [f"- `{key}`: {words}" for key, words in members_of(one)] + [""]
+    return "\n".join(lines)
+
+
+def signature_of(one: Any) -> str:
+    """Names and defaults; types stand in the code."""
+    found = inspect.signature(one)
+    bare = [
+        p.replace(annotation=p.empty, default=Ellipsis if inspect.isfunction(p.default) else p.default)
+        for p in found.parameters.values()
+        if p.name != "self"
+    ]
+    return (
+        str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)).replace("Ellipsis", "...")
+        if bare
+        else "()"
+    )
+
+
+def members_of(one: type) -> Iterator[tuple[str, str]]:
+    """The public methods and properties of a class, each with the first line of its docstring."""
+    for name, member in vars(one).items():
+        if not name.startswith("_") and (inspect.getdoc(member) or "").strip() and name != "study":
+            words = (inspect.getdoc(member) or "").splitlines()[0]
+            yield (name if not inspect.isfunction(member) else f"{name}{signature_of(member)}"), words
 
 
 def component_page(kind: str) -> str:

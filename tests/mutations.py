@@ -80,14 +80,14 @@ MUTATIONS = (
         "debit_after_answer",
         "deploy/site/study_worker.py",
         """\
-            self.promise.charge(from_json(asked.question.algorithm), number, request, known)
+            self.promise.charge(asked.question.recipe, number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
 """,
         """\
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if self.promise is not None:
-            self.promise.charge(from_json(asked.question.algorithm), number, request, known)
+            self.promise.charge(asked.question.recipe, number, request, known)
             point("site.budget.charged")
 """,
         ("deploy/test_private_rounds.py::test_a_site_debits_before_it_trains",),
@@ -104,7 +104,7 @@ MUTATIONS = (
         "privacy/secure_sum/site.py",
         "if count < max(session.threshold, needed):",
         "if not count:",
-        ("privacy/secure_sum/test_protocol.py", "privacy/secure_sum/test_bad_messages.py"),
+        ("privacy/secure_sum/test_protocol.py", "privacy/secure_sum/test_bad_messages_to_sites.py"),
     ),
     Mutation(
         "mask_sign",
@@ -230,14 +230,14 @@ MUTATIONS = (
         "deploy/transport/cellnet_filter.py",
         "(headers.get(MessageHeaderKey.ORIGIN) != name, ",
         "(not name, ",
-        ("faults/test_tls.py::test_a_site_reaches_no_other_and_speaks_for_no_other",),
+        ("faults/test_bad_members.py::test_a_site_reaches_no_other_and_speaks_for_no_other",),
     ),
     Mutation(
         "second_answer_to_a_round",
         "deploy/site/release/gate.py",
         "            if used[place.slot].request != asked.request:",
         "            if not asked.request:",
-        ("adversary/test_questions.py::test_a_round_has_one_answer_whatever_the_words_around_it",),
+        ("adversary/questions/test_questions.py::test_a_round_has_one_answer_whatever_the_words_around_it",),
     ),
     Mutation(
         "list_never_used_up",
@@ -251,21 +251,21 @@ MUTATIONS = (
         "deploy/site/request_handler.py",
         "        gate.admit(claim)\n",
         "",
-        ("adversary/test_questions.py",),
+        ("adversary/questions/test_questions.py",),
     ),
     Mutation(
         "column_set_aside_as_input",
         "deploy/site/release/agreement.py",
         "        if column == table.target or column in table.aside:",
         "        if column == table.target:",
-        ("adversary/test_questions.py",),
+        ("adversary/questions/test_questions.py",),
     ),
     Mutation(
         "denied_column_still_read",
         "deploy/site/approvals.py",
         "[*decision.columns, *required_columns(study_of(offer))]",
         "[*required_columns(study_of(offer))]",
-        ("adversary/test_questions.py::test_a_column_denied_amid_a_study_ends_it",),
+        ("adversary/questions/test_approved_list.py::test_a_column_denied_amid_a_study_ends_it",),
     ),
     Mutation(
         "overflow_told",
@@ -281,7 +281,7 @@ MUTATIONS = (
         "        for problem in ():",
         (
             "privacy/test_budget.py",
-            "adversary/test_noise.py",
+            "adversary/noise/test_noise.py",
         ),
     ),
     Mutation(
@@ -289,14 +289,14 @@ MUTATIONS = (
         "deploy/trust/pins.py",
         "            if fingerprint(key) != expected:",
         "            if not expected:",
-        ("adversary/test_identities.py",),
+        ("adversary/identities/test_identities.py",),
     ),
     Mutation(
         "small_roster",
         "deploy/trust/pins.py",
         "    if len(roster) < fewest:",
         "    if not roster:",
-        ("adversary/test_identities.py",),
+        ("adversary/identities/test_identities.py",),
     ),
     Mutation(
         "nonce_used_twice",

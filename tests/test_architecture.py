@@ -31,6 +31,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
     "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
     "export": {"core", "engine", "data", "queries", "algorithms", "runs", "report", "predict"},
+    "api": {
+        *("core", "engine", "data", "evaluate", "models", "predict", "privacy", "report", "runs", "study", "workflows")
+    },
     "workflows": {
         *(
             "core",
@@ -160,15 +163,15 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert [named(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
-def test_coordinator_and_site_never_import_each_other() -> None:
-    sides = {"coordinator": "wardround.deploy.site", "site": "wardround.deploy.coordinator"}
+def test_parties_never_import_each_other() -> None:
+    rooms = ("coordinator", "site", "second")
     wrong = [
         (named(path), name)
         for path, tree, _ in modules()
-        for side, other in sides.items()
-        if path.is_relative_to(PACKAGE / "deploy" / side)
+        for own in (*rooms, "party")
+        if path.is_relative_to(PACKAGE / "deploy" / own)
         for name in imports(tree)
-        if name.startswith(other)
+        if name.startswith(tuple(f"wardround.deploy.{other}." for other in rooms if other != own))
     ]
     assert wrong == []
 

@@ -20,8 +20,8 @@ from wardround.cli.studies import check_command
 from wardround.core.contracts import Message
 from wardround.data.folder import data_folder
 from wardround.deploy.coordinator.run_study import study_id
+from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.approvals import read_offer
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.study_summary import describe
 from wardround.engine import registry
@@ -223,7 +223,7 @@ ASKING = '''"""Asks one query and one probe, as CONTRIBUTING.md adds them."""
 
 from wardround.core.contracts import Message
 from wardround.core.components.recipes import Recipe
-from wardround.partners.choice import Asks, Choice, Evidence, probe
+from wardround.partners.choice import SiteQuestions, Choice, Evidence, probe
 from wardround.partners.probes.steepness import steepness
 from wardround.queries.count_above import count_above
 
@@ -239,7 +239,7 @@ def asking() -> Choice:
         return Evidence(score, 0 * score, 0.0, old)
 
     query = Recipe("query", "count_above", tuple(SETTINGS.items()))
-    return Choice(assess, Asks((probe("steepness"),), queries=(query,)))
+    return Choice(assess, SiteQuestions((probe("steepness"),), queries=(query,)))
 '''
 
 

@@ -26,6 +26,7 @@ from wardround.deploy.coordinator.maintenance import Maintenance
 from wardround.deploy.coordinator.two_servers.attempt import Attempt, RoundLost, TwoServerRound
 from wardround.deploy.coordinator.two_servers.second_server import with_second
 from wardround.deploy.demo import make_site
+from wardround.deploy.party.decisions import withdraw
 from wardround.deploy.protocol import halves
 from wardround.deploy.protocol.agreed_words import agreed_in
 from wardround.deploy.protocol.replies import read_reply
@@ -37,7 +38,6 @@ from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.second.approvals import approve_as_second, reasons_against
 from wardround.deploy.second.home import begin_second
 from wardround.deploy.second.request_handler import SecondHandler
-from wardround.deploy.site.approvals import withdraw
 from wardround.deploy.site.release import two_server_round as at_site
 from wardround.deploy.trust.certificates import certificate_summary, make_request, new_key, pem, sign
 from wardround.deploy.trust.countersignatures import read_statement

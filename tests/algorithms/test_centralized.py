@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.by_hand.softmax import START, matrix_of, params_of, slope
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.centralized import centralized
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Model, Params, RoundRecord
+from wardround.core.contracts import Algorithm, Model, RoundRecord
 from wardround.core.federation import Federation
 from wardround.core.order import visiting_order
 from wardround.engine.simulate import Simulation
@@ -18,22 +19,6 @@ from wardround.engine.simulate import Simulation
 Numbers = np.ndarray[Any, Any]
 SEED, RATE, SIZE, EPOCHS, MOMENTUM = 11, 0.3, 10, 2, 0.5
 PLAIN = identity()
-START = np.random.default_rng(0).normal(0, 0.5, (4, 2))
-
-
-def params_of(w: Numbers) -> Params:
-    """The model's parameters from one matrix: a row a feature, and the intercepts as the last row."""
-    return {"dense_0/kernel": w[:-1].astype(np.float32), "dense_0/bias": w[-1].astype(np.float32)}
-
-
-def matrix_of(params: Params) -> Numbers:
-    return np.vstack([params["dense_0/kernel"], params["dense_0/bias"]])
-
-
-def slope(w: Numbers, x: Numbers, y: Numbers) -> Numbers:
-    """The mean gradient of softmax regression: x^T (p - onehot(y)) / n."""
-    odds = np.exp(x @ w)
-    return x.T @ (odds / odds.sum(axis=1, keepdims=True) - np.eye(2)[y]) / len(y)
 
 
 @pytest.fixture(scope="module")

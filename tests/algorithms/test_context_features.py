@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.support.by_hand.softmax import START, matrix_of, params_of
 from wardround.aggregators.class_weighted import class_weighted
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.context_features import context_features, context_of, inputs_of
@@ -25,18 +26,8 @@ from wardround.models.mlp import mlp
 Numbers = np.ndarray[Any, Any]
 SEED, RATE, EPOCHS, SIZE = 11, 0.3, 2, 10
 PLAIN = identity()
-START = np.random.default_rng(0).normal(0, 0.5, (4, 2))
 ROUNDS = [(1, np.arange(7)), (2, np.array([0, 2, 5, 6])), (3, np.array([0, 1, 3, 4]))]
 """Site 2 is empty, site 4 has one row, site 3 one class only."""
-
-
-def params_of(w: Numbers) -> Params:
-    """The model's parameters from one matrix: a row a feature, and the intercepts as the last row."""
-    return {"dense_0/kernel": w[:-1].astype(np.float32), "dense_0/bias": w[-1].astype(np.float32)}
-
-
-def matrix_of(params: Params) -> Numbers:
-    return np.vstack([params["dense_0/kernel"], params["dense_0/bias"]])
 
 
 def rows_at(federation: Federation, site: int, part: str = "train") -> tuple[Numbers, Numbers]:

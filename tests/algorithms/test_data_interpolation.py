@@ -7,12 +7,13 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.by_hand.softmax import START, chances, matrix_of, params_of, rows_at, slope
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.data_interpolation import data_interpolation
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.local import local
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Model, Params, Progress, Task
+from wardround.core.contracts import Algorithm, Model, Progress, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
@@ -24,34 +25,6 @@ from wardround.models.logistic import logistic
 Numbers = np.ndarray[Any, Any]
 SEED, RATE, EPOCHS, SIZE = 11, 0.3, 2, 10
 PLAIN = identity()
-START = np.random.default_rng(0).normal(0, 0.5, (4, 2))
-
-
-def params_of(w: Numbers) -> Params:
-    """The model's parameters from one matrix: a row a feature, and the intercepts as the last row."""
-    return {"dense_0/kernel": w[:-1].astype(np.float32), "dense_0/bias": w[-1].astype(np.float32)}
-
-
-def matrix_of(params: Params) -> Numbers:
-    """The matrix again; of stacked models, a stack of matrices."""
-    return np.concatenate([params["dense_0/kernel"], np.asarray(params["dense_0/bias"])[..., None, :]], axis=-2)
-
-
-def rows_at(federation: Federation, site: int, part: str = "train") -> tuple[Numbers, Numbers]:
-    """A site's rows with a column of ones for the intercept, and its labels."""
-    first, count = (column[site] for column in federation.part(part))
-    x = federation.x[first : first + count].astype(np.float64)
-    return np.hstack([x, np.ones((count, 1))]), federation.y[first : first + count]
-
-
-def chances(w: Numbers, x: Numbers) -> Numbers:
-    odds = np.exp(x @ w)
-    return odds / odds.sum(axis=1, keepdims=True)
-
-
-def slope(w: Numbers, x: Numbers, y: Numbers) -> Numbers:
-    """The mean gradient of softmax regression: x^T (p - onehot(y)) / n."""
-    return x.T @ (chances(w, x) - np.eye(2)[y]) / len(y)
 
 
 ROUNDS = [(1, np.arange(7)), (2, np.array([0, 1, 2, 4])), (3, np.array([0, 3, 5]))]

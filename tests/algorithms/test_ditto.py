@@ -6,12 +6,13 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.by_hand.softmax import START, matrix_of, params_of, rows_at, slope
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.ditto import ditto
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.local import local
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Model, Params, Progress, Scores, Task
+from wardround.core.contracts import Algorithm, Model, Progress, Scores, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
@@ -21,31 +22,8 @@ from wardround.models.linear import linear
 Numbers = np.ndarray[Any, Any]
 SEED, RATE, OWN_RATE, PULL, EPOCHS, OWN_EPOCHS, SIZE = 11, 0.3, 0.2, 0.7, 1, 2, 10
 PLAIN = identity()
-START = np.random.default_rng(0).normal(0, 0.5, (4, 2))
 ROUNDS = [(1, np.array([0, 1, 3, 5])), (2, np.array([0, 2, 5, 6])), (3, np.array([0, 1, 6]))]
 """Of seven sites; site 2 is empty, site 6 joins in the second round, site 4 never."""
-
-
-def params_of(w: Numbers) -> Params:
-    """The model's parameters from one matrix: a row a feature, and the intercepts as the last row."""
-    return {"dense_0/kernel": w[:-1].astype(np.float32), "dense_0/bias": w[-1].astype(np.float32)}
-
-
-def matrix_of(params: Params) -> Numbers:
-    return np.vstack([params["dense_0/kernel"], params["dense_0/bias"]])
-
-
-def rows_at(federation: Federation, site: int) -> tuple[Numbers, Numbers]:
-    """A site's training rows with a column of ones for the intercept, and its labels."""
-    first, count = (column[site] for column in federation.part("train"))
-    x = federation.x[first : first + count].astype(np.float64)
-    return np.hstack([x, np.ones((count, 1))]), federation.y[first : first + count]
-
-
-def slope(w: Numbers, x: Numbers, y: Numbers) -> Numbers:
-    """The mean gradient of softmax regression: x^T (p - onehot(y)) / n."""
-    odds = np.exp(x @ w)
-    return x.T @ (odds / odds.sum(axis=1, keepdims=True) - np.eye(2)[y]) / len(y)
 
 
 def naive(federation: Federation) -> tuple[Numbers, dict[int, Numbers]]:

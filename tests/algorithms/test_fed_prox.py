@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.by_hand.softmax import START, matrix_of, params_of, rows_at, slope
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.fed_prox import fed_prox
 from wardround.core.answers import Weights
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Model, Params, Task
+from wardround.core.contracts import Algorithm, Model, Task
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
 from wardround.engine.simulate import Simulation
@@ -19,31 +20,8 @@ from wardround.models.linear import linear
 Numbers = np.ndarray[Any, Any]
 SEED = 11
 PLAIN = identity()
-START = np.random.default_rng(0).normal(0, 0.5, (4, 2))
 ROUNDS = [(1, np.arange(7)), (2, np.array([0, 1, 4])), (3, np.array([2, 3, 5, 6]))]
 """Site 2 is empty, site 4 has one row, site 3 one class only."""
-
-
-def params_of(w: Numbers) -> Params:
-    """The model's parameters from one matrix: a row a feature, and the intercepts as the last row."""
-    return {"dense_0/kernel": w[:-1].astype(np.float32), "dense_0/bias": w[-1].astype(np.float32)}
-
-
-def matrix_of(params: Params) -> Numbers:
-    return np.vstack([params["dense_0/kernel"], params["dense_0/bias"]])
-
-
-def rows_at(federation: Federation, site: int) -> tuple[Numbers, Numbers]:
-    """A site's training rows with a column of ones for the intercept, and its labels."""
-    first, count = (column[site] for column in federation.part("train"))
-    x = federation.x[first : first + count].astype(np.float64)
-    return np.hstack([x, np.ones((count, 1))]), federation.y[first : first + count]
-
-
-def slope(w: Numbers, x: Numbers, y: Numbers) -> Numbers:
-    """The mean gradient of softmax regression: x^T (p - onehot(y)) / n."""
-    odds = np.exp(x @ w)
-    return x.T @ (odds / odds.sum(axis=1, keepdims=True) - np.eye(2)[y]) / len(y)
 
 
 def learned(algorithm: Algorithm, federation: Federation, start: Numbers, rounds: list[tuple[int, Numbers]]) -> Numbers:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.by_hand.softmax import START, matrix_of, params_of, rows_at, slope
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.fine_tune import fine_tune
@@ -21,31 +22,8 @@ Numbers = np.ndarray[Any, Any]
 SEED, RATE, SIZE = 11, 0.3, 10
 PERSONAL_RATE, PERSONAL_EPOCHS, MOMENTUM = 0.2, 3, 0.5
 PLAIN = identity()
-START = np.random.default_rng(0).normal(0, 0.5, (4, 2))
 ROUNDS = [(1, np.arange(7)), (2, np.array([0, 1, 4]))]
 """Site 2 is empty, site 4 has one row, site 3 one class only."""
-
-
-def params_of(w: Numbers) -> Params:
-    """The model's parameters from one matrix: a row a feature, and the intercepts as the last row."""
-    return {"dense_0/kernel": w[:-1].astype(np.float32), "dense_0/bias": w[-1].astype(np.float32)}
-
-
-def matrix_of(params: Params) -> Numbers:
-    return np.vstack([params["dense_0/kernel"], params["dense_0/bias"]])
-
-
-def rows_at(federation: Federation, site: int) -> tuple[Numbers, Numbers]:
-    """A site's training rows with a column of ones for the intercept, and its labels."""
-    first, count = (column[site] for column in federation.part("train"))
-    x = federation.x[first : first + count].astype(np.float64)
-    return np.hstack([x, np.ones((count, 1))]), federation.y[first : first + count]
-
-
-def slope(w: Numbers, x: Numbers, y: Numbers) -> Numbers:
-    """The mean gradient of softmax regression: x^T (p - onehot(y)) / n."""
-    odds = np.exp(x @ w)
-    return x.T @ (odds / odds.sum(axis=1, keepdims=True) - np.eye(2)[y]) / len(y)
 
 
 def tuned(common: Numbers, x: Numbers, y: Numbers, orders: Numbers) -> Numbers:

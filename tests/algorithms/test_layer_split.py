@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from tests.support.by_hand.softmax import START, params_of, rows_at
 from wardround.aggregators.median import median
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
@@ -16,7 +17,7 @@ from wardround.algorithms.layer_split import held_out_mask, layer_split, shared_
 from wardround.algorithms.local import local
 from wardround.core import trees
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Model, Params, Scores, Shard, Task, one_site
+from wardround.core.contracts import Algorithm, Model, Scores, Shard, Task, one_site
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
@@ -30,26 +31,9 @@ from wardround.models.mlp import mlp
 Numbers = np.ndarray[Any, Any]
 SEED, RATE, REDUCTION, FITS, EPOCHS, SIZE, MOMENTUM = 11, 0.3, 4.0, 2, 1, 10, 0.5
 PLAIN = identity()
-START = np.random.default_rng(0).normal(0, 0.5, (4, 2))
 ROUNDS = [(1, np.array([0, 1, 3, 5])), (2, np.array([0, 2, 5, 6])), (3, np.array([0, 1, 6]))]
 """Of seven sites; site 2 is empty, site 6 joins in the second round, site 4 never."""
 TASK = Task((3,), ("no", "yes"))
-
-
-def params_of(w: Numbers) -> Params:
-    """The model's parameters from one matrix: a row a feature, and the intercepts as the last row."""
-    return {"dense_0/kernel": w[:-1].astype(np.float32), "dense_0/bias": w[-1].astype(np.float32)}
-
-
-def matrix_of(params: Params) -> Numbers:
-    return np.vstack([params["dense_0/kernel"], params["dense_0/bias"]])
-
-
-def rows_at(federation: Federation, site: int) -> tuple[Numbers, Numbers]:
-    """A site's training rows with a column of ones for the intercept, and its labels."""
-    first, count = (column[site] for column in federation.part("train"))
-    x = federation.x[first : first + count].astype(np.float64)
-    return np.hstack([x, np.ones((count, 1))]), federation.y[first : first + count]
 
 
 def probabilities(w: Numbers, x: Numbers) -> Numbers:

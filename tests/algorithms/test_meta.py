@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.by_hand.softmax import START, matrix_of, params_of, rows_at
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.meta import meta
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Message, Model, Params, Task, one_site
+from wardround.core.contracts import Algorithm, Message, Model, Task, one_site
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
@@ -20,25 +21,8 @@ Kind = Literal["maml_first_order", "maml", "reptile"]
 Numbers = np.ndarray[Any, Any]
 SEED, INNER, OUTER, EPOCHS, SIZE, INNER_SIZE = 11, 0.4, 0.3, 2, 10, 7
 PLAIN = identity()
-START = np.random.default_rng(0).normal(0, 0.5, (4, 2))
 ROUNDS = [(1, np.arange(7)), (2, np.array([0, 1, 2, 4, 5]))]
 """Site 2 is empty, site 4 has one row, site 3 one class only."""
-
-
-def params_of(w: Numbers) -> Params:
-    """The model's parameters from one matrix: a row a feature, and the intercepts as the last row."""
-    return {"dense_0/kernel": w[:-1].astype(np.float32), "dense_0/bias": w[-1].astype(np.float32)}
-
-
-def matrix_of(params: Params) -> Numbers:
-    return np.vstack([params["dense_0/kernel"], params["dense_0/bias"]])
-
-
-def rows_at(federation: Federation, site: int) -> tuple[Numbers, Numbers]:
-    """A site's training rows with a column of ones for the intercept, and its labels."""
-    first, count = (column[site] for column in federation.part("train"))
-    x = federation.x[first : first + count].astype(np.float64)
-    return np.hstack([x, np.ones((count, 1))]), federation.y[first : first + count]
 
 
 def loss(w: Numbers, x: Numbers, y: Numbers) -> float:

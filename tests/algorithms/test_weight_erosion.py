@@ -6,12 +6,13 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.by_hand.softmax import START, matrix_of, params_of, rows_at, slope
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_sgd import fed_sgd
 from wardround.algorithms.local import local
 from wardround.algorithms.weight_erosion import weight_erosion
 from wardround.core.chain import identity
-from wardround.core.contracts import Algorithm, Model, Params, Task
+from wardround.core.contracts import Algorithm, Model, Task
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation, assemble
 from wardround.core.order import visiting_order
@@ -24,31 +25,8 @@ Middle = Literal["mean", "median"]
 Numbers = np.ndarray[Any, Any]
 SEED, RATE, EPOCHS, P_D, P_S, USER = 11, 0.3, 2, 0.04, 0.3, 5
 PLAIN = identity()
-START = np.random.default_rng(0).normal(0, 0.5, (4, 2))
 COHORTS = [[1, 3, 4], [0, 3, 5], [0, 1, 5, 6], [0, 1, 3], [0, 1, 2, 4, 5], [3, 5, 6], [0, 1, 2, 3, 4, 5, 6]]
 """Of seven sites, site 5 asks: absent in the first and the fourth round. Site 2 is empty, site 4 has one row."""
-
-
-def params_of(w: Numbers) -> Params:
-    """The model's parameters from one matrix: a row a feature, and the intercepts as the last row."""
-    return {"dense_0/kernel": w[:-1].astype(np.float32), "dense_0/bias": w[-1].astype(np.float32)}
-
-
-def matrix_of(params: Params) -> Numbers:
-    return np.vstack([params["dense_0/kernel"], params["dense_0/bias"]])
-
-
-def rows_at(federation: Federation, site: int) -> tuple[Numbers, Numbers]:
-    """A site's training rows with a column of ones for the intercept, and its labels."""
-    first, count = (column[site] for column in federation.part("train"))
-    x = federation.x[first : first + count].astype(np.float64)
-    return np.hstack([x, np.ones((count, 1))]), federation.y[first : first + count]
-
-
-def slope(w: Numbers, x: Numbers, y: Numbers) -> Numbers:
-    """The mean gradient of softmax regression: x^T (p - onehot(y)) / n."""
-    odds = np.exp(x @ w)
-    return x.T @ (odds / odds.sum(axis=1, keepdims=True) - np.eye(2)[y]) / len(y)
 
 
 def naive(federation: Federation, updates: Updates, newcomers: Middle, size: int) -> list[dict[str, Any]]:

@@ -75,7 +75,8 @@ def test_compare_tells_every_method_and_their_differences(tmp_path: Path, capsys
     assert again.code == 0
     for name in ("local", "fed_avg"):
         assert registry.find("algorithm", name).label in again.out
-    assert (tmp_path / "again" / "model-local.safetensors").exists()
+    assert (tmp_path / "again" / "personal-local.safetensors").exists()
+    assert not (tmp_path / "again" / "model-local.safetensors").exists(), "alone there is no common model"
 
 
 def test_check_trains_nothing_and_writes_nothing(tmp_path: Path, capsys: Capture) -> None:

@@ -21,7 +21,8 @@ from wardround.cli.coordinator import for_sites, status_lines
 from wardround.cli.study_progress import event_sentence, write_pages
 from wardround.deploy.coordinator.queue import queued_studies
 from wardround.deploy.home import CoordinatorHome, SiteHome
-from wardround.deploy.site.approvals import approve, offers
+from wardround.deploy.party.decisions import offers
+from wardround.deploy.site.approvals import approve
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.study.file import parse_study, read_study
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support import small_site as small
 from tests.support import tiny_study as tiny
 from wardround.deploy.home import SiteHome
-from wardround.deploy.site import approvals
+from wardround.deploy.party import decisions
 from wardround.deploy.trust.audit_log import sent_entry
 from wardround.deploy.trust.certificates import make_authority, new_key, pem, read_request, sign
 from wardround.deploy.trust.log_heads import countersign
@@ -150,7 +150,7 @@ def test_a_mistake_is_one_paragraph_and_code_2(home, tmp_path, monkeypatch, caps
         assert len(said.err.strip().splitlines()) == 1
         if more:
             assert what.lower() in json.loads(said.out)["error"].lower()
-    assert approvals.decisions(home) == {}
+    assert decisions.decisions(home) == {}
 
 
 def test_a_policy_that_forbids_is_shown_and_refuses(home, capsys):
@@ -201,7 +201,7 @@ def test_on_a_terminal_a_person_is_asked(home, monkeypatch, capsys, answer, stat
         said = tiny.call(capsys, "site", "approve", "triage", "--by", "ben")
     os.close(ours)
     assert "Approve this study as ben?" in said.out + said.err
-    decision = approvals.read_decision(home, study)
+    decision = decisions.read_decision(home, study)
     assert (decision.state if decision else None) == state
     assert said.code == (0 if state else 1)
     assert ("No decision was made." in said.out) == (state is None)

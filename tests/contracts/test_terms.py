@@ -27,7 +27,7 @@ def test_its_words_and_size_can_be_told_before_anything_is_asked(kind, name):
     component = registry.find(kind, name)
     terms = terms_of(component.factory)
     settings = {one.name: SAID[one.name] if one.required else one.default for one in component.parameters}
-    words = terms.told(settings)
+    words = terms.describe(settings)
     assert words == words.strip()
     assert not words.endswith(".")
     assert "{" not in words

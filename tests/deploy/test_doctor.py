@@ -20,7 +20,7 @@ from wardround.cli.app import main
 from wardround.core.errors import Refusal
 from wardround.deploy import doctor
 from wardround.deploy.home import CoordinatorHome, SiteHome
-from wardround.deploy.site.enrolment import join
+from wardround.deploy.party.enrolment import join
 from wardround.deploy.transport import connectivity
 from wardround.deploy.transport.connectivity import Diagnosis, check_free, diagnose, diagnose_steps
 from wardround.deploy.trust.certificates import SKEW, make_authority, make_request, new_key, pem, read_request, sign

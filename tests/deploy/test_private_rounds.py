@@ -17,10 +17,11 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.privacy_plan import Accounts
 from wardround.deploy.coordinator.status import epsilon_so_far
 from wardround.deploy.fault_points import CHARGED
+from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import study_worker
-from wardround.deploy.site.approvals import approve, read_offer
+from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.privacy_summary import NOT_COVERED
@@ -282,7 +283,7 @@ def test_less_than_was_approved_is_refused_and_nothing_leaves(consortium: Any, e
     assert {arrays == {} for _, _, arrays in refused.values()} == {True}
     for name, (_, why) in TAMPERED.items():
         assert (refused[name][0], why in refused[name][1]) == ("refused", True), refused[name]
-    # The list has one beginning, with one noise; the guard behind it is tried in adversary/test_guarantees.py.
+    # The list has one beginning, with one noise; the guard behind it is tried in adversary/noise/test_guarantees.py.
     assert refused["less noise"][0] == "refused"
     assert [one.round for one in entries(consortium, ended.dearest, study)] == [1, 2, 3]
 

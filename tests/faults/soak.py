@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support import parties
+from tests.support.processes import parties
 
 Consortium, COORDINATOR, until, study_of = (
     parties.Consortium,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import parties
+from tests.support.processes import parties
+from tests.support.processes.party import canary
 from wardround.privacy.secure_sum.fixed_point import digits_of
 from wardround.study.file import Named
 
@@ -25,7 +26,7 @@ PLAIN = ("coordinator.round.all_answered",)
 
 def patterns() -> dict[str, bytes]:
     """The canary in every form in which it could be held: four of its numbers in a row are enough."""
-    values = parties.canary(SEED)
+    values = canary(SEED)
     whole = np.rint(values.astype(np.float64) * 2**20).astype(np.int64)
     digits = np.asarray(digits_of(values, 20))
     forms = {"float32": values, "float64": values.astype(np.float64), "fixed": whole, "digits": digits[0]}
@@ -64,7 +65,7 @@ def found_in_memory(pid: int) -> set[str]:
 def found_on_disk(folder: Path) -> set[str]:
     """Also as text: seven digits of any of the numbers."""
     found: set[str] = set()
-    words = [f"{value:.6f}".encode() for value in parties.canary(SEED).astype(float)]
+    words = [f"{value:.6f}".encode() for value in canary(SEED).astype(float)]
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_socket():
             content = path.read_bytes()

@@ -1,6 +1,5 @@
 """A run folder is a usable model: what was scored is what is loaded, to the bit."""
 
-
 import numpy as np
 import pytest
 

@@ -30,5 +30,5 @@ def test_an_answer_is_as_large_as_its_terms_say() -> None:
 
 
 def test_whoever_approves_is_told_of_single_values() -> None:
-    assert "values of single patients" in TERMS.told({"smallest_cell": 1})
-    assert "at least 10 patients at either end" in TERMS.told({"smallest_cell": 10})
+    assert "values of single patients" in TERMS.describe({"smallest_cell": 1})
+    assert "at least 10 patients at either end" in TERMS.describe({"smallest_cell": 10})

@@ -27,7 +27,7 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode
 from wardround.deploy.second import robust_sum
-from wardround.deploy.site import request_handler, study_worker
+from wardround.deploy.site import kept_state, request_handler, study_worker
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.policy_file import set_policy
@@ -42,7 +42,7 @@ from wardround.runs.folder import RunFolder
 from wardround.study.file import Study, parse_study
 
 POINTED = (
-    *(study_worker, request_handler, run_study, engine, gather),
+    *(kept_state, study_worker, request_handler, run_study, engine, gather),
     *(coordinator_sum, site_sum, coordinator_pair, site_pair, robust_sum),
 )
 """Modules that call `point`."""

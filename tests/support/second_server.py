@@ -10,11 +10,12 @@ from tests.support.in_process import Consortium, Died, study_of
 from wardround.deploy.coordinator.consortium import admit
 from wardround.deploy.coordinator.queue import with_parties
 from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.party.enrolment import join
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode
 from wardround.deploy.second.approvals import approve_as_second
-from wardround.deploy.second.home import SecondHome, begin_second, join_second
+from wardround.deploy.second.home import SecondHome, begin_second
 from wardround.deploy.second.request_handler import SecondHandler
 from wardround.deploy.transport.contract import Unanswered
 from wardround.runs.folder import RunFolder
@@ -35,7 +36,7 @@ def make_second(path: Path, coordinator: CoordinatorHome, organisation: str = "M
     home = begin_second(path, SECOND, words.listen, words.name, organisation)
     carried = coordinator.path.parent / f"{SECOND}.csr"
     carried.write_bytes(home.request_path.read_bytes())
-    join_second(home, admit(coordinator, carried).path, coordinator.authority_path)
+    join(home, admit(coordinator, carried).path, coordinator.authority_path)
     return home
 
 

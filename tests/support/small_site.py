@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from wardround.deploy.home import SiteHome
+from wardround.deploy.party.decisions import Offer, store_offer
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site import datasets
-from wardround.deploy.site.approvals import Offer, store_offer
 from wardround.deploy.site.enrolment import begin_site, site_settings
 from wardround.deploy.site.policy_file import set_policy
 from wardround.study.file import Study, parse_study

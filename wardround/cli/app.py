@@ -12,8 +12,9 @@ import typer
 from wardround.cli.coordinator import coordinator_app
 from wardround.cli.flare import flare_app
 from wardround.cli.models.export import export
-from wardround.cli.second.commands import second_app
-from wardround.cli.site import site_app
+from wardround.cli.party.second import second_app
+from wardround.cli.party.site import site_app
+from wardround.cli.records import audit_app, ledger_app
 from wardround.cli.trust.authority import authority_app
 from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
@@ -26,10 +27,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-audit = typer.Typer(help="Read audit logs and ledgers, and check that nobody changed them.", no_args_is_help=True)
-app.add_typer(audit, name="audit")
-ledger = typer.Typer(help="The signed record of who chose, trained, withdrew and was paid.", no_args_is_help=True)
-app.add_typer(ledger, name="ledger")
+app.add_typer(audit_app, name="audit")
+app.add_typer(ledger_app, name="ledger")
 app.add_typer(site_app, name="site")
 app.add_typer(coordinator_app, name="coordinator")
 app.add_typer(authority_app, name="authority")
@@ -42,16 +41,6 @@ Out = Annotated[Path | None, typer.Option("--out", help="The run folder (default
 HostCount = Annotated[int, typer.Option("--hosts", min=1, help="Hosts that share the work (simulation).")]
 HostNumber = Annotated[int, typer.Option("--host", min=0, help="The number of this host, from 0.")]
 Coordinator = Annotated[str, typer.Option("--coordinator", help="Address and port of host 0, such as 10.0.0.1:7070.")]
-LedgerPath = Annotated[Path, typer.Option("--ledger", help="The ledger (a file of JSON lines); created if missing.")]
-LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger (a file of JSON lines).")]
-SigningKey = Annotated[Path, typer.Option("--key", help="The private key that signs, such as keys/va.key.")]
-Signer = Annotated[
-    str | None, typer.Option("--site", help="The site that owns the key (default: the name of the key file).")
-]
-AuditFile = Annotated[Path, typer.Argument(metavar="FILE", help="A ledger or an audit log (a file of JSON lines).")]
-AuditKeys = Annotated[
-    Path | None, typer.Option("--keys", help="A folder with NAME.pem, the public key or certificate of every party.")
-]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in the folder --out.")]
 
 
@@ -316,92 +305,6 @@ def rewards(
     from wardround.cli.incentives import rewards_command
 
     rewards_command(folder, rule, budget, out=out, as_json=as_json)
-
-
-@ledger.command()
-def key(
-    site: Annotated[str, typer.Argument(metavar="SITE", help="The site's name, as in the study.")],
-    keys: Annotated[Path, typer.Option("--keys", help="The folder for SITE.key (private) and SITE.pem (public).")],
-    as_json: AsJson = False,
-) -> None:
-    """Create the key with which a site signs its ledger entries."""
-    from wardround.cli.incentives import key_command
-
-    key_command(site, keys, as_json=as_json)
-
-
-@ledger.command()
-def record(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished `run` or `partners`.")],
-    path: LedgerPath,
-    key: SigningKey,
-    site: Signer = None,
-    paid: Annotated[
-        Path | None, typer.Option("--rewards", help="The statement that `rewards --out` wrote for this run.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Record what a site did in a run, signed by the site: choice or consent, rounds, weights, payments."""
-    from wardround.cli.incentives import record_command
-
-    record_command(folder, path, key, site=site, rewards=paid, as_json=as_json)
-
-
-@ledger.command()
-def show(
-    path: LedgerFile,
-    keys: Annotated[
-        Path | None, typer.Option("--keys", help="A folder with SITE.pem of every site, to check signatures.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show a ledger entry by entry; exit code 2 if it was changed."""
-    from wardround.cli.incentives import show_command
-
-    show_command(path, keys, as_json=as_json)
-
-
-@ledger.command()
-def mend(path: LedgerFile, key: SigningKey, site: Signer = None, as_json: AsJson = False) -> None:
-    """Repair what an interrupted `record` left behind, and nothing else."""
-    from wardround.cli.incentives import mend_command
-
-    mend_command(path, key, site=site, as_json=as_json)
-
-
-@audit.command()
-def verify(
-    path: AuditFile,
-    keys: AuditKeys = None,
-    heads: Annotated[
-        list[Path] | None, typer.Option("--head", help="A countersigned head of the log that the other side kept.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check a ledger or audit log for edits, deletions and reordering; exit code 2 if there are any."""
-    from wardround.cli.audit import verify_command
-
-    verify_command(path, keys, witnesses=heads or (), as_json=as_json)
-
-
-@audit.command(name="show")
-def show_log(path: AuditFile, keys: AuditKeys = None, as_json: AsJson = False) -> None:
-    """Show a ledger or audit log entry by entry; exit code 2 if it was changed."""
-    from wardround.cli.audit import show_command
-
-    show_command(path, keys, as_json=as_json)
-
-
-@audit.command()
-def replay(
-    path: Annotated[Path, typer.Argument(metavar="TRANSCRIPT", help="A transcript's file, or the folder of a study.")],
-    home: Annotated[Path | None, typer.Option("--home", help="A site's folder: compare with its own log.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compute the rounds of a study over real sites again, without data; exit code 2 if the model does not follow."""
-    from wardround.cli.audit import replay_command
-
-    replay_command(path, home, as_json=as_json)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -8,15 +8,11 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from wardround.api.commands import attack
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.privacy.attacks.membership import FEWEST_SHADOWS
 from wardround.runs.json_files import as_json as to_json
-from wardround.study import assemble
 from wardround.study.file import Study
-from wardround.study.methods import own_method
-from wardround.workflows.attack.attack import attack
-from wardround.workflows.training_plan import check_methods
 
 ERRORS = Console(stderr=True)
 OUTPUT = Console()
@@ -24,19 +20,13 @@ OUTPUT = Console()
 
 def attack_command(study: Study, *, shadows: int, out: Path | None, as_json: bool) -> None:
     """Attack, print, and keep what was found where a folder was named."""
-    if shadows < FEWEST_SHADOWS:
-        raise Refusal(
-            f"{shadows} shadow models are too few", where="--shadows", remedy=f"train at least {FEWEST_SHADOWS}"
-        )
-    ((plan,),) = check_methods(study, assemble.load_setting(study, study.study.seed), [own_method(study)])
-    if out is not None:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise Refusal("the folder is not empty", where=str(out), remedy="choose another with --out")
-        out.mkdir(parents=True, exist_ok=True)
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise Refusal("the folder is not empty", where=str(out), remedy="choose another with --out")
     with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=ERRORS, transient=True) as bars:
         bar = bars.add_task("attacking", total=None)
-        found = attack(study, plan, shadows=shadows, say=lambda words: bars.update(bar, description=words))
+        found = attack(study, shadows=shadows, say=lambda words: bars.update(bar, description=words))
     if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
         write_whole(out / "attack.json", (to_json(found) + "\n").encode())
     if as_json:
         print(to_json(found))

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -11,10 +10,6 @@ from rich.text import Text
 from wardround.core.components.packages import OWN
 from wardround.core.components.settings import type_text
 from wardround.engine import registry
-
-
-def settings_of(component: registry.Component) -> dict[str, Any]:
-    return {p.name: None if p.required else p.default for p in component.parameters}
 
 
 def list_command(kind: str | None, *, as_json: bool) -> None:

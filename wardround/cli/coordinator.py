@@ -80,7 +80,7 @@ def init(
     from wardround.deploy.trust.fingerprints import fingerprint
 
     if second:
-        from wardround.cli.second.commands import begin
+        from wardround.cli.party.second import begin
 
         begin("second" if name == "coordinator" else name, first, server_name, consortium, home, as_json=as_json)
         return

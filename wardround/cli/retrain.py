@@ -37,4 +37,5 @@ def retrain_command(folder: Path, without: list[str], *, out: Path | None, by: s
         typer.echo(f"wardround: interrupted. Start again; {place} can be deleted.", err=True)
         raise typer.Exit(130) from None
     write_card(place)
-    print_result(result, RunFolder(place), write_report(place), summary_table, as_json=as_json)
+    write_report(place)
+    print_result(result, RunFolder(place), summary_table, as_json=as_json)

@@ -6,12 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
+
+if TYPE_CHECKING:
+    from wardround.deploy.party.service import PartyService
 
 ERRORS = Console(stderr=True)
 QUIET = ("hello", "offer", "heads", "countersigned", "membership")
@@ -21,9 +24,29 @@ QUIET = ("hello", "offer", "heads", "countersigned", "membership")
 def start_site(home: Path) -> None:
     """`site start`: answer the coordinator until stopped."""
     from wardround.deploy.home import SiteHome
-    from wardround.deploy.site.service import SiteService
+    from wardround.deploy.party.service import PartyService
+    from wardround.deploy.protocol.requests import Topic
+    from wardround.deploy.site.authorization import HomeAccess
+    from wardround.deploy.site.request_handler import TOPICS, RequestHandler
 
-    service = SiteService(SiteHome(home), print_site_event)
+    there = SiteHome(home)
+    handler = RequestHandler(HomeAccess(there))
+    serve(PartyService(there, handler, (Topic.OFFER, *TOPICS), print_party_event))
+
+
+def start_second(home: Path) -> None:
+    """`second start`: the same for a second server."""
+    from wardround.deploy.party.service import PartyService
+    from wardround.deploy.protocol.requests import Topic
+    from wardround.deploy.second.home import SecondHome
+    from wardround.deploy.second.request_handler import SecondHandler
+
+    there = SecondHome(home)
+    serve(PartyService(there, SecondHandler(there), (Topic.OFFER, Topic.OPEN), print_party_event))
+
+
+def serve(service: "PartyService") -> None:
+    """Run it in the foreground until stopped."""
     service.start()
     ERRORS.print(
         f"{service.state['name']} is connecting to {service.state['coordinator']}. Press Ctrl-C to stop.", markup=False
@@ -45,8 +68,8 @@ def leave() -> None:
     os._exit(0)
 
 
-def print_site_event(word: str, facts: Mapping[str, Any]) -> None:
-    told = {
+def print_party_event(word: str, facts: Mapping[str, Any]) -> None:
+    sentences = {
         "connected": "connected to the coordinator at {coordinator}",
         "lost": "connection to the coordinator at {coordinator} lost; reconnecting",
         "worried": "not connected to the coordinator: {why}",
@@ -54,8 +77,8 @@ def print_site_event(word: str, facts: Mapping[str, Any]) -> None:
         "refused": "refused {topic}: {why}",
         "answered": "answered {topic}: sent {bytes} bytes (see wardround site log)",
     }
-    if word in told and (word == "refused" or facts.get("topic") not in QUIET):
-        words = plain_line(told[word].format(**facts))  # a coordinator's words among them
+    if word in sentences and (word == "refused" or facts.get("topic") not in QUIET):
+        words = plain_line(sentences[word].format(**facts))  # a coordinator's words among them
         ERRORS.print(f"{time.strftime('%H:%M:%S')} {words}", markup=False, highlight=False)
 
 

@@ -13,14 +13,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from wardround.api.commands import (
+    OnFolder,
+    check_run,
+    compare_settings,
+    prepare_run,
+    recommend_partners,
+    tune,
+)
 from wardround.core.contracts import RoundRecord
-from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
 from wardround.engine.hosts import is_leader
 from wardround.engine.memory import estimate
-from wardround.report.model_card.facts import write_card
-from wardround.report.run.page import write_report
 from wardround.report.terminal import summary_table
+from wardround.runs.file_names import REPORT
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import as_json as to_json
 from wardround.runs.result import CasesResult, RunResult, values_of
@@ -35,13 +41,16 @@ OUTPUT = Console()
 
 
 @contextmanager
-def interruptible(folder: RunFolder, kind: str) -> Iterator[None]:
-    """Ctrl-C leaves a folder that can be gone on with: say how."""
+def interruptible(kind: str) -> Iterator[OnFolder]:
+    """Ctrl-C leaves a folder that can be gone on with: say how, once there is one."""
+    opened: list[Path] = []
     try:
-        yield
+        yield opened.append
     except KeyboardInterrupt:
-        again = "" if kind == "demo" else f" Continue with: wardround {kind} STUDY --resume --out {folder.path}"
-        typer.echo(f"wardround: interrupted. All work so far is saved in {folder.path}.{again}", err=True)
+        if not opened:
+            raise
+        again = "" if kind == "demo" else f" Continue with: wardround {kind} STUDY --resume --out {opened[0]}"
+        typer.echo(f"wardround: interrupted. All work so far is saved in {opened[0]}.{again}", err=True)
         raise typer.Exit(130) from None
 
 
@@ -70,52 +79,27 @@ def round_bar(rounds: int, runs: int) -> Iterator[OnRound]:
         yield advance
 
 
-def open_folder(study: Study, out: Path | None, resume: bool) -> RunFolder:
-    if resume and out is None:
-        raise Refusal("--resume needs the folder of a run", remedy="name its folder with --out")
-    return RunFolder.create(out or RunFolder.free_name(Path("runs"), study.study.name), resume=resume)
-
-
 def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_json: bool) -> None:
     """`run`, `compare` and `demo`: train, write the folder and the report, print the table."""
     if kind == "compare" and study.compare is not None and (study.compare.cases or study.compare.rates):
         cases_command(study, out=out, resume=resume, as_json=as_json)
         return
-    methods, repeats = [own_method(study)], 1
-    if kind != "run":
-        if study.compare is None:
-            raise Refusal(
-                "the study does not name methods to compare",
-                where="[compare]",
-                remedy='add methods = ["local", "global"]',
-            )
-        methods, repeats = compared_methods(study), study.compare.repeats
-        if study.compare.against is not None and study.compare.against not in study.compare.methods:
-            raise Refusal(
-                f"'{study.compare.against}' is not among the methods", where="[compare] against", remedy="name it there"
-            )
-    # Wrong data or settings are refused before there is a folder.
-    plans = check_methods(study, assemble.load_setting(study, study.study.seed), methods)
     if not is_leader():
-        follow(study, methods, plans, kind=kind, repeats=repeats, out=out, resume=resume)
+        follow(study, *check_run(study, kind), kind=kind, out=out, resume=resume)
         return
-    folder = open_folder(study, out, resume)
-    with interruptible(folder, kind), round_bar(study.study.rounds, len(methods) * repeats) as advance:
-        result = run(study, folder, methods, kind=kind, repeats=repeats, plans=plans, resume=resume, on_round=advance)
-    write_card(folder.path)
-    print_result(result, folder, write_report(folder.path), summary_table, as_json=as_json)
+    prepared = prepare_run(study, kind, out=out, resume=resume)
+    with interruptible(kind) as opened, round_bar(study.study.rounds, len(prepared.methods) * prepared.repeats) as bar:
+        opened(prepared.folder.path)
+        finished = prepared.train(bar)
+    print_result(finished.result, prepared.folder, summary_table, as_json=as_json)
 
 
 def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
     """`compare` of a study with rates to choose from, or with cases: each is a comparison in a folder of its own."""
-    import jax
-
-    from wardround.report.cases.page import cases_table, write_cases_report
-    from wardround.workflows.compare_cases import Watch, check_comparison, compare_at_rates, compare_cases, read_cases
+    from wardround.report.cases.page import cases_table
+    from wardround.workflows.compare_cases import Watch
 
     assert study.compare is not None
-    if jax.process_count() > 1:
-        raise Refusal("rates and cases run on one host only", where="[compare]", remedy="remove --hosts")
     with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=ERRORS, transient=True) as bars:
         bar, place = bars.add_task("reading"), [""]
 
@@ -130,27 +114,16 @@ def cases_command(study: Study, *, out: Path | None, resume: bool, as_json: bool
             on_rate=lambda label: say(f"{label}, choosing its rate"),
             on_round=lambda method, repeat, record: say(f"{method.label}, repeat {repeat + 1}, round {record.round}"),
         )
-        result: RunResult | CasesResult
-        if not study.compare.cases:
-            plans = check_comparison(study)
-            folder = open_folder(study, out, resume)
-            with interruptible(folder, "compare"):
-                result = compare_at_rates(study, folder, plans, resume=resume, watch=watch)
-        else:
-            cases = read_cases(study)
-            folder = open_folder(study, out, resume)
-            with interruptible(folder, "compare"):
-                result = compare_cases(study, cases, folder, resume=resume, watch=watch, on_finished=write_report)
-    if study.compare.cases:
-        print_result(result, folder, write_cases_report(folder.path), cases_table, as_json=as_json)
-    else:
-        print_result(result, folder, write_report(folder.path), summary_table, as_json=as_json)
+        with interruptible("compare") as opened:
+            result, folder = compare_settings(study, out=out, resume=resume, watch=watch, on_folder=opened)
+    print_result(result, folder, cases_table if study.compare.cases else summary_table, as_json=as_json)
 
 
 def print_result(
-    result: RunResult | CasesResult, folder: RunFolder, report: Path, table: Callable[[Any], Table], *, as_json: bool
+    result: RunResult | CasesResult, folder: RunFolder, table: Callable[[Any], Table], *, as_json: bool
 ) -> None:
     """The result on standard output: as a table with notes, or as one JSON object."""
+    report = folder.path / REPORT
     if as_json:
         print(to_json({"folder": str(folder.path), "report": str(report), **values_of(result)}))
         return
@@ -161,7 +134,7 @@ def print_result(
 
 
 def follow(
-    study: Study, methods: list[Method], plans: Plans, *, kind: str, repeats: int, out: Path | None, resume: bool
+    study: Study, methods: list[Method], repeats: int, plans: Plans, *, kind: str, out: Path | None, resume: bool
 ) -> None:
     """Another host than the first: computes its share, and leaves nothing behind."""
     with TemporaryDirectory(prefix="wardround-") as place:
@@ -258,20 +231,23 @@ def describe_study(study: Study, plans: Plans) -> dict[str, Any]:
 
 def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
     """`tune`: search, and say what to write into the study file."""
-    from wardround.workflows.tune import space_of, tune
+    folders: list[Path] = []
+    with interruptible("tune") as opened, Progress(console=ERRORS, transient=True) as bars:
+        bar = bars.add_task("tuning", total=study.tune.trials if study.tune else None)
 
-    if study.tune is None:
-        raise Refusal("the study has no [tune] table", where="[tune]", remedy="add a table [tune] with parameters")
-    setting = assemble.load_setting(study, study.study.seed)
-    space = space_of(study, setting)
-    folder = open_folder(study, out, resume)
-    with interruptible(folder, "tune"), Progress(console=ERRORS, transient=True) as bars:
-        bar = bars.add_task("tuning", total=study.tune.trials)
+        def note(folder: Path) -> None:
+            folders.append(folder)
+            opened(folder)
+
         found = tune(
-            study, setting, space, folder, resume=resume, on_trial=lambda done: bars.update(bar, completed=done)
+            study,
+            out=out,
+            resume=resume,
+            on_trial=lambda done: bars.update(bar, completed=done),
+            on_folder=note,
         )
     if as_json:
-        print(to_json({"folder": str(folder.path), **values_of(found)}))
+        print(to_json({"folder": str(folders[0]), **values_of(found)}))
         return
     loss, spread = found.loss, found.spread
     OUTPUT.print(f"Best of {found.trials} trials: validation loss {loss:.4f} (spread between folds: {spread:.4f}).")
@@ -287,22 +263,19 @@ def partners_command(
 ) -> None:
     """`partners`: judge, write the folder and the page, print the answer."""
     from wardround.report.terminal import partners_table
-    from wardround.study.file import PartnersSection
-    from wardround.workflows.partners.recommend import check_partners, partners
 
-    said = study.partners or PartnersSection()
-    said = said.model_copy(update={"withdrawn": [*said.withdrawn, *withdrawn]})
-    about = study.study if asking is None else study.study.model_copy(update={"user": asking})
-    study = study.model_copy(update={"study": about, "partners": said})
-    # Wrong data or settings are refused before there is a folder.
-    plan = check_partners(study, assemble.load_setting(study, study.study.seed))
-    folder = open_folder(study, out, False)
-    with interruptible(folder, "partners"), Progress(console=ERRORS, transient=True) as bars:
+    with interruptible("partners") as opened, Progress(console=ERRORS, transient=True) as bars:
         bar = bars.add_task("partners", total=None)
-        result = partners(plan, folder, step=lambda words: bars.update(bar, description=words))
-    report = write_report(folder.path)
+        result, report = recommend_partners(
+            study,
+            asking,
+            without=withdrawn,
+            out=out,
+            step=lambda words: bars.update(bar, description=words),
+            on_folder=opened,
+        )
     if as_json:
-        print(to_json({"folder": str(folder.path), "report": str(report), **values_of(result)}))
+        print(to_json({"folder": str(report.parent), "report": str(report), **values_of(result)}))
         return
     OUTPUT.print(partners_table(result))
     for note in result.notes:

@@ -35,8 +35,9 @@ def plain_line(text: object, longest: int | None = None) -> str:
     words = str(text)
     if longest is not None:
         words = words[: 8 * longest]  # nobody's megabytes are looked through for a line
-    kept = "".join(one for one in words if one.isspace() or unicodedata.category(one) not in HIDDEN)
-    line = " ".join(kept.split())
+    if not words.isprintable():  # what is printable has none of them
+        words = "".join(one for one in words if one.isspace() or unicodedata.category(one) not in HIDDEN)
+    line = " ".join(words.split())
     return line if longest is None or len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 

@@ -20,9 +20,10 @@ from wardround.data.datasets.triage import triage
 from wardround.deploy.coordinator.consortium import admit, begin_consortium, coordinator_settings
 from wardround.deploy.coordinator.queue import enqueue
 from wardround.deploy.home import CoordinatorHome, SiteHome
+from wardround.deploy.party.enrolment import join
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import add
-from wardround.deploy.site.enrolment import begin_site, join, site_settings
+from wardround.deploy.site.enrolment import begin_site, site_settings
 from wardround.deploy.site.policy import Policy
 from wardround.deploy.site.policy_file import policy_text, read_policy
 from wardround.runs.json_files import read_json, write_file

@@ -59,25 +59,27 @@ LOOPBACK = ("127.", "localhost")
 
 def examine_home(path: Path) -> list[Diagnosis]:
     """Everything that there is to say about a home, whichever kind it is."""
+    home: SiteHome | CoordinatorHome
     if (path / "site.toml").exists():
-        return list(check_site(SiteHome(path)))
-    if (path / "coordinator.toml").exists():
-        return list(check_coordinator(CoordinatorHome(path)))
-    raise Refusal(
-        "this folder holds neither a site nor a coordinator",
-        where=str(path),
-        remedy="name its folder with --home, or create one with `wardround site init`",
-    )
+        home = SiteHome(path)
+    elif (path / "coordinator.toml").exists():
+        home = CoordinatorHome(path)
+    else:
+        raise Refusal(
+            "this folder holds neither a site nor a coordinator",
+            where=str(path),
+            remedy="name its folder with --home, or create one with `wardround site init`",
+        )
+    found = [*check_versions(), check_disk(path)]
+    try:
+        _ = home.settings
+    except Refusal as refusal:
+        return [*found, failure("settings", refusal)]
+    return [*found, *(check_site(home) if isinstance(home, SiteHome) else check_coordinator(home))]
 
 
 def check_site(home: SiteHome) -> Iterator[Diagnosis]:
-    yield from check_versions()
-    yield check_disk(home.path)
-    try:
-        words = home.settings
-    except Refusal as refusal:
-        yield failure("settings", refusal)
-        return
+    words = home.settings
     yield Diagnosis("settings", "ok", f"site {words.name}; coordinator {words.server_name} at {words.coordinator}")
     yield check_key(home.key_path)
     found = check_certificate(home, words.name, "site")
@@ -91,13 +93,7 @@ def check_site(home: SiteHome) -> Iterator[Diagnosis]:
 
 
 def check_coordinator(home: CoordinatorHome) -> Iterator[Diagnosis]:
-    yield from check_versions()
-    yield check_disk(home.path)
-    try:
-        words = home.settings
-    except Refusal as refusal:
-        yield failure("settings", refusal)
-        return
+    words = home.settings
     yield Diagnosis("settings", "ok", f"{words.name}, coordinator of {words.consortium}")
     yield check_key(home.key_path)
     yield from check_authority(home)

@@ -1,4 +1,4 @@
-"""The folders in which a site and a coordinator keep all they know: plain files, written whole, readable by a person.
+"""The folders in which a party keeps all it knows: plain files, written whole, readable by a person.
 
 A home is made by `init` and never moved by the program. TOML files are for people and checked key by key; JSON files
 are the program's. A file that is missing or broken is told in one paragraph, never guessed.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,7 +21,14 @@ from pydantic import AfterValidator, Field
 from wardround.core.errors import Refusal
 from wardround.deploy.settings_files import SettingsFile, read_toml
 from wardround.deploy.trust.audit_log import AuditLog
-from wardround.deploy.trust.certificates import Key, certificate_summary, check_name, read_certificate, read_key
+from wardround.deploy.trust.certificates import (
+    Key,
+    Role,
+    certificate_summary,
+    check_name,
+    read_certificate,
+    read_key,
+)
 from wardround.runs.json_files import read_json, write_json
 
 HOME = "WARDROUND_HOME"
@@ -48,14 +55,23 @@ Address = Annotated[str, AfterValidator(check_address)]
 Name = Annotated[str, AfterValidator(check_party)]
 
 
-class SiteSettings(SettingsFile):
-    """site.toml"""
+class PartySettings(SettingsFile):
+    """Of whoever connects to a coordinator: site.toml, second.toml."""
 
     name: Name
     coordinator: Address
     """Where the coordinator listens."""
     server_name: Name
     """The name in the coordinator's certificate: nobody else is talked to."""
+
+    @property
+    def certified_organisation(self) -> str:
+        """What stands in this party's certificate."""
+        return "wardround"
+
+
+class SiteSettings(PartySettings):
+    """site.toml"""
 
 
 class CoordinatorSettings(SettingsFile):
@@ -138,16 +154,21 @@ class Home(ABC):
 
 
 @dataclass(frozen=True)
-class SiteHome(Home):
-    """A site's home."""
+class PartyHome(Home):
+    """The home of a site or a second server: who connects out to a coordinator and decides about studies."""
 
-    @cached_property
-    def settings(self) -> SiteSettings:
-        return read_toml(
-            self.path / "site.toml",
-            SiteSettings,
-            f"create one with `wardround site init`, or name another folder with --home or {HOME}",
-        )
+    role: ClassVar[Role]
+    """In its certificate, in its audit log and on the command line; its settings are in ROLE.toml."""
+    title: ClassVar[str]
+    """In sentences."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> PartySettings: ...
+
+    @property
+    def settings_path(self) -> Path:
+        return self.path / f"{self.role}.toml"
 
     @property
     def own_name(self) -> str:
@@ -156,14 +177,6 @@ class SiteHome(Home):
     @property
     def request_path(self) -> Path:
         return self.path / "request.csr"
-
-    @property
-    def policy_path(self) -> Path:
-        return self.path / "policy.toml"
-
-    @property
-    def data_path(self) -> Path:
-        return self.path / "data.toml"
 
     @property
     def partners_path(self) -> Path:
@@ -187,7 +200,7 @@ class SiteHome(Home):
 
     @property
     def distrust_path(self) -> Path:
-        """Says that this site left its consortium, or no longer answers its coordinator."""
+        """Says that this party left its consortium, or no longer answers its coordinator."""
         return self.path / "distrusted.json"
 
     @property
@@ -197,7 +210,7 @@ class SiteHome(Home):
 
     def begun_at(self) -> datetime:
         """When this home was made."""
-        return datetime.fromtimestamp((self.path / "site.toml").stat().st_mtime, UTC)
+        return datetime.fromtimestamp(self.settings_path.stat().st_mtime, UTC)
 
     def own_keys(self) -> list[ec.EllipticCurvePublicKey]:
         """Also one that was asked to be certified."""
@@ -219,16 +232,32 @@ class SiteHome(Home):
 
 
 @dataclass(frozen=True)
+class SiteHome(PartyHome):
+    """A site's home."""
+
+    role = "site"
+    title = "site"
+
+    @cached_property
+    def settings(self) -> SiteSettings:
+        return read_toml(self.settings_path, SiteSettings, how_to_begin(self.role))
+
+    @property
+    def policy_path(self) -> Path:
+        return self.path / "policy.toml"
+
+    @property
+    def data_path(self) -> Path:
+        return self.path / "data.toml"
+
+
+@dataclass(frozen=True)
 class CoordinatorHome(Home):
     """A coordinator's home; the consortium's authority (authority.key) may lie in it, or elsewhere."""
 
     @cached_property
     def settings(self) -> CoordinatorSettings:
-        return read_toml(
-            self.path / "coordinator.toml",
-            CoordinatorSettings,
-            f"create one with `wardround coordinator init`, or name another folder with --home or {HOME}",
-        )
+        return read_toml(self.path / "coordinator.toml", CoordinatorSettings, how_to_begin("coordinator"))
 
     @property
     def own_name(self) -> str:
@@ -293,6 +322,10 @@ class CoordinatorHome(Home):
 
     def write_revoked(self, revoked: Mapping[str, Any]) -> None:
         write_json(self.path / "revoked.json", revoked)
+
+
+def how_to_begin(role: Role) -> str:
+    return f"create one with `wardround {role} init`, or name another folder with --home or {HOME}"
 
 
 def home_path(given: Path | None, default: str = "wardround-site") -> Path:

@@ -40,6 +40,10 @@ RESERVED = frozenset({"global"})
 """What [compare] calls the study's own algorithm."""
 
 
+_lent: "dict[tuple[str, str], Component]" = {}
+"""What Python gave this process to use under a name of its own."""
+
+
 class Parameter(NamedTuple):
     """A hyper-parameter: its name, its type as annotated, and its default (`required` when it has none)."""
 
@@ -123,7 +127,8 @@ def own_components(kind: str) -> Mapping[str, Component]:
 def names(kind: str) -> tuple[str, ...]:
     """Every name of a kind, ours and those that other packages announce; nothing of theirs is imported."""
     theirs = {one.name for one in announcements() if one.kind == kind and not one.fault and not is_taken(one)}
-    return tuple(sorted({*own_components(kind), *theirs}))
+    lent = {name for of, name in _lent if of == kind}
+    return tuple(sorted({*own_components(kind), *theirs, *lent}))
 
 
 def components(kind: str) -> Mapping[str, Component]:
@@ -135,6 +140,8 @@ def components(kind: str) -> Mapping[str, Component]:
 
 def find(kind: str, name: str, *, where: str = "") -> Component:
     """The component of that name, ours first; an unknown one is refused with the nearest known name."""
+    if (kind, name) in _lent:
+        return _lent[kind, name]
     if name in own_components(kind):
         return own_components(kind)[name]
     told = announcement_of(kind, name)
@@ -145,6 +152,19 @@ def find(kind: str, name: str, *, where: str = "") -> Component:
         remedy = f"repair or uninstall the package {told.package.name}, or name another {kind}"
         raise Refusal(f"the {told} cannot be used: {loaded}", where=where, remedy=remedy)
     return loaded
+
+
+def lend(kind: str, name: str, factory: Callable[..., Any]) -> str:
+    """Let this process find an object of the user's own under a name, which no component may have."""
+    if name in own_components(kind) or announcement_of(kind, name) is not None:
+        raise Refusal(f"there is a {kind} called '{name}' already", remedy="give yours another name")
+    _lent[kind, name] = describe(kind, name, factory)._replace(label=str(getattr(factory, "LABEL", name)))
+    return name
+
+
+def is_lent(kind: str, name: str) -> bool:
+    """Whether only this process knows it."""
+    return (kind, name) in _lent
 
 
 def announcement_of(kind: str, name: str) -> Announcement | None:

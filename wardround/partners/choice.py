@@ -78,7 +78,7 @@ class Probe(NamedTuple):
     """How many answers a site gives at most, of so many sites: it gives no more, whatever it is asked."""
 
 
-class Asks(NamedTuple):
+class SiteQuestions(NamedTuple):
     """All that a choice asks of sites. It is said beforehand: a real site answers this and nothing else."""
 
     probes: tuple[Probe, ...] = ()
@@ -105,7 +105,7 @@ class Choice(NamedTuple):
     """A way to judge partners."""
 
     assess: Callable[[Question], Evidence]
-    asks: Asks = Asks()
+    asks: SiteQuestions = SiteQuestions()
 
 
 class Rule(NamedTuple):

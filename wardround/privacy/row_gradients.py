@@ -28,7 +28,6 @@ from wardround.core.contracts import Array, Batch, Key, Params
 Loss = Callable[[Params, Batch, Key], Array]
 View = Callable[[Any], Any]
 LIKE_A_VIEW = ("reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type", "copy")
-REPEATS = "broadcast_in_dim"
 INLINED = ("jit", "pjit", "closed_call", "core_call")
 SMALLEST = 2.0**-126
 """The least number that is not rounded to 0."""

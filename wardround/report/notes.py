@@ -54,40 +54,40 @@ def attack_notes(
     `one_patient` tells how many were rebuilt from the sum of sites with one patient each, where any was;
     `few_patients` the same with more at each site, until nobody was.
     """
-    said = []
+    sentences = []
     if not transforms and not private:
-        said.append("The study has no protection: add the transform secure_sum, a [privacy] table, or both.")
+        sentences.append("The study has no protection: add the transform secure_sum, a [privacy] table, or both.")
     if "secure_sum" in transforms and not private:
-        said.append(
+        sentences.append(
             "A secure sum hides each site's update, not what the common model reveals: for that, add [privacy]."
         )
     if one_patient is not None:
-        said.append(
+        sentences.append(
             "The secure sum of very few patients protects little: with one patient per site, "
             f"{one_patient['rebuilt']} of {one_patient['rows']} could be reconstructed from the sum, though not "
             f"whose they are; {more_patients_clause(few_patients)}. Let sites take part only with many patients, or "
             "add [privacy]."
         )
-    return [*said, *lie_notes(losses or {}, sums or {}, private=private)]
+    return [*sentences, *lie_notes(losses or {}, sums or {}, private=private)]
 
 
 def lie_notes(losses: Mapping[str, Any], sums: Mapping[str, Any], *, private: bool) -> list[str]:
     """What a coordinator that lies could do, in words with figures."""
-    said = []
+    sentences = []
     if "released" in losses:
-        said.append(
+        sentences.append(
             f"A lying coordinator that knows all other patients of a site could tell whether a validation patient is "
             f"among them for {losses['released']} of {losses['patients']} patients, by what sites tell in cells of "
             f"{losses['cell']} about {losses['looks']} models of its choice; from exact losses it would be "
             f"{losses['exact']}."
         )
     if sums.get("error", 1.0) < READABLE and not sums["single_updates_seen"]:
-        said.append(
+        sentences.append(
             f"A lying coordinator that sends the same model in two rounds and says in the second that {sums['site']} "
             f"was lost reads this site's update from the difference of the two sums, up to {sums['error']:.0%}"
             + ("." if private else "; only [privacy] covers that.")
         )
-    return said
+    return sentences
 
 
 def more_patients_clause(few: Sequence[Mapping[str, int]]) -> str:

@@ -106,6 +106,14 @@ class ResultPart(BaseModel):
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
+Part = TypeVar("Part", bound=ResultPart)
+
+
+def part_of(sort: type[Part], words: Json) -> Part:
+    """A part from a table that a workflow worked out; a wrong value in it raises."""
+    return sort.model_validate(words)
+
+
 def unknown_keys(part: object, at: str = "") -> list[str]:
     """Keys that this version knows nothing of, by their place, each place once."""
     if isinstance(part, ResultPart):

@@ -11,6 +11,7 @@ MODEL = "model.safetensors"
 PERSONAL = "personal.safetensors"
 """The models that sites use themselves."""
 MODEL_CARD = "model_card.json"
+REPORT = "report.html"
 
 
 def method_file(name: str, method: str) -> str:

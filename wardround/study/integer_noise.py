@@ -22,9 +22,9 @@ SECURE_SUM = "secure_sum"
 def binary_places(transforms: list[Named]) -> int:
     """Those of the study's secure sum."""
     component = registry.find("transform", SECURE_SUM)
-    said = next(one.settings for one in transforms if one.name == SECURE_SUM)
-    registry.check_settings(component, said, "[[transforms]]")
-    return int({**{one.name: one.default for one in component.parameters}, **said}["fraction_bits"])
+    settings = next(one.settings for one in transforms if one.name == SECURE_SUM)
+    registry.check_settings(component, settings, "[[transforms]]")
+    return int({**{one.name: one.default for one in component.parameters}, **settings}["fraction_bits"])
 
 
 def entries_of(algorithm: Algorithm, model: Model, row: Any, sites: int) -> int:

@@ -10,7 +10,7 @@ from wardround.core.components.recipes import Recipe, names_in, recipe_of, to_js
 from wardround.core.contracts import Algorithm, Task
 from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
-from wardround.engine.registry import package_of
+from wardround.engine.registry import is_lent, package_of
 from wardround.runs.model_file import ModelFacts
 from wardround.runs.sites import PredictionTask
 from wardround.study.file import DataSection, Study
@@ -70,9 +70,10 @@ def reading_of(data: DataSection) -> dict[str, Any]:
 def recipe_or_none(algorithm: Algorithm) -> Recipe | None:
     """How installed components make it; none for what was made in Python."""
     try:
-        return recipe_of(algorithm)
+        recipe = recipe_of(algorithm)
     except Refusal:
         return None
+    return None if any(is_lent(kind, name) for kind, name in names_in(recipe)) else recipe
 
 
 def packages_of(recipe: Recipe) -> dict[str, str]:

@@ -53,8 +53,8 @@ def noised_look(predicted: Numbers, actual: Numbers, bound: float, noise: float,
     cut = np.minimum(np.nan_to_num(losses, nan=bound, posinf=bound), bound) / bound
     regression = predicted.ndim == 1
     sums = np.array([cut.sum()] if regression else [cut.sum(), float(right.sum())])
-    told = np.clip(with_gaussian_noise(sums, noise * math.sqrt(len(sums)), key), 0.0, len(actual))
-    return Look(float(told[0] * bound), 0 if regression else round(float(told[1])))
+    noised = np.clip(with_gaussian_noise(sums, noise * math.sqrt(len(sums)), key), 0.0, len(actual))
+    return Look(float(noised[0] * bound), 0 if regression else round(float(noised[1])))
 
 
 def simulated_look(study: Study, task: Task, seed: int) -> Callable[[Scores, Sequence[str]], Quality] | None:
@@ -222,16 +222,16 @@ def regression_figures(
         "mae": [width * one for one in around(plain, rows, noise)],
     }
     spread = levels - level**2
-    told = {
+    figures = {
         "rmse": width * math.sqrt(square),
         "mae": width * plain,
         "r2": float(1 - square / spread) if spread > 2 * noise / rows else None,
     }
     return {
-        name: {"value": None, "undefined": TOO_NOISY if name in told else NOT_TOLD}
-        if told.get(name) is None
+        name: {"value": None, "undefined": TOO_NOISY if name in figures else NOT_TOLD}
+        if figures.get(name) is None
         else {
-            "value": float(told[name] or 0.0),
+            "value": float(figures[name] or 0.0),
             **({"low": reach[name][0], "high": reach[name][1]} if name in reach else {"no_interval": NOT_TOLD}),
         }
         for name in metrics

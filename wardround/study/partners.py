@@ -4,21 +4,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from wardround.engine import registry
-from wardround.partners.choice import Asks, Choice
+from wardround.partners.choice import Choice, SiteQuestions
 from wardround.study.file import PartnersSection, Study
 
 
-def choice_of(said: PartnersSection) -> Choice:
+def choice_of(section: PartnersSection) -> Choice:
     """The choice that a study names, made as it says."""
-    component = registry.find("choice", said.name, where="[partners]")
-    choice: Choice = component.build(where="[partners]", **said.settings)
+    component = registry.find("choice", section.name, where="[partners]")
+    choice: Choice = component.build(where="[partners]", **section.settings)
     return choice
 
 
-def asks_of(study: Study) -> Asks:
-    return Asks() if study.partners is None else choice_of(study.partners).asks
+def asks_of(study: Study) -> SiteQuestions:
+    return SiteQuestions() if study.partners is None else choice_of(study.partners).asks
 
 
-def asks_in(words: Mapping[str, Any]) -> Asks:
+def asks_in(words: Mapping[str, Any]) -> SiteQuestions:
     """The same from the table [partners] alone."""
     return choice_of(PartnersSection.model_validate(dict(words))).asks

@@ -15,14 +15,14 @@ def with_privacy_cost(record: RoundRecord, protection: Protection | None) -> Rou
     if protection is None or record.round < 1:
         return record
     privacy = protection.privacy
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "level": privacy.level,
         "delta": privacy.delta,
         "clip": privacy.clip,
         "noise_multiplier": privacy.noise_multiplier,
         **(spent_by_samples if privacy.level == "sample" else spent_by_sites)(record, protection),
     }
-    return replace(record, measures={**record.measures, "privacy": told})
+    return replace(record, measures={**record.measures, "privacy": facts})
 
 
 def spent_by_samples(record: RoundRecord, protection: Protection) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def spent_by_sites(record: RoundRecord, protection: Protection) -> dict[str, Any
         spent = {kind: {name: [[1.0, multiplier, 1]] for name in names} for kind, multiplier in each.items()}
         return {**spent, "concentrated": True}
     whole = noise * (answered / answers) ** 0.5
-    told = {"whole_sites": whole, "patients": whole / 2}
+    facts = {"whole_sites": whole, "patients": whole / 2}
     if not protection.secure:
-        told["coordinator"] = noise / answers**0.5
-    return {kind: {name: [[1.0, multiplier, 1]] for name in names} for kind, multiplier in told.items()}
+        facts["coordinator"] = noise / answers**0.5
+    return {kind: {name: [[1.0, multiplier, 1]] for name in names} for kind, multiplier in facts.items()}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from wardround.core.errors import Refusal
 from wardround.report.notes import case_notes, rate_notes
 from wardround.runs.cases_result import CaseDifference, CaseMethodResult, CaseResult, MethodLabel, RateSearch
+from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest, read_manifest, read_result
 from wardround.runs.result import ALL, CasesResult, RunResult
@@ -246,7 +247,7 @@ def compare_at_rates(
     trainers = [Trainer(one.name, one.algorithm, dict(one.settings), bool(one.choice)) for one in with_rates]
     further: dict[str, Any] = {"budgets": budgets(folder.records(), trainers, rows)}
     if rated:
-        further["rates"] = tuple(RateSearch.model_validate(one) for one in rated.values())
+        further["rates"] = tuple(part_of(RateSearch, one) for one in rated.values())
     result = result.model_copy(update=further)
     folder.write_result(result)
     return result

@@ -14,6 +14,7 @@ import numpy as np
 
 from wardround.engine import registry
 from wardround.runs.cases_result import BudgetTables, EqualBudget, ScopeTable
+from wardround.runs.fields import part_of
 
 Json = Mapping[str, Any]
 
@@ -68,9 +69,9 @@ def budgets(rounds: Iterable[Json], trainers: Sequence[Trainer], rows: Mapping[s
             records[record["method"]].setdefault((record["repeat"], record.get("user")), []).append(record)
     curves = {trainer.name: loss_curves(trainer, records[trainer.name], rows) for trainer in trainers}
     return BudgetTables(
-        steps=EqualBudget.model_validate(equal_budget(curves, "steps")),
-        traffic=EqualBudget.model_validate(equal_budget(curves, "bytes")),
-        scope=ScopeTable.model_validate(scopes(curves, len(rows))),
+        steps=part_of(EqualBudget, equal_budget(curves, "steps")),
+        traffic=part_of(EqualBudget, equal_budget(curves, "bytes")),
+        scope=part_of(ScopeTable, scopes(curves, len(rows))),
     )
 
 

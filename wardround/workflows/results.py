@@ -9,6 +9,7 @@ from wardround.evaluate.block import result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_differences
 from wardround.evaluate.metrics import names_with
+from wardround.runs.fields import part_of
 from wardround.runs.result import ALL, MethodDifference, MethodResult
 from wardround.runs.scores import FairnessScores, ScoreBlock
 from wardround.runs.sites import SiteSummary
@@ -95,8 +96,8 @@ def method_block(
         seconds=first.seconds,
         compile_seconds=first.fitted.first_call_seconds,
         meters=meters,
-        scores=ScoreBlock.model_validate(scores),
-        **({} if groups is None else {"fairness": FairnessScores.model_validate(groups)}),
+        scores=part_of(ScoreBlock, scores),
+        **({} if groups is None else {"fairness": part_of(FairnessScores, groups)}),
     )
 
 

@@ -16,6 +16,7 @@ from optuna.trial import create_trial
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.federation import Federation
 from wardround.evaluate.losses import loss_of
+from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder
 from wardround.runs.result import TuneResult, TuneTrial
 from wardround.study.assemble import Setting
@@ -158,7 +159,7 @@ def tune(
         loss=best["loss"],
         spread=float(np.std(best["folds"])),
         settings=settings,
-        all=tuple(TuneTrial.model_validate(one) for one in done),
+        all=tuple(part_of(TuneTrial, one) for one in done),
     )
     folder.write_result(found)
     return found

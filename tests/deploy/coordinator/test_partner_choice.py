@@ -17,9 +17,10 @@ from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
 from wardround.core.json_arrays import pack
 from wardround.deploy.coordinator.events import RoundDone
+from wardround.deploy.party.decisions import read_offer, store_offer, withdraw
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.approvals import read_offer, reasons_against, store_offer, withdraw
+from wardround.deploy.site.approvals import reasons_against
 from wardround.deploy.site.authorization import HomeAccess, departures
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.policy_file import set_policy

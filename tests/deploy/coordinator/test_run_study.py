@@ -17,9 +17,9 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import ApprovalPending, SitesAwaited
 from wardround.deploy.coordinator.queue import known_rows
 from wardround.deploy.demo import demo_study
+from wardround.deploy.party.decisions import deny, read_offer, withdraw
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
-from wardround.deploy.site.approvals import deny, read_offer, withdraw
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.own_figures import own_figures
 from wardround.runs.folder import RunFolder

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support import small_site as small
 from wardround.core.errors import Refusal
+from wardround.deploy.party import decisions
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site import approvals
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.trust.audit_log import examine
@@ -27,17 +29,17 @@ def kinds(home) -> list[str]:
 def test_both_sides_call_a_study_the_same():
     study = small.study()
     words = study.model_dump(mode="json")
-    assert approvals.study_id(study) == f"triage-{digest(words)[:32]}"
+    assert study_id(study) == f"triage-{digest(words)[:32]}"
     # As it comes out of a message and a file: the same words, hence the same name.
     again = small.parse_study(json.loads(json.dumps(words)), where="test")
-    assert approvals.study_id(again) == approvals.study_id(study)
+    assert study_id(again) == study_id(study)
 
 
 def test_an_offer_waits_and_the_same_again_changes_nothing(home):
     offer = small.offered(home)
     assert approvals.approval_status(home, offer.id) == ("waiting", "freetown has not decided yet")
     assert small.offered(home, submitter="mallory") == offer
-    assert approvals.offers(home) == [offer]
+    assert decisions.offers(home) == [offer]
     assert kinds(home).count("offered") == 1
     assert approvals.approval_status(home, f"other-{HASH}")[0] == "waiting"
 
@@ -47,7 +49,7 @@ def test_an_approval_lets_it_run_until_its_day(home):
     decision = approvals.approve(home, offer.id, by="ben", until=date(2026, 12, 31), today=date(2026, 11, 1))
     assert (decision.state, decision.by, decision.hash) == ("approved", "ben", offer.hash)
     assert (decision.data, decision.until) == ("patients", "2026-12-31")
-    assert approvals.read_decision(home, offer.id) == decision
+    assert decisions.read_decision(home, offer.id) == decision
     assert approvals.approval_status(home, offer.id, today=date(2026, 12, 31)) == ("ok", "")
     state, why = approvals.approval_status(home, offer.id, today=date(2027, 1, 1))
     assert (state, "expired on 2026-12-31" in why) == ("denied", True)
@@ -59,7 +61,7 @@ def test_who_submits_does_not_approve(home, by):
     offer = small.offered(home)
     with pytest.raises(Refusal, match="submitted this study and cannot approve it"):
         approvals.approve(home, offer.id, by=by)
-    assert approvals.read_decision(home, offer.id) is None
+    assert decisions.read_decision(home, offer.id) is None
 
 
 def test_without_a_name_nobody_approves_anything(home):
@@ -91,7 +93,7 @@ def test_the_policy_is_asked_at_approval_and_again_for_every_request(home, key, 
     with pytest.raises(Refusal) as refused:
         approvals.approve(home, offer.id, by="ben")
     assert reason in str(refused.value)
-    assert approvals.read_decision(home, offer.id) is None
+    assert decisions.read_decision(home, offer.id) is None
     home.policy_path.write_bytes(before)
     approvals.approve(home, offer.id, by="ben")
     assert approvals.approval_status(home, offer.id)[0] == "ok"
@@ -119,21 +121,21 @@ def test_an_approval_cannot_outlive_the_policy(home):
 
 def test_a_denial_tells_why_and_may_be_thought_over(home):
     offer = small.offered(home)
-    approvals.deny(home, offer.id, by="ben", why="too many rounds")
+    decisions.deny(home, offer.id, by="ben", why="too many rounds")
     state, why = approvals.approval_status(home, offer.id)
     assert (state, why.endswith(": too many rounds")) == ("denied", True)
     approvals.approve(home, offer.id, by="ben")
     assert approvals.approval_status(home, offer.id)[0] == "ok"
     with pytest.raises(Refusal, match="withdraw it with"):
-        approvals.deny(home, offer.id, by="ben")
+        decisions.deny(home, offer.id, by="ben")
 
 
 def test_a_withdrawal_counts_at_once_and_is_final(home):
     offer = small.offered(home)
     with pytest.raises(Refusal, match="not decided yet"):
-        approvals.withdraw(home, offer.id, by="ben")
+        decisions.withdraw(home, offer.id, by="ben")
     approvals.approve(home, offer.id, by="ben")
-    approvals.withdraw(home, offer.id, by="clara", why="moved")
+    decisions.withdraw(home, offer.id, by="clara", why="moved")
     assert approvals.approval_status(home, offer.id)[0] == "withdrawn"
     with pytest.raises(Refusal, match="a withdrawal is final"):
         approvals.approve(home, offer.id, by="ben")
@@ -142,8 +144,8 @@ def test_a_withdrawal_counts_at_once_and_is_final(home):
 
 def test_epsilon_is_never_given_back(home):
     for number, state in enumerate(("approved", "withdrawn")):
-        one = approvals.Decision(f"s{number}-{HASH}", "", state, "ben", "2031-05-01", epsilon=1.25)
-        approvals.record_decision(home, one)
+        one = decisions.Decision(f"s{number}-{HASH}", "", state, "ben", "2031-05-01", epsilon=1.25)
+        decisions.record_decision(home, one)
     assert approvals.promised_epsilon(home) == 2.5
     assert approvals.promised_epsilon(home, beside=f"s0-{HASH}") == 1.25
 
@@ -152,7 +154,7 @@ def test_changed_words_are_not_what_was_approved(home):
     """Somebody edits the stored offer; and somebody edits offer and hash: either way it does not run."""
     offer = small.offered(home)
     approvals.approve(home, offer.id, by="ben")
-    path = approvals.offer_path(home, offer.id)
+    path = decisions.offer_path(home, offer.id)
     content = json.loads(path.read_bytes())
     content["study"]["study"]["rounds"] = 5000
     path.write_text(json.dumps(content))
@@ -167,7 +169,7 @@ def test_changed_words_are_not_what_was_approved(home):
 def test_a_decision_about_other_words_does_not_count(home):
     offer = small.offered(home)
     approvals.approve(home, offer.id, by="ben")
-    path = approvals.decision_path(home, offer.id)
+    path = decisions.decision_path(home, offer.id)
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "hash": "00" * 32}))
     assert approvals.approval_status(home, offer.id) == (
         "denied",
@@ -182,7 +184,7 @@ def test_a_decision_about_other_words_does_not_count(home):
     "name", ["../../etc/passwd", f"a/b-{HASH}", "", "triage", "triage-XYZ", "t-0123456789ab", f"t-{HASH}\n", "x" * 400]
 )
 def test_a_name_that_is_no_study_reaches_no_file(home, name):
-    for act in (approvals.read_decision, approvals.read_offer, approvals.approval_status):
+    for act in (decisions.read_decision, decisions.read_offer, approvals.approval_status):
         with pytest.raises(Refusal, match="is not a study"):
             act(home, name)
 
@@ -190,16 +192,16 @@ def test_a_name_that_is_no_study_reaches_no_file(home, name):
 def test_an_offer_must_be_what_it_calls_itself(home):
     words = small.study().model_dump(mode="json")
     with pytest.raises(Refusal, match=f"calls itself triage-{HASH}"):
-        approvals.store_offer(home, f"triage-{HASH}", words, "anna")
+        decisions.store_offer(home, f"triage-{HASH}", words, "anna")
     with pytest.raises(Refusal, match=r"(?i)unknown key"):
-        approvals.store_offer(home, f"triage-{HASH}", {**words, "code": "import os"}, "anna")
+        decisions.store_offer(home, f"triage-{HASH}", {**words, "code": "import os"}, "anna")
     with pytest.raises(Refusal, match="too long"):
-        approvals.store_offer(home, f"triage-{HASH}", {"x": "y" * (1 << 20)}, "anna")
-    assert approvals.offers(home) == []
+        decisions.store_offer(home, f"triage-{HASH}", {"x": "y" * (1 << 20)}, "anna")
+    assert decisions.offers(home) == []
 
 
 def test_offers_cannot_fill_the_disk(home, monkeypatch):
-    monkeypatch.setattr(approvals, "MOST_OFFERS", 2)
+    monkeypatch.setattr(decisions, "MOST_OFFERS", 2)
     for rounds in (1, 2):
         small.offered(home, small.study(study={"rounds": rounds}))
     with pytest.raises(Refusal, match="2 studies have already been offered"):
@@ -208,31 +210,31 @@ def test_offers_cannot_fill_the_disk(home, monkeypatch):
 
 def test_a_study_is_meant_by_its_name_where_there_is_one_of_it(home):
     first = small.offered(home)
-    assert approvals.resolve(home, "triage") == approvals.resolve(home, first.id) == first
+    assert decisions.resolve(home, "triage") == decisions.resolve(home, first.id) == first
     second = small.offered(home, small.study(study={"rounds": 6}))
     with pytest.raises(Refusal, match="2 studies are called 'triage'"):
-        approvals.resolve(home, "triage")
-    assert approvals.resolve(home, second.id) == second
+        decisions.resolve(home, "triage")
+    assert decisions.resolve(home, second.id) == second
     with pytest.raises(Refusal, match=r"(?i)no study called 'sepsis' was offered"):
-        approvals.resolve(home, "sepsis")
+        decisions.resolve(home, "sepsis")
 
 
 def test_a_study_is_meant_by_the_beginning_of_its_identity_where_there_is_one_of_it(home):
     first, second = small.offered(home), small.offered(home, small.study(study={"rounds": 6}))
     assert [len(one.id.rpartition("-")[2]) for one in (first, second)] == [32, 32]  # 128 bits
     same = next(at for at, (a, b) in enumerate(zip(first.id, second.id, strict=True)) if a != b)
-    assert approvals.resolve(home, first.id[: same + 1]) == first
-    assert approvals.resolve(home, second.id[: same + 1]) == second
+    assert decisions.resolve(home, first.id[: same + 1]) == first
+    assert decisions.resolve(home, second.id[: same + 1]) == second
     with pytest.raises(Refusal, match="2 studies are called 'triage'"):
-        approvals.resolve(home, "triage")
+        decisions.resolve(home, "triage")
     for wrong in ("triag", "triage-", first.id[: same + 1] + "x", ""):
         with pytest.raises(Refusal, match=r"(?i)no study called"):
-            approvals.resolve(home, wrong)
+            decisions.resolve(home, wrong)
     # A study whose NAME is such a beginning: nobody approves the one and means the other.
     small.offered(home, small.study(study={"name": first.id[: same + 1]}))
     with pytest.raises(Refusal, match="2 studies are called"):
-        approvals.resolve(home, first.id[: same + 1])
-    assert approvals.resolve(home, first.id) == first
+        decisions.resolve(home, first.id[: same + 1])
+    assert decisions.resolve(home, first.id) == first
 
 
 @pytest.mark.parametrize("harm", ["\x1b[31m", "\x1b]52;c;eA==\x07", "\r", "\u202e", "\u200b", "\x9b2J"], ids=repr)
@@ -241,7 +243,7 @@ def test_a_study_that_could_not_be_shown_as_it_is_is_not_stored(home, harm):
     with pytest.raises(Refusal, match=r"(?i)control characters or invisible marks") as refused:
         small.offered(home, study)
     assert harm not in str(refused.value)
-    assert approvals.offers(home) == []
+    assert decisions.offers(home) == []
 
 
 def test_an_invisible_mark_makes_nobody_a_second_person(home):

@@ -12,6 +12,8 @@ from wardround import __version__
 from wardround.core.components.recipes import Recipe, recipe_of, to_json
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.deploy.party import decisions
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import approvals
 from wardround.deploy.site.authorization import HomeAccess, departures
@@ -45,7 +47,7 @@ def leavings(home) -> list[dict]:
 
 def test_from_offer_to_withdrawal(home):
     handler, asked = RequestHandler(HomeAccess(home)), small.study()
-    study = approvals.study_id(asked)
+    study = study_id(asked)
 
     def state(topic: str, content: bytes) -> str:
         return decode(handler.answer(topic, "server", content))[0]["status"]
@@ -65,7 +67,7 @@ def test_from_offer_to_withdrawal(home):
     (entry,) = leavings(home)
     assert (entry["bytes"], entry["sha256"]) == (len(reply), hashlib.sha256(reply).hexdigest())
     assert (entry["study"], entry["topic"], entry["to"]) == (study, "query", "server")
-    approvals.withdraw(home, study, by="ben")
+    decisions.withdraw(home, study, by="ben")
     assert state("query", card(study)) == "withdrawn"
     assert len(leavings(home)) == 1
 
@@ -164,5 +166,5 @@ def test_what_was_concluded_holds_until_a_file_changes(home, monkeypatch):
     assert access.state(offer.id)[0] == "denied"
     home.policy_path.write_text(text)
     assert access.state(offer.id)[0] == "ok"
-    approvals.withdraw(home, offer.id, by="berta")
+    decisions.withdraw(home, offer.id, by="berta")
     assert access.state(offer.id)[0] == "withdrawn"

@@ -9,7 +9,8 @@ from cryptography import x509
 
 from wardround.core.errors import Refusal
 from wardround.deploy.home import SiteHome
-from wardround.deploy.site.enrolment import begin_site, join, site_settings
+from wardround.deploy.party.enrolment import join
+from wardround.deploy.site.enrolment import begin_site, site_settings
 from wardround.deploy.trust.audit_log import examine
 from wardround.deploy.trust.certificates import make_authority, make_request, new_key, pem, read_request, sign
 

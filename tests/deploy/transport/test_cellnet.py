@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import stage as acting
+from tests.support.processes import stage as acting
 
 pytest.importorskip("nvflare", reason="the network needs wardround[deploy]")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stage forks")

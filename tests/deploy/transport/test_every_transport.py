@@ -10,13 +10,14 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 from safetensors.numpy import load_file
 
-from tests.support import flare_project, in_process, parties
+from tests.support import flare_project, in_process
 from tests.support.adversary.noise import DECLARED
+from tests.support.processes import parties
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.queue import with_members
 from wardround.deploy.home import CoordinatorHome, SiteHome
+from wardround.deploy.party.decisions import deny, store_offer
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.site.approvals import deny, store_offer
 from wardround.deploy.site.release.privacy_budget import ledger_path
 from wardround.deploy.transport.flare_export import export
 from wardround.privacy.budget import Budget

@@ -6,34 +6,22 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.by_hand.lines import LINE, sites_on_lines
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_sgd import fed_sgd
-from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
-from wardround.core.federation import assemble
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
 from wardround.partners.choice import Question, Rule, select_partners
 from wardround.partners.choices.gradient_distance import distance_matrix, gradient_distance
 
-LINE = Task((1,), (), "value")
 SLOPES = (1.0, 1.2, -1.0, 2.0, 1.0, 1.0)
 SIZES = (80, 50, 120, 30, 1, 0)
 
 
-def line_site(rows, seed, slope):
-    generator = np.random.default_rng(seed)
-    x = generator.normal(0.5, 1, (rows, 1))
-    return x, slope * x[:, 0] + 1 + generator.normal(0, 0.5, rows)
-
-
 @pytest.fixture(scope="module")
 def lines():
-    parts = [
-        (f"site-{i}", [line_site(n, 10 * i + k, slope) for k, n in enumerate((n, 2, 2))])
-        for i, (n, slope) in enumerate(zip(SIZES, SLOPES, strict=True))
-    ]
-    return assemble(parts, LINE, ("a",))
+    return sites_on_lines(SIZES, SLOPES)
 
 
 @pytest.fixture(scope="module")

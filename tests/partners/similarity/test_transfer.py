@@ -4,10 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from tests.support.by_hand.lines import LINE, sites_on_lines
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
-from wardround.core.contracts import Task
-from wardround.core.federation import assemble
 from wardround.core.order import visiting_order
 from wardround.engine.simulate import Simulation
 from wardround.models.linear import linear
@@ -15,26 +14,15 @@ from wardround.partners.choice import Question
 from wardround.partners.probes.own_models import OwnTraining
 from wardround.partners.similarity.transfer import paired_error, transfer_matrix
 
-LINE = Task((1,), (), "value")
 SLOPES = (1.0, 1.0, 3.0, 2.0, -1.0, 1.0)
 SIZES = (60, 25, 80, 1, 40, 9)
 RECIPE = OwnTraining(epochs=300, decay=2.0)
 SEED = 5
 
 
-def line_site(rows, seed, slope):
-    generator = np.random.default_rng(seed)
-    x = generator.normal(0.5, 1, (rows, 1))
-    return x, slope * x[:, 0] + 1 + generator.normal(0, 0.5, rows)
-
-
 @pytest.fixture(scope="module")
 def lines():
-    parts = [
-        (f"site-{i}", [line_site(n, 10 * i + k, slope) for k, n in enumerate((n, 2, 2))])
-        for i, (n, slope) in enumerate(zip(SIZES, SLOPES, strict=True))
-    ]
-    return assemble(parts, LINE, ("a",))
+    return sites_on_lines(SIZES, SLOPES)
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support import in_process
 from wardround.core import clock
+from wardround.deploy.party.decisions import Decision, read_offer, record_decision
+from wardround.deploy.party.enrolment import join
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.site.approvals import Decision, columns_read, derive_releases, read_offer, record_decision
+from wardround.deploy.site.approvals import columns_read, derive_releases
 from wardround.deploy.site.authorization import HomeAccess
-from wardround.deploy.site.enrolment import begin_site, join, site_settings
+from wardround.deploy.site.enrolment import begin_site, site_settings
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release import release_list
 from wardround.deploy.site.request_handler import RequestHandler

@@ -89,7 +89,7 @@ def write_sklearn(out: Path, predictor: "Predictor", run: Path) -> str:
     from wardround.export.sklearn_model import write_single
 
     write_single(out, predictor)
-    return f"Use it in Python: from wardround.export.sklearn_model import sklearn_model; sklearn_model({str(out)!r})"
+    return f"Use it in Python: import wardround; model = wardround.sklearn_model({str(out)!r})"
 
 
 def write_calculator(out: Path, predictor: "Predictor", run: Path) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wardround.cli.output import AsJson, person_name, say
-from wardround.cli.site_data import HomeFolder, open_home
+from wardround.cli.party.site_data import HomeFolder, open_home
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def members(
 
 def rotate_key(by: By = None, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Make a new key, and a request for it that the present key signs, so that partners can follow."""
-    from wardround.deploy.site.enrolment import rotate_key as rotate
+    from wardround.deploy.party.enrolment import rotate_key as rotate
     from wardround.deploy.trust.certificates import read_key
     from wardround.deploy.trust.fingerprints import fingerprint
 
@@ -112,7 +112,7 @@ def rotate_key(by: By = None, home: HomeFolder = None, as_json: AsJson = False) 
 
 def leave(by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Leave the consortium at once: nothing is answered any more, also while studies run."""
-    from wardround.deploy.site.enrolment import leave as go
+    from wardround.deploy.party.enrolment import leave as go
 
     there = open_home(home)
     aside = go(there, by=person_name(by), why=why)
@@ -125,7 +125,7 @@ def leave(by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson
 
 def distrust_coordinator(by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Revoke the coordinator here: from now on it gets no answer, also while studies run."""
-    from wardround.deploy.site.enrolment import distrust_coordinator as distrust
+    from wardround.deploy.party.enrolment import distrust_coordinator as distrust
 
     there = open_home(home)
     distrust(there, by=person_name(by), why=why)

@@ -53,10 +53,10 @@ class Terms(NamedTuple):
     A site is given arrays of just these shapes: a larger stack would tell more, and take its memory.
     """
 
-    def told(self, settings: Settings) -> str:
+    def describe(self, settings: Settings) -> str:
         """What an answer with these settings tells.
 
-        >>> Terms("groups of {smallest_cell} or more", lambda of: 1).told({"smallest_cell": 10})
+        >>> Terms("groups of {smallest_cell} or more", lambda of: 1).describe({"smallest_cell": 10})
         'groups of 10 or more'
         """
         return self.words(settings) if callable(self.words) else self.words.format(**settings)

@@ -236,10 +236,10 @@ def card_problem(answer: Message, recipe: Recipe, site: str, least: int) -> str 
 
 
 def categories_problem(answer: Message, recipe: Recipe, site: str, least: int) -> str | None:
-    told, said = LABELS.validate_json(answer.arrays["counts"].tobytes(), strict=True), dict(recipe.settings)
-    if set(told) != set(said["columns"]) or any(len(labels) > said["most"] for labels in told.values()):
+    counts, settings = LABELS.validate_json(answer.arrays["counts"].tobytes(), strict=True), dict(recipe.settings)
+    if set(counts) != set(settings["columns"]) or any(len(labels) > settings["most"] for labels in counts.values()):
         return "it counts other columns, or more categories, than were asked for"
-    if any(not least <= number <= MOST_ROWS for labels in told.values() for number in labels.values()):
+    if any(not least <= number <= MOST_ROWS for labels in counts.values() for number in labels.values()):
         return "its counts are no numbers of patients"
     return None
 
@@ -264,8 +264,8 @@ def labels_problem(answer: Message, recipe: Recipe, site: str, least: int) -> st
 
 
 def kinds_problem(answer: Message, recipe: Recipe, site: str, least: int) -> str | None:
-    told = WORDS.validate_json(answer.arrays["kinds"].tobytes(), strict=True)
-    return "it tells columns of unknown kinds" if set(told.values()) - set(KINDS) else None
+    kinds = WORDS.validate_json(answer.arrays["kinds"].tobytes(), strict=True)
+    return "it tells columns of unknown kinds" if set(kinds.values()) - set(KINDS) else None
 
 
 TOLD: Mapping[str, Callable[[Message, Recipe, str, int], str | None]] = {

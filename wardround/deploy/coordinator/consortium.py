@@ -23,12 +23,14 @@ from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.two_servers.second_server import refuse_other_organisation, refuse_same_organisation
 from wardround.deploy.home import CoordinatorHome, CoordinatorSettings
+from wardround.deploy.home_folder import make_home_folder
 from wardround.deploy.settings_files import toml_lines, validate
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.authority import begin_authority, can_sign, issue, other_key
 from wardround.deploy.trust.certificates import (
     certificate_summary,
     check_issued,
+    check_title,
     make_request,
     new_key,
     pem,
@@ -49,11 +51,14 @@ from wardround.deploy.trust.rotations import SigningRequest, key_hex, read_signi
 from wardround.queries.columns import suggest_name
 from wardround.runs.json_files import write_file
 
-LONGEST_NAME = 64
-"""Characters of a consortium's name: a certificate holds no more."""
 EVERYWHERE = ("0.0.0.0", "*")
-BEGINNING = {"authority.key", "authority.pem", "issued.json", "key.pem", "certificate.pem", "membership.jsonl"}
-"""What an interrupted beginning leaves, files alone."""
+BEGINNING = frozenset(
+    {
+        *("authority.key", "authority.pem", "issued.json", "key.pem", "certificate.pem", "membership.jsonl"),
+        *("requests", "sites"),
+    }
+)
+"""What an interrupted beginning leaves."""
 
 
 class AdmittedSite(NamedTuple):
@@ -74,15 +79,10 @@ class AdmittedSite(NamedTuple):
 
 def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[str]) -> CoordinatorSettings:
     """coordinator.toml; sites find the coordinator under the names in `hosts`, or under where it listens."""
-    if not consortium.strip() or len(consortium) > LONGEST_NAME or not consortium.isprintable():
-        raise Refusal(
-            "the consortium's name does not fit into a certificate",
-            where="wardround coordinator init",
-            remedy=f"use 1 to {LONGEST_NAME} printable characters",
-        )
+    check_title(consortium, "consortium", "wardround coordinator init")
     words = {"consortium": consortium, "name": name, "listen": listen, "hosts": hosts}
-    said = validate(words, CoordinatorSettings, "wardround coordinator init")
-    host = said.listen.rpartition(":")[0]
+    settings = validate(words, CoordinatorSettings, "wardround coordinator init")
+    host = settings.listen.rpartition(":")[0]
     found = list(dict.fromkeys([*hosts, *([] if host in EVERYWHERE else [host])]))
     if not found:
         raise Refusal(
@@ -95,7 +95,7 @@ def coordinator_settings(consortium: str, name: str, listen: str, hosts: list[st
             raise Refusal(
                 f"'{one}' is not a host name", where="--host", remedy="write the name or address that sites connect to"
             )
-    return said.model_copy(update={"hosts": found})
+    return settings.model_copy(update={"hosts": found})
 
 
 def begin_consortium(
@@ -107,22 +107,7 @@ def begin_consortium(
     key either (it is on another machine), the coordinator's own request waits to be signed there.
     """
     home = CoordinatorHome(path)
-    if (path / "coordinator.toml").exists():
-        raise Refusal(
-            "this folder already holds a coordinator", where=str(path), remedy="use it, or choose another --home"
-        )
-    strange = sorted(set(os.listdir(path)) - BEGINNING - {"requests", "sites"}) if path.is_dir() else []
-    if strange:
-        raise Refusal(
-            f"the folder is not empty: it holds {strange[0]}", where=str(path), remedy="choose a new folder with --home"
-        )
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o700)
-    except OSError as error:
-        raise Refusal(
-            f"the folder cannot be created: {error.strerror}", where=str(path), remedy="choose another --home"
-        ) from None
+    make_home_folder(path, "coordinator", BEGINNING)
     folder = authority or path
     if not (folder / "authority.pem").exists():
         begin_authority(folder, words.consortium, passphrase)

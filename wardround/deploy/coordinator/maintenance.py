@@ -84,11 +84,11 @@ class Maintenance:
 
     def greet(self, site: str) -> None:
         """Learn which version the site runs; refused where it speaks a protocol that is not understood here."""
-        told = self.ask(site, "hello", {})
-        version = plain_line(told.get("wardround", "unknown"), 40)
-        if not is_spoken(told.get("protocol", 1)):  # the first one did not say so
+        reply = self.ask(site, "hello", {})
+        version = plain_line(reply.get("wardround", "unknown"), 40)
+        if not is_spoken(reply.get("protocol", 1)):  # the first one did not say so
             raise Refusal(
-                f"the site speaks protocol {plain_line(told['protocol'], 40)} (wardround {version}), but the "
+                f"the site speaks protocol {plain_line(reply['protocol'], 40)} (wardround {version}), but the "
                 f"coordinator speaks {wire.PROTOCOL} (wardround {__version__})",
                 where=f"site {site}",
                 remedy="upgrade the older one; neighbouring protocols understand each other",

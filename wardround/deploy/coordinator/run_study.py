@@ -54,6 +54,7 @@ from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
 from wardround.evaluate.metrics import names_with
+from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest
 from wardround.runs.result import MethodResult, RunResult
@@ -344,7 +345,7 @@ def finish(
                 seconds=sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
                 compile_seconds=fitted.first_call_seconds,
                 meters=meters_of(folder, method, study),
-                scores=ScoreBlock.model_validate(combined_blocks(blocks) if blocks else {}),
+                scores=part_of(ScoreBlock, combined_blocks(blocks) if blocks else {}),
             ),
         ),
         comparison=(),

@@ -15,9 +15,9 @@ from wardround.runs.read import read_rounds
 
 def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
     """Who is there, who is late and why, and every study: for people and for programs."""
-    alive, said = is_running(home), home.status()
-    here = set(said.get("present", ())) if alive else set()
-    missing = dict(said.get("missing") or {}) if alive else {}
+    alive, status = is_running(home), home.status()
+    here = set(status.get("present", ())) if alive else set()
+    missing = dict(status.get("missing") or {}) if alive else {}
     revoked = home.revoked()
     sites = []
     for path in sorted((home.path / "sites").glob("*.pem")):
@@ -27,8 +27,8 @@ def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
                 "name": name,
                 "present": name in here and name not in revoked,
                 "late": missing.get(name, ""),
-                "warning": (said.get("warnings") or {}).get(name, "") if alive else "",
-                "version": (said.get("versions") or {}).get(name, "") if alive else "",
+                "warning": (status.get("warnings") or {}).get(name, "") if alive else "",
+                "version": (status.get("versions") or {}).get(name, "") if alive else "",
                 "revoked": str(revoked[name].get("when", "")) if name in revoked else "",
                 "until": f"{certificate_summary(read_certificate(path)).until:%Y-%m-%d}",
             }
@@ -39,11 +39,11 @@ def coordinator_status(home: CoordinatorHome) -> dict[str, Any]:
         "running": alive,
         "version": f"{__version__} (protocol {PROTOCOL})",
         "sites": sites,
-        "studies": studies(home, said if alive else {}),
+        "studies": studies(home, status if alive else {}),
     }
 
 
-def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, Any]]:
+def studies(home: CoordinatorHome, status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every study of the home: its state, its round, what travelled, what it spends and how long a site is given."""
     queue = queued_studies(home)
     found = []
@@ -52,7 +52,7 @@ def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, An
         content = read_json(path, "queue the study again with `wardround coordinator run`")
         words = content["study"]
         ended = read_json(path.parent / "state.json", "") if (path.parent / "state.json").exists() else {}
-        current = said.get("study") == name
+        current = status.get("study") == name
         state = "running" if current else "queued" if name in queue else str(ended.get("state", "interrupted"))
         rounds, _ = read_rounds(path.parent / "run")  # a last line that is being written is left alone
         last = max([int(one["round"]) for one in rounds], default=0)
@@ -62,10 +62,10 @@ def studies(home: CoordinatorHome, said: Mapping[str, Any]) -> list[dict[str, An
                 "state": state,
                 "why": str(ended.get("why", "")) if state == "failed" else "",
                 "submitter": content.get("submitter", ""),
-                "round": max(last, int(said.get("round") or 0)) if current else last,
+                "round": max(last, int(status.get("round") or 0)) if current else last,
                 "rounds": words["study"]["rounds"],
-                "waiting": dict(said.get("missing") or {}) if current else {},
-                "seconds_a_site": (said.get("seconds") if current else None) or words["deploy"]["deadline"],
+                "waiting": dict(status.get("missing") or {}) if current else {},
+                "seconds_a_site": (status.get("seconds") if current else None) or words["deploy"]["deadline"],
                 "bytes_down": sum(int(one["bytes_down"]) for one in rounds),
                 "bytes_up": sum(int(one["bytes_up"]) for one in rounds),
                 "epsilon": (words.get("privacy") or {}).get("epsilon"),

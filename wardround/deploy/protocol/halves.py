@@ -127,6 +127,19 @@ def parcel_of(words: Any) -> SealedParcel:
     return SealedParcel(site, weight, **texts)
 
 
+def read_seed(text: str, of: str, *, where: str = "") -> bytes:
+    """A seed that came in a message, of the round or of the check of its sums."""
+    try:
+        seed = bytes.fromhex(text)
+    except ValueError:
+        seed = b""
+    if len(seed) != KEY_BYTES:
+        raise Refusal(
+            f"the seed of the {of} cannot be read", where=where, remedy="install the same version of wardround"
+        )
+    return seed
+
+
 def second_reply_digest(meeting: Meeting, words: Mapping[str, Any], gram: Ring, half: str) -> bytes:
     """What the second server signs: who counts, the weights, its summand of the products, the hash of its half."""
     said = [*words["sites"], "|", *(f"{site}={weight}" for site, weight in sorted((words["weights"] or {}).items()))]

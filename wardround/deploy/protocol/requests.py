@@ -3,18 +3,23 @@
 The order of the words is part of the format: the nonce is a hash over them, and a site knows a repeated request by it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from wardround import __version__
+from wardround.core.components.recipes import Recipe, from_json
 from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
 from wardround.deploy.protocol.wire import PROTOCOL, Malformed, digest, encode
 
 NOTHING = Message({})
+STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 Words = Mapping[str, Any]
 
 
@@ -104,6 +109,11 @@ class TrainRound(RequestBody):
     transforms: Sequence[Words]
     seed: int
 
+    @cached_property
+    def recipe(self) -> Recipe:
+        """Of the algorithm."""
+        return from_json(self.algorithm)
+
 
 @dataclass(frozen=True)
 class AboutMethod(RequestBody):
@@ -114,6 +124,10 @@ class AboutMethod(RequestBody):
     @property
     def algorithm(self) -> Words:
         return self.method.algorithm
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.method.recipe
 
     @property
     def transforms(self) -> Sequence[Words]:
@@ -251,6 +265,14 @@ def read_request(topic: Topic, header: Words, digest: str = "") -> Received[Any]
         words |= {"asked": topic}
     bound = check_words(RequestBinding, {key: header[key] for key in ("study", "round", "course") if key in header})
     return Received(check_words(kind, words), bound.study, bound.round, bound.course, header, digest)
+
+
+def study_in(header: Words) -> str:
+    """The study that a request names; it is part of paths, so it must look like a name."""
+    study = header.get("study")
+    if not isinstance(study, str) or not STUDY.fullmatch(study):
+        raise Refusal("the request names no study", remedy="install the same version of wardround on both sides")
+    return study
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,10 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
+from wardround import __version__
 from wardround.core.contracts import Message
+from wardround.core.errors import Refusal
+from wardround.core.text import plain_line
 
 MAGIC = b"WR1\n"
 PROTOCOL = 2
@@ -59,6 +62,17 @@ class Malformed(Exception):
 def is_spoken(number: Any) -> bool:
     """Whether a party that speaks this protocol is understood here."""
     return type(number) is int and abs(number - PROTOCOL) <= 1  # `type` and not isinstance: true is no number
+
+
+def require_spoken(header: Mapping[str, Any], who: str) -> None:
+    """Refuse a coordinator that `who` does not understand."""
+    if not is_spoken(header.get("protocol")):
+        theirs, version = (plain_line(header.get(word), 40) for word in ("protocol", "wardround"))
+        raise Refusal(
+            f"the coordinator speaks protocol {theirs} (wardround {version}), but {who} speaks "
+            f"{PROTOCOL} (wardround {__version__})",
+            remedy="upgrade the older one; neighbouring protocols understand each other",
+        )
 
 
 def encode(header: Mapping[str, Any], message: Message | None = None) -> bytes:

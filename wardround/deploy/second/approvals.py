@@ -8,22 +8,19 @@ from datetime import date
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
-from wardround.deploy.protocol.robust_choice import bound_of, rule_of, transform_recipes
-from wardround.deploy.protocol.status import Status
-from wardround.deploy.second.home import SecondHome
-from wardround.deploy.site.approvals import (
-    ANSWERS,
+from wardround.deploy.party.decisions import (
     Decision,
     Offer,
     check_person,
-    is_same_person,
-    offer_path,
     read_decision,
     read_offer,
     record_decision,
     refuse_after,
+    refuse_own,
     study_of,
 )
+from wardround.deploy.protocol.robust_choice import bound_of, rule_of, transform_recipes
+from wardround.deploy.second.home import SecondHome
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.organisations import has_two_servers, is_same_organisation
 from wardround.deploy.trust.pins import partner_problems, pin_first_use
@@ -34,12 +31,7 @@ def approve_as_second(home: SecondHome, study: str, *, by: str, until: date | No
     """Agree to be the second server of a study; refused where it could not keep what the sites are promised."""
     offer = read_offer(home, study)
     refuse_after(read_decision(home, study), study, ("withdrawn",))
-    if not offer.submitter.strip() or is_same_person(by, offer.submitter):
-        raise Refusal(
-            f"{by} submitted this study and cannot approve it" if offer.submitter.strip() else "nobody submitted it",
-            where=study,
-            remedy="have someone else of this organisation approve it, with --by NAME",
-        )
+    refuse_own(offer, by, "of this organisation")
     reasons = reasons_against(home, study_of(offer))
     if reasons:
         raise Refusal(
@@ -73,24 +65,6 @@ def reasons_against(home: SecondHome, study: Study) -> list[str]:
     except Refusal as refusal:
         reasons.append(refusal.what)
     return reasons
-
-
-def second_status(home: SecondHome, study: str, *, today: date | None = None) -> tuple[Status, str]:
-    """Whether this study is served now, and if not why."""
-    name = home.settings.name
-    if not offer_path(home, study).exists():
-        return Status.WAITING, f"{name} does not know this study yet"
-    decision = read_decision(home, study)
-    if decision is None:
-        return Status.WAITING, f"{name} has not decided yet"
-    if decision.state != "approved":
-        why = f": {decision.why}" if decision.why else ""
-        return Status(decision.state), f"{name} {ANSWERS[decision.state]} on {decision.when[:10]}{why}"
-    if decision.id != study or read_offer(home, study).hash != decision.hash:
-        return Status.DENIED, f"{name} approved a different version of this study"
-    if decision.until and (today or clock.today()) > date.fromisoformat(decision.until):
-        return Status.DENIED, f"the approval of {name} expired on {decision.until}"
-    return Status.OK, ""
 
 
 def describe_for_second(home: SecondHome, offer: Offer) -> list[str]:

@@ -1,36 +1,27 @@
 """Takes every request of the coordinator at the second server; what came and what leaves is in its audit log."""
 
 import hashlib
-import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wardround import __version__
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.files import write_whole
-from wardround.core.text import plain_line
-from wardround.deploy.protocol.replies import reply_to
-from wardround.deploy.protocol.requests import OfferStudy, Topic, read_request
+from wardround.deploy.party.decisions import decision_status, read_offer, store_offer, study_of
+from wardround.deploy.party.own_questions import ITSELF, answer_about_itself
+from wardround.deploy.protocol.replies import reply_to, shapes_of
+from wardround.deploy.protocol.requests import OfferStudy, Topic, read_request, study_in
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import PROTOCOL, Malformed, decode, is_spoken
-from wardround.deploy.second.approvals import second_status
-from wardround.deploy.second.home import SecondHome, join_second
+from wardround.deploy.protocol.wire import Malformed, decode, require_spoken
+from wardround.deploy.second.home import SecondHome
 from wardround.deploy.second.robust_sum import RobustSums, RoundClosed
-from wardround.deploy.site.approvals import read_offer, store_offer, study_of
-from wardround.deploy.site.reply_store import shapes_of
-from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import event_entry, sent_entry
-from wardround.deploy.trust.certificates import make_request, pem, read_certificate
+from wardround.deploy.trust.certificates import read_certificate
 from wardround.deploy.trust.membership_witness import require_membership
 from wardround.deploy.trust.pins import read_partners
 
 COORDINATOR = "server"
 """The only one who asks, by the name that its certificate has on the network."""
-ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
-"""Questions about the server itself and no study."""
-STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 
 
 class SecondHandler:
@@ -47,15 +38,9 @@ class SecondHandler:
             header, message = decode(content, copies=False)
             if origin != COORDINATOR:
                 raise Refusal(f"'{origin}' is not the coordinator", remedy="only the coordinator may ask")
-            if not is_spoken(header.get("protocol")):
-                theirs, version = (plain_line(header.get(word), 40) for word in ("protocol", "wardround"))
-                raise Refusal(
-                    f"the coordinator speaks protocol {theirs} (wardround {version}), but the second server speaks "
-                    f"{PROTOCOL} (wardround {__version__})",
-                    remedy="upgrade the older one; neighbouring protocols understand each other",
-                )
+            require_spoken(header, "the second server")
             if topic in ITSELF:
-                return self._reply(header, {"status": Status.OK, **self._about_itself(topic, header)})
+                return self._reply(header, {"status": Status.OK, **answer_about_itself(self.home, topic, header)})
             with self._one:
                 return self._about_study(topic, header, message, content)
         except Malformed as error:
@@ -65,27 +50,12 @@ class SecondHandler:
         except Refusal as refusal:
             return self._refuse(topic, header, str(refusal))
 
-    def _about_itself(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
-        if topic == "renewal":
-            words = self.home.settings
-            return {"request": pem(make_request(self.home.key, words.name, "second", words.organisation)).decode()}
-        if topic == "certificate":
-            path = self.home.path / "renewed.pem"
-            write_whole(path, str(header["certificate"]).encode())
-            join_second(self.home, path, self.home.authority_path)
-            path.unlink()
-        if topic in countersignatures.TOPICS:
-            return countersignatures.answer(self.home, topic, header)
-        return {"wardround": __version__, "protocol": PROTOCOL}
-
     def _about_study(self, topic: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
-        study = header.get("study")
-        if not isinstance(study, str) or not STUDY.fullmatch(study):
-            raise Refusal("the request names no study", remedy="install the same version of wardround on both sides")
+        study = study_in(header)
         if topic == Topic.OFFER:
             offer: OfferStudy = read_request(Topic.OFFER, header).question
             store_offer(self.home, study, offer.content, offer.submitter)
-        state, why = second_status(self.home, study)
+        state, why = decision_status(self.home, study)
         if topic == Topic.OFFER or state is not Status.OK:
             return self._reply(header, {"status": state, "why": why})
         if topic != Topic.OPEN:

@@ -29,6 +29,7 @@ from wardround.deploy.protocol.halves import (
     meeting_of,
     open_parcel,
     parcel_of,
+    read_seed,
     second_reply_digest,
 )
 from wardround.deploy.protocol.requests import OpenSum, Received
@@ -42,7 +43,7 @@ from wardround.deploy.protocol.robust_choice import (
 )
 from wardround.deploy.trust.certificates import Key
 from wardround.deploy.trust.pins import Partner, pinned_key, smallest_roster
-from wardround.privacy.secure_sum.masks import KEY_BYTES, Ring
+from wardround.privacy.secure_sum.masks import Ring
 from wardround.privacy.two_servers.gram import Gram, drop_implausible
 from wardround.privacy.two_servers.own_products import (
     Blinds,
@@ -170,7 +171,7 @@ class RobustSums:
         seeds = {site: (parcels[site][1].seed,) for site in usable.sites}
         deals = {site: parcels[site][1].deal for site in usable.sites}
         found = mask_products(meeting, seeds, blinds, usable)
-        coefficients = coefficients_of(meeting, seed_of(question.check), roll)
+        coefficients = coefficients_of(meeting, read_seed(question.check, "check", where="second server"), roll)
         # The check vector has a part of everybody on the first server's roll, also of those left out here.
         wrong = found.check != sums_of_a[rows] + check_sums(meeting, deals, coefficients, roll, usable.sites)
         problems |= {site: WRONG_DEAL for site, one in zip(usable.sites, wrong, strict=True) if one}
@@ -269,13 +270,3 @@ def arrays_of(message: Message, meeting: Meeting, roll: Roll) -> tuple[Blinds, R
     ):
         raise Refusal("the arrays do not have the shapes of the meeting", where=f"second server, round {meeting.round}")
     return Blinds(arrays["updates"], arrays["check"]), arrays["gram"], arrays["sums"]
-
-
-def seed_of(text: str) -> bytes:
-    try:
-        seed = bytes.fromhex(text)
-    except ValueError:
-        seed = b""
-    if len(seed) != KEY_BYTES:
-        raise Refusal("the seed of the check cannot be read", where="second server")
-    return seed

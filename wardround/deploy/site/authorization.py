@@ -18,14 +18,11 @@ from wardround.core.clock import today
 from wardround.core.components.recipes import Recipe, hashable
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.files import stamp, write_whole
+from wardround.core.files import stamp
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
-from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.site.approvals import (
+from wardround.deploy.party.decisions import (
     Decision,
-    approval_status,
     check_id,
     decisions,
     read_decision,
@@ -33,19 +30,21 @@ from wardround.deploy.site.approvals import (
     store_offer,
     study_of,
 )
+from wardround.deploy.party.enrolment import refuse_distrusted
+from wardround.deploy.party.own_questions import answer_about_itself
+from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.site.approvals import approval_status
 from wardround.deploy.site.datasets import table_for
-from wardround.deploy.site.enrolment import join, refuse_distrusted
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
-from wardround.deploy.site.release.gate import ReleaseClaim
+from wardround.deploy.site.release.gate import ReleaseClaim, ReleaseRecord
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
 from wardround.deploy.site.release.privacy_budget import LEDGER_HEAD, anchor, budget_of
 from wardround.deploy.site.release.release_list import Releases, from_json, growth, release_list
-from wardround.deploy.site.release.release_record import ReleaseRecord
 from wardround.deploy.site.transcript_check import OwnFindings, receive_transcript
-from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import event_entry, sent_entry
-from wardround.deploy.trust.certificates import Key, make_request, pem, read_certificate
+from wardround.deploy.trust.certificates import Key, read_certificate
 from wardround.deploy.trust.membership_witness import require_membership
 from wardround.deploy.trust.pins import check_roster, pinned_key, read_partners
 from wardround.privacy.budget import Budget
@@ -164,15 +163,8 @@ class HomeAccess:
     def smallest_sum(self, study: str) -> int:
         return self._while_unchanged(study, "smallest sum", lambda: read_policy(self.home.policy_path).smallest_sum)
 
-    def renewal_request(self) -> str:
-        return pem(make_request(self.home.key, self.name)).decode()
-
-    def renew(self, certificate: str) -> None:
-        """Take over a new certificate of the same key and name, signed by the same authority."""
-        path = self.home.path / "renewed.pem"
-        write_whole(path, certificate.encode())
-        join(self.home, path, self.home.authority_path)
-        path.unlink()
+    def answer_about_itself(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
+        return answer_about_itself(self.home, topic, header)
 
     def signing_keys(self) -> tuple[Key, Certificate]:
         return self.home.key, read_certificate(self.home.authority_path)
@@ -199,9 +191,6 @@ class HomeAccess:
         require_membership(self.home, [*roster, name])
         partners = read_partners(self.home)
         return pinned_key(approved, name, {name: certificate}, authority, role="second", partners=partners)
-
-    def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
-        return countersignatures.answer(self.home, topic, words)
 
     def budget(self) -> Budget:
         return budget_of(self.home)

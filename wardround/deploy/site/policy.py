@@ -172,8 +172,8 @@ def is_column_allowed(column: str, policy: Policy) -> bool:
 def columns_in(recipe: Recipe) -> tuple[str, ...]:
     """The columns that a recipe names."""
     words = dict(recipe.settings)
-    said = words.get("columns", ())
-    own = tuple(str(column) for column in said) if isinstance(said, tuple | list) else (str(said),)
+    columns = words.get("columns", ())
+    own = tuple(str(column) for column in columns) if isinstance(columns, tuple | list) else (str(columns),)
     return (*own, *(column for part in recipe.parts for column in columns_in(part)))
 
 
@@ -229,8 +229,8 @@ def noise_reasons(policy: Policy, study: Mapping[str, Any]) -> list[str]:
 
     The coordinator refuses such studies as well; a site does not rely on it.
     """
-    said = section(study, "privacy")
-    if not said:
+    privacy = section(study, "privacy")
+    if not privacy:
         return []
     reasons = []
     if by := section(study, "data").get("split_by"):
@@ -243,9 +243,9 @@ def noise_reasons(policy: Policy, study: Mapping[str, Any]) -> list[str]:
             "its choice of partners looks at losses and gradients without the noise of [privacy] (remove [partners], or"
             " choose them in a study of their own)"
         )
-    if said.get("seeded"):
+    if privacy.get("seeded"):
         reasons.append("its noise would come from the study's seed, which the coordinator knows ([privacy] seeded)")
-    delta = said.get("delta")
+    delta = privacy.get("delta")
     if policy.epsilon is not None and isinstance(delta, float) and delta > policy.delta:
         reasons.append(f"its epsilon is stated at a delta of {delta:g}, but the policy's at {policy.delta:g}")
     return reasons
@@ -253,9 +253,11 @@ def noise_reasons(policy: Policy, study: Mapping[str, Any]) -> list[str]:
 
 def epsilon_of(study: Mapping[str, Any]) -> float | None:
     """What the study says it spends; none where it gives no formal guarantee."""
-    said = section(study, "privacy").get("epsilon")
-    good = isinstance(said, int | float) and not isinstance(said, bool) and math.isfinite(said) and said >= 0
-    return float(said) if good and said is not None else None
+    epsilon = section(study, "privacy").get("epsilon")
+    good = (
+        isinstance(epsilon, int | float) and not isinstance(epsilon, bool) and math.isfinite(epsilon) and epsilon >= 0
+    )
+    return float(epsilon) if good and epsilon is not None else None
 
 
 def components_of(study: Mapping[str, Any]) -> list[str]:

@@ -23,42 +23,42 @@ class LedgerCharges(NamedTuple):
 
 def privacy_cost(study: Study, used: float, policy: Policy, paid: LedgerCharges) -> tuple[str, ...]:
     """What the study promises of privacy, what the ledger says, and what no noise covers."""
-    said = study.privacy
-    if said is None:
+    section = study.privacy
+    if section is None:
         return (epsilon_sentence(None, used, policy.epsilon),)
-    if said.epsilon is None:
+    if section.epsilon is None:
         first = (
-            f"Noise of {said.noise_multiplier:g} times the clipping bound of {said.clip:g}, for {study.study.rounds}"
-            " rounds. No epsilon is promised: it depends on the number of your patients."
+            f"Noise of {section.noise_multiplier:g} times the clipping bound of {section.clip:g}, for "
+            f"{study.study.rounds} rounds. No epsilon is promised: it depends on the number of your patients."
         )
     else:
-        first = epsilon_sentence(said.epsilon, used, policy.epsilon)
+        first = epsilon_sentence(section.epsilon, used, policy.epsilon)
     whom = (
         "each of your patients: the model and your answers hardly reveal whether a patient is in the data"
-        if said.level == "sample"
+        if section.level == "sample"
         else "your site as a whole: the model hardly reveals whether your site took part"
     )
-    told = [first, f"This protects {whom} (delta {said.delta:g})."]
-    cut = "Each patient's gradient is" if said.level == "sample" else "Your answers are"
-    adapts = ", which adapts" if said.quantile is not None else ""
-    told.append(f"{cut} cut to a length of {said.clip:g}{adapts}.")
-    if said.level == "site" and all(one.name != "secure_sum" for one in study.transforms):
-        told.append(
+    sentences = [first, f"This protects {whom} (delta {section.delta:g})."]
+    cut = "Each patient's gradient is" if section.level == "sample" else "Your answers are"
+    adapts = ", which adapts" if section.quantile is not None else ""
+    sentences.append(f"{cut} cut to a length of {section.clip:g}{adapts}.")
+    if section.level == "site" and all(one.name != "secure_sum" for one in study.transforms):
+        sentences.append(
             "The coordinator sees your answers one by one, protected by your own share of the noise only; the transform"
             " secure_sum would hide them."
         )
-    told += release_sentences(study)
-    told.append(
+    sentences += release_sentences(study)
+    sentences.append(
         f"Your privacy ledger is charged before each answer: {paid.all:.3g} is spent so far by all studies,"
         f" {paid.this:.3g} of it by this one (delta {policy.delta:g}). What is spent is never refunded."
     )
-    return (*told, NOT_COVERED)
+    return (*sentences, NOT_COVERED)
 
 
 def release_sentences(study: Study) -> list[str]:
     """What is told beside the rounds, under how much noise, and which patients pay for it."""
-    found, said = release_noise(study), study.privacy
-    if found.looks is None or said is None:
+    found, section = release_noise(study), study.privacy
+    if found.looks is None or section is None:
         return [
             "No statistics, losses or figures of your patients are sent: the study declares how columns are prepared."
         ]
@@ -66,7 +66,7 @@ def release_sentences(study: Study) -> list[str]:
     before = (
         "nothing for the preparation, whose columns are declared"
         if found.statistics is None
-        else f"{said.statistics:.0%} of it for noised statistics of the preparation"
+        else f"{section.statistics:.0%} of it for noised statistics of the preparation"
     )
     return [
         f"Every patient is in one part of the rows and pays once: training patients for the rounds ({before}),"

@@ -1,4 +1,4 @@
-"""A site's replies: the same request gets the same bytes, whichever side crashed in between.
+"""A site's replies: the same request, known by all of its bytes, gets the same bytes, whichever side crashed.
 
 What could not be made again is on the disk, under the hash of its request and its own, before it leaves. What comes
 out the same if it is made again stays in memory only, the last one of each topic.
@@ -6,16 +6,20 @@ out the same if it is made again stays in memory only, the last one of each topi
 
 import hashlib
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
+from wardround.deploy.protocol.replies import shapes_of
+from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.protocol.wire import decode
+from wardround.deploy.trust.transcript.entries import digest_of
 
 REPLIES = 8
 """Replies kept on disk of what is asked every round, so that a coordinator that lost the last can ask again."""
@@ -26,6 +30,32 @@ it is made anew, and recognised by its hash in the audit log as one that has lef
 EVERY_ROUND = ("round", "secure", "halves", "judge")
 """Replies to all other questions are kept until the study is deleted: they are few."""
 BOUND = ("study", "round", "nonce", "site", "status")
+IN_TRANSCRIPT = (Topic.ROUND, Topic.SECURE, Topic.HALVES, Topic.JUDGE)
+"""Topics whose answers stand in a transcript."""
+KEY_NAME = "request.key"
+NONCE = bytes(12)
+"""Always the same: nothing is enciphered, and no tag is shown."""
+
+
+class RequestTag:
+    """Names the requests of one study by all of their bytes, many megabytes of a model included, as fast as memory is.
+
+    A keyed universal hash (GMAC, NIST SP 800-38D) in place of SHA-256: two requests of the same name are as improbable
+    as a guess of the key, for whoever knows neither key nor tags. The key is the site's own, one a study, and the tag
+    is hashed with it once more before it is written anywhere, so nothing that a coordinator may see tells of it. If the
+    key is lost, every request counts as another one, and what was answered is not answered again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / KEY_NAME
+        if not path.exists():
+            write_whole(path, secrets.token_bytes(32))
+            path.chmod(0o600)
+        self._key = path.read_bytes()
+        self._hash = AESGCM(self._key)
+
+    def name(self, content: bytes) -> str:
+        return hashlib.sha256(self._key + self._hash.encrypt(NONCE, b"", content)).hexdigest()
 
 
 class StoredReply(NamedTuple):
@@ -124,7 +154,7 @@ def sent_facts(
     }
 
 
-def shapes_of(arrays: Any) -> dict[str, list[int]]:
-    """Names and shapes of what leaves, for the record; never values."""
-    paths = jax.tree_util.tree_leaves_with_path(arrays)
-    return {jax.tree_util.keystr(path): list(getattr(leaf, "shape", ())) for path, leaf in paths}
+def asked_facts(topic: str, header: Mapping[str, Any], message: Message) -> dict[str, Any]:
+    """What the audit log keeps of a request beside its answer: the hash of the model in it, and its course."""
+    course = {"course": header["course"]} if header.get("course") is not None else {}
+    return {"asked": digest_of(message.arrays), **course} if topic in IN_TRANSCRIPT and message.arrays else course

@@ -8,24 +8,21 @@ the two can be told from one before.
 
 import hashlib
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from wardround import __version__
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.text import plain_line
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol import wire
+from wardround.deploy.party.own_questions import ITSELF
 from wardround.deploy.protocol.replies import reply_to
-from wardround.deploy.protocol.requests import OfferStudy, Received, Topic, read_request
+from wardround.deploy.protocol.requests import OfferStudy, Received, Topic, read_request, study_in
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_header, is_spoken
+from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_header, require_spoken
 from wardround.deploy.site.release.gate import (
     MASKED,
     SAID_ENOUGH,
@@ -39,23 +36,25 @@ from wardround.deploy.site.release.gate import (
 from wardround.deploy.site.release.partner_questions import refuse_course
 from wardround.deploy.site.release.privacy_guard import Promise
 from wardround.deploy.site.release.release_list import REFUSALS, Release
-from wardround.deploy.site.release.request_tag import RequestTag
 from wardround.deploy.site.release.secure_round import SecureSite
 from wardround.deploy.site.release.two_server_round import HalvesSite
-from wardround.deploy.site.reply_store import EVERY_ROUND, REPEATABLE, ReplyStore, sent_facts, store_reply
+from wardround.deploy.site.reply_store import (
+    EVERY_ROUND,
+    REPEATABLE,
+    ReplyStore,
+    RequestTag,
+    asked_facts,
+    sent_facts,
+    store_reply,
+)
 from wardround.deploy.site.site_access import SiteAccess
 from wardround.deploy.site.study_worker import StudyWorker
-from wardround.deploy.site.transcript_check import asked_facts
-from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import LogNotWritable
 from wardround.privacy.budget import BudgetExhausted
 from wardround.study.file import Study
 
 TOPICS = tuple(topic for topic in Topic if topic not in (Topic.OFFER, Topic.OPEN))
 """Questions that need an approved study; its worker has a method of each name."""
-ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
-"""Questions about the site itself and no study."""
-STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 SMALL = 1 << 22
 """Bytes of a request that carries no model."""
 LONGEST_REASON = 2000
@@ -81,10 +80,6 @@ class RequestHandler:
         self._nobodys.recall(access.claims(""))
         self._replies = ReplyStore()
 
-    def handler_for(self, topic: str) -> Callable[[str, bytes], bytes]:
-        """The handler of one topic."""
-        return lambda origin, content: self.answer(topic, origin, content)
-
     def answer(self, topic: str, origin: str, content: bytes) -> bytes:
         header: dict[str, Any] = {}
         try:
@@ -94,7 +89,7 @@ class RequestHandler:
                 require_small(content)
                 decode_arrays(header, rest, copies=False)
                 with self._about:  # what it reads and writes of the home must not change in between
-                    return self._status_reply(header, Status.OK, **self._answer_about_site(topic, header))
+                    return self._status_reply(header, Status.OK, **self.access.answer_about_itself(topic, header))
             with self._lock:
                 point("site.request.received")
                 return self._answer_for(topic, study, header, rest, content)
@@ -136,29 +131,8 @@ class RequestHandler:
         if origin != self.coordinator:
             raise Refusal(f"'{origin}' is not the coordinator", remedy="only the coordinator may ask")
         self.access.refuse_distrusted()
-        if not is_spoken(header.get("protocol")):
-            theirs, version = (plain_line(header.get(word), 40) for word in ("protocol", "wardround"))
-            raise Refusal(
-                f"the coordinator speaks protocol {theirs} (wardround {version}), but this site speaks "
-                f"{wire.PROTOCOL} (wardround {__version__})",
-                remedy="upgrade the older one; neighbouring protocols understand each other",
-            )
-        if topic in ITSELF:
-            return None
-        study = header.get("study")
-        if not isinstance(study, str) or not STUDY.fullmatch(study):
-            raise Refusal("the request names no study", remedy="install the same version of wardround on both sides")
-        return study
-
-    def _answer_about_site(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
-        """What is no study's: the version, the renewal of the site's certificate, the other's eye on each log."""
-        if topic == "renewal":
-            return {"request": self.access.renewal_request()}
-        if topic == "certificate":
-            self.access.renew(str(header["certificate"]))
-        if topic in countersignatures.TOPICS:
-            return self.access.witness(topic, header)
-        return {"wardround": __version__, "protocol": wire.PROTOCOL}
+        require_spoken(header, "this site")
+        return None if topic in ITSELF else study_in(header)
 
     def _answer_for(self, topic: str, study: str, header: dict[str, Any], rest: memoryview, content: bytes) -> bytes:
         if topic == Topic.OFFER:
@@ -275,7 +249,7 @@ class RequestHandler:
                 lambda: self.access.signing_keys()[0],
                 lambda roster, certificate: self.access.second_key(study, roster, certificate),
             ),
-            promise=Promise(self.access.name, study, words, self.access.budget),
+            promise=None if words.privacy is None else Promise(self.access.name, study, words, self.access.budget),
             take_transcript=self._take_transcript,
         )
         worker.recall()

@@ -57,16 +57,8 @@ class SiteAccess(Protocol):
         """Of how many sites a sum without noise must be at least."""
         ...
 
-    def renewal_request(self) -> str:
-        """A request, in PEM, for a new certificate of the same key."""
-        ...
-
-    def renew(self, certificate: str) -> None:
-        """Take over a new certificate, if it is this site's and the consortium's."""
-        ...
-
-    def witness(self, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
-        """Countersign the coordinator's audit log, or keep its countersignature under the own one."""
+    def answer_about_itself(self, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
+        """What is no study's: the version, the renewal of the site's certificate, the other's eye on each log."""
         ...
 
     def signing_keys(self) -> tuple[Key, Certificate]:

@@ -19,15 +19,9 @@ from wardround.data.load import load
 from wardround.data.noised_preparation import StatisticsNoise
 from wardround.data.table import Table
 from wardround.deploy.home import SiteHome
+from wardround.deploy.party.decisions import Offer, study_of
 from wardround.deploy.protocol.wire import encode
-from wardround.deploy.site.approvals import (
-    Offer,
-    derive_releases,
-    promised_epsilon,
-    reasons_against,
-    statistics_used,
-    study_of,
-)
+from wardround.deploy.site.approvals import derive_releases, promised_epsilon, reasons_against, statistics_used
 from wardround.deploy.site.datasets import columns_for, find, frame_of, read_datasets, summarize_table, table_for
 from wardround.deploy.site.partner_summary import who_takes_part
 from wardround.deploy.site.policy import (
@@ -185,7 +179,7 @@ def what_runs(components: list[str], brought: Mapping[str, str]) -> tuple[str, .
 def sent_before_training(study: Study, policy: Policy) -> tuple[str, ...]:
     """The statistics from which sites agree how columns become numbers."""
     asked = [in_own_cells(one, policy.smallest_cell) for one in preparation_queries(study)]
-    words = [terms_for(one).told(all_settings(one)) for one in asked]
+    words = [terms_for(one).describe(all_settings(one)) for one in asked]
     told = [f"Once, before training: {'; '.join(words)}; no count below {policy.smallest_cell} patients."]
     if study.privacy is not None:
         return (f"Once, before training: {'; '.join(words)}.",)
@@ -235,7 +229,7 @@ def sent_for_partners(study: Study, parameters: int | None, columns: int) -> tup
         if parameters is not None:
             count = numbers_in_probe(probe, parameters, sites)
             size = f"{count:,} numbers, about {format_bytes(4 * count)}, {least}"
-        words = terms_for(probe.recipe).told(settings)
+        words = terms_for(probe.recipe).describe(settings)
         told.append(
             f"For the probe {probe.recipe.name}, {probe.times}: {words} ({held} patients; {size}). No noise is added."
         )
@@ -243,7 +237,7 @@ def sent_for_partners(study: Study, parameters: int | None, columns: int) -> tup
         terms = terms_for(query)
         often = times_in_words(terms.times)
         count = numbers_in(query, Extent(sites=sites, columns=columns))
-        words = terms.told(all_settings(query))
+        words = terms.describe(all_settings(query))
         told.append(f"For the query {query.name}, {often}: {words} (at most {count:,} numbers or names, {least}).")
     if asks.queries:
         noise = f"Noise of epsilon {asks.epsilon:g} in all is added to" if asks.epsilon else "No noise is added to"

@@ -4,9 +4,7 @@ Everything here happens at the site. What an answer may hold is fixed by the top
 counts, an algorithm's answer, sums of losses, figures of quality. Rows, labels and predictions never leave.
 """
 
-import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +16,7 @@ import numpy as np
 from wardround.core import trees
 from wardround.core.chain import chain
 from wardround.core.components.recipes import Recipe, from_json, recipe_of
-from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform, Tree
+from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
 from wardround.core.files import write_whole
@@ -41,9 +39,8 @@ from wardround.deploy.protocol.requests import (
 )
 from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import decode, encode
+from wardround.deploy.site.kept_state import KeptState
 from wardround.deploy.site.own_figures import OwnFigures
-from wardround.deploy.site.own_model import keep_model
 from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
 from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
 from wardround.deploy.site.release.model_shapes import (
@@ -59,18 +56,19 @@ from wardround.deploy.site.release.partner_questions import debit, given_to, ref
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.deploy.site.release.two_server_round import HalvesSite, charged_halves
-from wardround.engine.checkpoint import read_checkpoint, write_checkpoint
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, own_params, row_of, site_round
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import kind_of
+from wardround.runs.file_names import MODEL
+from wardround.runs.model_file import write_model
 from wardround.study.assemble import model_of, private_from
 from wardround.study.file import Study
+from wardround.study.methods import own_method
+from wardround.study.model_facts import model_facts
 from wardround.study.privacy import KIND
 
-KEPT_VERSIONS = 3
-"""Rounds for which a site remembers what it kept: the coordinator may go back by one after a crash, never by more."""
 Header = dict[str, Any]
 
 
@@ -88,6 +86,7 @@ class StudyWorker:
     sums: SecureSite | None = None
     halves_site: HalvesSite | None = None
     promise: Promise | None = None
+    """Of privacy, where the study has one."""
     take_transcript: Callable[[str, Message], Header] | None = None
     """Keeps and checks the coordinator's transcript; gives what the site says to it."""
     own: SiteRows | None = None
@@ -97,11 +96,14 @@ class StudyWorker:
     positive: int = 1
     preparation: Preparation | None = None
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    _starts: dict[str, Tree] = field(default_factory=dict)
+    kept: KeptState = field(init=False)
     _chains: dict[tuple[Transform, ...], Transform] = field(default_factory=dict)
     """The transforms of the last request as one."""
     _shapes: tuple[Mapping[str, Any], MessageShapes] | None = None
     """The last algorithm for the agreed task, and what its messages hold."""
+
+    def __post_init__(self) -> None:
+        self.kept = KeptState(self.folder / "kept")
 
     def query(self, asked: Received[AskQuery], message: Message) -> tuple[Header, Message]:
         """A statistic, by a query that is installed here; on the whole table only for its card."""
@@ -171,6 +173,17 @@ class StudyWorker:
         # The noise that a promise needs is found from the exact number, which that promise takes to be public.
         return words, Message({"rows": np.where(counts < self.smallest_cell, 0, counts)})
 
+    def begin(self, asked: Received[BeginTraining], message: Message) -> tuple[Header, Message]:
+        """Take over the model before the first round, from which follows what the site keeps at first."""
+        if self.task is None:
+            raise Refusal("training began before the rows were prepared", remedy="start the study again")
+        if not is_bounded(message.arrays):
+            raise Refusal("the model that came is not finite, or huge", remedy="start the study again")
+        given = given_to(self.study, asked.question.algorithm, len(self.sites))
+        check_first(message.arrays, model_of(self.study, self.task), given)
+        self.kept.begin(asked, message)
+        return {}, Message({})
+
     def round(self, asked: Received[TrainRound], message: Message) -> tuple[Header, Message]:
         """One site's half of a round. What the site keeps is on disk before its answer leaves."""
         method = self._method(asked)
@@ -195,7 +208,7 @@ class StudyWorker:
             raise Refusal("the approved study has no secure sum", remedy="ask for what was approved")
         precision = precision_of([from_json(one) for one in asked.question.transforms])
         if self.promise is not None:
-            self.promise.check_sum(from_json(asked.question.algorithm), asked.question.step, asked.question.letter)
+            self.promise.check_sum(asked.question.recipe, asked.question.step, asked.question.letter)
         terms = sum_terms(self.study, self.sites, asked, precision, smallest=self.smallest_sum, silent=method[0].silent)
         return self.sums.step(asked, message, terms, lambda: self._answer(method, asked, message, terms.request))
 
@@ -221,11 +234,11 @@ class StudyWorker:
         few, exact = len(own.y) < self.smallest_cell, self.study.privacy is None
         if few and (exact or asked.question.algorithm.get("kind") == "probe"):
             own = OwnRows(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
-        kept = self._kept(algorithm, asked, number - 1)
+        kept = self.kept.read(algorithm, asked, number - 1)
         if self.promise is not None:  # last of all that may be refused: what is debited is not given back
             assert self.task is not None
             known = SiteFacts(len(own.y), row_of(self.task), self.number, self.sites)
-            self.promise.charge(from_json(asked.question.algorithm), number, request, known)
+            self.promise.charge(asked.question.recipe, number, request, known)
             point("site.budget.charged")
         answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if not finite and self.study.privacy is None:
@@ -233,14 +246,14 @@ class StudyWorker:
         # Under [privacy] there is no word for it: what is not finite after the noise is sent as zero.
         answer = answer if finite else trees.finite_or_zero(answer)
         keeps = keeps if finite else trees.finite_or_zero(keeps)
-        self._keep(asked, number, keeps)
+        self.kept.write(asked, number, keeps)
         found: Message = jax.device_get(answer)
         return found
 
     def judge(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Sums of the losses of the own patients under the model that this site would use; none when they are few."""
         scores, task = self._scores(asked, message)
-        if self.promise is not None and self.study.privacy is not None:
+        if self.promise is not None:
             common = self._method(asked)[0].personal is None
             return {}, Message(private_losses(self.promise, scores, task, self.smallest_cell, asked, common=common))
         return {}, Message(coarse_losses(scores, task, self.smallest_cell))
@@ -251,7 +264,7 @@ class StudyWorker:
         block = OwnFigures(self.folder, self.site, self.study, self.positive).keep(scores, task)
         if block is None or len(scores.actual) < self.smallest_cell:
             return {"figures": None}, Message({})
-        if self.promise is not None and self.study.privacy is not None:
+        if self.promise is not None:
             names, common = list(block["sites"][self.site]), self._method(asked)[0].personal is None
             told = private_figures(self.promise, scores, task, names, self.positive, asked, common=common)
             return {"figures": told}, Message({})
@@ -263,20 +276,19 @@ class StudyWorker:
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
         params = self._params(algorithm, asked, model)
         assert self.task is not None
-        keep_model(
-            self.folder,
+        facts = model_facts(
             self.study,
+            own_method(self.study),
             algorithm,
-            params,
             self.task,
             positive=self.positive,
             preparation=self.preparation,
             rounds=asked.round,
         )
+        write_model(self.folder / MODEL, params, facts)
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
-    def _made(self, content: Any) -> Any:
-        recipe = from_json(content)
+    def _make(self, recipe: Recipe) -> Any:
         self.allow(recipe)
         return private_from(recipe) if recipe.kind == KIND else make_from(in_own_cells(recipe, self.smallest_cell))
 
@@ -292,15 +304,20 @@ class StudyWorker:
             refuse_course(self.study, asked)
         if asked.question.seed != self.study.study.seed:
             raise Refusal("the request has a seed that is not the approved study's", remedy="ask for what was approved")
-        links = tuple(self._made(one) for one in asked.question.transforms)
+        links = tuple(self._make(from_json(one)) for one in asked.question.transforms)
         if links not in self._chains:
             self._chains = {links: chain(links)}
-        algorithm: Algorithm = self._made(asked.question.algorithm)
+        algorithm: Algorithm = self._make(asked.question.recipe)
         known = self._shapes is not None and self._shapes[0] == asked.question.algorithm
-        if not known and any(one != recipe_of(self.task) for one in tasks_in(from_json(asked.question.algorithm))):
+        if not known and any(one != recipe_of(self.task) for one in tasks_in(asked.question.recipe)):
             raise Refusal("the request has another task than was agreed", remedy="start the study again")
         if self.promise is not None:
-            self.promise.check(from_json(asked.question.algorithm), silent=algorithm.silent)
+            self.promise.check(asked.question.recipe, silent=algorithm.silent)
+        elif asked.question.recipe.kind == KIND:
+            raise Refusal(
+                "the approved study has no [privacy], but a private algorithm was requested",
+                remedy="ask for what was approved",
+            )
         return algorithm, self._chains[links]
 
     def _check_model(self, asked: Received[Any], arrays: Any, *, in_round: bool = False) -> bool:
@@ -312,7 +329,7 @@ class StudyWorker:
         words = asked.question.algorithm
         if self._shapes is None or self._shapes[0] != words:
             assert self.task is not None
-            algorithm, transform = self._made(words), next(iter(self._chains.values()))
+            algorithm, transform = self._make(asked.question.recipe), next(iter(self._chains.values()))
             model = model_of(self.study, self.task)
             given = given_to(self.study, words, len(self.sites))
             self._shapes = words, shapes_for(algorithm, transform, model, self.task, len(self.sites), given)
@@ -337,64 +354,8 @@ class StudyWorker:
         self._check_model(asked, message.arrays)
         sent = Message(message.arrays["sent"], message.meta)
         common: Params = message.arrays["params"]
-        kept = self._kept(algorithm, asked, asked.round)
+        kept = self.kept.read(algorithm, asked, asked.round)
         return own_params(algorithm, sent, common, kept, self._own("train"), seed=asked.question.seed)
-
-    # ---- what the site keeps between rounds ----
-
-    def begin(self, asked: Received[BeginTraining], message: Message) -> tuple[Header, Message]:
-        """Take over the model before the first round, from which follows what the site keeps at first."""
-        if self.task is None:
-            raise Refusal("training began before the rows were prepared", remedy="start the study again")
-        if not is_bounded(message.arrays):
-            raise Refusal("the model that came is not finite, or huge", remedy="start the study again")
-        given = given_to(self.study, asked.question.algorithm, len(self.sites))
-        check_first(message.arrays, model_of(self.study, self.task), given)
-        path = self._first_path(asked)
-        for old in (self.folder / "kept").glob("course-*"):  # the coordinator has done with these
-            if old != path.parent:
-                shutil.rmtree(old)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, encode({}, message))
-        self._starts.clear()
-        return {}, Message({})
-
-    def _kept(self, algorithm: Algorithm, asked: Received[Any], number: int) -> Tree:
-        """What was kept in the last round, up to `number`, in which this site took part."""
-        path = self._first_path(asked)
-        if str(path) not in self._starts:
-            if not path.exists():
-                raise Refusal("a round was requested before training began", remedy="start the study again")
-            first = decode(path.read_bytes())[1].arrays["first"]
-            self._starts[str(path)] = jax.device_get(algorithm.init_client(first))
-        start = self._starts[str(path)]
-        versions = [at for at in self._versions(asked) if at <= number]
-        if not versions or not jax.tree.leaves(start):
-            return start
-        return read_checkpoint(self._kept_path(asked, versions[-1]), {"kept": start})[0]["kept"]
-
-    def _keep(self, asked: Received[Any], number: int, keeps: Tree) -> None:
-        if not jax.tree.leaves(keeps):
-            return
-        point("site.kept.before_save")
-        write_checkpoint(self._kept_path(asked, number), {"kept": keeps}, {"round": number})
-        point("site.kept.saved")
-        for old in self._versions(asked)[:-KEPT_VERSIONS]:
-            self._kept_path(asked, old).unlink(missing_ok=True)
-
-    def _first_path(self, asked: Received[Any]) -> Path:
-        words = json.dumps(asked.question.algorithm, sort_keys=True)
-        # Of a choice of partners each training has a folder of its own: nothing is kept from one to the next.
-        course = asked.course or 0
-        place = self.folder / "kept" / (f"course-{course}" if course else "")
-        return place / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.first"
-
-    def _kept_path(self, asked: Received[Any], number: int) -> Path:
-        return self._first_path(asked).with_suffix(f".{number:08d}.safetensors")
-
-    def _versions(self, asked: Received[Any]) -> list[int]:
-        first = self._first_path(asked)
-        return sorted(int(path.name.split(".")[1]) for path in first.parent.glob(f"{first.stem}.*.safetensors"))
 
     # ---- a site that was started again finds where it was ----
 

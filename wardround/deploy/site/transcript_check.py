@@ -22,6 +22,7 @@ from wardround.core.files import write_whole
 from wardround.core.journal_head import head_path
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.requests import Topic
+from wardround.deploy.site.reply_store import IN_TRANSCRIPT
 from wardround.deploy.trust.audit_log import Entry, LogNotWritable, event_entry, examine
 from wardround.deploy.trust.countersignatures import coordinator_key
 from wardround.deploy.trust.transcript.entries import (
@@ -43,8 +44,6 @@ from wardround.runs.json_files import read_json, write_json
 
 TRANSCRIPT = "transcript"
 FINDINGS = "findings.json"
-IN_TRANSCRIPT = (Topic.ROUND, Topic.SECURE, Topic.HALVES, Topic.JUDGE)
-"""Topics whose answers stand in a transcript."""
 
 
 @dataclass
@@ -64,12 +63,6 @@ class OwnFindings:
             if self.problems
             else f"the transcript of {study}: {told}"
         )
-
-
-def asked_facts(topic: str, header: Mapping[str, Any], message: Message) -> dict[str, Any]:
-    """What the audit log keeps of a request beside its answer: the hash of the model in it, and its course."""
-    course = {"course": header["course"]} if header.get("course") is not None else {}
-    return {"asked": digest_of(message.arrays), **course} if topic in IN_TRANSCRIPT and message.arrays else course
 
 
 def receive_transcript(home: SiteHome, study: str, message: Message) -> tuple[dict[str, Any], OwnFindings]:

@@ -23,6 +23,8 @@ from wardround.core.errors import Refusal
 from wardround.core.files import sync_folder, write_whole
 
 Role = Literal["coordinator", "site", "second"]
+LONGEST_TITLE = 64
+"""Characters of a consortium's or an organisation's name: a certificate holds no more."""
 LASTS = timedelta(days=90)
 AUTHORITY_LASTS = timedelta(days=3650)
 RENEW_BEFORE = timedelta(days=30)
@@ -51,6 +53,17 @@ def check_name(name: str, what: str = "site") -> str:
             remedy="use letters, digits, - and _ only, at most 63, and not the word server",
         )
     return name
+
+
+def check_title(title: str, whose: str, where: str) -> str:
+    """The name of a consortium or an organisation, if a certificate can hold it."""
+    if not title.strip() or len(title) > LONGEST_TITLE or not title.isprintable():
+        raise Refusal(
+            f"the {whose}'s name does not fit into a certificate",
+            where=where,
+            remedy=f"use 1 to {LONGEST_TITLE} printable characters",
+        )
+    return title
 
 
 def new_key(path: Path, passphrase: str | None = None) -> Key:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import Head
-from wardround.deploy.home import CoordinatorHome, Home, SiteHome
+from wardround.deploy.home import CoordinatorHome, Home, PartyHome
 from wardround.deploy.trust.certificates import check_issued, read_certificate
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.log_heads import (
@@ -41,7 +41,7 @@ Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 # ---- the site's half ----
 
 
-def answer(home: SiteHome, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
+def answer(home: PartyHome, topic: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """What the site says to each topic."""
     if topic == HEADS:
         return answer_head(home, words)
@@ -51,7 +51,7 @@ def answer(home: SiteHome, topic: str, words: Mapping[str, Any]) -> dict[str, An
     return {}
 
 
-def answer_head(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
+def answer_head(home: PartyHome, words: Mapping[str, Any]) -> dict[str, Any]:
     """Countersign the coordinator's head, and show the own one."""
     key = coordinator_key(home, str(words["certificate"]))
     try:
@@ -66,7 +66,7 @@ def answer_head(home: SiteHome, words: Mapping[str, Any]) -> dict[str, Any]:
     return {"head": asdict(home.log().head()), "countersigned": seen.content()}
 
 
-def keep_countersignature(home: SiteHome, words: Mapping[str, Any]) -> None:
+def keep_countersignature(home: PartyHome, words: Mapping[str, Any]) -> None:
     """Write the coordinator's countersignature into the own log, if it is one and of a head of this log."""
     seen = parse_countersignature(words["countersigned"])
     name = home.settings.server_name
@@ -78,7 +78,7 @@ def keep_countersignature(home: SiteHome, words: Mapping[str, Any]) -> None:
     home.log().keep(seen)
 
 
-def coordinator_key(home: SiteHome, certificate: str) -> ec.EllipticCurvePublicKey:
+def coordinator_key(home: PartyHome, certificate: str) -> ec.EllipticCurvePublicKey:
     """The key of the coordinator's certificate, which is kept so that the log can be verified later."""
     where = "the coordinator's certificate"
     try:
@@ -109,14 +109,14 @@ def coordinator_key(home: SiteHome, certificate: str) -> ec.EllipticCurvePublicK
 def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
     """Let a site countersign this log, and countersign the site's; gives what is kept of the site's."""
     certificate = home.certificate_path.read_text()
-    told = ask(HEADS, {"head": asdict(home.log().head()), "certificate": certificate})
-    theirs = parse_countersignature(told["countersigned"])
+    reply = ask(HEADS, {"head": asdict(home.log().head()), "certificate": certificate})
+    theirs = parse_countersignature(reply["countersigned"])
     if theirs.by != site or theirs.head.who != home.own_name:
         raise Refusal(f"the countersignature is by {theirs.by} for {theirs.head.who}", where=f"site {site}")
     refuse_forged(theirs, home)
     home.log().keep(theirs)
     try:
-        head = parse_head_json(told["head"])
+        head = parse_head_json(reply["head"])
     except ValueError as problem:
         raise Refusal(f"this is not the head of an audit log: {problem}", where=f"site {site}") from None
     if head.who != site:
@@ -132,7 +132,7 @@ def share_membership(home: CoordinatorHome, log: MembershipLog, site: str, ask: 
     start = kept.entries if kept is not None else 0
     chain = log.chain()
     for _ in range(2):
-        told = ask(
+        reply = ask(
             MEMBERSHIP,
             {
                 "certificate": home.certificate_path.read_text(),
@@ -142,12 +142,12 @@ def share_membership(home: CoordinatorHome, log: MembershipLog, site: str, ask: 
                 "statements": statements_for(home, site),
             },
         )
-        if "statement" in told:
+        if "statement" in reply:
             break
-        start = min(int(told["from"]), len(chain.hashes) - 1)
+        start = min(int(reply["from"]), len(chain.hashes) - 1)
     where = f"site {site}"
     try:
-        seen = parse_head_json(told["statement"])
+        seen = parse_head_json(reply["statement"])
     except (KeyError, ValueError):
         raise Refusal("it did not say how far it has seen the membership log", where=where) from None
     wrong = head_problem(home.public_keys(), seen, STATEMENT_SEAL)

@@ -64,8 +64,3 @@ def parse_fingerprint(said: str | Sequence[str], where: str = "") -> str:
             f"a fingerprint has {LENGTH} words, and these are {len(words)}", where=where, remedy="read all of them"
         )
     return " ".join(words)
-
-
-def is_fingerprint_of(said: str, key: ec.EllipticCurvePublicKey) -> bool:
-    """Whether these are the words of this key."""
-    return said == fingerprint(key)

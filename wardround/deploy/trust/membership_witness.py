@@ -16,7 +16,7 @@ from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.core.journal import chain_hash
 from wardround.core.journal_head import Head
-from wardround.deploy.home import SiteHome
+from wardround.deploy.home import PartyHome
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.log_heads import parse_head_json
@@ -42,7 +42,7 @@ RESOLVE = (
 
 
 def witness_membership(
-    home: SiteHome, words: Mapping[str, Any], coordinator: ec.EllipticCurvePublicKey
+    home: PartyHome, words: Mapping[str, Any], coordinator: ec.EllipticCurvePublicKey
 ) -> dict[str, Any]:
     """Follow the log as the coordinator shows it, and sign how far; or say from where on entries are missing."""
     state = read_state(home)
@@ -85,7 +85,7 @@ def witness_membership(
 
 
 def follow(
-    home: SiteHome, head: Head, lines: Sequence[tuple[Change, str]], start: int, hashes: Sequence[str]
+    home: PartyHome, head: Head, lines: Sequence[tuple[Change, str]], start: int, hashes: Sequence[str]
 ) -> list[Change]:
     """The changes that are new here; trouble where the log went back, or is not the one that was shown before."""
     seen = len(hashes) - 1
@@ -111,7 +111,7 @@ def follow(
     return new
 
 
-def grown(home: SiteHome, copy: MembershipLog, new: Sequence[Change]) -> Members:
+def grown(home: PartyHome, copy: MembershipLog, new: Sequence[Change]) -> Members:
     """The members with the new entries; trouble where the entries cannot be."""
     members = copy.read()
     for change in new:
@@ -124,24 +124,26 @@ def grown(home: SiteHome, copy: MembershipLog, new: Sequence[Change]) -> Members
     if own and own[-1] not in mine:
         raise trouble(home, f"it names another key for {home.own_name} itself ({own[-1]})", own[-1])
     for name, pin in read_partners(home).items():
-        said = members.fingerprints(name)
-        if said and pin.fingerprint not in said:
-            raise trouble(home, f"it names another key for {name} ({said[-1]}) than the one pinned here", said[-1])
+        fingerprints = members.fingerprints(name)
+        if fingerprints and pin.fingerprint not in fingerprints:
+            raise trouble(
+                home, f"it names another key for {name} ({fingerprints[-1]}) than the one pinned here", fingerprints[-1]
+            )
     return members
 
 
-def follow_pins(home: SiteHome, members: Members) -> None:
+def follow_pins(home: PartyHome, members: Members) -> None:
     """Pins follow a new key, which the log holds only if the pinned one signed it."""
     for name, pin in read_partners(home).items():
-        said = members.fingerprints(name)
-        if said and said[-1] != pin.fingerprint:
-            later = said[said.index(pin.fingerprint) + 1 :]
+        fingerprints = members.fingerprints(name)
+        if fingerprints and fingerprints[-1] != pin.fingerprint:
+            later = fingerprints[fingerprints.index(pin.fingerprint) + 1 :]
             former = (*pin.former, pin.fingerprint, *later[:-1])
             write_partner(home, Partner(name, later[-1], pin.how, clock.timestamp(), "the old key's signature", former))
 
 
 def compare_statements(
-    home: SiteHome,
+    home: PartyHome,
     members: Members,
     statements: Sequence[Head],
     kept: Mapping[str, Head],
@@ -172,7 +174,7 @@ def compare_statements(
 # ---- before a secure sum ----
 
 
-def require_membership(home: SiteHome, roster: Sequence[str]) -> None:
+def require_membership(home: PartyHome, roster: Sequence[str]) -> None:
     """Refuse a secure sum while the log is in trouble, out of date, unconfirmed, or says that a site is shut out."""
     state = read_state(home)
     if state.get("trouble"):
@@ -213,16 +215,16 @@ def moment(text: str) -> datetime:
 # ---- trouble ----
 
 
-def read_state(home: SiteHome) -> dict[str, Any]:
+def read_state(home: PartyHome) -> dict[str, Any]:
     path = home.membership_state_path
     return read_json(path, "restore it from a backup") if path.exists() else {}
 
 
-def write_state(home: SiteHome, state: Mapping[str, Any]) -> None:
+def write_state(home: PartyHome, state: Mapping[str, Any]) -> None:
     write_json(home.membership_state_path, state)
 
 
-def trouble(home: SiteHome, what: str, evidence: Any) -> Refusal:
+def trouble(home: PartyHome, what: str, evidence: Any) -> Refusal:
     """Write down that the log cannot be believed, with the evidence; gives the refusal to raise."""
     shown = asdict(evidence) if isinstance(evidence, Head) else evidence
     home.log().append(event_entry("membership", what=what, evidence=shown))
@@ -238,7 +240,7 @@ def trouble_refusal(what: str) -> Refusal:
     )
 
 
-def reset_membership(home: SiteHome, *, by: str, why: str) -> None:
+def reset_membership(home: PartyHome, *, by: str, why: str) -> None:
     """Begin a new copy after the trouble was resolved; the old copy and what was wrong are kept aside."""
     state = read_state(home)
     home.log().append(event_entry("membership", what="a new copy begins", by=by, why=why))

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.deploy.home import SiteHome
+from wardround.deploy.home import PartyHome
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.certificates import check_issued, check_name
 from wardround.deploy.trust.fingerprints import fingerprint, parse_fingerprint
@@ -63,7 +63,7 @@ class Review(NamedTuple):
 # ---- the site's own file ----
 
 
-def read_partners(home: SiteHome) -> dict[str, Partner]:
+def read_partners(home: PartyHome) -> dict[str, Partner]:
     if not home.partners_path.exists():
         return {}
     content = read_json(home.partners_path, "")
@@ -78,7 +78,7 @@ def read_partners(home: SiteHome) -> dict[str, Partner]:
         ) from None
 
 
-def write_partner(home: SiteHome, partner: Partner) -> None:
+def write_partner(home: PartyHome, partner: Partner) -> None:
     """In the audit log first, then on file."""
     words = {key: value for key, value in asdict(partner).items() if key not in ("name", "when") and value}
     home.log().append(event_entry("partner", partner=partner.name, **words))
@@ -87,7 +87,7 @@ def write_partner(home: SiteHome, partner: Partner) -> None:
     write_json(home.partners_path, stored)
 
 
-def trust(home: SiteHome, name: str, said: str | Sequence[str], *, by: str) -> Partner:
+def trust(home: PartyHome, name: str, said: str | Sequence[str], *, by: str) -> Partner:
     """Pin what was read out over the telephone; it replaces what was pinned before."""
     words = parse_fingerprint(said, where=f"site {check_name(name)}")
     if not by.strip():
@@ -111,26 +111,26 @@ def trust(home: SiteHome, name: str, said: str | Sequence[str], *, by: str) -> P
 # ---- at approval ----
 
 
-def own_fingerprints(home: SiteHome) -> list[str]:
+def own_fingerprints(home: PartyHome) -> list[str]:
     """Of the site's key, and of the keys it had before."""
     return [fingerprint(key) for key in home.public_keys()[home.own_name]]
 
 
-def partner_problems(home: SiteHome, study: Study) -> list[str]:
+def partner_problems(home: PartyHome, study: Study) -> list[str]:
     """What a study says of its sites that cannot be, or is not what is pinned here."""
-    own, pinned, said = home.own_name, read_partners(home), study.deploy.fingerprints
-    if not said and not needs_pins(study):
+    own, pinned, approved = home.own_name, read_partners(home), study.deploy.fingerprints
+    if not approved and not needs_pins(study):
         return []
     found = []
-    unknown = [site for site in study.deploy.sites if site not in said]
+    unknown = [site for site in study.deploy.sites if site not in approved]
     if unknown or not study.deploy.sites:
         who = ", ".join(unknown) or "its sites"
         found.append(f"it hides answers among those of other sites, but names no fingerprint of {who}")
-    if said and own not in (*study.deploy.sites, study.deploy.second):
+    if approved and own not in (*study.deploy.sites, study.deploy.second):
         found.append(f"it does not name {own} among its sites")
-    if own in said and said[own] not in own_fingerprints(home):
-        found.append(f"it names another fingerprint for {own} itself ({said[own]})")
-    for site, words in said.items():
+    if own in approved and approved[own] not in own_fingerprints(home):
+        found.append(f"it names another fingerprint for {own} itself ({approved[own]})")
+    for site, words in approved.items():
         try:
             check_name(site)
             parse_fingerprint(words)
@@ -138,8 +138,8 @@ def partner_problems(home: SiteHome, study: Study) -> list[str]:
             found.append(f"its fingerprint of {site!r:.60} cannot be one: {refusal.what}")
         if site != own and site in pinned and not pinned[site].has_had(words):
             found.append(f"it names another fingerprint for {site} ({words}) than the one pinned here")
-    for words in sorted({words for words in said.values() if list(said.values()).count(words) > 1}):
-        same = [site for site in said if said[site] == words]
+    for words in sorted({words for words in approved.values() if list(approved.values()).count(words) > 1}):
+        same = [site for site in approved if approved[site] == words]
         found.append(f"{' and '.join(same)} have the same key, so they are one site under several names")
     return found
 
@@ -149,7 +149,7 @@ def needs_pins(study: Study) -> bool:
     return any(one.name in HIDES for one in study.transforms)
 
 
-def refuse_other_partners(home: SiteHome, study: Study, where: str) -> None:
+def refuse_other_partners(home: PartyHome, study: Study, where: str) -> None:
     """Refuse a study whose sites are not those that this site knows; nothing is pinned by it."""
     problems = partner_problems(home, study)
     if problems:
@@ -160,7 +160,7 @@ def refuse_other_partners(home: SiteHome, study: Study, where: str) -> None:
         )
 
 
-def review(home: SiteHome, study: Study) -> Review:
+def review(home: PartyHome, study: Study) -> Review:
     """How well this site knows the others of a study."""
     pinned = read_partners(home)
     others = [site for site in study.deploy.fingerprints if site != home.own_name]
@@ -171,7 +171,7 @@ def review(home: SiteHome, study: Study) -> Review:
     )
 
 
-def uncompared_reasons(home: SiteHome, study: Study) -> list[str]:
+def uncompared_reasons(home: PartyHome, study: Study) -> list[str]:
     """The reasons against a study where the policy wants every partner compared."""
     seen = review(home, study)
     missing = [*seen.uncompared, *seen.new]
@@ -180,7 +180,7 @@ def uncompared_reasons(home: SiteHome, study: Study) -> list[str]:
     return [f"the fingerprint of {', '.join(missing)} was not compared by telephone yet"] if missing else []
 
 
-def pin_first_use(home: SiteHome, study: Study, *, by: str) -> tuple[str, ...]:
+def pin_first_use(home: PartyHome, study: Study, *, by: str) -> tuple[str, ...]:
     """Pin the partners that an approved study names for the first time; gives their names."""
     new = review(home, study).new
     for site in new:
@@ -194,12 +194,12 @@ def pin_first_use(home: SiteHome, study: Study, *, by: str) -> tuple[str, ...]:
 
 def smallest_roster(study: Study) -> int:
     """The fewest sites of a secure sum: the quorum that was approved, or more than two thirds of a round's sites."""
-    sites, said = len(study.deploy.sites), study.participation
-    expected = said.cohort or (math.ceil(said.fraction * sites) if said.fraction else sites)
+    sites, participation = len(study.deploy.sites), study.participation
+    expected = participation.cohort or (math.ceil(participation.fraction * sites) if participation.fraction else sites)
     expected = min(expected, sites)
     if study.deploy.quorum:
         return max(FEWEST, min(study.deploy.quorum, expected))
-    if study.partners is not None or said.present is not None:  # who is left is found out in the study
+    if study.partners is not None or participation.present is not None:  # who is left is found out in the study
         return FEWEST
     return max(FEWEST, 2 * expected // 3 + 1)
 
@@ -245,12 +245,12 @@ def check_roster(
 
 def pinned_words(study: Study, name: str, partners: Mapping[str, Partner]) -> str:
     """The words that a party's key must have: those of the approved study, or of a key that replaced that one."""
-    said = study.deploy.fingerprints.get(name)
-    if said is None:
+    approved = study.deploy.fingerprints.get(name)
+    if approved is None:
         raise roster_refusal(f"the approved study names no fingerprint of {name}")
     if name not in partners:
-        return said
-    if not partners[name].has_had(said):
+        return approved
+    if not partners[name].has_had(approved):
         raise roster_refusal(f"the fingerprint of {name} is no longer the one that was approved")
     return partners[name].fingerprint
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wardround.core.bounds import Count, NotNegative
-from wardround.partners.choice import Asks, Choice, Evidence, Question
+from wardround.partners.choice import Choice, Evidence, Question, SiteQuestions
 from wardround.partners.similarity.histograms import (
     Differences,
     Histograms,
@@ -46,7 +46,7 @@ def distribution_distance(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 
             details=details(question, told, found, np.flatnonzero(known)),
         )
 
-    return Choice(assess, Asks(queries=count_queries(epsilon, smallest_cell)))
+    return Choice(assess, SiteQuestions(queries=count_queries(epsilon, smallest_cell)))
 
 
 def details(question: Question, told: Histograms, found: Differences, known: Any) -> dict[str, Any]:

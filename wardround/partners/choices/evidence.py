@@ -28,7 +28,7 @@ from scipy.stats import ncx2
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.contracts import Tree
 from wardround.core.errors import Refusal
-from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
+from wardround.partners.choice import Choice, Evidence, Question, SiteQuestions, probe
 from wardround.partners.probes.scatter import scatter
 from wardround.partners.similarity.histograms import (
     Histograms,
@@ -79,7 +79,9 @@ def evidence(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 5) -> Choice:
         known = posterior(gradient, noise, likeness(told, sites))
         return assess_candidates(question, told, sites, rows[sites], noise, known)
 
-    return Choice(assess, Asks((probe("scatter"),), "once with all sites", count_queries(epsilon, smallest_cell)))
+    return Choice(
+        assess, SiteQuestions((probe("scatter"),), "once with all sites", count_queries(epsilon, smallest_cell))
+    )
 
 
 def whiten_gradients(state: Tree, sites: Numbers) -> tuple[Numbers, Numbers]:

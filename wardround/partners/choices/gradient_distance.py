@@ -25,7 +25,7 @@ import numpy as np
 from wardround.core.bounds import Bound
 from wardround.core.contracts import Algorithm, Model, Params, Tree
 from wardround.core.errors import Refusal
-from wardround.partners.choice import Asks, Choice, Evidence, Numbers, Question, probe
+from wardround.partners.choice import Choice, Evidence, Numbers, Question, SiteQuestions, probe
 from wardround.partners.probes.losses import difference_errors, losses
 from wardround.partners.probes.slopes import slopes
 
@@ -75,7 +75,7 @@ def gradient_distance(*, rounds: Rounds = 0, errors: bool = True) -> Choice:
 
     both_ways = probe("losses")._replace(models=lambda sites: 2 * sites)
     asked = (probe("slopes"), both_ways) if errors else (probe("slopes"),)
-    return Choice(assess, Asks(asked, f"for {rounds} rounds with all sites" if rounds else "", rounds=rounds))
+    return Choice(assess, SiteQuestions(asked, f"for {rounds} rounds with all sites" if rounds else "", rounds=rounds))
 
 
 @lru_cache(maxsize=16)

@@ -20,7 +20,7 @@ from wardround.core.answers import Weights
 from wardround.core.bounds import Count, NotNegative, Positive
 from wardround.core.contracts import Params, Report, Tree
 from wardround.core.errors import Diverged, Refusal
-from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
+from wardround.partners.choice import Choice, Evidence, Question, SiteQuestions, probe
 from wardround.partners.probes.curvature import NOBODY, curvature
 from wardround.partners.probes.slopes import slopes
 from wardround.partners.similarity.held_out import HeldOut, loss_rises
@@ -47,7 +47,7 @@ def influence(
 
     system = probe("curvature", weights=weights, damping=damping, tolerance=tolerance)
     system = system._replace(times=f"{iterations} times", most=lambda sites: iterations)
-    return Choice(assess, Asks((probe("slopes"), system, probe("losses", part=part)), "once with all sites"))
+    return Choice(assess, SiteQuestions((probe("slopes"), system, probe("losses", part=part)), "once with all sites"))
 
 
 class Solver(NamedTuple):

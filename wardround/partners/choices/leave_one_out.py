@@ -10,7 +10,7 @@ candidate and one more, and the models travel to the asking site once.
 import jax
 import numpy as np
 
-from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
+from wardround.partners.choice import Choice, Evidence, Question, SiteQuestions, probe
 from wardround.partners.similarity.held_out import HeldOut, loss_rises, stack_models
 
 LABEL = "Leave-one-out"
@@ -31,4 +31,4 @@ def leave_one_out(*, part: HeldOut = "validation") -> Choice:
         return Evidence(score, error, 0.0, details)
 
     trains = "once with all sites, and once without each possible partner"
-    return Choice(assess, Asks((probe("losses", part=part),), trains, trainings=lambda sites: sites))
+    return Choice(assess, SiteQuestions((probe("losses", part=part),), trains, trainings=lambda sites: sites))

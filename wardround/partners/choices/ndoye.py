@@ -23,7 +23,7 @@ import numpy as np
 from wardround.core.bounds import Count, CountOrAll, Momentum, NotNegative, Positive
 from wardround.core.contracts import Report, Tree
 from wardround.core.errors import Refusal
-from wardround.partners.choice import Asks, Choice, Evidence, Numbers, Question, probe
+from wardround.partners.choice import Choice, Evidence, Numbers, Question, SiteQuestions, probe
 from wardround.partners.probes.own_models import USUAL, Folds, OwnTraining
 from wardround.partners.similarity.transfer import implausible_home_losses, judge_at_sites, own_models_of
 
@@ -72,7 +72,7 @@ def ndoye(
             },
         )
 
-    return Choice(assess, Asks((probe("own_models", **recipe._asdict()), probe("losses"))))
+    return Choice(assess, SiteQuestions((probe("own_models", **recipe._asdict()), probe("losses"))))
 
 
 def implausible_details(question: Question, found: dict[int, float], cv: Numbers, loss: Numbers) -> Report:

@@ -19,7 +19,7 @@ import numpy as np
 
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.contracts import Params
-from wardround.partners.choice import Asks, Choice, Evidence, Question, probe
+from wardround.partners.choice import Choice, Evidence, Question, SiteQuestions, probe
 from wardround.partners.similarity.held_out import HeldOut, Verdict, judge_models, stack_models
 
 LABEL = "Shapley values"
@@ -51,7 +51,7 @@ def shapley(*, part: HeldOut = "validation", permutations: Count = 64, tolerance
         most=lambda sites: sites * -(-permutations // stack_rows_for(sites)),
     )
     most = lambda sites: max(min(permutations, AT_A_TIME), permutations * (sites - 1) + 2)  # noqa: E731
-    return Choice(assess, Asks((judging,), trains, trainings=most))
+    return Choice(assess, SiteQuestions((judging,), trains, trainings=most))
 
 
 def exact_values(question: Question, part: HeldOut) -> tuple[Numbers, Numbers, dict[str, Any]]:

@@ -22,16 +22,16 @@ def budget_words() -> Html:
     )
 
 
-def budget_tables(told: "CasesView") -> list[Html]:
-    columns = [Html("Setting"), *(safe(label) for label in told.labels.values())]
+def budget_tables(view: "CasesView") -> list[Html]:
+    columns = [Html("Setting"), *(safe(label) for label in view.labels.values())]
     parts = []
     for key, title in (("steps", "After the same number of steps"), ("traffic", "After the same traffic")):
         rows = []
-        for case in told.cases:
+        for case in view.cases:
             entries: EqualBudget = getattr(case.budgets, key)
-            rows.append([safe(case.title), *(cost_cell(entries.methods.get(name)) for name in told.labels)])
+            rows.append([safe(case.title), *(cost_cell(entries.methods.get(name)) for name in view.labels)])
         parts.append(table(title, columns, rows))
-    rows = [[safe(case.title), *scope_cells(told, case)] for case in told.cases]
+    rows = [[safe(case.title), *scope_cells(view, case)] for case in view.cases]
     heads = [Html(head) for head in ("Setting", "Alone", "With some", "With all")]
     return [*parts, table("By the number of hospitals learned from", heads, rows)]
 
@@ -44,12 +44,12 @@ def cost_cell(entry: BudgetLoss | None) -> Html:
     return join([safe(numbers.score(entry.loss)), Html(f'<span class="interval">{safe(small)}</span>')], " ")
 
 
-def scope_cells(told: "CasesView", case: CaseResult) -> list[Html]:
+def scope_cells(view: "CasesView", case: CaseResult) -> list[Html]:
     """Methods by the number of hospitals behind their models: one, more than one, all."""
     scope = case.budgets.scope
     everyone = scope.sites or len(case.sites)
     groups: list[list[Html]] = [[], [], []]
-    for name, label in told.labels.items():
+    for name, label in view.labels.items():
         entry = scope.methods.get(name)
         if entry is None or entry.group is None or entry.loss is None or entry.scope is None:
             continue

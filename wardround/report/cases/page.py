@@ -20,10 +20,10 @@ from wardround.report.html.document import chart_figures, date_text, document, f
 from wardround.report.html.markup import Html, bullets, details, join, paragraph, plain, safe, section, table
 from wardround.report.metric_names import direction, is_lower_better, label_of
 from wardround.runs.cases_result import CaseMethodResult, CaseResult
+from wardround.runs.file_names import REPORT
 from wardround.runs.read import read_manifest, read_result, read_rounds
 from wardround.runs.result import CasesResult
 
-FILE = "report.html"
 COLUMNS = 6
 """Methods up to which each has a column in the terminal."""
 SIGNS = {"better": "▲", "worse": "▼"}
@@ -89,7 +89,7 @@ def view_of(result: CasesResult) -> CasesView:
 
 def write_cases_report(folder: Path) -> Path:
     """Writes `report.html` into the folder of a run with cases and returns its path."""
-    target = Path(folder) / FILE
+    target = Path(folder) / REPORT
     write_whole(target, cases_page(Path(folder)).encode("utf-8"))
     return target
 
@@ -100,42 +100,42 @@ def cases_page(folder: Path) -> Html:
     assert found is not None
     result = found.result
     assert isinstance(result, CasesResult)
-    told = view_of(result)
+    view = view_of(result)
     when = "finished" if manifest.get("finished") else "started"
     subtitle = [Html("Many settings compared")]
     if manifest.get(when):
         subtitle.append(Html(f"{when} {safe(date_text(manifest[when]))}"))
     poster = fairness_poster.poster_section(folder, result)
-    short = paragraph(join([summary(told), safe(fairness_poster.poster_summary(folder, result))], " "), "summary")
-    cannot = [*limits(told), *fairness_poster.limits(folder, result), *(safe(note) for note in result.notes)]
+    short = paragraph(join([summary(view), safe(fairness_poster.poster_summary(folder, result))], " "), "summary")
+    cannot = [*limits(view), *fairness_poster.limits(folder, result), *(safe(note) for note in result.notes)]
     content = join(
         [
             notices(safe(remark) for remark in found.remarks),
-            section("summary", "In short", short, key_figures(told)),
+            section("summary", "In short", short, key_figures(view)),
             section("fairness", "Privacy, uneven data and fairness", poster),
             section("limits", "What this cannot tell", bullets(cannot)),
             # With a single way to train the tables above say all, and there is nothing to compare it with.
-            Html("") if told.is_single and poster else table_section(told),
-            Html("") if told.is_single else comparison_sections(folder, told),
-            section("reports", "The report of each setting", links(told)),
+            Html("") if view.is_single and poster else table_section(view),
+            Html("") if view.is_single else comparison_sections(folder, view),
+            section("reports", "The report of each setting", links(view)),
         ]
     )
-    return document(told.name, join(subtitle, " · "), content, manifest)
+    return document(view.name, join(subtitle, " · "), content, manifest)
 
 
-def table_section(told: CasesView) -> Html:
-    return section("table", "All settings, all ways to train", table_words(told), score_table(told))
+def table_section(view: CasesView) -> Html:
+    return section("table", "All settings, all ways to train", table_words(view), score_table(view))
 
 
-def comparison_sections(folder: Path, told: CasesView) -> Html:
+def comparison_sections(folder: Path, view: CasesView) -> Html:
     """Ways to train side by side: setting by setting, round by round, and at equal cost."""
     return join(
         [
             section(
-                "plots", "Each setting", chart_figures("plots", [score_chart(told.labels, case) for case in told.cases])
+                "plots", "Each setting", chart_figures("plots", [score_chart(view.labels, case) for case in view.cases])
             ),
-            section("courses", "Round by round", course_words(), *(course_part(folder, told, c) for c in told.cases)),
-            section("budgets", "At equal cost", budget_words(), *budget_tables(told)),
+            section("courses", "Round by round", course_words(), *(course_part(folder, view, c) for c in view.cases)),
+            section("budgets", "At equal cost", budget_words(), *budget_tables(view)),
         ]
     )
 
@@ -149,20 +149,20 @@ def case_names(cases: Sequence[CaseResult], most: int = 6) -> str:
     return ", ".join(titles[:most]) + (f" and {len(titles) - most} more" if len(titles) > most else "")
 
 
-def summary(told: CasesView) -> Html:
+def summary(view: CasesView) -> Html:
     """One paragraph that claims only what is more than chance."""
-    if not told.cases:
+    if not view.cases:
         return Html("No setting is finished yet.")
-    count, reference = len(told.cases), told.label(told.against)
-    turns = ", each hospital asking in turn" if told.result.users == "each" else ""
-    if told.is_single:
+    count, reference = len(view.cases), view.label(view.against)
+    turns = ", each hospital asking in turn" if view.result.users == "each" else ""
+    if view.is_single:
         return safe(
             f"“{plain(reference)}” was trained in {count} settings and tried on patients whom it had not seen{turns}."
         )
-    personal = [name for name in told.labels if name not in (told.against, *BASELINES)]
-    together = [case for case in told.cases if any(told.is_better(case, name) for name in personal)]
+    personal = [name for name in view.labels if name not in (view.against, *BASELINES)]
+    together = [case for case in view.cases if any(view.is_better(case, name) for name in personal)]
     words = [
-        f"{len(told.labels)} ways to train were compared in {count} settings, on patients whom the models had not "
+        f"{len(view.labels)} ways to train were compared in {count} settings, on patients whom the models had not "
         f"seen{turns}. “{plain(reference)}” is the reference for the others."
     ]
     if personal:
@@ -171,43 +171,43 @@ def summary(told: CasesView) -> Html:
             f"In {count_of_settings(len(together), count)} at least one other model trained together was better, and "
             f"chance does not explain it{which}."
         )
-    for name in [n for n in told.labels if n != told.against]:
-        won = [case for case in told.cases if told.is_better(case, name)]
-        lost = [case for case in told.cases if told.is_worse(case, name)]
+    for name in [n for n in view.labels if n != view.against]:
+        won = [case for case in view.cases if view.is_better(case, name)]
+        lost = [case for case in view.cases if view.is_worse(case, name)]
         if won or lost:
             said = [f"better in {len(won)}" if won else "", f"worse in {len(lost)}" if lost else ""]
-            words.append(f"{plain(told.label(name))}: {' and '.join(filter(None, said))}.")
-    quiet = [plain(told.label(n)) for n in told.labels if n != told.against and not has_verdict(told, n)]
+            words.append(f"{plain(view.label(name))}: {' and '.join(filter(None, said))}.")
+    quiet = [plain(view.label(n)) for n in view.labels if n != view.against and not has_verdict(view, n)]
     if quiet:
         words.append(f"No difference is shown in any setting for: {', '.join(quiet)}.")
     return safe(" ".join(words))
 
 
-def has_verdict(told: CasesView, method: str) -> bool:
-    return any(told.is_better(case, method) or told.is_worse(case, method) for case in told.cases)
+def has_verdict(view: CasesView, method: str) -> bool:
+    return any(view.is_better(case, method) or view.is_worse(case, method) for case in view.cases)
 
 
-def key_figures(told: CasesView) -> Html:
+def key_figures(view: CasesView) -> Html:
     return facts(
         [
-            ("Settings", f"{len(told.cases):,}"),
-            ("Ways to train", f"{len(told.labels):,}"),
-            ("Repeats of each", f"{max((case.repeats or 1 for case in told.cases), default=0):,}"),
-            ("Patients in the largest setting", f"{max((case.patients for case in told.cases), default=0):,}"),
+            ("Settings", f"{len(view.cases):,}"),
+            ("Ways to train", f"{len(view.labels):,}"),
+            ("Repeats of each", f"{max((case.repeats or 1 for case in view.cases), default=0):,}"),
+            ("Patients in the largest setting", f"{max((case.patients for case in view.cases), default=0):,}"),
         ]
     )
 
 
-def limits(told: CasesView) -> list[Html]:
-    expected = 0.05 * len(told.cases)
+def limits(view: CasesView) -> list[Html]:
+    expected = 0.05 * len(view.cases)
     made = Html(
         "Sites that were made by dividing one data set are not real hospitals: they show one kind of difference only."
     )
-    if told.is_single:
+    if view.is_single:
         return [made]
     return [
         Html(
-            f"If there were no difference at all, about {expected:.1g} of {len(told.cases)} settings would still show "
+            f"If there were no difference at all, about {expected:.1g} of {len(view.cases)} settings would still show "
             "one by chance."
         ),
         Html(
@@ -221,28 +221,28 @@ def limits(told: CasesView) -> list[Html]:
     ]
 
 
-def table_words(told: CasesView) -> Html:
+def table_words(view: CasesView) -> Html:
     return paragraph(
         Html(
             "The mean over hospitals, each counting by its test patients, and over repeats; in small print the "
             "interval, and the learning rate where it was chosen. ▲ better and ▼ worse than "
-            f"<em>{safe(told.label(told.against))}</em>, beyond chance. "
+            f"<em>{safe(view.label(view.against))}</em>, beyond chance. "
             "Bold: the best value of a row, only where it is beyond chance."
         )
     )
 
 
-def score_table(told: CasesView) -> Html:
-    columns = [Html("Setting"), *(safe(label) for label in told.labels.values())]
+def score_table(view: CasesView) -> Html:
+    columns = [Html("Setting"), *(safe(label) for label in view.labels.values())]
     rows = []
-    for case in told.cases:
-        best = told.best(case)
+    for case in view.cases:
+        best = view.best(case)
         size = f"{len(case.sites)} hospitals, {case.patients:,} patients"
         about = f"{label_of(case.metric)}, {direction(case.metric)}; {size}"
         head = join([safe(case.title), Html(f'<span class="interval">{safe(about)}</span>')], " ")
         cells = [
-            score_cell(case.methods.get(name), case.verdict(name, told.against), winner=name == best)
-            for name in told.labels
+            score_cell(case.methods.get(name), case.verdict(name, view.against), winner=name == best)
+            for name in view.labels
         ]
         rows.append([head, *cells])
     return table("The main measure of every setting", columns, rows)
@@ -271,61 +271,61 @@ def course_words() -> Html:
     )
 
 
-def course_part(folder: Path, told: CasesView, case: CaseResult) -> Html:
+def course_part(folder: Path, view: CasesView, case: CaseResult) -> Html:
     records, _ = read_rounds(folder / "cases" / case.name)
-    chart = course_chart(told.labels, told.against, case.title, records)
+    chart = course_chart(view.labels, view.against, case.title, records)
     return details(case.title, chart_figures(f"courses-{case.name.replace('.', '-')}", [chart])) if chart else Html("")
 
 
-def links(told: CasesView) -> Html:
+def links(view: CasesView) -> Html:
     return bullets(
-        Html(f'<a href="cases/{safe(case.name)}/{FILE}">{safe(case.title)}</a>') for case in told.cases if case.name
+        Html(f'<a href="cases/{safe(case.name)}/{REPORT}">{safe(case.title)}</a>') for case in view.cases if case.name
     )
 
 
 def cases_table(result: CasesResult) -> Table:
     """For the terminal: a case a row; a method a column, or where these are too many what stands out."""
-    told = view_of(result)
-    shown = Table(title=Text(f"{plain(told.name)}: {len(told.cases)} settings"), title_justify="left")
+    view = view_of(result)
+    shown = Table(title=Text(f"{plain(view.name)}: {len(view.cases)} settings"), title_justify="left")
     shown.add_column(Text("setting"))
-    if len(told.labels) > COLUMNS:
-        heads = [plain(told.label(told.against)), "best value (may be chance)", "better ▲", "worse ▼"]
+    if len(view.labels) > COLUMNS:
+        heads = [plain(view.label(view.against)), "best value (may be chance)", "better ▲", "worse ▼"]
     else:
-        heads = [plain(label) for label in told.labels.values()]
+        heads = [plain(label) for label in view.labels.values()]
     for head in heads:
         shown.add_column(Text(head))
-    for case in told.cases:
-        cells = short_row(told, case) if len(told.labels) > COLUMNS else whole_row(told, case)
+    for case in view.cases:
+        cells = short_row(view, case) if len(view.labels) > COLUMNS else whole_row(view, case)
         shown.add_row(Text(f"{plain(case.title)} ({label_of(case.metric)})"), *cells)
     return shown
 
 
-def whole_row(told: CasesView, case: CaseResult) -> list[Text]:
-    best = told.best(case)
+def whole_row(view: CasesView, case: CaseResult) -> list[Text]:
+    best = view.best(case)
     cells = []
-    for name in told.labels:
+    for name in view.labels:
         score = case.methods.get(name)
         value = score.value if score else None
-        sign = SIGNS.get(case.verdict(name, told.against), "")
+        sign = SIGNS.get(case.verdict(name, view.against), "")
         words = "not defined" if value is None else f"{numbers.score(value)} {sign}".strip()
         cells.append(Text(words, style="bold" if name == best else ""))
     return cells
 
 
-def short_row(told: CasesView, case: CaseResult) -> list[Text]:
+def short_row(view: CasesView, case: CaseResult) -> list[Text]:
     """The reference, whoever has the best value, and those that differ from the reference by more than chance."""
     known = {name: one.value for name, one in case.methods.items() if one.value is not None}
     lower = is_lower_better(case.metric)
     top = (min if lower else max)(known, key=lambda name: known[name]) if known and lower is not None else None
     marked = [
-        ", ".join(name for name in told.labels if of(case, name)) or "none shown"
-        for of in (told.is_better, told.is_worse)
+        ", ".join(name for name in view.labels if of(case, name)) or "none shown"
+        for of in (view.is_better, view.is_worse)
     ]
     return [
-        Text(numbers.score(known[told.against]) if told.against in known else "not defined"),
+        Text(numbers.score(known[view.against]) if view.against in known else "not defined"),
         Text(
             "not known" if top is None else f"{numbers.score(known[top])} {plain(top)}",
-            style="bold" if top is not None and top == told.best(case) else "",
+            style="bold" if top is not None and top == view.best(case) else "",
         ),
         *(Text(plain(words)) for words in marked),
     ]

@@ -143,8 +143,8 @@ def method_facts(
     }
 
 
-def figure(told: MetricValue) -> Facts:
-    known, kept = told.plain(), ("value", "low", "high", "undefined", "no_interval")
+def figure(measure: MetricValue) -> Facts:
+    known, kept = measure.plain(), ("value", "low", "high", "undefined", "no_interval")
     return {key: known[key] for key in kept if known.get(key) is not None}
 
 

@@ -193,8 +193,8 @@ def place_of(place: MapPlace) -> PlaceOnMap | None:
 
 
 def gain_view(gain: PartnersGain) -> GainView:
-    told = MetricValue(value=gain.difference, low=gain.low, high=gain.high)
-    better = improvement(told, gain.metric, gain.alone, gain.together)
+    measure = MetricValue(value=gain.difference, low=gain.low, high=gain.high)
+    better = improvement(measure, gain.metric, gain.alone, gain.together)
     return GainView(gain.metric, gain.alone, gain.together, gain.everyone, better, gain.patients, gain.words)
 
 

@@ -22,21 +22,21 @@ YES, NO = {"yes", "true", "1", "positive", "present"}, {"no", "false", "0", "neg
 
 
 def sentences(
-    told: Histograms, found: Differences, here: int, there: int, *, most: int = 5, level: float = 0.05
+    histograms: Histograms, found: Differences, here: int, there: int, *, most: int = 5, level: float = 0.05
 ) -> list[str]:
     """How the patients `there` differ from those `here`, the largest difference first; at most `most` sentences."""
     if not np.isfinite(found.distance[:, here, there]).any():
         return [UNKNOWN]
     certain = holm(np.nan_to_num(found.p[:, here, there], nan=1.0)) < level
     order = [int(i) for i in np.argsort(-np.nan_to_num(found.distance[:, here, there])) if certain[i]]
-    return [sentence(told, index, here, there) for index in order[:most]] or [NOTHING]
+    return [sentence(histograms, index, here, there) for index in order[:most]] or [NOTHING]
 
 
-def sentence(told: Histograms, index: int, here: int, there: int) -> str:
+def sentence(histograms: Histograms, index: int, here: int, there: int) -> str:
     """The one difference in a column that says most."""
-    column, site = told.columns[index], told.sites[there]
-    ours, theirs = told.shares(index)[here], told.shares(index)[there]
-    name, all_rows = plain_name(column.name), (told.rows(index)[there], told.rows(index)[here])
+    column, site = histograms.columns[index], histograms.sites[there]
+    ours, theirs = histograms.shares(index)[here], histograms.shares(index)[there]
+    name, all_rows = plain_name(column.name), (histograms.rows(index)[there], histograms.rows(index)[here])
     # Up to four recorded patients may hide among the missing, so "never" is told as nine in ten.
     never = max(ours[-1], theirs[-1]) > 0.9
     if never and min(ours[-1], theirs[-1]) < 0.5:
@@ -44,19 +44,19 @@ def sentence(told: Histograms, index: int, here: int, there: int) -> str:
         return f"{name} is recorded {where}."
     apart = np.abs(theirs - ours)
     if never or apart[-1] > apart[:-1].sum() / 2:
-        return f"{name} is missing for {both_shares(told, theirs[-1], ours[-1], all_rows)}."
+        return f"{name} is missing for {both_shares(histograms, theirs[-1], ours[-1], all_rows)}."
     # Among those of whom it is known, so that gaps do not pass for rarity.
     rows = (all_rows[0] * (1 - theirs[-1]), all_rows[1] * (1 - ours[-1]))
     ours, theirs = ours[:-1] / ours[:-1].sum(), theirs[:-1] / theirs[:-1].sum()
     if column.number and len(column.edges) > 1:
-        return number_sentence(told, column, site, (theirs, ours), rows)
+        return number_sentence(histograms, column, site, (theirs, ours), rows)
     labels = [*column.names, "something else"]
     if column.number:
         labels = (
             ["recorded"] if not column.edges else [f"{word} {column.edges[0]:.3g}" for word in ("below", "at least")]
         )
     at = clearest_category(labels, np.abs(theirs - ours))
-    shares = both_shares(told, theirs[at], ours[at], rows)
+    shares = both_shares(histograms, theirs[at], ours[at], rows)
     if labels[at].lower() in ("yes", "true"):
         return f"{name}: yes for {shares}."
     return f"{name} is {labels[at]} for {shares}."
@@ -72,7 +72,7 @@ def clearest_category(labels: list[str], apart: Numbers) -> int:
 
 
 def number_sentence(
-    told: Histograms, column: ColumnCells, site: str, shares: tuple[Numbers, Numbers], rows: tuple[float, float]
+    histograms: Histograms, column: ColumnCells, site: str, shares: tuple[Numbers, Numbers], rows: tuple[float, float]
 ) -> str:
     """Which way the middle moved, or where patients lie if it did not; `shares` and `rows` are theirs, then ours."""
     theirs, ours = (median(column, share) for share in shares)
@@ -83,7 +83,9 @@ def number_sentence(
         at = int(np.argmax(np.abs(shares[0] - shares[1])))
         bounds = [column.low, *column.edges, column.high]
         place = f"between {bounds[at]:.3g} and {bounds[at + 1]:.3g}"
-        return f"{name} is spread differently: {place} for {both_shares(told, shares[0][at], shares[1][at], rows)}."
+        return (
+            f"{name} is spread differently: {place} for {both_shares(histograms, shares[0][at], shares[1][at], rows)}."
+        )
     medians = f"(median about {shown[0]}, yours {shown[1]})"
     if column.name.lower() == "age":
         return f"{site}'s patients are {'younger' if theirs < ours else 'older'} {medians}."
@@ -109,8 +111,10 @@ def plain_name(name: str) -> str:
     return spaced[:1].upper() + spaced[1:]
 
 
-def both_shares(told: Histograms, theirs: float, ours: float, rows: tuple[float, float]) -> str:
-    return f"{percent(theirs, rows[0], told.smallest)} there and {percent(ours, rows[1], told.smallest)} here"
+def both_shares(histograms: Histograms, theirs: float, ours: float, rows: tuple[float, float]) -> str:
+    return (
+        f"{percent(theirs, rows[0], histograms.smallest)} there and {percent(ours, rows[1], histograms.smallest)} here"
+    )
 
 
 def percent(share: float, rows: float, smallest: int) -> str:
@@ -123,17 +127,3 @@ def percent(share: float, rows: float, smallest: int) -> str:
         most = (smallest - 1) / max(rows, 1.0)
         return f"at most {math.ceil(100 * most)} %" if smallest > 1 else "0 %"
     return f"{100 * share:.0f} %"
-
-
-def standardized_shift(told: Histograms, index: int) -> Numbers:
-    """(sites, sites): by how many standard deviations the second site's mean is higher, from the cells' middles."""
-    column, counts = told.columns[index], told.counts[index][:, :-1]
-    if not column.number:
-        return np.full((len(told.sites), len(told.sites)), np.nan)
-    bounds = np.array([column.low, *column.edges, column.high])
-    middle = (bounds[1:] + bounds[:-1]) / 2
-    known = np.where(counts.sum(axis=1) > 0, counts.sum(axis=1), np.nan)
-    mean = counts @ middle / known
-    variance = counts @ middle**2 / known - mean**2
-    both = np.sqrt((variance[:, None] + variance[None]) / 2)
-    return np.divide(mean[None] - mean[:, None], both, out=np.full_like(both, np.nan), where=both > 0)

@@ -19,30 +19,32 @@ NAMED = 6
 """Columns named in one sentence, at most."""
 
 
-def feedback_text(told: SiteFeedback, shifted: Sequence[Mapping[str, Any]] = ()) -> Report:
+def feedback_text(feedback: SiteFeedback, shifted: Sequence[Mapping[str, Any]] = ()) -> Report:
     """All that one site is told, in plain values and in sentences; `shifted` has a feature, words and distance each."""
-    rows = [{**row, "words": weight_sentence(row, told.weights.regression)} for row in told.weights.rows]
-    words = [*rank_words(told), *(weight_words(told.weights)), *(str(row["words"]) for row in shifted)]
+    rows = [{**row, "words": weight_sentence(row, feedback.weights.regression)} for row in feedback.weights.rows]
+    words = [*rank_words(feedback), *(weight_words(feedback.weights)), *(str(row["words"]) for row in shifted)]
     return {
-        "site": told.site,
-        "rank": told.rank,
-        "chosen": told.chosen,
+        "site": feedback.site,
+        "rank": feedback.rank,
+        "chosen": feedback.chosen,
         "weights": rows,
         "shifted": [dict(row) for row in shifted],
-        "further_features": list(told.further.rows),
-        "words": [*words, *further_words(told.further)],
+        "further_features": list(feedback.further.rows),
+        "words": [*words, *further_words(feedback.further)],
     }
 
 
-def rank_words(told: SiteFeedback) -> tuple[str, ...]:
-    if told.site == told.user:
-        return (f"{told.site} asked for partners: the ranking is of the others.",)
-    if told.rank is None:
-        return (f"{told.site} was not judged as a partner of {told.user}: it gave no answer, or was no candidate.",)
-    place, of = told.rank["place"], told.rank["of"]
+def rank_words(feedback: SiteFeedback) -> tuple[str, ...]:
+    if feedback.site == feedback.user:
+        return (f"{feedback.site} asked for partners: the ranking is of the others.",)
+    if feedback.rank is None:
+        return (
+            f"{feedback.site} was not judged as a partner of {feedback.user}: it gave no answer, or was no candidate.",
+        )
+    place, of = feedback.rank["place"], feedback.rank["of"]
     best = "the only possible partner" if of == 1 else f"number {place} of {of} possible partners"
-    first = f"{told.site} is {best} for {told.user}, and was {'' if told.chosen else 'not '}chosen."
-    return (first, f"Chance alone could change its place with {named(told.near)}.") if told.near else (first,)
+    first = f"{feedback.site} is {best} for {feedback.user}, and was {'' if feedback.chosen else 'not '}chosen."
+    return (first, f"Chance alone could change its place with {named(feedback.near)}.") if feedback.near else (first,)
 
 
 def further_words(found: FurtherFeatures) -> tuple[str, ...]:

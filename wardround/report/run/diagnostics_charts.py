@@ -82,27 +82,30 @@ def by_hospital(run: Run) -> Html:
     return join(part for part in parts if part)
 
 
-def diagnostic_bullets(told: Diagnostics, asking: str) -> Html:
-    words = diagnostics_text.bullets_of(told, asking)
+def diagnostic_bullets(diagnostics: Diagnostics, asking: str) -> Html:
+    words = diagnostics_text.bullets_of(diagnostics, asking)
     return bullets(words) if words else Html("")
 
 
-def chart_names(told: Diagnostics) -> list[str]:
+def chart_names(diagnostics: Diagnostics) -> list[str]:
     """Those numbers by hospital that a chart can show."""
-    shown = [name for name in told.sites if name not in HIDDEN]
-    return [name for name in shown if any(x is not None for values in told.sites[name].values() for x in values)]
+    shown = [name for name in diagnostics.sites if name not in HIDDEN]
+    return [name for name in shown if any(x is not None for values in diagnostics.sites[name].values() for x in values)]
 
 
 def charts(course: Course, asking: str) -> list[Chart]:
-    told = course.diagnostics
-    return [groups(told) if name == "cluster" else lines(told, name, asking) for name in chart_names(told)]
+    diagnostics = course.diagnostics
+    return [
+        groups(diagnostics) if name == "cluster" else lines(diagnostics, name, asking)
+        for name in chart_names(diagnostics)
+    ]
 
 
-def lines(told: Diagnostics, name: str, asking: str) -> Chart:
+def lines(diagnostics: Diagnostics, name: str, asking: str) -> Chart:
     """One line per hospital."""
-    known, series = chart_for(name), told.sites[name]
-    kept = range(0, len(told.rounds), max(1, math.ceil(len(told.rounds) / POINTS)))
-    rounds = [told.rounds[i] for i in kept]
+    known, series = chart_for(name), diagnostics.sites[name]
+    kept = range(0, len(diagnostics.rounds), max(1, math.ceil(len(diagnostics.rounds) / POINTS)))
+    rounds = [diagnostics.rounds[i] for i in kept]
     few = len(series) <= LEGEND
     traces: list[Spec] = []
     for index, (site, values) in enumerate(series.items()):
@@ -124,19 +127,19 @@ def lines(told: Diagnostics, name: str, asking: str) -> Chart:
         )
     seen = [x for own in series.values() for x in own if x is not None]
     top, cut = ceiling(seen)
-    first, last = told.rounds[0], told.rounds[-1]
+    first, last = diagnostics.rounds[0], diagnostics.rounds[-1]
     rows = math.ceil(len(series) / 3) if few else 1
     height = 270 + 20 * rows
     return Chart(
         title=f"{known.title} (values above {numbers.score(top)} are cut off)" if cut else known.title,
-        description=description(told, name, known.title),
+        description=description(diagnostics, name, known.title),
         traces=traces,
         layout=layout(
             height,
             x={"title": {"text": "round"}, "range": span([first, last]), **whole_ticks(first, last)},
             y={"title": {"text": chart_label(known.axis)}, "range": span([min(0.0, *seen), top])},
-            shapes=[stop_line(told.stopped)] if told.stopped is not None else [],
-            annotations=[stop_label(told.stopped)] if told.stopped is not None else [],
+            shapes=[stop_line(diagnostics.stopped)] if diagnostics.stopped is not None else [],
+            annotations=[stop_label(diagnostics.stopped)] if diagnostics.stopped is not None else [],
             margin={"l": 10, "r": 10, "t": 20 + 20 * rows, "b": 44},
         ),
         height=height,
@@ -171,26 +174,26 @@ def point(site: str, number: int, value: float | None) -> str:
     return f"<b>{chart_label(site, 60)}</b><br>round {number}: {words}"
 
 
-def description(told: Diagnostics, name: str, title: str) -> str:
-    last = [(site, values[-1]) for site, values in told.sites[name].items() if values[-1] is not None]
-    start = f"Lines for {len(told.sites[name])} hospitals over {len(told.rounds)} rounds. {title}"
+def description(diagnostics: Diagnostics, name: str, title: str) -> str:
+    last = [(site, values[-1]) for site, values in diagnostics.sites[name].items() if values[-1] is not None]
+    start = f"Lines for {len(diagnostics.sites[name])} hospitals over {len(diagnostics.rounds)} rounds. {title}"
     if not last or len(last) > LEGEND:
         return f"{start}. The table has the final values."
     ends = "; ".join(f"{plain(site)} {numbers.score(value or 0.0)}" for site, value in last)
-    return f"{start}, in round {told.rounds[-1]}: {ends}."
+    return f"{start}, in round {diagnostics.rounds[-1]}: {ends}."
 
 
-def groups(told: Diagnostics) -> Chart:
+def groups(diagnostics: Diagnostics) -> Chart:
     """Rows of colour: hospitals of the same colour share a model."""
-    series = told.sites["cluster"]
-    kept = range(0, len(told.rounds), max(1, math.ceil(len(told.rounds) / POINTS)))
+    series = diagnostics.sites["cluster"]
+    kept = range(0, len(diagnostics.rounds), max(1, math.ceil(len(diagnostics.rounds) / POINTS)))
     models = sorted({int(x) for values in series.values() for x in values if x})
     most = max(models, default=1)
     # A step for each model: Plotly's colours run over a scale, and steps make it a key.
     steps = [[edge, shade_of(number)] for number in range(1, most + 1) for edge in ((number - 1) / most, number / most)]
     trace: Spec = {
         "type": "heatmap",
-        "x": [told.rounds[i] for i in kept],
+        "x": [diagnostics.rounds[i] for i in kept],
         "y": list(range(len(series))),
         "z": [[values[i] or None for i in kept] for values in series.values()],
         "zmin": 0.5,
@@ -200,15 +203,15 @@ def groups(told: Diagnostics) -> Chart:
         "colorbar": {"title": {"text": "model"}, "tickvals": models, "thickness": 12, "outlinewidth": 0},
         "hoverinfo": "text",
         "hovertext": [
-            [point_of_group(site, told.rounds[i], values[i]) for i in kept] for site, values in series.items()
+            [point_of_group(site, diagnostics.rounds[i], values[i]) for i in kept] for site, values in series.items()
         ],
     }
     height = max(190, 90 + 26 * len(series))
-    first, last = told.rounds[0], told.rounds[-1]
+    first, last = diagnostics.rounds[0], diagnostics.rounds[-1]
     return Chart(
         title=KNOWN["cluster"].title,
-        description=f"Bands for {len(series)} hospitals over {len(told.rounds)} rounds, coloured by the model each "
-        "uses. The text above says who shares a model at the end.",
+        description=f"Bands for {len(series)} hospitals over {len(diagnostics.rounds)} rounds, coloured by the model "
+        "each uses. The text above says who shares a model at the end.",
         traces=[trace],
         layout=layout(
             height,
@@ -229,15 +232,15 @@ def point_of_group(site: str, number: int, value: float | None) -> str:
     return f"<b>{chart_label(site, 60)}</b><br>round {number}: {words}"
 
 
-def last_numbers(method: MethodResult, told: Diagnostics) -> Html:
-    names = chart_names(told)
+def last_numbers(method: MethodResult, diagnostics: Diagnostics) -> Html:
+    names = chart_names(diagnostics)
     if not names:
         return Html("")
-    sites = list(dict.fromkeys(site for name in names for site in told.sites[name]))
-    rows = [[safe(site), *(last_cell(told.sites[name].get(site, ()), name) for name in names)] for site in sites]
-    caption = f"{plain(method.label)}: values in round {told.rounds[-1]:,}"
+    sites = list(dict.fromkeys(site for name in names for site in diagnostics.sites[name]))
+    rows = [[safe(site), *(last_cell(diagnostics.sites[name].get(site, ()), name) for name in names)] for site in sites]
+    caption = f"{plain(method.label)}: values in round {diagnostics.rounds[-1]:,}"
     columns = [Html("Hospital"), *(safe(chart_for(name).axis.capitalize()) for name in names)]
-    return details(f"Values in round {told.rounds[-1]:,}", table(caption, columns, rows))
+    return details(f"Values in round {diagnostics.rounds[-1]:,}", table(caption, columns, rows))
 
 
 def last_cell(values: tuple[float | None, ...], name: str) -> Html:

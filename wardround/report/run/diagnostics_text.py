@@ -18,18 +18,18 @@ def possessive(name: str) -> Html:
     return safe(f"{plain(name)}'" if plain(name).endswith(("s", "S")) else f"{plain(name)}'s")
 
 
-def bullets_of(told: Diagnostics, asking: str) -> list[Html]:
+def bullets_of(diagnostics: Diagnostics, asking: str) -> list[Html]:
     """All that can be said about one course."""
-    found = weights(told, asking) if "alpha" in told.sites else []
-    found += clusters(told) if "cluster" in told.sites else []
-    return found + ending(told, asking)
+    found = weights(diagnostics, asking) if "alpha" in diagnostics.sites else []
+    found += clusters(diagnostics) if "cluster" in diagnostics.sites else []
+    return found + ending(diagnostics, asking)
 
 
-def weights(told: Diagnostics, asking: str) -> list[Html]:
-    partners = [site for site in told.sites["alpha"] if site != asking]
+def weights(diagnostics: Diagnostics, asking: str) -> list[Html]:
+    partners = [site for site in diagnostics.sites["alpha"] if site != asking]
     if len(partners) <= NAMED:
-        return [sentence for site in partners if (sentence := weight_of(told, site))]
-    last = [values[-1] or 0.0 for site in partners if (values := told.sites["alpha"][site])]
+        return [sentence for site in partners if (sentence := weight_of(diagnostics, site))]
+    last = [values[-1] or 0.0 for site in partners if (values := diagnostics.sites["alpha"][site])]
     gone = sum(value <= 0 for value in last)
     kept = sum(value >= KEPT for value in last)
     words = (
@@ -39,14 +39,14 @@ def weights(told: Diagnostics, asking: str) -> list[Html]:
     return [Html(words)]
 
 
-def weight_of(told: Diagnostics, site: str) -> Html:
+def weight_of(diagnostics: Diagnostics, site: str) -> Html:
     """Cleveland's weight fell to 0.1 by round 30: its patients pulled the model elsewhere."""
-    known = [(r, x) for r, x in zip(told.rounds, told.sites["alpha"][site], strict=True) if x is not None]
+    known = [(r, x) for r, x in zip(diagnostics.rounds, diagnostics.sites["alpha"][site], strict=True) if x is not None]
     counted = [(r, x) for r, x in known if x > 0]
     if not known:
         return Html("")
     if not counted:
-        came = told.sites.get("rounds", {}).get(site, ())
+        came = diagnostics.sites.get("rounds", {}).get(site, ())
         why = (
             "took no part in the training" if came and not came[-1] else "did not count in any round that was recorded"
         )
@@ -58,7 +58,7 @@ def weight_of(told: Diagnostics, site: str) -> Html:
             f"<strong>{possessive(site)}</strong> weight fell to 0 by round {gone:,}: its patients pulled the model "
             "in another direction, and from then on they no longer counted."
         )
-    value, last_round = two_digits(last), min(last_round, told.stopped or last_round)
+    value, last_round = two_digits(last), min(last_round, diagnostics.stopped or last_round)
     if last >= KEPT * first:
         reason = "its patients pulled the model in much the same direction"
         return Html(f"{strong(site)} kept its weight ({value} in round {last_round:,}): {reason}.")
@@ -78,9 +78,9 @@ def two_digits(value: float) -> str:
     return f"{value:.2g}"
 
 
-def clusters(told: Diagnostics) -> list[Html]:
+def clusters(diagnostics: Diagnostics) -> list[Html]:
     """Who shares a model in the end, and since when."""
-    series = told.sites["cluster"]
+    series = diagnostics.sites["cluster"]
     last = {site: int(values[-1]) for site, values in series.items() if values and values[-1]}
     found = []
     for number in sorted(set(last.values())):
@@ -89,37 +89,41 @@ def clusters(told: Diagnostics) -> list[Html]:
         shares = "uses" if len(members) == 1 else "share"
         found.append(Html(f"{who} {shares} <strong>model {number}</strong>."))
     changes = [
-        told.rounds[index]
+        diagnostics.rounds[index]
         for values in series.values()
         for index in range(1, len(values))
         if values[index] != values[index - 1] and values[index - 1]
     ]
-    if found and len(told.rounds) > 1:
+    if found and len(diagnostics.rounds) > 1:
         since = f"The last change was seen in round {max(changes):,}." if changes else "No hospital changed its group."
         found.append(Html(since))
     return found
 
 
-def ending(told: Diagnostics, asking: str) -> list[Html]:
+def ending(diagnostics: Diagnostics, asking: str) -> list[Html]:
     found = []
-    if told.stopped is not None:
+    if diagnostics.stopped is not None:
         found.append(
             Html(
-                f"<strong>Training was stopped by round {told.stopped:,}</strong>: the hospitals no longer agreed on a "
-                "direction, and a further step would have made the model worse for a hospital that still counts."
+                f"<strong>Training was stopped by round {diagnostics.stopped:,}</strong>: the hospitals no longer "
+                "agreed on a direction, and a further step would have made the model worse for a hospital that still "
+                "counts."
             )
         )
-    if told.skipped:
+    if diagnostics.skipped:
         who = safe(asking) if asking else Html("the asking hospital")
         found.append(
-            Html(f"{plural(told.skipped, 'round')} changed nothing, since {who} was absent or had nothing to learn.")
+            Html(
+                f"{plural(diagnostics.skipped, 'round')} changed nothing, since {who} was absent or had nothing "
+                "to learn."
+            )
         )
-    return found + absences(told)
+    return found + absences(diagnostics)
 
 
-def absences(told: Diagnostics) -> list[Html]:
+def absences(diagnostics: Diagnostics) -> list[Html]:
     """Hospitals that came to fewer rounds than others."""
-    came = {site: int(values[-1] or 0) for site, values in told.sites.get("rounds", {}).items() if values}
+    came = {site: int(values[-1] or 0) for site, values in diagnostics.sites.get("rounds", {}).items() if values}
     most = max(came.values(), default=0)
     fewer = [(site, number) for site, number in came.items() if 0 < number < most]
     if not fewer:

@@ -9,11 +9,10 @@ from wardround.report.html.markup import Html, join, safe, section
 from wardround.report.partners.answer import partnership_of
 from wardround.report.partners.page import partners_page
 from wardround.report.run.section import find_sections
+from wardround.runs.file_names import REPORT
 from wardround.runs.read import read_manifest, read_result
 from wardround.runs.result import CasesResult, PartnersResult
 from wardround.runs.run import Run, read_run
-
-FILE = "report.html"
 
 KINDS = {
     "run": "Report of a training run",
@@ -27,7 +26,7 @@ def write_report(folder: Path) -> Path:
     """Writes `report.html` into the run folder and returns its path; a report that is there is replaced."""
     folder = Path(folder)
     text = report_page(folder)
-    target, fresh = folder / FILE, folder / f".{FILE}.{os.getpid()}"
+    target, fresh = folder / REPORT, folder / f".{REPORT}.{os.getpid()}"
     try:
         fresh.write_text(text, encoding="utf-8")
         os.replace(fresh, target)

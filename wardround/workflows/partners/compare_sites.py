@@ -23,6 +23,7 @@ from wardround.report.partners.agreement import note_on
 from wardround.report.partners.differences import sentence, sentences
 from wardround.report.partners.feedback import feedback_text
 from wardround.report.partners.recommendation import MATRICES, MEASURES, reason, unlike_most
+from wardround.runs.fields import part_of
 from wardround.runs.partners_result import (
     FeatureDifference,
     PartnerMeasure,
@@ -83,10 +84,10 @@ def likeness_of(plan: TrainingPlan, evidence: Evidence, chosen: Sequence[int]) -
             *(measure_result(name, one, question) for name, one in measured.items()),
         ),
         "agreement": agreements({study.partners.name: evidence, **measured}),
-        "similarity": tuple(map(SimilarityTable.model_validate, matrices(question, moved, pulled, found))),
+        "similarity": tuple(part_of(SimilarityTable, one) for one in matrices(question, moved, pulled, found)),
         "map": site_map(evidence, names, question, found),
         "pairs": tuple(site_comparison(told, found, question.user, site) for site in question.candidates),
-        "feedback": tuple(map(SiteAdvice.model_validate, gains)),
+        "feedback": tuple(part_of(SiteAdvice, one) for one in gains),
     }
     return Likeness(parts, list(question.records), names, question.user, differ, moved)
 
@@ -186,7 +187,7 @@ def site_map(evidence: Evidence, names: Sequence[str], question: Question, found
             apart = np.nanmean(found.distance, axis=0) if len(found.distance) else np.zeros((len(names),) * 2)
         drawn, source = map_of(names, apart, question.everyone), "how the patients differ"
     sites = [{"name": name, "x": x, "y": y} for name, (x, y) in drawn["positions"].items()]
-    return SiteMap.model_validate({"sites": sites, "shown": drawn["shown"], "from": source})
+    return part_of(SiteMap, {"sites": sites, "shown": drawn["shown"], "from": source})
 
 
 def site_comparison(told: Histograms, found: Differences, here: int, there: int) -> SiteComparison:

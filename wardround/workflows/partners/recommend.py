@@ -22,6 +22,7 @@ from wardround.evaluate.metrics import measure_sites
 from wardround.incentives.statement import DilutionOutcome, settle_dilution
 from wardround.partners.choice import Evidence, Question, select_partners
 from wardround.report.partners.recommendation import gain_words, headline
+from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder
 from wardround.runs.partners_result import ChoiceCost, PartnersVerdict, TrainingShare
 from wardround.runs.result import PartnersResult
@@ -75,10 +76,10 @@ def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words
         **data_summary(first),
         asking=names[user],
         repeats=said.repeats,
-        verdict=PartnersVerdict.model_validate(verdict(study, splits, evidence, settlement, told)),
+        verdict=part_of(PartnersVerdict, verdict(study, splits, evidence, settlement, told)),
         **told.parts,
-        dilution=tuple(TrainingShare.model_validate(one) for one in settlement.table),
-        cost=ChoiceCost.model_validate(cost(splits, told.records)),
+        dilution=tuple(part_of(TrainingShare, one) for one in settlement.table),
+        cost=part_of(ChoiceCost, cost(splits, told.records)),
         notes=tuple(first.notes),
     )
     folder.write_result(result)

@@ -10,6 +10,7 @@ have, are withheld: a recall of two thirds is three patients. With a smallest ce
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ UNDEFINED = "not defined for the patients of this site"
 FEW = "reported only where every outcome has enough patients, and is predicted for enough of them"
 
 
+@lru_cache(maxsize=256)
 def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
     """A query or a probe that tells of no fewer patients than the site allows, whatever it was asked."""
     if cell <= 1 or all(one.name != "smallest_cell" for one in find(recipe.kind, recipe.name).parameters):

@@ -62,4 +62,4 @@ def private_figures(
 
 def outcome_range(promise: Promise) -> Ends | None:
     """Between what values the outcome of a regression lies, where the study says so."""
-    return promise.study.privacy.outcome if promise.study.privacy else None
+    return promise.section.outcome

@@ -55,10 +55,16 @@ class Promise:
     study: Study
     budget: Callable[[], Budget]
 
+    @property
+    def section(self) -> PrivacySection:
+        """[privacy] as it was approved."""
+        assert self.study.privacy is not None
+        return self.study.privacy
+
     def check_sites(self, sites: Sequence[str]) -> None:
         """Refuse other sites than the approved study names: how much noise each adds depends on who takes part."""
         approved = self.study.deploy.sites
-        if self.study.privacy is not None and approved and sorted(sites) != sorted(approved):
+        if approved and sorted(sites) != sorted(approved):
             raise self._refusal(
                 f"the approved study is for {len(approved)} sites, but the coordinator names {len(sites)}"
                 if len(sites) != len(approved)
@@ -67,11 +73,7 @@ class Promise:
 
     def check(self, recipe: Recipe, *, silent: bool) -> None:
         """Refuse an algorithm that is not protected as the approved study says; a silent one sends nothing."""
-        said = self.study.privacy
-        if said is None:
-            if recipe.kind == KIND:
-                raise self._refusal("the approved study has no [privacy], but a private algorithm was requested")
-            return
+        said = self.section
         if recipe.kind != KIND:
             if not silent:
                 raise self._refusal("the approved study adds noise, but an algorithm without noise was requested")
@@ -100,7 +102,7 @@ class Promise:
 
     def check_sum(self, recipe: Recipe, step: str, letter: Any) -> None:
         """Open no sum of fewer answers than are said to share the noise of whole sites."""
-        if self.study.privacy is None or recipe.kind != KIND or step != "agree":
+        if recipe.kind != KIND or step != "agree":
             return
         given, _ = privacy.words_in(recipe)
         answered = letter["content"]["survivors"]
@@ -116,7 +118,6 @@ class Promise:
         """
         if recipe.kind != KIND or not own.rows:
             return  # nothing leaves, or there is nobody to protect
-        assert self.study.privacy is not None
         given, _ = privacy.words_in(recipe)
         steps = self._steps(recipe, given, own)
         budget, level = self.budget(), given.level
@@ -144,8 +145,7 @@ class Promise:
         It must hold for all rounds with the noise of this one, and for this one together with those that were really
         `answered`, whose noise may have been other. `told` is what the statistics of the preparation cost.
         """
-        said = self.study.privacy
-        assert said is not None
+        said = self.section
         records = own.rows if said.level == "sample" else len(own.sites)
         if said.delta * records > 1:
             whose = "patients of this site" if said.level == "sample" else "sites of this study"
@@ -177,9 +177,6 @@ class Promise:
 
     def statistic(self, recipe: Recipe, request: str, rows: int, *, prepared: bool) -> Recipe:
         """The query as this site answers it: with the noise of the approved study, debited before it is made."""
-        said = self.study.privacy
-        if said is None:
-            return recipe
         if recipe.name == "cards":  # names, kinds, labels and numbers of rows are public
             return with_settings(recipe, private=True)
         noise = release_noise(self.study).statistics
@@ -190,7 +187,7 @@ class Promise:
         if rows:
             place = -STATISTICS.index(recipe.name)
             self._pay("sample", place, request, noise, "this statistic")
-        delta = {"delta": NAMES_SHARE * said.delta} if recipe.name == STATISTICS[0] else {}
+        delta = {"delta": NAMES_SHARE * self.section.delta} if recipe.name == STATISTICS[0] else {}
         return with_settings(recipe, noise=noise, seed=None, **delta)
 
     def check_part(self, asked: str, meant: str) -> None:

@@ -23,13 +23,12 @@ from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.agreed_words import agreed_in
-from wardround.deploy.protocol.halves import ParcelContent, make_parcel, meeting_of, parcel_words
+from wardround.deploy.protocol.halves import ParcelContent, make_parcel, meeting_of, parcel_words, read_seed
 from wardround.deploy.protocol.requests import Received, ShareHalves
 from wardround.deploy.protocol.robust_choice import bound_of, rule_of, transform_recipes
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.trust.certificates import Key
 from wardround.deploy.trust.pins import smallest_roster
-from wardround.privacy.secure_sum.masks import KEY_BYTES
 from wardround.privacy.secure_sum.session import model_hash
 from wardround.privacy.two_servers.own_products import deal_own
 from wardround.privacy.two_servers.protocol import ForA, Meeting, share_update
@@ -68,7 +67,7 @@ class HalvesSite:
         meeting = meeting_of(asked.question.meeting, asked.study, asked.round)
         self._refuse_other(meeting, message)
         key, second = self.signing(), self.second_key(meeting.sites, asked.question.second)
-        row = row_seed(asked.question.row)
+        row = read_seed(asked.question.row, "round")
         made = answer()
         if made is None:
             return {"status": Status.DIVERGED}, Message({})
@@ -147,16 +146,6 @@ class HalvesSite:
 
 def reply(first: ForA, deal: bytes, parcel: dict[str, Any]) -> tuple[Header, Message]:
     return {"parcel": parcel, "deal": deal.hex()}, Message({"masked": first.masked})
-
-
-def row_seed(text: str) -> bytes:
-    try:
-        seed = bytes.fromhex(text)
-    except ValueError:
-        seed = b""
-    if len(seed) != KEY_BYTES:
-        raise Refusal("the seed of the round cannot be read", remedy="install the same version of wardround")
-    return seed
 
 
 def weight_and_update(answer: Message) -> tuple[float, np.ndarray[Any, Any]]:

@@ -51,13 +51,13 @@ def check_signatures(
     report.checked.append(f"signed by the coordinator {head.who}{sure}")
     agreed = []
     for site in transcript.opening.sites:
-        told = source.witnesses.get(site)
-        if told is None:
+        statement = source.witnesses.get(site)
+        if statement is None:
             continue
-        if is_invented(told, head, keys):
+        if is_invented(statement, head, keys):
             report.remarks.append(f"{site} has signed an end that the coordinator never signed, which does not count")
             continue
-        wrong = witness_words(site, told, head, authority)
+        wrong = witness_words(site, statement, head, authority)
         if wrong:
             report.problem = wrong
             return report
@@ -85,25 +85,25 @@ def check_signatures(
     return report
 
 
-def is_pinned(site: str, told: Any, pinned: Mapping[str, Sequence[str]]) -> bool:
+def is_pinned(site: str, statement: Any, pinned: Mapping[str, Sequence[str]]) -> bool:
     """Whether the key of a site's certificate is one whose fingerprint is known here."""
-    keys, _ = keys_in(str(told["certificate"]), "site", None)
+    keys, _ = keys_in(str(statement["certificate"]), "site", None)
     return any(fingerprint(key) in pinned.get(site, ()) for key in keys.get(site, ()))
 
 
-def is_invented(told: Any, head: Head, signer: Keys) -> bool:
+def is_invented(statement: Any, head: Head, signer: Keys) -> bool:
     """Whether a site countersigned another end than this one, which the coordinator never signed."""
     try:
-        seen = parse_countersigned(told["countersigned"])
+        seen = parse_countersigned(statement["countersigned"])
     except (KeyError, TypeError, ValueError):
         return False
     return seen.head != head and bool(head_problem(signer, seen.head))
 
 
-def witness_words(site: str, told: Any, head: Head, authority: x509.Certificate | None) -> str:
+def witness_words(site: str, statement: Any, head: Head, authority: x509.Certificate | None) -> str:
     """What is wrong with a site's countersignature, or nothing."""
     try:
-        seen, certificate = parse_countersigned(told["countersigned"]), str(told["certificate"])
+        seen, certificate = parse_countersigned(statement["countersigned"]), str(statement["certificate"])
     except (KeyError, TypeError, ValueError):
         return f"the countersignature of {site} is malformed"
     keys, wrong = keys_in(certificate, "site", authority)

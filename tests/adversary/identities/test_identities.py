@@ -1,52 +1,53 @@
 """Attack C3 and its relatives: a coordinator that signs certificates cannot play other sites to one that pins them."""
 
-import shutil
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support import in_process
+from tests.support.adversary.four_sites import (
+    FOUR,
+    SUM,
+    asking,
+    certificates,
+    checked,
+    copy_four,
+    exchange_all,
+    make_four,
+    offer_and_approve,
+    rotated,
+    secure_study,
+)
 from tests.support.adversary.root import Puppet, certificate_for, replace_with_puppet
-from wardround.core import clock
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.deploy.coordinator.consortium import admit, membership_of, revoke
+from wardround.deploy.coordinator.consortium import admit, membership_of
 from wardround.deploy.coordinator.maintenance import Maintenance
-from wardround.deploy.coordinator.queue import with_members
-from wardround.deploy.demo import make_coordinator, make_site, write_patients
 from wardround.deploy.home import CoordinatorHome, SiteHome
+from wardround.deploy.party.enrolment import distrust_coordinator, join, leave
 from wardround.deploy.protocol.replies import read_reply
-from wardround.deploy.protocol.requests import request_of_site
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.site.approvals import approve, store_offer
+from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
-from wardround.deploy.site.enrolment import distrust_coordinator, join, leave, rotate_key
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.transport.in_process import InProcess
 from wardround.deploy.transport.site_register import SiteRegister
 from wardround.deploy.trust import certificates as trust_certificates
-from wardround.deploy.trust.audit_log import examine, verify
-from wardround.deploy.trust.certificates import make_request, pem, read_certificate, sign
-from wardround.deploy.trust.countersignatures import exchange, share_membership
+from wardround.deploy.trust.audit_log import verify
+from wardround.deploy.trust.certificates import make_request, pem, sign
+from wardround.deploy.trust.countersignatures import exchange
 from wardround.deploy.trust.fingerprints import fingerprint
-from wardround.deploy.trust.membership import MembershipLog, change_of
-from wardround.deploy.trust.membership_witness import read_state, require_membership, reset_membership
-from wardround.deploy.trust.pins import check_roster, read_partners, smallest_roster, trust
+from wardround.deploy.trust.pins import read_partners, smallest_roster, trust
 from wardround.deploy.trust.rotations import key_hex, rotation_of
 from wardround.privacy.secure_sum.fixed_point import ring_vector
-from wardround.study.file import Study
-
-FOUR = ("bo", "freetown", "kenema", "makeni")
-SUM = [{"name": "secure_sum"}]
 
 
 class Stopped(BaseException):
@@ -131,37 +132,12 @@ def test_the_attack_succeeds_on_a_site_that_pins_nothing(tmp_path: Path, monkeyp
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A coordinator and four sites that joined; nothing was asked yet."""
-    folder = tmp_path_factory.mktemp("four")
-    hub = make_coordinator(folder / "coordinator", 1)
-    for name, table in write_patients(folder, FOUR).items():
-        make_site(folder / name, name, hub, table)
-    return folder
+    return make_four(tmp_path_factory.mktemp("four"))
 
 
 @pytest.fixture
 def homes(made: Path, tmp_path: Path) -> tuple[CoordinatorHome, dict[str, SiteHome]]:
-    shutil.copytree(made, tmp_path / "all")
-    return CoordinatorHome(tmp_path / "all" / "coordinator"), {name: SiteHome(tmp_path / "all" / name) for name in FOUR}
-
-
-def certificates(hub: CoordinatorHome) -> dict[str, str]:
-    return {name: hub.site_certificate(name).read_text() for name in FOUR}
-
-
-def secure_study(hub: CoordinatorHome, **deploy: Any) -> Study:
-    return with_members(in_process.study_of("rosters", transforms=SUM, deploy=deploy), hub)
-
-
-def checked(hub: CoordinatorHome, site: SiteHome, study: Study, roster: Any, shown: Any) -> Any:
-    return check_roster(
-        study,
-        roster,
-        shown,
-        read_certificate(hub.authority_path),
-        own=(site.own_name, site.key.public_key()),
-        partners=read_partners(site),
-    )
+    return copy_four(made, tmp_path / "all")
 
 
 def test_the_roster_of_the_approved_study_passes(homes: Any) -> None:
@@ -217,11 +193,6 @@ def test_two_names_for_one_key_are_one_site(homes: Any, tmp_path: Path) -> None:
 
 
 # ---- approval ----
-
-
-def offer_and_approve(home: SiteHome, study: Study) -> None:
-    store_offer(home, study_id(study), study.model_dump(mode="json"), "researcher")
-    approve(home, study_id(study), by="admin")
 
 
 def test_a_site_that_pinned_another_fingerprint_refuses_the_study(homes: Any) -> None:
@@ -297,13 +268,6 @@ def test_a_renewal_with_another_key_is_refused(homes: Any, monkeypatch: pytest.M
     assert membership_of(hub).chain().lines[-1].entry.kind == "renewed"
 
 
-def rotated(hub: CoordinatorHome, home: SiteHome) -> Path:
-    made = admit(hub, rotate_key(home, by="anna"))
-    assert made.rotated
-    join(home, made.path, hub.authority_path)
-    return made.path
-
-
 def test_a_key_is_replaced_only_if_the_old_one_signed_the_new(homes: Any, tmp_path: Path) -> None:
     hub, sites = homes
     kenema, bo, study = sites["kenema"], sites["bo"], secure_study(hub)
@@ -334,167 +298,6 @@ def test_a_key_is_replaced_only_if_the_old_one_signed_the_new(homes: Any, tmp_pa
         checked(hub, bo, study, FOUR, stale)
     for home in (kenema, hub):
         assert verify(home.audit_path, home.public_keys()) == []
-
-
-# ---- the membership log ----
-
-
-def exchange_all(hub: CoordinatorHome, sites: dict[str, SiteHome]) -> None:
-    for name, site in sites.items():
-        exchange(hub, name, asking(site))
-        share_membership(hub, membership_of(hub), name, asking(site))
-
-
-def asking(site: SiteHome) -> Any:
-    """Hands words to the site's handler, as the network would."""
-    handler = RequestHandler(HomeAccess(site))
-
-    def ask(topic: str, words: Any) -> Any:
-        told = read_reply(handler.answer(topic, "server", request_of_site(words)))
-        if told.status is not Status.OK:
-            raise Refusal(told.why)
-        return told.header
-
-    return ask
-
-
-def test_all_sites_witness_the_same_log(homes: Any) -> None:
-    hub, sites = homes
-    exchange_all(hub, sites)
-    exchange_all(hub, sites)
-    own = membership_of(hub).chain()
-    assert [(line.entry.kind, line.entry.name) for line in own.lines] == [
-        ("coordinator", "coordinator"),
-        *(("admitted", name) for name in FOUR),
-    ]
-    for name, site in sites.items():
-        assert MembershipLog(site.membership_path).chain().hashes == own.hashes
-        assert set(read_state(site)["statements"]) == set(FOUR) - {name}
-        require_membership(site, FOUR)
-    revoke(hub, "makeni", by="anna")
-    exchange_all(hub, {name: sites[name] for name in FOUR[:3]})
-    with pytest.raises(Refusal, match="makeni was revoked"):
-        require_membership(sites["bo"], FOUR)
-
-
-def fork(hub: CoordinatorHome, folder: Path) -> CoordinatorHome:
-    """A second coordinator with the same keys, from now on with a history of its own."""
-    shutil.copytree(hub.path, folder / "fork")
-    return CoordinatorHome(folder / "fork")
-
-
-def admit_new(hub: CoordinatorHome, name: str, folder: Path) -> None:
-    path = folder / f"{name}-{hub.path.name}.csr"
-    path.write_bytes(pem(make_request(ec.generate_private_key(ec.SECP256R1()), name)))
-    admit(hub, path)
-
-
-def test_two_sites_that_are_told_two_stories_find_out_at_the_next_exchange(homes: Any, tmp_path: Path) -> None:
-    """The coordinator admits a puppet in the log that it shows bo, and another one in the log that it shows kenema."""
-    hub, sites = homes
-    exchange_all(hub, sites)
-    other = fork(hub, tmp_path)
-    admit_new(hub, "sherbro", tmp_path)
-    admit_new(other, "bonthe", tmp_path)
-    share_membership(hub, membership_of(hub), "bo", asking(sites["bo"]))
-    share_membership(other, membership_of(other), "kenema", asking(sites["kenema"]))
-    require_membership(sites["bo"], FOUR[:3])
-    # Heads are gossiped: what kenema signed reaches bo with its next exchange, however the coordinator turns it.
-    shutil.copy(other.statement_path("kenema"), hub.statement_path("kenema"))
-    with pytest.raises(Refusal, match="kenema was shown another entry 6 than this site: two stories"):
-        share_membership(hub, membership_of(hub), "bo", asking(sites["bo"]))
-    for _ in range(2):  # and it stays so, in one paragraph
-        with pytest.raises(Refusal, match="cannot be believed: kenema was shown another entry 6") as refusal:
-            require_membership(sites["bo"], FOUR)
-        assert "\n" not in str(refusal.value)
-        with pytest.raises(Refusal, match="cannot be believed"):
-            share_membership(hub, membership_of(hub), "bo", asking(sites["bo"]))
-    # The evidence is in bo's own log; an administrator may begin anew.
-    assert any(one["kind"] == "membership" for one in examine(sites["bo"].audit_path).entries)
-    hub.statement_path("kenema").unlink()
-    reset_membership(sites["bo"], by="anna", why="it was a test")
-    share_membership(hub, membership_of(hub), "bo", asking(sites["bo"]))
-    require_membership(sites["bo"], FOUR)
-
-
-def test_one_site_is_not_told_a_second_story(homes: Any, tmp_path: Path) -> None:
-    hub, sites = homes
-    exchange_all(hub, sites)
-    other = fork(hub, tmp_path)
-    admit_new(hub, "sherbro", tmp_path)
-    admit_new(other, "bonthe", tmp_path)
-    admit_new(other, "kabala", tmp_path)
-    share_membership(hub, membership_of(hub), "bo", asking(sites["bo"]))
-    with pytest.raises(Refusal, match="entry 6 is not the one that was shown to this site before"):
-        share_membership(other, membership_of(other), "bo", asking(sites["bo"]))
-
-
-def test_a_log_that_was_rolled_back_is_found_by_the_next_exchange(homes: Any, tmp_path: Path) -> None:
-    hub, sites = homes
-    exchange_all(hub, sites)
-    before = fork(hub, tmp_path)
-    revoke(hub, "kenema", by="anna")
-    share_membership(hub, membership_of(hub), "bo", asking(sites["bo"]))
-    with pytest.raises(Refusal, match="it was rolled back to 5 entries, and 6 were shown before"):
-        share_membership(before, membership_of(before), "bo", asking(sites["bo"]))
-    # Also where only others have seen the end that was cut off.
-    shutil.copy(hub.statement_path("bo"), before.statement_path("bo"))
-    with pytest.raises(Refusal, match="bo was shown 6 entries of it, and this site 5"):
-        share_membership(before, membership_of(before), "makeni", asking(sites["makeni"]))
-
-
-def test_entries_that_cannot_be_are_trouble(homes: Any) -> None:
-    """A coordinator that writes its log by hand: another key for a known site, without the old key's signature."""
-    hub, sites = homes
-    exchange_all(hub, sites)
-    log = membership_of(hub)
-    stolen = x509.load_pem_x509_certificate(certificate_for(hub.path, "kenema").encode())
-    for kind, why in (("rotated", "the old key of kenema did not sign"), ("renewed", "kenema has another key")):
-        change = change_of(kind, stolen)
-        with pytest.raises(Refusal, match=why):
-            log.append(change)
-    with log.journal.lock(write=True) as file:
-        log.journal.append(file, log.journal.end(file), asdict(change_of("rotated", stolen)))
-    with pytest.raises(Refusal, match="kenema was rotated, but the old key of kenema did not sign the new one"):
-        share_membership(hub, log, "bo", asking(sites["bo"]))
-    with pytest.raises(Refusal, match="cannot be believed"):
-        require_membership(sites["bo"], FOUR)
-
-
-def test_a_log_that_names_another_key_than_the_pinned_one(homes: Any) -> None:
-    hub, sites = homes
-    trust(sites["bo"], "kenema", fingerprint(ec.generate_private_key(ec.SECP256R1()).public_key()), by="anna")
-    with pytest.raises(Refusal, match=r"another key for kenema .* than the one pinned here"):
-        exchange_all(hub, {"bo": sites["bo"]})
-
-
-def test_statements_and_logs_that_are_withheld(homes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator that shows no log, or not what the others saw, gets no secure sums after a week."""
-    hub, sites = homes
-    bo = sites["bo"]
-    require_membership(bo, FOUR)  # it has just begun
-    later(monkeypatch, days=8)
-    with pytest.raises(Refusal, match="The coordinator has not shown the membership log since"):
-        require_membership(bo, FOUR)
-    monkeypatch.undo()
-    exchange_all(hub, sites)
-    exchange_all(hub, sites)
-    for name in FOUR[1:]:
-        hub.statement_path(name).unlink()
-    admit_new(hub, "sherbro", hub.path.parent)
-    exchange_all(hub, {"bo": bo})
-    later(monkeypatch, days=8)
-    exchange_all(hub, {"bo": bo})
-    with pytest.raises(Refusal, match=r"reetown has confirmed 5 entries .* shown 6 for more than 7 days"):
-        require_membership(bo, FOUR)
-    exchange_all(hub, sites)
-    exchange_all(hub, {"bo": bo})
-    require_membership(bo, FOUR)
-
-
-def later(monkeypatch: pytest.MonkeyPatch, *, days: int) -> None:
-    moment = clock.now() + timedelta(days=days)
-    monkeypatch.setattr(clock, "now", lambda: moment)
 
 
 # ---- the authority, and who is trusted at all ----

@@ -1,46 +1,53 @@
-"""A site's long-lived process: connects out to the coordinator, and answers what it asks.
+"""The long-lived process of a site or second server: connects out to the coordinator, and answers what it asks.
 
-Nothing listens at the site. A coordinator that goes away is waited for; the connection comes back by itself.
+Nothing listens here. A coordinator that goes away is waited for; the connection comes back by itself.
 """
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.fault_points import arm
-from wardround.deploy.home import SiteHome
-from wardround.deploy.site.authorization import HomeAccess
-from wardround.deploy.site.enrolment import refuse_distrusted
-from wardround.deploy.site.request_handler import ITSELF, TOPICS, RequestHandler
+from wardround.deploy.home import PartyHome
+from wardround.deploy.party.enrolment import refuse_distrusted
+from wardround.deploy.party.own_questions import ITSELF
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_filter import SERVER
 from wardround.deploy.trust.audit_log import event_entry
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 LOOK = 0.5
-ALWAYS = (*ITSELF, "offer")
-"""Questions that need no approved study."""
 
 
-class SiteService:
-    """One site at work. `tell` hears what its administrator would want to know."""
+class Answerer(Protocol):
+    """Who answers: the request handler of a site or a second server. `on_refusal` hears (topic, why)."""
 
-    def __init__(self, home: SiteHome, tell: Tell = lambda word, facts: None) -> None:
+    on_refusal: Callable[[str, str], None]
+
+    def answer(self, topic: str, origin: str, content: bytes) -> bytes: ...
+
+
+class PartyService:
+    """One party at work: answers the topics of `ITSELF` and these. `tell` hears what its administrator would."""
+
+    def __init__(
+        self, home: PartyHome, handler: Answerer, topics: Iterable[str], tell: Tell = lambda word, facts: None
+    ) -> None:
         arm()
-        self.home, self.tell = home, tell
+        self.home, self.handler, self.tell = home, handler, tell
         words = home.settings
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = Party(words.name, words.coordinator, files, server_name=words.server_name)
         self.party.watch(self._on_connection)
         self.party.on_trouble(self._on_trouble)
         self._writing = threading.Lock()
-        self.handler = RequestHandler(HomeAccess(home), on_refusal=self._on_refusal)
-        for topic in (*ALWAYS, *TOPICS):
-            self.party.answer(topic, self._handler_for(topic))
+        handler.on_refusal = self._on_refusal
+        for topic in (*ITSELF, *topics):
+            self.party.answer(str(topic), self._handler_for(str(topic)))
         self.stopped = threading.Event()
         self.state: dict[str, Any] = {"name": words.name, "coordinator": words.coordinator, "connected": False}
 
@@ -51,7 +58,7 @@ class SiteService:
         self.write_status()
 
     def work(self) -> None:
-        """Until told to stop, or until the site no longer answers this coordinator."""
+        """Until told to stop, or until this party no longer answers this coordinator."""
         while not self.stopped.wait(LOOK):
             self.write_status()
             if self.home.distrust_path.exists():
@@ -68,10 +75,8 @@ class SiteService:
             self.home.write_status({**self.state, "at": time.time()})
 
     def _handler_for(self, topic: str) -> Callable[[str, bytes], bytes]:
-        answer = self.handler.handler_for(topic)
-
         def respond(origin: str, content: bytes) -> bytes:
-            reply = answer(origin, content)
+            reply = self.handler.answer(topic, origin, content)
             self.state |= {"last": topic, "last_at": time.time()}
             with suppress(OSError):  # nobody's screen or log file, full or closed, may keep an answer back
                 self.tell("answered", {"topic": topic, "bytes": len(reply)})

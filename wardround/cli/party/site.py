@@ -3,21 +3,33 @@
 Imports are inside the commands, so that help loads nothing heavy.
 """
 
-import sys
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wardround.cli.output import AsJson, person_name, say
-from wardround.cli.site_data import HomeFolder, add, data_app, open_home, policy_app
+from wardround.cli.party.decisions import (
+    STATES,
+    Authority,
+    By,
+    Certificate,
+    OneStudy,
+    OnlyStudy,
+    Until,
+    Why,
+    Yes,
+    confirm_approval,
+    deny_study,
+    parse_day,
+    withdraw_approval,
+)
+from wardround.cli.party.site_data import HomeFolder, add, data_app, open_home, policy_app
 from wardround.cli.trust.partners import add_commands, ask_to_compare, compare
-from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
     from wardround.deploy.home import SiteHome
-    from wardround.deploy.site.approvals import Offer
+    from wardround.deploy.party.decisions import Offer
     from wardround.deploy.site.study_summary import StudySummary
 
 site_app = typer.Typer(help="Run a hospital's site: data, policy, approvals, log.", no_args_is_help=True)
@@ -26,8 +38,6 @@ site_app.add_typer(policy_app, name="policy")
 add_commands(site_app)
 
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as listed by `wardround site studies`.")]
-By = Annotated[str | None, typer.Option("--by", help="Your name (default: the logged-in user).")]
-Why = Annotated[str, typer.Option("--why", help="The reason, which is sent to the coordinator.")]
 
 
 @site_app.command()
@@ -73,14 +83,9 @@ def init(
 
 
 @site_app.command()
-def join(
-    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The signed certificate (.pem).")],
-    authority: Annotated[Path, typer.Argument(metavar="AUTHORITY", help="The consortium's authority.pem.")],
-    home: HomeFolder = None,
-    as_json: AsJson = False,
-) -> None:
+def join(certificate: Certificate, authority: Authority, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Join the consortium with the signed certificate, after checking its key and name."""
-    from wardround.deploy.site.enrolment import join as joined
+    from wardround.deploy.party.enrolment import join as joined
     from wardround.deploy.trust.fingerprints import fingerprint
 
     there = open_home(home)
@@ -95,13 +100,14 @@ def join(
 
 @site_app.command()
 def studies(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show this study in full.")] = None,
+    study: OneStudy = None,
     data: Annotated[str | None, typer.Option("--data", help="The dataset to use, if several are registered.")] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """List the studies offered to this site and their state, or describe one in plain words."""
-    from wardround.deploy.site.approvals import approval_status, offers, resolve
+    from wardround.deploy.party.decisions import offers, resolve
+    from wardround.deploy.site.approvals import approval_status
     from wardround.deploy.site.approvals import promised_epsilon as promised_in
     from wardround.deploy.site.own_figures import figure_lines, own_figures
     from wardround.deploy.site.policy import epsilon_of
@@ -134,10 +140,9 @@ def studies(
         }
         for offer, state, why in rows
     ]
-    words = {"ok": "approved", "waiting": "waiting for your decision"}
     lines = [
-        f"{offer.id}: {words.get(state, state)} (from {offer.submitter or 'an unnamed submitter'}, {offer.came[:10]})"
-        + (f"; {why}" if state not in words else "")
+        f"{offer.id}: {STATES.get(state, state)} (from {offer.submitter or 'an unnamed submitter'}, {offer.came[:10]})"
+        + (f"; {why}" if state not in STATES else "")
         + (f"; {cost}" if (cost := spending_sentence(epsilon_of(offer.study), spent[offer.id])) else "")
         for offer, state, why in rows
     ]
@@ -167,34 +172,27 @@ def approve(
     study: StudyName,
     by: By = None,
     data: Annotated[str | None, typer.Option("--data", help="The dataset to use, if several are registered.")] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="The last day of the approval, such as 2031-12-31.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Approve without confirmation.")] = False,
+    until: Until = None,
+    yes: Yes = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe what a study reads, sends and costs, and approve it if you agree."""
-    from wardround.deploy.site import approvals
+    from wardround.deploy.party.decisions import resolve, study_of
+    from wardround.deploy.site.approvals import approve as approve_at_site
 
     there = open_home(home)
-    offer, who = approvals.resolve(there, study), person_name(by)
-    last = parse_day(until) if until else None
+    offer, who = resolve(there, study), person_name(by)
+    last = parse_day(until)
     shown = describe_offer(there, offer, data)
     if not as_json:
         say({}, summary_lines(shown), as_json=False)
     compared: list[str] = []
     if not yes and not shown.against:
-        if as_json or not sys.stdin.isatty():
-            raise Refusal(
-                "this is not an interactive terminal", where=offer.id, remedy="approve in a terminal, or add --yes"
-            )
-        if not typer.confirm(f"\nApprove this study as {who}?", default=False):
-            typer.echo("No decision was made.")
-            raise typer.Exit(1)
-        compared = ask_to_compare(there, approvals.study_of(offer), who)
-    decision = approvals.approve(there, offer.id, by=who, data=data, until=last)
-    compare(there, approvals.study_of(offer), compared, who)
+        confirm_approval(offer.id, who, as_json=as_json)
+        compared = ask_to_compare(there, study_of(offer), who)
+    decision = approve_at_site(there, offer.id, by=who, data=data, until=last)
+    compare(there, study_of(offer), compared, who)
     lines = [
         "",
         f"{who} approved {offer.id} until {decision.until}. To withdraw: wardround site withdraw {offer.id}",
@@ -202,40 +200,21 @@ def approve(
     say({"study": offer.id, "state": decision.state, "by": who, "until": decision.until, **shown.facts}, lines, as_json)
 
 
-def parse_day(word: str) -> date:
-    try:
-        return date.fromisoformat(word)
-    except ValueError:
-        raise Refusal(f"'{word}' is not a date", where="--until", remedy="write it like 2031-12-31") from None
-
-
 @site_app.command()
 def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Deny a study; the coordinator receives the reason."""
-    from wardround.deploy.site import approvals
-
-    there = open_home(home)
-    decision = approvals.deny(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
-    say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
+    deny_study(open_home(home), study, by, why, as_json=as_json)
 
 
 @site_app.command()
 def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Withdraw an approval for good; takes effect at once, also while the study runs."""
-    from wardround.deploy.site import approvals
-
-    there = open_home(home)
-    decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
-    lines = [f"{decision.by} withdrew from {decision.id}: it gets no more answers. What was sent before stays sent."]
-    say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)
+    consequence = "it gets no more answers. What was sent before stays sent."
+    withdraw_approval(open_home(home), study, by, why, consequence, as_json=as_json)
 
 
 @site_app.command()
-def log(
-    study: Annotated[str | None, typer.Option("--study", help="Only entries about this study.")] = None,
-    home: HomeFolder = None,
-    as_json: AsJson = False,
-) -> None:
+def log(study: OnlyStudy = None, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Show everything this site ever sent and every decision; exit code 2 if the log was changed."""
     from wardround.cli.audit import show_command
 

@@ -3,15 +3,27 @@
 Imports are inside the commands, so that help loads nothing heavy.
 """
 
-import sys
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wardround.cli.output import AsJson, person_name, say
-from wardround.core.errors import Refusal
+from wardround.cli.party.decisions import (
+    STATES,
+    Authority,
+    By,
+    Certificate,
+    OneStudy,
+    OnlyStudy,
+    Until,
+    Why,
+    Yes,
+    confirm_approval,
+    deny_study,
+    parse_day,
+    withdraw_approval,
+)
 
 if TYPE_CHECKING:
     from wardround.deploy.second.home import SecondHome
@@ -25,8 +37,6 @@ HomeFolder = Annotated[
     typer.Option("--home", help="The second server's folder (default: $WARDROUND_HOME or ./wardround-second)."),
 ]
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study, as listed by `wardround second studies`.")]
-By = Annotated[str | None, typer.Option("--by", help="Your name (default: the logged-in user).")]
-Why = Annotated[str, typer.Option("--why", help="The reason, which is sent to the coordinator.")]
 
 
 def open_second(home: Path | None) -> "SecondHome":
@@ -74,16 +84,11 @@ def begin(
 
 
 @second_app.command()
-def join(
-    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The signed certificate (.pem).")],
-    authority: Annotated[Path, typer.Argument(metavar="AUTHORITY", help="The consortium's authority.pem.")],
-    home: HomeFolder = None,
-    as_json: AsJson = False,
-) -> None:
+def join(certificate: Certificate, authority: Authority, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Join the consortium with the signed certificate, after checking its key and name."""
-    from wardround.deploy.second.home import join_second
+    from wardround.deploy.party.enrolment import join as joined
 
-    issued = join_second(open_second(home), certificate, authority)
+    issued = joined(open_second(home), certificate, authority)
     until = f"{issued.until:%Y-%m-%d}"
     lines = [f"{issued.name} is a second server of the consortium until {until}. Next: wardround second start"]
     say({"second": issued.name, "serial": issued.serial, "until": until}, lines, as_json)
@@ -91,23 +96,22 @@ def join(
 
 @second_app.command()
 def studies(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show this study in full.")] = None,
+    study: OneStudy = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """List the studies that name this server and their state, or describe one in plain words."""
-    from wardround.deploy.second.approvals import describe_for_second, second_status
-    from wardround.deploy.site.approvals import offers, resolve
+    from wardround.deploy.party.decisions import decision_status, offers, resolve
+    from wardround.deploy.second.approvals import describe_for_second
 
     there = open_second(home)
     if study is not None:
         offer = resolve(there, study)
         say({"study": offer.id, "content": offer.study}, describe_for_second(there, offer), as_json)
         return
-    words = {"ok": "approved", "waiting": "waiting for your decision"}
-    rows = [(offer, *second_status(there, offer.id)) for offer in offers(there)]
+    rows = [(offer, *decision_status(there, offer.id)) for offer in offers(there)]
     facts = [{"study": offer.id, "state": state, "why": why} for offer, state, why in rows]
-    lines = [f"{offer.id}: {words.get(state, state)}" for offer, state, _ in rows]
+    lines = [f"{offer.id}: {STATES.get(state, state)}" for offer, state, _ in rows]
     say({"studies": facts}, lines or ["No study has been offered yet."], as_json)
 
 
@@ -115,33 +119,22 @@ def studies(
 def approve(
     study: StudyName,
     by: By = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="The last day of the approval, such as 2031-12-31.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Approve without confirmation.")] = False,
+    until: Until = None,
+    yes: Yes = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe what this server would do for a study, and agree to it."""
+    from wardround.deploy.party.decisions import resolve
     from wardround.deploy.second.approvals import approve_as_second, describe_for_second
-    from wardround.deploy.site.approvals import resolve
 
     there = open_second(home)
     offer, who = resolve(there, study), person_name(by)
-    try:
-        last = date.fromisoformat(until) if until else None
-    except ValueError:
-        raise Refusal(f"'{until}' is not a date", where="--until", remedy="write it like 2031-12-31") from None
+    last = parse_day(until)
     if not as_json:
         say({}, describe_for_second(there, offer), as_json=False)
     if not yes:
-        if as_json or not sys.stdin.isatty():
-            raise Refusal(
-                "this is not an interactive terminal", where=offer.id, remedy="approve in a terminal, or add --yes"
-            )
-        if not typer.confirm(f"\nApprove this study as {who}?", default=False):
-            typer.echo("No decision was made.")
-            raise typer.Exit(1)
+        confirm_approval(offer.id, who, as_json=as_json)
     decision = approve_as_second(there, offer.id, by=who, until=last)
     say({"study": offer.id, "state": decision.state, "by": who}, [f"{who} approved {offer.id}."], as_json)
 
@@ -149,30 +142,17 @@ def approve(
 @second_app.command()
 def deny(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Deny a study; the coordinator receives the reason."""
-    from wardround.deploy.site import approvals
-
-    there = open_second(home)
-    decision = approvals.deny(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
-    say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
+    deny_study(open_second(home), study, by, why, as_json=as_json)
 
 
 @second_app.command()
 def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Withdraw an approval for good; the study then has no second server, and stops."""
-    from wardround.deploy.site import approvals
-
-    there = open_second(home)
-    decision = approvals.withdraw(there, approvals.resolve(there, study).id, by=person_name(by), why=why)
-    lines = [f"{decision.by} withdrew from {decision.id}: nothing more is opened for it."]
-    say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)
+    withdraw_approval(open_second(home), study, by, why, "nothing more is opened for it.", as_json=as_json)
 
 
 @second_app.command()
-def log(
-    study: Annotated[str | None, typer.Option("--study", help="Only entries about this study.")] = None,
-    home: HomeFolder = None,
-    as_json: AsJson = False,
-) -> None:
+def log(study: OnlyStudy = None, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Show everything this server received and sent, and every decision; exit code 2 if the log was changed."""
     from wardround.cli.audit import show_command
 
@@ -182,13 +162,6 @@ def log(
 @second_app.command()
 def start(home: HomeFolder = None) -> None:
     """Connect to the coordinator and serve approved studies, until Ctrl-C."""
-    from wardround.cli.services import ERRORS, leave, print_site_event, stop_on_signal
-    from wardround.deploy.second.service import SecondService
+    from wardround.cli.services import start_second
 
-    service = SecondService(open_second(home), print_site_event)
-    service.start()
-    ERRORS.print(f"{service.state['name']} is connecting to {service.state['coordinator']}. Press Ctrl-C to stop.")
-    stop_on_signal(service.stopped)
-    service.work()
-    service.stop()
-    leave()
+    start_second(open_second(home).path)

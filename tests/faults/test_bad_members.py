@@ -1,0 +1,124 @@
+"""A member that turned bad: what it sends makes no objects, and reaches no other site and no other machine.
+
+A control shows that each attack works against FLARE's own cell.
+"""
+
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.processes import stage as acting
+
+pytest.importorskip("nvflare", reason="the network needs wardround[deploy]")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stage forks")
+MB = 1 << 20
+OBJECTS = ["object", "object on a strange channel", "object in parts", "bulk", "certificate"]
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with acting.stage_in(tmp_path_factory.mktemp("stage")) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(acting.consortium(tmp_path_factory.mktemp("ours"), "a", "b"))
+
+
+def test_flare_itself_makes_objects_from_what_a_site_sends(stage: Any, folder: str) -> None:
+    """The control: the attacks below do reach FLARE's own decoder where there is no gate."""
+    hub, site, port = stage.actor(), stage.actor(), acting.free_port()
+    hub.watch_decoding()
+    hub.bare(name="hub", port=port, folder=folder, hub=True)
+    site.bare(name="b", port=port, folder=folder)
+    acting.until(lambda: site.arrived() == ["server"])
+    for count, kind in enumerate(OBJECTS, 1):
+        site.throw(kind=kind)
+        acting.until(lambda count=count: hub.made_objects() >= count)
+
+
+def test_flare_itself_forwards_and_connects_where_it_is_told(stage: Any, folder: str) -> None:
+    """The same control for the two attacks on others."""
+    hub, good, bad, port = stage.actor(), stage.actor(), stage.actor(), acting.free_port()
+    hub.bare(name="hub", port=port, folder=folder, hub=True)
+    for actor, name in ((good, "a"), (bad, "b")):
+        actor.bare(name=name, port=port, folder=folder)
+        acting.until(lambda actor=actor: actor.arrived() == ["server"])
+    assert bad.throw(kind="forward", victim="a") == "ok"
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        trap.settimeout(10)
+        bad.throw(kind="connect elsewhere", victim="c", port=trap.getsockname()[1])
+        trap.accept()[0].close()
+    for actor in (hub, good, bad):
+        actor.kill()
+
+
+@pytest.fixture
+def traitor(stage: Any, folder: str) -> Iterator[tuple[Any, Any, Any]]:
+    """A coordinator and a site as they should be, and a site that does as it likes."""
+    hub, good, bad, port = stage.actor(), stage.actor(), stage.actor(), acting.free_port()
+    hub.watch_decoding()
+    hub.start(name="hub", port=port, folder=folder, hub=True)
+    good.watch_decoding()
+    good.start(name="a", port=port, folder=folder)
+    bad.bare(name="b", port=port, folder=folder, answers="objects")
+    acting.until(lambda: hub.present() == ["a", "b"])
+    yield hub, good, bad
+    for actor in (hub, good, bad):
+        actor.kill()
+
+
+def test_no_object_is_made_from_what_a_site_sends(traitor: tuple[Any, Any, Any]) -> None:
+    """No code on the wire: not by any channel, and not as an answer."""
+    hub, good, bad = traitor
+    for kind in OBJECTS:
+        bad.throw(kind=kind)
+    answer = hub.ask(target="b", text="x", within=2)
+    assert "why" in answer
+    words = "it holds objects, and only bytes are accepted"
+    acting.until(lambda: hub.told()["refused"]["b"].get(words, 0) >= len(OBJECTS))  # they arrive when they arrive
+    assert hub.made_objects() == 0
+    assert hub.ask(target="a", size=100)["same"]
+    assert good.made_objects() == 0
+
+
+def test_a_site_reaches_no_other_and_speaks_for_no_other(traitor: tuple[Any, Any, Any]) -> None:
+    hub, good, bad = traitor
+    assert bad.throw(kind="forward", victim="a") != "ok"
+    assert "nobody waits" in bad.throw(kind="unasked answer")
+    assert bad.throw(kind="another's name", victim="a") != "ok"
+    told = hub.told()["refused"]["b"]
+    assert told["it is addressed to someone else"]
+    assert told["it answers no pending request, or too late"]
+    assert told["it claims to come from someone else"]
+    assert good.told()["heard"] == []
+
+
+def test_nobody_is_made_to_connect_elsewhere(traitor: tuple[Any, Any, Any]) -> None:
+    hub, _, bad = traitor
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        trap.settimeout(1)
+        bad.throw(kind="connect elsewhere", victim="c", port=trap.getsockname()[1])
+        with pytest.raises(TimeoutError):
+            trap.accept()
+    assert hub.told()["refused"]["b"]
+
+
+def test_a_bad_coordinator_makes_no_objects_at_a_site_and_gets_no_memory(stage: Any, folder: str) -> None:
+    hub, site, port = stage.actor(), stage.actor(), acting.free_port()
+    hub.bare(name="hub", port=port, folder=folder, hub=True)
+    site.watch_decoding()
+    site.start(name="a", port=port, folder=folder)
+    acting.until(lambda: "a" in hub.arrived())
+    for kind in OBJECTS:
+        hub.throw(kind=kind, target="a")
+    assert site.made_objects() == 0
+    before = site.size()["bytes"]
+    hub.announce(size=2**31 - 1, target="a")
+    hub.announce(size=2**40, target="a")
+    acting.until(lambda: "it is larger than any allowed message" in site.told()["refused"].get("server", {}))
+    assert site.size()["bytes"] - before < 40 * MB

@@ -1,0 +1,144 @@
+"""A finished run in Python: its figures as data frames, its charts, and its models ready to use."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from wardround.core.contracts import Algorithm, Task
+from wardround.core.errors import Refusal
+from wardround.predict.predictor import Predictor, read_predictor
+from wardround.predict.table import predict_table
+from wardround.report.html.charts import Chart
+from wardround.report.run import score_charts
+from wardround.report.run.page import write_report
+from wardround.report.run.progress_charts import progress
+from wardround.runs.model_file import ModelFacts, read_facts
+from wardround.runs.models import find_model
+from wardround.runs.read import read_result
+from wardround.runs.result import RunResult
+from wardround.runs.run import Run, read_run
+from wardround.study import assemble
+from wardround.study.file import Study
+from wardround.study.methods import compared_methods, own_method
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """The run in a folder; a notebook shows its scores as a table."""
+
+    folder: Path
+    study: Study | None = None
+    """What it came from, where that is needed to make a model again that is one's own."""
+
+    @cached_property
+    def run(self) -> Run:
+        """All that the folder tells, typed."""
+        return read_run(self.folder)
+
+    @cached_property
+    def result(self) -> RunResult:
+        """The content of result.json, typed."""
+        found = read_result(self.folder)
+        if found is None or not isinstance(found.result, RunResult):
+            raise Refusal(
+                "this run has no result yet",
+                where=str(self.folder),
+                remedy="finish it with resume=True",
+            )
+        return found.result
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """A line for every method, site and metric: value, low, high (of the interval)."""
+        rows = []
+        for method in self.run.methods:
+            blocks = {**method.scores.sites, "all": method.scores.weighted}
+            for site, figures in blocks.items():
+                for metric, figure in figures.items():
+                    rows.append(
+                        {
+                            "method": method.name,
+                            "site": site,
+                            "metric": metric,
+                            "value": figure.value,
+                            "low": figure.low,
+                            "high": figure.high,
+                        }
+                    )
+        return pd.DataFrame(rows, columns=["method", "site", "metric", "value", "low", "high"])
+
+    @cached_property
+    def differences(self) -> pd.DataFrame:
+        """How methods differ, with intervals, p-values and verdicts."""
+        return pd.DataFrame([one.plain() for one in self.run.differences])
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """A line for every round of every method and repeat."""
+        rows = [
+            {"method": course.method, "repeat": course.repeat, "round": number, "loss": loss}
+            for course in self.run.courses
+            for number, loss in zip(course.rounds, course.loss, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["method", "repeat", "round", "loss"])
+
+    def figure(self, name: str = "scores") -> Any:
+        """A chart of the report as a Plotly figure: scores, differences, calibration, or progress by method."""
+        from plotly.graph_objects import Figure
+
+        drawn: dict[str, Chart | None] = {
+            "scores": score_charts.scores(self.run),
+            "differences": score_charts.differences(self.run),
+            "calibration": score_charts.calibration(self.run),
+            **{
+                f"progress {method.name}": chart
+                for method, chart in zip(self.run.methods, progress(self.run), strict=False)
+            },
+        }
+        charts = {key: chart for key, chart in drawn.items() if chart is not None}
+        if name not in charts:
+            raise Refusal(f"this run has no chart called {name!r}", remedy=f"there are {', '.join(charts)}")
+        chart = charts[name]
+        return Figure(chart.traces, {**chart.layout, "title": {"text": chart.title}, "margin": {"t": 70}})
+
+    def model(self, site: str | None = None, method: str | None = None) -> Predictor:
+        """A model of the run: the common one, or that of a site."""
+        path = find_model(self.folder, method, site)
+        facts = read_facts(path)
+        own = self._make_algorithm(facts) if facts.recipe is None and self.study is not None else None
+        return read_predictor(path, site, own)
+
+    def _make_algorithm(self, facts: ModelFacts) -> Algorithm:
+        """By the study, which knows parts that no installed component makes."""
+        assert self.study is not None
+        methods = [own_method(self.study), *(compared_methods(self.study) if self.study.compare else ())]
+        method = next(one for one in methods if one.name == facts.method)
+        task = Task(facts.shape, facts.task.classes, facts.task.target)
+        return assemble.build(self.study, method, task, [one.name for one in self.run.hospitals])
+
+    def predict(self, patients: pd.DataFrame, *, site: str | None = None, method: str | None = None) -> pd.DataFrame:
+        """Predictions for new patients, with what was missing or outside the range of training."""
+        found = predict_table(self.model(site, method), patients)
+        return found.drop(columns="row").set_index(patients.index)
+
+    def report(self) -> Path:
+        """The report, written anew."""
+        return write_report(self.folder)
+
+    def _repr_html_(self) -> str:
+        main = self.scores[self.scores["metric"] == self.run.metric]
+        table = main.pivot_table("value", "site", "method", sort=False)
+        return str(table.to_html(float_format=lambda value: f"{value:.3f}"))
+
+
+def load(folder: str | Path, study: Study | None = None) -> FinishedRun:
+    """The run in a folder that `run` or `compare` wrote, here or on the command line.
+
+    A run with a model or an algorithm of your own needs the study that names it.
+    """
+    path = Path(folder)
+    read_run(path)
+    return FinishedRun(path, study)

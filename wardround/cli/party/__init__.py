@@ -1,0 +1,1 @@
+"""Commands of those who connect to a coordinator: sites and second servers."""
