@@ -213,11 +213,8 @@ def signature_of(one: Any) -> str:
         for p in found.parameters.values()
         if p.name != "self"
     ]
-    return (
-        str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)).replace("Ellipsis", "...")
-        if bare
-        else "()"
-    )
+    words = str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)) if bare else "()"
+    return words.replace("Ellipsis", "...").replace("'", '"')  # quotes as the formatter of the pages has them
 
 
 def members_of(one: type) -> Iterator[tuple[str, str]]:
