@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from wardround.cli.app import main
+from wardround.data.datasets.heart_disease import heart_disease
 from wardround.data.datasets.triage import triage
+from wardround.data.folder import data_folder
+from wardround.export.network import evaluate, plain_model
 from wardround.export.onnx_model import onnx_inputs, run_onnx
 from wardround.export.sklearn_model import sklearn_model
 from wardround.export.trial_rows import largest_difference
@@ -70,6 +74,26 @@ def test_a_personal_model_of_a_run_in_every_form(run, tmp_path, capsys):
     (method,) = json.loads((run / "model_card.json").read_text())["methods"]
     value = method["figures"]["roc_auc"]
     assert f"{value['value']:.3f}<br><span class='small'>({value['low']:.3f} to {value['high']:.3f})" in page
+
+
+@pytest.mark.skipif(not (data_folder() / "uci_heart_disease").is_dir(), reason="heart_disease needs WARDROUND_DATA")
+def test_real_patients_with_their_gaps(tmp_path):
+    """All patients of four hospitals through every export that computes."""
+    (tmp_path / "study.toml").write_text(STUDY.replace("triage", "heart_disease").replace("fine_tune", "fed_avg"))
+    assert command("run", tmp_path / "study.toml", "--out", tmp_path / "run") == 0
+    for kind in ("onnx", "sklearn"):
+        assert command("export", tmp_path / "run", "--to", kind, "--out", tmp_path / kind) == 0
+    predictor = read_predictor(find_model(tmp_path / "run"))
+    patients = pd.concat(heart_disease().sites.values())
+    prepared = patients[[column.name for column in predictor.preparation.columns]]
+    assert len(patients) > 800
+    assert prepared.isna().to_numpy().mean() > 0.05
+    expected = predictor.predict(patients)
+    found, _ = run_onnx((tmp_path / "onnx").read_bytes(), onnx_inputs(predictor.preparation, patients))
+    assert largest_difference(found, expected) <= 1e-5
+    assert np.array_equal(sklearn_model(tmp_path / "sklearn").predict_proba(patients), np.float64(expected))
+    double = evaluate(plain_model(predictor), predictor.preparation.apply(patients))  # what the calculator computes
+    assert largest_difference(double, expected) <= 1e-6
 
 
 def test_the_how_to_gives_these_numbers(run, tmp_path, monkeypatch):
