@@ -14,7 +14,7 @@ import pytest
 from tests.support.amount import ALL
 from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
-from wardround.export.calculator.content import MOST_NUMBERS, calculator_content, shortest, typical_row
+from wardround.export.calculator.content import MOST_NUMBERS, calculator_content, range_words, shortest, typical_row
 from wardround.export.calculator.page import asset, calculator_page
 from wardround.export.network import evaluate, plain_model
 from wardround.export.trial_rows import UNSEEN, largest_difference, trial_table
@@ -209,7 +209,7 @@ def test_one_patient_from_the_address(predictors, tmp_path):
     assert "operating point 35 %" in html.unescape(dom).replace("\u00a0", " ")
     warnings = visible(dom, "warnings")
     assert "Age: Outside the training range, 18 to 97" in warnings
-    assert "Heart rate: Outside the training range, 20 to 250: far outside, check the unit" in warnings
+    assert "Heart rate: Outside the range of the model, 20 to 250: far outside, check the unit" in warnings
     assert "Triage: Training never saw such a value" in warnings
     assert "“height”, which the model does not know" in warnings
     assert "“D” for Sex, which is not among its values: it counts as unknown" in warnings
@@ -278,6 +278,14 @@ def test_contrast(theme):
     pairs += [("ink", tint) for tint in ("tint", "warn-tint", "bad-tint")] + [("accent-ink", "accent")]
     ratios = {pair: (max(map(light, pair)) + 0.05) / (min(map(light, pair)) + 0.05) for pair in pairs}
     assert {pair: ratio for pair, ratio in ratios.items() if ratio < 4.5} == {}
+
+
+def test_ranges_as_people_write_them():
+    # Noised ranges end at powers of two, or just below 0.
+    assert range_words(NumberColumn("age", low=-9.5367431640625e-07, high=128.0), "years") == "0 to 128 years"
+    assert range_words(NumberColumn("t", seen=(36.55, 41.2)), "°C") == "36.55 to 41.2 °C"
+    assert range_words(NumberColumn("at", seen=(1.69e9, 1.71e9)), "") == "1.69e+09 to 1.71e+09"
+    assert range_words(NumberColumn("flag", seen=(0.0, 0.0)), "") == "0 to 0"
 
 
 def test_parameters_survive_as_text():

@@ -86,7 +86,22 @@ def column_content(column: NumberColumn | TextColumn, unit: str) -> dict[str, An
         "low": column.low,
         "high": column.high,
         "range": range_of(column),
+        "seen": column.seen is not None,
+        "range_words": range_words(column, unit),
     }
+
+
+def range_words(column: NumberColumn, unit: str) -> str:
+    """
+    >>> range_words(NumberColumn("age", seen=(0.0, 81.5)), "years"), range_words(NumberColumn("age"), "")
+    ('0 to 81.5 years', '')
+    """
+    ends = range_of(column)
+    if ends is None:
+        return ""
+    digits = 6 - math.ceil(math.log10(max(*map(abs, ends), 1e-9)))  # those that single precision has
+    low, high = (f"{round(end, digits) + 0.0:.6g}" for end in ends)
+    return f"{low} to {high}{f' {unit}' if unit else ''}"
 
 
 def part_content(share: float, network: Network) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from wardround.data.preparation import NumberColumn, TextColumn
 from wardround.export.calculator.card import card_section, read_card
-from wardround.export.calculator.content import calculator_content, label_of, readable, step_of
+from wardround.export.calculator.content import calculator_content, label_of, range_words, readable, step_of
 from wardround.predict.predictor import Predictor
-from wardround.predict.table import range_of
 from wardround.report.html.document import fingerprint
 from wardround.report.html.markup import Html, join, safe, script_json
 from wardround.report.numbers import share
@@ -115,9 +114,9 @@ def field(place: int, column: NumberColumn | TextColumn, units: dict[str, str]) 
 
 
 def number_field(place: int, column: NumberColumn, unit: str) -> Html:
-    ends = range_of(column)
     label = f"{safe(label_of(column.name))}{f' <span class=unit>({safe(unit)})</span>' if unit else ''}"
-    hint = f"{plain_number(ends[0])} to {plain_number(ends[1])}{f' {unit}' if unit else ''} in training" if ends else ""
+    words = range_words(column, unit)
+    hint = f"{words} in training" if words and column.seen else words
     if not column.scale:
         hint = "training knew no value: the model does not use it"
     return Html(
@@ -127,10 +126,6 @@ def number_field(place: int, column: NumberColumn, unit: str) -> Html:
         f'<p class="hint" id="hint-{place}">{safe(hint) if hint else ""}</p>'
         f'<p class="note" id="note-{place}" role="status"></p></div>'
     )
-
-
-def plain_number(value: float) -> str:
-    return f"{value:g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
 def choice_field(place: int, column: TextColumn) -> Html:

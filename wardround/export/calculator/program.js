@@ -260,7 +260,7 @@
     var low = column.range[0], high = column.range[1];
     if (value >= low && value <= high) { return null; }
     var far = Math.max(low - value, value - high) > model.far * (high - low);
-    var words = "Outside the training range, " + withUnit(short(low) + " to " + short(high), column.unit);
+    var words = "Outside the " + (column.seen ? "training range, " : "range of the model, ") + column.range_words;
     if (far) { return { far: true, text: words + ": far outside, check the unit." }; }
     var clamped = column.low !== null && (value < column.low || value > column.high);
     var end = clamped ? withUnit(short(value < column.low ? column.low : column.high), column.unit) : "";
