@@ -57,7 +57,8 @@ MEANINGS: Mapping[str, str] = {
     "data.shares": "Shares of train, validation and test rows at every site.",
     "data.split_by": "The column that names the patient: all its rows then go to the same part. Not under `[privacy]`.",
     "data.missing_columns": 'A column that some sites lack: refused, or with "fill" unknown there.',
-    "data.missing_target": 'Rows whose target is unknown: refused, or with "drop" left out.',
+    "data.missing_target": 'Rows whose target is unknown: refused, or with "drop" left out; '
+    "with [privacy] neither, since both would tell of them: they count as blank rows.",
     "data.empty_sites": 'Sites with fewer than two rows: refused, or with "keep" taken as they are.',
     "data.preparation.impute": "What fills a gap: `mean`, `median` or `most_frequent` of all sites' training rows.",
     "data.preparation.scale": "How numbers are scaled: `standard`, `minmax` or `none`.",
@@ -69,6 +70,7 @@ MEANINGS: Mapping[str, str] = {
     "stopping.smallest": "How much lower the loss must be to count.",
     "evaluation.every": "Rounds from one look at the validation rows to the next.",
     "evaluation.resamples": "Bootstrap resamples for intervals; 0 for none.",
+    "evaluation.keep_predictions": "Write `predictions.csv`: a line for each test patient. Not over real sites.",
     "compare.methods": 'Algorithms to compare; "global" is the study\'s own.',
     "compare.repeats": "Splits, each with its own seed, on which every method is run.",
     "compare.cases.name": "The case's name, and that of its folder.",
@@ -101,6 +103,8 @@ FOLDER = f"""
 | `checkpoints/` | the state after the last finished round of every method and repeat; `--resume` goes on from it |
 | `{RESULT}` | sites, every method's figures with intervals, comparisons, cost: [every key](result.md) |
 | `model.safetensors` | the common model (`model-METHOD.safetensors` where several were compared) |
+| `personal.safetensors` | the models that sites use themselves, where the method gives them (`personal-METHOD...`) |
+| `predictions.csv` | with `[evaluation] keep_predictions`: what was predicted for every test patient |
 | `report.html` | the report: one file that loads nothing from the network |
 | `trials.jsonl` | `tune` only: every trial |
 

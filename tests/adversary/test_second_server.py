@@ -189,14 +189,16 @@ def test_a_site_seals_for_the_pinned_key_only(done, tmp_path) -> None:
 
 
 def test_weights_cannot_be_asked_for(done, tmp_path) -> None:
-    consortium, header, message, _ = reopened(done, tmp_path)
-    for asked in ({"bo": 1}, {name: int(name == "bo") for name in FIVE}):
-        said = consortium.tell_second({**header, "weights": asked}, message)
-        # Multi-Krum with one bad among five keeps four, and the bad one is not among them.
-        assert (
-            said.header["weights"] == dict.fromkeys(sorted(set(FIVE) - {BAD}), 1) if said.status is Status.OK else True
-        )
-        assert said.status in (Status.OK, Status.CLOSED)
+    """There is no word for them, and one that is not known is refused before anything is looked at."""
+    consortium, header, message, folder = reopened(done, tmp_path)
+    for word, value in (("weights", {"bo": 1}), ("chosen", ["bo"]), ("more", 1)):
+        said = consortium.tell_second({**header, word: value}, message)
+        assert (said.status, said.message.arrays) == (Status.REFUSED, {})
+        assert "words that are not known here" in said.why
+    assert not (folder / "closed").exists()
+    # Multi-Krum with one bad among five keeps four, and the bad one is not among them.
+    said = consortium.tell_second(header, message)
+    assert said.header["weights"] == dict.fromkeys(sorted(set(FIVE) - {BAD}), 1)
 
 
 def test_a_round_is_opened_once(done, tmp_path) -> None:
@@ -206,8 +208,8 @@ def test_a_round_is_opened_once(done, tmp_path) -> None:
     assert (first.status, again.status) == (Status.OK, Status.OK)
     for name in ("gram", "half"):
         np.testing.assert_array_equal(first.message.arrays[name], again.message.arrays[name])
-    # Whatever else is asked of this round: one more word, another check, other arrays.
-    for other in ({**header, "more": 1}, {**header, "check": "00" * 32}, {**header, "quorum": 1}):
+    # Whatever else is asked of this round: another version, another check, other arrays.
+    for other in ({**header, "wardround": "0.0"}, {**header, "check": "00" * 32}, {**header, "quorum": 1}):
         assert consortium.tell_second(other, message).status is Status.CLOSED
     touched = Message({**message.arrays, "sums": message.arrays["sums"] + np.uint64(1)})
     assert consortium.tell_second(header, touched).status is Status.CLOSED
@@ -272,7 +274,10 @@ def test_parcels_that_the_first_server_made_up_do_not_count(done, tmp_path) -> N
 def test_failed_attempts_are_counted(done, tmp_path) -> None:
     consortium, header, message, _ = reopened(done, tmp_path)
     parcels = {**header["parcels"], "bo": header["parcels"]["freetown"]}
-    said = [consortium.tell_second({**header, "parcels": parcels, "more": number}, message) for number in range(12)]
+    said = [
+        consortium.tell_second({**header, "parcels": parcels, "wardround": f"0.{number}"}, message)
+        for number in range(12)
+    ]
     assert [one.status for one in said] == [Status.OK] * 10 + [Status.CLOSED] * 2
     assert not any(one.header.get("opened") for one in said)
 

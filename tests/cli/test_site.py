@@ -65,7 +65,7 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
         "round": 3,
         "to": "server",
         "bytes": 1234,
-        "arrays": {"update/w": [4, 2]},
+        "arrays": {"['update']['w']": [4, 2], "['weight']": []},
     }
     SiteHome(tmp_path / "site").log().append(sent_entry(facts))
     assert "it gets no more answers" in call("site", "withdraw", "triage", "--by", "ben", "--why", "moved").out
@@ -75,7 +75,7 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
         "freetown joined with a certificate",
         f"anna offered {study}.",
         f"ben approved {study} on the dataset patients",
-        f"Sent 1.23 kB to server: round 3 of {study} with update/w 4x2.",
+        f"Sent 1.23 kB to server: round 3 of {study} with update/w (4 x 2 numbers), weight (one number).",
         f"ben withdrew from {study} (moved).",
         "Sent 1 message, 1.23 kB in all.",
         "none changed, moved or missing; signed by its owner.",

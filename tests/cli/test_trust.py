@@ -9,6 +9,8 @@ from tests.support import tiny_study as tiny
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.trust.certificates import PASSPHRASE, read_certificate
 from wardround.deploy.trust.fingerprints import fingerprint
+from wardround.deploy.trust.membership import STATEMENT_SEAL, MembershipLog
+from wardround.runs.json_files import write_file
 
 Capture = pytest.CaptureFixture[str]
 
@@ -51,7 +53,14 @@ def test_the_authority_lives_on_a_stick(tmp_path: Path, capsys: Capture) -> None
     stick, public, hub = tmp_path / "stick", tmp_path / "public", tmp_path / "hub"
     (tmp_path / "secret").write_text("correct horse\n")
     secret = ["--passphrase-file", tmp_path / "secret"]
-    warned = tiny.call(capsys, "authority", "init", "West", "--folder", tmp_path / "open")
+    forgotten = tiny.call(capsys, "authority", "init", "West", "--folder", tmp_path / "open")
+    assert forgotten.code == 2
+    assert "say --without-passphrase" in forgotten.err
+    assert not (tmp_path / "open").exists(), "nothing half-written"
+    there = ["coordinator", "init", "West", "--authority", tmp_path / "open", "--home", tmp_path / "none"]
+    assert "say --without-passphrase" in tiny.call(capsys, *there).err
+    assert not (tmp_path / "none").exists()
+    warned = tiny.call(capsys, "authority", "init", "West", "--folder", tmp_path / "open", "--without-passphrase")
     assert "Warning: the authority's key is not encrypted" in warned.out
     made = tiny.call(capsys, "authority", "init", "West", "--folder", stick, *secret)
     assert made.code == 0
@@ -62,6 +71,9 @@ def test_the_authority_lives_on_a_stick(tmp_path: Path, capsys: Capture) -> None
     begun = tiny.call(capsys, *words, "--authority", public, "--json").json
     assert begun["waiting"] == str(hub / "requests" / "hub.json")
     assert begun["warnings"] == []
+    unsigned = tiny.call(capsys, "coordinator", "start", "--home", hub)
+    assert unsigned.code == 2
+    assert "`wardround coordinator accept`" in unsigned.err, "it is not told to ask itself"
     sign = ["authority", "sign", begun["waiting"], "--folder", stick, "--out", tmp_path]
     assert "sign it with --coordinator" in tiny.call(capsys, *sign, *secret).err
     locked = tiny.call(capsys, *sign, "--coordinator")
@@ -100,6 +112,27 @@ def test_a_job_of_flare_names_the_keys_of_its_sites(tmp_path: Path, capsys: Capt
     assert all(fingerprint(SiteHome(home).key.public_key()) in text for home in sites.values())
 
 
+def check_membership_log(hub: Path, capsys: Capture) -> None:
+    """It has no head beside it; an edit, and an end that a site has seen and that is gone, are found."""
+    log = hub / "membership.jsonl"
+    content = log.read_bytes()
+    whole = tiny.call(capsys, "audit", "verify", log)
+    assert whole.code == 0, whole.out
+    assert "3 changes of membership, none changed or moved" in whole.out
+    for change, why in (
+        (content.replace(b'"admitted"', b'"revoked"'), "hash"),
+        (content[: content.rindex(b"\n", 0, -1) + 1], "what bo saw"),
+    ):
+        seen = MembershipLog(log).head("bo", SiteHome(hub.parent / "bo").key, STATEMENT_SEAL)
+        write_file(CoordinatorHome(hub).statement_path("bo"), seen.to_bytes())
+        log.write_bytes(change)
+        found = tiny.call(capsys, "audit", "verify", log)
+        assert found.code == 2
+        assert why in found.out
+        log.write_bytes(content)
+    CoordinatorHome(hub).statement_path("bo").unlink()
+
+
 def test_a_new_key_and_the_end(tmp_path: Path, capsys: Capture) -> None:
     hub = tmp_path / "hub"
     begun = tiny.call(capsys, "coordinator", "init", "West", "--name", "hub", "--home", hub)
@@ -109,7 +142,12 @@ def test_a_new_key_and_the_end(tmp_path: Path, capsys: Capture) -> None:
     join = ["site", "join", hub / "sites" / "bo.pem", hub / "authority.pem", "--home", bo]
     assert tiny.call(capsys, *join).code == 0
     old = fingerprint(SiteHome(bo).key.public_key())
-    new = tiny.call(capsys, "site", "rotate-key", "--by", "anna", "--home", bo, "--json").json
+    rotate = ["site", "rotate-key", "--by", "anna", "--home", bo]
+    assert "Made a new key" in tiny.call(capsys, *rotate).out
+    again = tiny.call(capsys, *rotate)
+    assert "There is already a new key that waits to be signed" in again.out
+    assert "Made" not in again.out
+    new = tiny.call(capsys, *rotate, "--json").json
     assert new["fingerprint"] != old == fingerprint(SiteHome(bo).key.public_key())
     signed = tiny.call(capsys, "coordinator", "sign", new["request"], "--home", hub)
     assert "bo has a new key until" in signed.out
@@ -117,6 +155,7 @@ def test_a_new_key_and_the_end(tmp_path: Path, capsys: Capture) -> None:
     assert fingerprint(SiteHome(bo).key.public_key()) == new["fingerprint"]
     kinds = [json.loads(line)["entry"]["kind"] for line in (hub / "membership.jsonl").read_text().splitlines()]
     assert kinds == ["coordinator", "admitted", "rotated"]
+    check_membership_log(hub, capsys)
     assert tiny.call(capsys, "site", "members", "--home", bo).code == 0
     assert tiny.call(capsys, "site", "log", "--home", bo).code == 0, "the log still verifies"
     said = tiny.call(capsys, "site", "distrust-coordinator", "--by", "anna", "--why", "lied", "--home", bo)

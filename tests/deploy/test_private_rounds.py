@@ -1,6 +1,8 @@
 """[privacy] over sites' real homes: the noise is enough for each, the ledger is debited first, and nothing is free."""
 
+import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import ceil
@@ -22,6 +24,7 @@ from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import study_worker
 from wardround.deploy.site.approvals import approve
+from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.policy import Policy, decide
 from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.privacy_summary import NOT_COVERED
@@ -206,8 +209,11 @@ def test_another_question_in_a_round_that_was_charged_gets_no_answer(consortium:
         assert "asked before in other words" in told["why"]
 
 
-def test_an_answer_that_may_have_left_is_never_made_anew(consortium: Any, ended: Ended) -> None:
-    """Old answers are deleted after some rounds. That of the last round is there, unless a crash came before it was."""
+def test_an_answer_that_may_have_left_is_never_made_anew(
+    consortium: Any, ended: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old answers are deleted after some rounds. Those of the last ones are there, whatever crash came, unless somebody
+    deleted them."""
     replies = consortium.homes["freetown"].folder(study_id(ended.study)) / "replies"
     for path in replies.glob("round-*"):
         path.unlink()
@@ -216,10 +222,42 @@ def test_an_answer_that_may_have_left_is_never_made_anew(consortium: Any, ended:
     told, answer = decode(handler.answer("round", "server", ended.requests["freetown", "round", 1]))
     assert (told["status"], answer.arrays) == ("refused", {})
     assert "no longer stored" in told["why"]
-    # One that has left would be another one now: its noise is drawn anew.
-    told, answer = decode(handler.answer("round", "server", ended.requests["freetown", "round", ROUNDS]))
+    # Nor the last one, which would be another one now: it is refused before any noise is drawn.
+    with monkeypatch.context() as patched:
+        patched.setattr(study_worker, "site_round", None)
+        told, answer = decode(handler.answer("round", "server", ended.requests["freetown", "round", ROUNDS]))
     assert (told["status"], answer.arrays) == ("refused", {})
+    assert "no longer stored; a second one, under new noise, would reveal more" in told["why"]
     assert len(entries(consortium, "freetown", ended.study)) == ROUNDS
+
+
+def test_a_noised_answer_is_on_the_disk_before_it_leaves(consortium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no crash makes it necessary to draw another one: when the log says that it leaves, it is stored, and the
+    disk was waited for. The same for losses and figures."""
+    study, fsync, record = study_of("stored"), os.fsync, HomeAccess.record_sent
+    synced: list[str] = []
+    stored: dict[str, list[str]] = {}
+
+    def waiting(file: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{file}")))
+        fsync(file)
+
+    def recording(self: HomeAccess, entry: Any) -> None:
+        name = f"{entry['topic']}-*.{entry['sha256']}"
+        for path in (self.home.folder(entry["study"]) / "replies").glob(name):
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == entry["sha256"]
+            assert any(one.startswith(f"{path.name}.") and one.endswith(".partial") for one in synced)
+            stored.setdefault(entry["topic"], []).append(self.name)
+        record(self, entry)
+
+    monkeypatch.setattr(os, "fsync", waiting)
+    monkeypatch.setattr(HomeAccess, "record_sent", recording)
+    consortium.conduct(study)
+    assert {topic: sorted(sites) for topic, sites in stored.items() if topic in ("round", "judge", "figures")} == {
+        "round": sorted(ROUNDS * NAMES),
+        "judge": sorted(ROUNDS * NAMES),
+        "figures": sorted(NAMES),
+    }
 
 
 @pytest.mark.parametrize("point", [*CHARGED, "coordinator.round.recorded"])
@@ -268,8 +306,7 @@ def test_less_than_was_approved_is_refused_and_nothing_leaves(consortium: Any, e
         if (site, topic, header["round"]) != (ended.dearest, "round", 1):
             return
         handler = consortium.handlers[site]
-        weak = settings(noise_multiplier=0.98 * ended.noise)
-        for name, (change, _) in {**TAMPERED, "less noise": (weak, "")}.items():
+        for name, (change, _) in TAMPERED.items():
             changed = {**header, "algorithm": change(header["algorithm"])}
             first = Message({"first": message.arrays["params"]})
             handler.answer("begin", "server", encode({**changed, "round": 0}, first))
@@ -277,15 +314,36 @@ def test_less_than_was_approved_is_refused_and_nothing_leaves(consortium: Any, e
             refused[name] = (told["status"], told["why"], answer.arrays)
         assert entries(consortium, site, study) == []
 
-    # The noise was found for the dearest site: there a fiftieth less is too little.
     listening(consortium, hear)
     consortium.conduct(study)
     assert {arrays == {} for _, _, arrays in refused.values()} == {True}
     for name, (_, why) in TAMPERED.items():
         assert (refused[name][0], why in refused[name][1]) == ("refused", True), refused[name]
-    # The list has one beginning, with one noise; the guard behind it is tried in adversary/noise/test_guarantees.py.
-    assert refused["less noise"][0] == "refused"
     assert [one.round for one in entries(consortium, ended.dearest, study)] == [1, 2, 3]
+
+
+def test_less_noise_than_the_promise_needs_is_refused_with_what_it_would_spend(consortium: Any, ended: Ended) -> None:
+    """From the beginning on, so that all requests fit together. The noise was found for the dearest site: there a
+    fiftieth less is too little."""
+    study = study_of("weak", deploy={"quorum": 2})
+    weak = settings(noise_multiplier=0.98 * ended.noise)
+
+    def hear(site: str, topic: str, body: bytes) -> bytes | None:
+        if site != ended.dearest or topic not in ("begin", "round"):
+            return None
+        header, message = decode(body)
+        return encode({**header, "algorithm": weak(header["algorithm"])}, message)
+
+    listening(consortium, hear)
+    consortium.conduct(study)
+    for one in consortium.rounds(study):
+        why = one["measures"]["absent"][ended.dearest]
+        assert why.startswith(
+            "spent: With the noise that the coordinator names, 3 rounds would spend an epsilon of 0.51"
+        )
+        assert "and 0.5 was approved" in why
+    assert entries(consortium, ended.dearest, study) == []
+    assert not [one for one in consortium.left(ended.dearest, study) if one["topic"] == "round"]
 
 
 def test_more_rounds_than_approved_are_not_answered(consortium: Any, ended: Ended) -> None:

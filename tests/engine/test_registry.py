@@ -1,6 +1,10 @@
 """Components are found by their names, and settings are checked against the factory's own signature."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -135,3 +139,34 @@ def test_a_table_of_metrics_is_found_like_a_room() -> None:
     assert find("metric", "brier").summary == METRICS["brier"].words
     with pytest.raises(Refusal, match=r"no metric called 'brierr'.*'brier'"):
         find("metric", "brierr")
+
+
+def test_one_component_is_found_without_loading_its_neighbours() -> None:
+    """A prediction for one patient must not wait for every algorithm there is, nor for plots and statistics."""
+    said = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
+    assert json.loads(said.stdout) == []
+
+
+LOADED = """
+import json, sys
+import wardround.cli.models.predict
+from wardround.engine.registry import find
+find("algorithm", "fed_avg"), find("aggregator", "weighted_mean"), find("model", "logistic"), find("source", "csv")
+unwanted = ("plotly", "sklearn", "scipy", "torch", "dp_accounting", "optuna", "nvflare", "cryptography")
+unwanted += ("wardround.algorithms.scaffold", "wardround.models.cnn", "wardround.study.file")
+print(json.dumps([name for name in unwanted if name in sys.modules]))
+"""
+
+
+def test_a_name_that_is_no_component_is_none() -> None:
+    for kind, name in (
+        ("algorithm", "__init__"),
+        ("aggregator", "stacks"),
+        ("model", "no.such"),
+        ("metric", "nothing"),
+    ):
+        assert registry.own_component(kind, name) is None
+    with pytest.raises(Refusal, match="no kind of component called 'thing'"):
+        registry.own_components("thing")

@@ -14,10 +14,11 @@ import pytest
 from tests.support.amount import ALL
 from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
-from wardround.export.calculator.content import MOST_NUMBERS, calculator_content, range_words, shortest, typical_row
+from wardround.export.calculator.content import MOST_NUMBERS, calculator_content, range_words, shortest
 from wardround.export.calculator.page import asset, calculator_page
 from wardround.export.network import evaluate, plain_model
 from wardround.export.trial_rows import UNSEEN, largest_difference, trial_table
+from wardround.predict.explanation import explain
 from wardround.predict.table import outcome_columns
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -135,43 +136,14 @@ def test_a_browser_gives_pythons_numbers(told, predictors, title):
         assert [one["outcome"] for one in found[title]] == outcome_columns(predictor, predicted)["outcome"].tolist()
 
 
-def score_of(predictor, x):
-    """What is explained: log-odds, logits less their mean, or the value."""
-    predicted = evaluate(plain_model(predictor), x)
-    if predicted.ndim == 1:
-        return predicted[:, None]
-    logs = np.log(predicted)
-    if predictor.positive is not None:
-        return logs[:, [1]] - logs[:, [0]]
-    return logs - logs.mean(axis=1, keepdims=True)
-
-
-def integrated(predictor, row, output, steps=4000, h=1e-6):
-    """Integrated gradients by brute force: many steps, slopes by differences; one number a column."""
-    start = np.float64(typical_row(predictor.preparation))
-    path = start + (np.arange(steps)[:, None] + 0.5) / steps * (row - start)
-    each = []
-    for feature in range(len(row)):
-        step = np.zeros(len(row))
-        step[feature] = h
-        rise = score_of(predictor, path + step)[:, output] - score_of(predictor, path - step)[:, output]
-        each.append(rise.mean() / (2 * h) * (row - start)[feature])
-    widths = [len(column.features) for column in predictor.preparation.columns]
-    return [float(np.sum(part)) for part in np.split(np.array(each), np.cumsum(widths)[:-1])]
-
-
 @pytest.mark.parametrize("title", MODELS)
-def test_contributions_are_integrated_gradients_that_add_up(told, predictors, title):
+def test_contributions_are_those_of_predict_explain(told, predictors, title):
     table, found = told
     predictor = predictors[title]
-    prepared = np.float64(predictor.preparation.apply(table))
-    scores = score_of(predictor, prepared)
-    start = score_of(predictor, np.float64(typical_row(predictor.preparation))[None])[0]
+    explained = explain(predictor, table)
     for number, one in enumerate(found[title]):
-        output = predictor.facts.task.classes.index(one["outcome"]) if scores.shape[1] > 1 else 0
-        assert abs(sum(one["contributions"]) - (scores[number, output] - start[output])) <= 1e-5
-        if number < 2:
-            np.testing.assert_allclose(one["contributions"], integrated(predictor, prepared[number], output), atol=2e-3)
+        output = predictor.facts.task.classes.index(one["outcome"]) if explained.scores.shape[1] > 1 else 0
+        np.testing.assert_allclose(one["contributions"], explained.contributions[number, :, output], atol=1e-9)
 
 
 def test_contributions_of_a_linear_model_by_hand(told, predictors):
@@ -225,11 +197,9 @@ def test_a_large_network_explains_after_a_moment(make_saved, tmp_path):
     path.write_text(calculator_page(predictor), encoding="utf-8")
     dom = browse(path, "#age=70")
     result = json.loads(html.unescape(re.search(r'data-result="([^"]*)"', dom).group(1)))
-    row = predictor.preparation.apply(
-        pd.DataFrame({c.name: [70 if c.name == "age" else None] for c in predictor.preparation.columns})
-    )
-    rise = score_of(predictor, row) - score_of(predictor, typical_row(predictor.preparation)[None])
-    assert abs(sum(result["contributions"]) - rise[0, 0]) <= 1e-5
+    patient = pd.DataFrame({c.name: [70 if c.name == "age" else None] for c in predictor.preparation.columns})
+    expected = explain(predictor, patient).contributions[0, :, 0]
+    np.testing.assert_allclose(result["contributions"], expected, atol=1e-6)
 
 
 def test_the_page_loads_nothing_and_names_stay_text(make_saved):

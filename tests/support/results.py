@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from wardround.runs.fields import unknown_keys
-from wardround.runs.folder import as_json
+from wardround.runs.json_files import as_json
 from wardround.runs.read import parse_result
 from wardround.runs.result import Result, values_of
 from wardround.runs.schema import schema_of_result

@@ -154,8 +154,8 @@ def test_repeats_and_methods_share_splits_and_each_round_is_told_once(tmp_path: 
     traffic = [one["meters"]["traffic"]["bytes_down"] for one in result["methods"]]
     assert traffic[0] == 0
     assert traffic[1] in (16 * 4 * tiny.ROUNDS, 32 * 4 * tiny.ROUNDS)
-    models = sorted(path.name for path in (tmp_path / "out").glob("model*.safetensors"))
-    assert models == ["model-global.safetensors", "model-local.safetensors"]
+    models = sorted(path.name for path in (tmp_path / "out").glob("*.safetensors"))
+    assert models == ["model-global.safetensors", "personal-local.safetensors"]
 
 
 def test_only_the_evaluated_sites_are_named(tmp_path: Path) -> None:

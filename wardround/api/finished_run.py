@@ -9,6 +9,8 @@ import pandas as pd
 
 from wardround.core.contracts import Algorithm, Task
 from wardround.core.errors import Refusal
+from wardround.predict.explanation import Explanation, explain
+from wardround.predict.patients import PatientRows
 from wardround.predict.predictor import Predictor, read_predictor
 from wardround.predict.table import predict_table
 from wardround.report.html.charts import Chart
@@ -121,8 +123,12 @@ class FinishedRun:
 
     def predict(self, patients: pd.DataFrame, *, site: str | None = None, method: str | None = None) -> pd.DataFrame:
         """Predictions for new patients, with what was missing or outside the range of training."""
-        found = predict_table(self.model(site, method), patients)
+        found = predict_table(self.model(site, method), PatientRows.of_frame(patients, "the data frame"))
         return found.drop(columns="row").set_index(patients.index)
+
+    def explain(self, patients: pd.DataFrame, *, site: str | None = None, method: str | None = None) -> Explanation:
+        """What moved each prediction, column by column: contributions that add up to it."""
+        return explain(self.model(site, method), patients, where="the data frame")
 
     def report(self) -> Path:
         """The report, written anew."""

@@ -11,7 +11,7 @@ import typer
 
 from wardround.cli.coordinator import coordinator_app
 from wardround.cli.flare import flare_app
-from wardround.cli.models.export import export
+from wardround.cli.models.commands import add_commands
 from wardround.cli.party.second import second_app
 from wardround.cli.party.site import site_app
 from wardround.cli.records import audit_app, ledger_app
@@ -178,33 +178,7 @@ def retrain(
     retrain_command(folder, without, out=out, by=by, as_json=as_json)
 
 
-@app.command()
-def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
-    patients: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATIENTS",
-            help="A CSV or Parquet file, - for standard input, or a database's address with --query.",
-        ),
-    ],
-    site: Annotated[str | None, typer.Option("--site", help="Use the personal model of this site.")] = None,
-    method: Annotated[str | None, typer.Option("--method", help="Whose model, where a run compared methods.")] = None,
-    query: Annotated[str | None, typer.Option("--query", help="What to select, where PATIENTS is a database.")] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option("--keep", metavar="COLUMN", help="A column to repeat, such as a patient's number."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write a CSV or Parquet file.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Predict the outcome of new patients with a trained model."""
-    from wardround.cli.predict import predict_command
-
-    predict_command(run, patients, method=method, site=site, query=query, keep=keep or (), out=out, as_json=as_json)
-
-
-app.command()(export)
+add_commands(app)
 
 
 @app.command()

@@ -4,6 +4,7 @@ Also `audit replay` and `coordinator transcript`: whether a model follows from i
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -16,15 +17,17 @@ from cryptography.x509 import Certificate
 from wardround.cli.output import say
 from wardround.core.errors import Refusal
 from wardround.core.journal import LONGEST, Violation
-from wardround.core.journal_head import head_path
+from wardround.core.journal_head import Head, head_path, head_problems
 from wardround.core.text import format_bytes
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome, keys_in
 from wardround.deploy.protocol.study_id import is_meant
 from wardround.deploy.trust.audit_log import BETWEEN, Entry, Examination, examine
 from wardround.deploy.trust.certificates import read_certificate
-from wardround.deploy.trust.log_heads import HEAD_BYTES, Keys, read_witness
+from wardround.deploy.trust.log_heads import HEAD_BYTES, Keys, parse_head_json, read_witness
+from wardround.deploy.trust.membership import STATEMENT_SEAL, Members, MembershipLog, head_problem, read_change
 from wardround.incentives.ledger import Ledger
 from wardround.report.html.markup import plain
+from wardround.runs.json_files import read_json
 
 if TYPE_CHECKING:
     from wardround.deploy.site.transcript_check import OwnFindings
@@ -36,6 +39,9 @@ def verify_command(path: Path, keys: Path | None, *, witnesses: Sequence[Path] =
     if is_ledger(path):
         findings, name, whole = ledger_findings(path, keys), "ledger", "every entry is as its site signed it"
         whole = f"{whole}, and none is missing."
+    elif is_membership_log(path):
+        findings, whole = membership_findings(path)
+        name = "log"
     else:
         examined, whole = examine_log(path, keys, witnesses)
         findings, name = examined.findings, "log"
@@ -64,6 +70,51 @@ def is_ledger(path: Path) -> bool:
                 return "signature" in line
     head = head_path(path)
     return head.is_file() and head.stat().st_size != HEAD_BYTES
+
+
+def is_membership_log(path: Path) -> bool:
+    """Its first entry is the coordinator itself; it has no head beside it, since sites sign how far they saw it."""
+    with open(path, "rb") as file:
+        try:
+            read_change(json.loads(file.readline(LONGEST))["entry"])
+        except (ValueError, KeyError, TypeError, RecursionError, Refusal):
+            return path.name == "membership.jsonl"
+    return True
+
+
+def membership_findings(path: Path) -> tuple[list[Violation], str]:
+    """What is wrong with a membership log, by its chain, its rules and the sites' statements that lie beside it."""
+    chain = MembershipLog(path).chain()
+    findings, members = [*chain.violations, *chain.torn], Members({})
+    for line in chain.lines:
+        problem = members.problem_with(line.entry)
+        if problem:
+            findings.append(Violation(line.number, f"it says that {line.entry.name} was {line.entry.kind}: {problem}"))
+            break
+        members = members.after(line.entry)
+    seen = statements_beside(path)
+    for one in seen:
+        wrong = head_problem(members.public_keys(), one, STATEMENT_SEAL)
+        findings += [Violation(0, f"the statement of {one.who}: {wrong}")] if wrong else []
+        findings += [Violation(0, what) for what in head_problems(f"what {one.who} saw", one, chain.hashes, "log")]
+    told = f"{len(chain.lines)} changes of membership, none changed or moved"
+    confirmed = max((one.entries for one in seen), default=0)
+    return findings, f"{told}; other parties' statements confirm {confirmed} of them."
+
+
+RESTORE = "restore it from a backup"
+
+
+def statements_beside(path: Path) -> list[Head]:
+    """How far other parties have signed that they saw the log: in a coordinator's home, and in a site's."""
+    kept = [read_json(one, RESTORE) for one in sorted((path.parent / "heads").glob("*.membership.json"))]
+    state = path.with_suffix(".json")
+    if state.exists():
+        kept += read_json(state, RESTORE).get("statements", {}).values()
+    try:
+        return [parse_head_json(one) for one in kept]
+    except ValueError as problem:
+        raise Refusal(f"a statement about it cannot be read: {problem}", where=str(path), remedy=RESTORE) from None
 
 
 def ledger_findings(path: Path, keys: Path | None) -> list[Violation]:
@@ -186,6 +237,7 @@ def sentence(entry: Mapping[str, Any]) -> str:
         "renewed": f"The certificate of {words.get('site')} was renewed.",
         "revoked": f"{by} revoked {words.get('site')}{why}.",
         "mended": f"Repaired: {words.get('what')}.",
+        "restored": f"{words.get('site', by)} went on after files were restored from a backup{why}.",
     }
     if kind == "countersigned":
         head = entry.get("head")
@@ -198,12 +250,18 @@ def sentence(entry: Mapping[str, Any]) -> str:
     return told.get(kind, f"{kind}: {rest}.")
 
 
+def array_words(name: str, shape: Sequence[int]) -> str:
+    """An array as a person would call it: `['update']['w']` of shape [4, 2] is update/w (4 x 2 numbers)."""
+    parts = re.findall(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)", name)
+    called = "/".join(next(filter(None, part)) for part in parts) if parts else name
+    sides = " x ".join(f"{side:,}" for side in shape)
+    return f"{plain(called)} ({sides} numbers)" if sides not in ("", "1") else f"{plain(called)} (one number)"
+
+
 def sent_sentence(entry: Mapping[str, Any], words: Mapping[str, str]) -> str:
     arrays = entry.get("arrays")
     shapes = arrays if isinstance(arrays, Mapping) else {}
-    shown = [
-        f"{plain(name)} {'x'.join(str(side) for side in shape) or '1'}" for name, shape in list(shapes.items())[:4]
-    ]
+    shown = [array_words(str(name), shape) for name, shape in list(shapes.items())[:4]]
     more = len(shapes) - len(shown) + int(entry.get("more_arrays", 0))
     arrays_told = f" with {', '.join(shown)}{f' and {more} more arrays' if more else ''}" if shown else ""
     said = entry.get("round")

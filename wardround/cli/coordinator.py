@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wardround.cli.output import person_name, say
-from wardround.cli.study_progress import conduct_study, leave, listen
-from wardround.cli.trust.authority import PassphraseFile, read_passphrase
+from wardround.cli.study_progress import conduct_study, leave, listen, note
+from wardround.cli.trust.admission import admission_facts, admission_lines
+from wardround.cli.trust.authority import PassphraseFile, WithoutPassphrase, read_passphrase
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
-    from wardround.deploy.coordinator.consortium import AdmittedSite
     from wardround.deploy.home import CoordinatorHome
     from wardround.study.file import Study
 
@@ -58,6 +58,7 @@ def init(
         typer.Option("--authority", help="A folder elsewhere for the authority, such as one on a stick."),
     ] = None,
     passphrase_file: PassphraseFile = None,
+    without_passphrase: WithoutPassphrase = False,
     organisation: Annotated[
         str, typer.Option("--organisation", help="Who runs the coordinator, if not the consortium itself.")
     ] = "",
@@ -88,14 +89,13 @@ def init(
     apart = None if authority is None else authority.expanduser().absolute()
     new = apart is not None and not (apart / "authority.pem").exists()
     asked = apart is not None and (new or (apart / "authority.key").exists())
-    passphrase = read_passphrase(passphrase_file, new=new) if asked or passphrase_file else None
+    passphrase = read_passphrase(passphrase_file, new=new, without=without_passphrase or not asked)
     words = words.model_copy(update={"organisation": organisation})
     made = begin_consortium(home_path(home, "wardround-coordinator"), words, apart, passphrase)
     folder, own = apart or made.path, fingerprint(made.key.public_key())
     warnings = key_warnings(folder, listens=apart is None)
     waiting = made.request_path(name) if not made.certificate_path.exists() else None
-    port = words.listen.rpartition(":")[2]
-    reached = f"{words.hosts[0]}:{port}"
+    reached = f"{words.hosts[0]}:{words.listen.rpartition(':')[2]}"
     lines = [
         f"Created the coordinator of {consortium}: {made.path}",
         f"1. Each site runs: wardround site init NAME --coordinator {reached} --server-name {name}",
@@ -105,7 +105,10 @@ def init(
         f"Words of the coordinator's key, for the sites: {own}",
     ]
     if waiting is not None:
-        lines.insert(1, f"0. Have {waiting} signed: wardround authority sign --coordinator, then coordinator accept")
+        how = f"wardround authority sign {waiting.name} --coordinator --folder FOLDER"
+        lines.insert(
+            1, f"0. Take {waiting} to the authority: {how}; then here: wardround coordinator accept {name}.pem"
+        )
     else:
         lines.append(f"Keep {folder / 'authority.key'} safe: whoever has it can admit any site.")
     lines += [f"Warning: {one}." for one in warnings]
@@ -150,40 +153,6 @@ def sign(
     passphrase = read_passphrase(passphrase_file, new=False) if is_encrypted(key) else None
     made = admit(there, request, authority, passphrase, testing=testing)
     say(admission_facts(there, made), admission_lines(there, made), as_json)
-
-
-def admission_lines(home: "CoordinatorHome", made: "AdmittedSite") -> list[str]:
-    party, command = ("second server", "second") if made.second else ("site", "site")
-    words = [
-        f"Words of its key: {made.fingerprint}",
-        f"Compare them with the {party} by phone, using a number you know. If they differ, revoke the {party}.",
-    ]
-    if made.until is None:
-        return [
-            f"The request of {made.name} waits for the authority: {made.path}",
-            *words,
-            "Have it signed with wardround authority sign, and take it in with wardround coordinator accept",
-        ]
-    did = "has a new key" if made.rotated else "renewed" if made.renewed else "admitted"
-    lines = [f"{made.name} {did} until {made.until:%Y-%m-%d}.", *words]
-    return [
-        *lines,
-        f"Then send {made.path} and {home.authority_path} to the {party}: "
-        f"wardround {command} join CERTIFICATE AUTHORITY",
-    ]
-
-
-def admission_facts(home: "CoordinatorHome", made: "AdmittedSite") -> dict[str, Any]:
-    return {
-        "site": made.name,
-        "fingerprint": made.fingerprint,
-        "until": None if made.until is None else f"{made.until:%Y-%m-%d}",
-        "certificate": None if made.until is None else made.path,
-        "waiting": made.path if made.until is None else None,
-        "authority": home.authority_path,
-        "renewed": made.renewed,
-        "rotated": made.rotated,
-    }
 
 
 @coordinator_app.command()
@@ -261,6 +230,8 @@ def run(
     there, who = open_home(home), person_name(by)
     words = with_parties(for_sites(read_study(study)), there)
     refuse_early(there, words, study)
+    if not words.study.purpose:
+        note("The study states no purpose ([study] purpose): sites whose policy names purposes will not allow it.")
     name = enqueue(there, words, who)
     (there.folder(name) / "state.json").unlink(missing_ok=True)
     conduct_study(there, name, wait=wait, as_json=as_json)

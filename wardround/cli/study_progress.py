@@ -43,6 +43,9 @@ def conduct_study(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bo
         return
     note(f"No coordinator is running, so this process acts as one until {name} ends.")
     note(f"Each site must approve it: wardround site approve {name}")
+    before = [one for one in queued_studies(home) if one != name]
+    if before:
+        note(f"It waits for {', '.join(before)} to end: a study that its sites deny ends at once.")
     try:
         code = listen(home, until_done=True)
         if code == 0:

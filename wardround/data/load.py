@@ -68,10 +68,12 @@ def load(
     ranges: Ranges = MappingProxyType({}),
     categories: Categories = MappingProxyType({}),
     private: StatisticsNoise | None = None,
+    blank: float = 0.0,
 ) -> LoadedData:
     """The table's sites with their rows split and prepared; `by` names the patient, who is then in one part only.
 
-    Of a `private` study neither the split nor the preparation tells anything exact about a patient.
+    Of a `private` study neither the split nor the preparation tells anything exact about a patient; rows whose target
+    is unknown are blank ones there (see `frame_for_schema`).
     """
     check_shares(shares)
     check_choice("missing_columns", missing_columns, ("refuse", "fill"))
@@ -94,7 +96,9 @@ def load(
         table = split_table(drop_unknown_targets(table), partition, seed)
     schema = agree_schema(table, empty_sites=empty_sites, **policy)
     notes += schema.notes
-    table = apply_schema(table, schema, private=private is not None)
+    if private is not None:
+        notes += remark_on_blank_rows(table)
+    table = apply_schema(table, schema, private=private is not None, blank=blank)
     if by:
         notes += warn_of_shared_patients(table, by)
 
@@ -163,12 +167,22 @@ def drop_unknown_targets(table: Table) -> Table:
     return replace(table, sites={name: known_rows(frame, table.target) for name, frame in table.sites.items()})
 
 
-def apply_schema(table: Table, schema: Schema, *, private: bool) -> Table:
+def remark_on_blank_rows(table: Table) -> list[str]:
+    unknown = sum(int(frame[table.target].isna().sum()) for frame in table.sites.values())
+    if not unknown:
+        return []
+    return [f"{unknown} rows without a known {table.target} count as blank rows, since the study is private."]
+
+
+def apply_schema(table: Table, schema: Schema, *, private: bool, blank: float = 0.0) -> Table:
     """Every site with the same columns, task and positive label as they will be used."""
     positive = table.positive
     if positive is None and len(schema.classes) == 2:
         positive = schema.classes[-1]
-    sites = {name: frame_for_schema(frame, table, schema, private=private) for name, frame in table.sites.items()}
+    sites = {
+        name: frame_for_schema(frame, table, schema, private=private, blank=blank)
+        for name, frame in table.sites.items()
+    }
     return replace(table, sites=sites, task=schema.task, positive=positive)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
+from wardround.queries.columns import as_codes, as_numbers, kind_of, suggest_name
 
 FORMAT = "wardround preparation 1"
 ENDS = ("low", "high")
@@ -136,12 +136,14 @@ def scale_column(column: NumberColumn, series: "pd.Series[Any]", where: str) -> 
 
 
 def one_hot(column: TextColumn, series: "pd.Series[Any]", block: np.ndarray[Any, Any]) -> None:
-    values = as_text(series)
-    if column.fill is not None:
-        values[pd.isna(values)] = column.fill
-    code = pd.Index(column.categories, dtype=object).get_indexer(pd.Index(values, dtype=object))
-    known = np.flatnonzero(code >= 0)
-    block[known, code[known]] = 1.0
+    codes, texts = as_codes(series)
+    known = pd.Index(column.categories, dtype=object)
+    place = np.append(known.get_indexer(pd.Index(texts, dtype=object)), -1)
+    if column.fill in column.categories:
+        place[-1] = column.categories.index(column.fill)
+    rows = place[codes]  # -1, of what is missing, is the last place
+    there = np.flatnonzero(rows >= 0)
+    block[there, rows[there]] = 1.0
 
 
 def parse_range(ends: Any, name: str) -> tuple[float, float] | None:

@@ -75,15 +75,18 @@ def split_site_rows(
     return SiteRows(name, frame, parts, schema, table.target)
 
 
-def frame_for_schema(frame: pd.DataFrame, table: Table, schema: Schema, *, private: bool = False) -> pd.DataFrame:
+def frame_for_schema(
+    frame: pd.DataFrame, table: Table, schema: Schema, *, private: bool = False, blank: float = 0.0
+) -> pd.DataFrame:
     """The rows whose target is known and a label of the schema, with the columns that all sites agreed on.
 
-    Of a `private` study the number of rows is told exactly, so none is dropped for its label: one that is not among the
-    classes counts as the first class. No refusal may depend on a patient either: an infinite number counts as missing,
-    and so does a whole column of something else where numbers were agreed on.
+    Of a `private` study the number of rows is told exactly, so none is dropped for its target: one whose target is
+    unknown counts as a blank row, of which nothing is known but the first class (or `blank`, for a quantity), and a
+    label that is not among the classes counts as the first class. No refusal may depend on a patient either: an
+    infinite number counts as missing, and so does a whole column of something else where numbers were agreed on.
     """
     columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
-    rows = known_rows(frame, table.target)
+    rows = blank_rows(frame, table.target, schema, blank) if private else known_rows(frame, table.target)
     if schema.classes:
         # A label too rare to be told at any site is none of the classes.
         labels = as_text(rows[table.target]).astype(str)
@@ -104,6 +107,23 @@ def finite_or_missing(column: "pd.Series[Any]") -> "pd.Series[Any]":
         return pd.Series(np.nan, column.index)
     infinite = np.isinf(as_numbers(column))
     return column.mask(infinite) if infinite.any() else column
+
+
+def blank_rows(frame: pd.DataFrame, target: str, schema: Schema, blank: float) -> pd.DataFrame:
+    """The same rows; of those whose target is unknown all features are unknown too, and the target is made up."""
+    known = frame[target].notna()
+    if known.all():
+        return frame
+    rows = frame.copy(deep=False)
+    for name in schema.kinds:
+        if name in rows:
+            rows[name] = rows[name].astype(object).where(known) if rows[name].dtype == bool else rows[name].where(known)
+    outcome = rows[target]
+    if schema.classes:
+        rows[target] = np.where(known, as_text(outcome), schema.classes[0]).astype(object)
+    else:
+        rows[target] = np.where(known, as_numbers(outcome), blank)
+    return rows
 
 
 def known_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:

@@ -204,6 +204,11 @@ class PartyHome(Home):
         return self.path / "distrusted.json"
 
     @property
+    def restored_path(self) -> Path:
+        """Says that the audit log was rolled back, by a restore from a backup or otherwise, and what became of it."""
+        return self.path / "restored.json"
+
+    @property
     def membership_state_path(self) -> Path:
         """What was seen of the membership log, and what other sites say of it."""
         return self.path / "membership.json"

@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from wardround.core import trees
@@ -66,7 +65,7 @@ def prediction_program(predict: Callable[[Any, Array], Array]) -> Callable[..., 
 
 def predict_rows(algorithm: Algorithm, params: Params, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Predictions of one model for rows."""
-    alone = jax.tree.map(lambda array: jnp.asarray(array)[None], params)
+    alone = jax.tree.map(lambda array: np.asarray(array)[None], params)
     models = SiteModels(alone, np.zeros(1, np.int32))
     return predict_pieces(algorithm.predict, models, x, np.zeros(1, np.int64), np.array([len(x)]))
 
@@ -79,6 +78,9 @@ def predict_pieces(
     count: np.ndarray[Any, Any],
 ) -> np.ndarray[Any, Any]:
     """Predictions for pieces of the rows, a site's each and by its model; `x` may be on disk."""
+    if not count.sum():  # of nobody, in the shape of what is predicted of anybody
+        anybody, one = np.zeros((1, *x.shape[1:]), x.dtype), np.eye(1, len(count), dtype=np.int64)[0]
+        return predict_pieces(predict, models, anybody, np.zeros_like(one), one)[:0]
     size = CHUNK if x.ndim == 2 else IMAGES
     blocks = -(-count // size)
     which = np.repeat(np.asarray(models.which, np.int32), blocks)

@@ -4,7 +4,7 @@ Installed packages add components of their own (see `core.packages`), by the sam
 They are looked up by name and imported only when they are used, so a broken one harms nobody else.
 """
 
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import types
@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from wardround.core.components.packages import OWN, Announcement, Package, announcements, import_factory
+from wardround.core.components.packages import NAME, OWN, Announcement, Package, announcements, import_factory
 from wardround.core.components.recipes import Recipe, hashable, recipe_of, remember
 from wardround.core.components.settings import check_value, convert, type_text
 from wardround.core.contracts import Task
@@ -105,23 +105,32 @@ def kinds() -> tuple[str, ...]:
     return (*ROOMS, *TABLES)
 
 
-@cache
-def own_components(kind: str) -> Mapping[str, Component]:
-    """Our components of a kind, by name."""
+def own_component(kind: str, name: str) -> Component | None:
+    """One of ours, of which nothing but its own module is imported; none where there is none of that name."""
     if kind not in kinds():
         raise Refusal(f"there is no kind of component called '{kind}'", remedy=f"choose one of {', '.join(kinds())}")
     if kind in TABLES:
         table: Mapping[str, Any] = importlib.import_module(TABLES[kind]).METRICS
-        return {name: Component(kind, name, table[name].words, partial(table.get, name), (), name) for name in table}
-    found: dict[str, Component] = {}
-    room = importlib.import_module(ROOMS[kind])
-    for module in pkgutil.iter_modules(room.__path__):
-        loaded = importlib.import_module(f"{ROOMS[kind]}.{module.name}")
-        factory = getattr(loaded, module.name, None)
-        if callable(factory) and getattr(factory, "__module__", "") == loaded.__name__:
-            label = getattr(loaded, "LABEL", module.name)
-            found[module.name] = describe(kind, module.name, factory)._replace(label=label)
-    return dict(sorted(found.items()))
+        known = name in table
+        return Component(kind, name, table[name].words, partial(table.get, name), (), name) if known else None
+    if not NAME.fullmatch(name) or importlib.util.find_spec(f"{ROOMS[kind]}.{name}") is None:
+        return None
+    loaded = importlib.import_module(f"{ROOMS[kind]}.{name}")
+    factory = getattr(loaded, name, None)
+    if not callable(factory) or getattr(factory, "__module__", "") != loaded.__name__:
+        return None
+    return describe(kind, name, factory)._replace(label=getattr(loaded, "LABEL", name))
+
+
+@cache
+def own_components(kind: str) -> Mapping[str, Component]:
+    """Our components of a kind, by name."""
+    if kind in ROOMS:
+        names = [module.name for module in pkgutil.iter_modules(importlib.import_module(ROOMS[kind]).__path__)]
+    else:
+        names = list(importlib.import_module(TABLES[kind]).METRICS) if kind in TABLES else [""]
+    found = {name: own_component(kind, name) for name in names}
+    return {name: one for name, one in sorted(found.items()) if one is not None}
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -142,8 +151,8 @@ def find(kind: str, name: str, *, where: str = "") -> Component:
     """The component of that name, ours first; an unknown one is refused with the nearest known name."""
     if (kind, name) in _lent:
         return _lent[kind, name]
-    if name in own_components(kind):
-        return own_components(kind)[name]
+    if (own := own_component(kind, name)) is not None:
+        return own
     told = announcement_of(kind, name)
     if told is None:
         raise Refusal(f"there is no {kind} called '{name}'", where=where, remedy=suggest_name(name, names(kind)))
@@ -156,7 +165,7 @@ def find(kind: str, name: str, *, where: str = "") -> Component:
 
 def lend(kind: str, name: str, factory: Callable[..., Any]) -> str:
     """Let this process find an object of the user's own under a name, which no component may have."""
-    if name in own_components(kind) or announcement_of(kind, name) is not None:
+    if own_component(kind, name) is not None or announcement_of(kind, name) is not None:
         raise Refusal(f"there is a {kind} called '{name}' already", remedy="give yours another name")
     _lent[kind, name] = describe(kind, name, factory)._replace(label=str(getattr(factory, "LABEL", name)))
     return name
@@ -173,7 +182,7 @@ def announcement_of(kind: str, name: str) -> Announcement | None:
 
 def package_of(kind: str, name: str) -> Package | None:
     """The package that brings a component, without importing it; none where it is not installed."""
-    if kind in kinds() and name in own_components(kind):
+    if kind in kinds() and own_component(kind, name) is not None:
         return OWN
     told = announcement_of(kind, name)
     return told.package if told else None
@@ -214,7 +223,7 @@ def kinds_beside(kind: str) -> tuple[str, ...]:
 
 def is_taken(one: Announcement) -> bool:
     """Whether the name belongs to us."""
-    return one.name in RESERVED or any(one.name in own_components(kind) for kind in kinds_beside(one.kind))
+    return one.name in RESERVED or any(own_component(kind, one.name) is not None for kind in kinds_beside(one.kind))
 
 
 @cache

@@ -15,6 +15,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from wardround.core.errors import Refusal
+from wardround.predict.patients import align_categories
 from wardround.predict.predictor import Predictor, Rows, read_predictor
 from wardround.predict.table import outcome_columns
 from wardround.runs.model_file import read_facts, write_model
@@ -52,7 +53,8 @@ class SavedModel(BaseEstimator):  # type: ignore[misc]
     def frame_of(self, X: Any) -> pd.DataFrame:
         """The raw columns: those of a data frame by their names, others in the order of `feature_names_in_`."""
         if isinstance(X, pd.DataFrame):
-            return X
+            known = set(self.feature_names_in_) <= set(X.columns)
+            return align_categories(X, self.predictor.preparation) if known else X  # which is then refused
         rows = np.asarray(X, dtype=object)
         if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
             raise Refusal(

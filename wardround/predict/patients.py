@@ -1,44 +1,168 @@
-"""Tables of new patients, read as the training tables were: from a file, standard input or a database."""
+"""Tables of new patients, read as the training tables were: from a file, standard input or a database.
+
+A Parquet file is read in pieces, and of its columns only those that are needed, so that memory stays bounded.
+"""
 
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
+from wardround.data.files import UNREADABLE
+from wardround.data.preparation import Preparation, TextColumn
 from wardround.data.table import Table
 from wardround.engine import registry
+from wardround.queries.columns import as_codes, list_some, suggest_name
 from wardround.runs.model_file import ModelFacts
 
 STANDARD_INPUT = "-"
+PIECE = 1 << 17
+"""Rows that are predicted at a time."""
 
 
-def read_patients(source: str, facts: ModelFacts, *, query: str | None = None) -> pd.DataFrame:
-    """The rows of a CSV or Parquet file, of standard input (-), or of a query to the database at that address."""
+@dataclass(frozen=True)
+class PatientRows:
+    """The rows of a table, piece by piece; `columns` are all that it has."""
+
+    where: str
+    rows: int
+    columns: tuple[str, ...]
+    pieces: Callable[[Sequence[str]], Iterator[pd.DataFrame]]
+    """With at least the columns named."""
+
+    @staticmethod
+    def of_frame(frame: pd.DataFrame, where: str) -> "PatientRows":
+        """Those of a table in memory."""
+
+        def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+            return (frame.iloc[begin : begin + PIECE] for begin in range(0, len(frame), PIECE))
+
+        return PatientRows(where, len(frame), tuple(map(str, frame.columns)), pieces)
+
+    def require(self, columns: Iterable[str], remedy: str) -> None:
+        """Refuse a table that lacks columns, all of them named at once."""
+        needed = list(dict.fromkeys(columns))
+        lacking = [name for name in needed if name not in self.columns]
+        if not lacking:
+            return
+        if len(lacking) == 1:
+            what = f"column {lacking[0]!r} is missing; {suggest_name(lacking[0], self.columns)}"
+        else:
+            there = f"; the table has {list_some(self.columns, 10)}" if self.columns else ""
+            what = f"{len(lacking)} of {len(needed)} columns are missing: {list_some(lacking, 10)}{there}"
+        raise Refusal(what, where=self.where, remedy=remedy)
+
+
+def open_patients(
+    source: str, facts: ModelFacts, *, query: str | None = None, settings: Mapping[str, Any] | None = None
+) -> PatientRows:
+    """The rows of a CSV or Parquet file, of standard input (-), or of a query to the database at that address.
+
+    `settings` of the source, such as a separator, go before those by which the training table was read.
+    """
+    words = dict(settings or {})
     if query is not None:
-        frame = rows_from("sql", facts, url=source, query=query)
+        found = PatientRows.of_frame(rows_from("sql", facts, words, url=source, query=query), "the query")
     elif source == STANDARD_INPUT:
         with TemporaryDirectory(prefix="wardround-") as place:
             path = Path(place) / "standard_input.csv"
             path.write_bytes(sys.stdin.buffer.read())
-            frame = rows_from("csv", facts, path=str(path))
+            found = PatientRows.of_frame(rows_from("csv", facts, words, path=str(path)), "standard input")
     else:
-        path = Path(source).expanduser()
-        if path.is_dir():
-            raise Refusal("this is a folder, not a table", where=source, remedy="name one CSV or Parquet file")
-        frame = rows_from("parquet" if path.suffix.lower() in (".parquet", ".pq") else "csv", facts, path=source)
-    if not len(frame):
-        raise Refusal("the table has no rows", where=source, remedy="name a table with at least one patient")
-    return frame
+        found = open_file(Path(source).expanduser(), facts, words)
+    if not found.rows:
+        raise Refusal("the table has no rows", where=found.where, remedy="name a table with at least one patient")
+    return found
 
 
-def rows_from(source: str, facts: ModelFacts, **place: Any) -> pd.DataFrame:
-    """By the source's own component, with the settings by which the training table was read."""
+def open_file(path: Path, facts: ModelFacts, settings: Mapping[str, Any]) -> PatientRows:
+    if path.is_dir():
+        raise Refusal("this is a folder, not a table", where=str(path), remedy="name one CSV or Parquet file")
+    if not path.exists():
+        raise Refusal("there is no such file", where=str(path), remedy="correct the path")
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return open_parquet(path)
+    return PatientRows.of_frame(rows_from("csv", facts, settings, path=str(path)), str(path))
+
+
+def open_parquet(path: Path) -> PatientRows:
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        file = ParquetFile(path)
+    except UNREADABLE as error:
+        raise unreadable(path, error) from None
+    names = tuple(str(name) for name in file.schema_arrow.names)
+
+    def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        wanted = [name for name in names if name in set(columns)]
+        try:
+            for batch in file.iter_batches(batch_size=PIECE, columns=wanted):
+                yield batch.to_pandas()
+        except UNREADABLE as error:
+            raise unreadable(path, error) from None
+
+    return PatientRows(str(path), int(file.metadata.num_rows), names, pieces)
+
+
+def unreadable(path: Path, error: Exception) -> Refusal:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return Refusal(
+        f"the file cannot be read ({reason})",
+        where=str(path),
+        remedy="check that it is complete and of the kind its name says",
+    )
+
+
+def rows_from(source: str, facts: ModelFacts, settings: Mapping[str, Any], **place: Any) -> pd.DataFrame:
+    """By the source's own component, with the settings by which the training table was read.
+
+    Which columns are categories is known from the preparation.
+    """
     component = registry.find("source", source)
-    known = {one.name for one in component.parameters}
-    settings = {key: value for key, value in facts.reading.items() if key in known}
-    table: Table = component.build(target=facts.task.target, **place, **settings)
+    known = {one.name for one in component.parameters} - {"categories"}
+    before = {key: value for key, value in facts.reading.items() if key in known}
+    table: Table = component.build(target=facts.task.target, where="--setting", **{**before, **settings, **place})
     (frame,) = table.sites.values()
     return frame
+
+
+def align_categories(frame: pd.DataFrame, preparation: Preparation) -> pd.DataFrame:
+    """With codes that are written otherwise than in training as they were written there: 1, 1.0 and "01" are alike.
+
+    Whether a column of codes was read as numbers or as text depends on what else stood in the file.
+    """
+    changed: dict[str, Any] = {}
+    for column in preparation.columns:
+        if isinstance(column, TextColumn):
+            codes, texts = as_codes(frame[column.name])
+            same = {text: code for text in texts if (code := same_number(text, column.categories)) is not None}
+            if same:
+                renamed = np.array([*(same.get(text, text) for text in texts), None], dtype=object)
+                changed[column.name] = pd.Series(renamed[codes], index=frame.index, dtype=object)
+    return frame.assign(**changed) if changed else frame
+
+
+def same_number(text: str, categories: Sequence[str]) -> str | None:
+    """The one category that is the same number, where the text itself is none.
+
+    >>> same_number("1", ["01", "02"]), same_number("1", ["1", "01"]), same_number("x", ["01"])
+    ('01', None, None)
+    """
+    if text in categories or (value := number_in(text)) is None:
+        return None
+    alike = [category for category in categories if number_in(category) == value]
+    return alike[0] if len(alike) == 1 else None
+
+
+def number_in(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

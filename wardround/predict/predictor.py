@@ -4,6 +4,7 @@ Rows are prepared and predicted by the same functions that a run's own evaluatio
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,15 +14,13 @@ import jax
 import numpy as np
 import pandas as pd
 
-from wardround.core.components.recipes import from_json
+from wardround.core.components.recipes import Recipe, from_json
 from wardround.core.contracts import Algorithm, Params
 from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
 from wardround.engine.predictions import predict_rows
-from wardround.engine.registry import make_from, suggest_name
+from wardround.engine.registry import ROOMS, make_from, suggest_name
 from wardround.runs.model_file import ModelFacts, read_model
-from wardround.study.assemble import private_from
-from wardround.study.privacy import KIND
 
 Rows = np.ndarray[Any, Any]
 
@@ -51,6 +50,10 @@ class Predictor:
         """Of two classes, the place of the one that is looked for."""
         task = self.facts.task
         return task.classes.index(task.positive) if task.positive in task.classes else None
+
+    def read_by(self, reading: Mapping[str, Any]) -> "Predictor":
+        """The same model for tables that are read by these settings, where they differ from those of training."""
+        return replace(self, facts=self.facts.model_copy(update={"reading": {**self.facts.reading, **reading}}))
 
     def predict(self, frame: pd.DataFrame, *, where: str = "") -> Rows:
         """Probabilities of shape (rows, classes), or values of shape (rows,) for a regression."""
@@ -98,10 +101,18 @@ def algorithm_of(facts: ModelFacts, path: Path) -> Algorithm:
             remedy="load it from Python and pass the model, or install it as a component",
         )
     try:
-        recipe = from_json(facts.recipe)
-        made: Algorithm = private_from(recipe) if recipe.kind == KIND else make_from(recipe)
+        return made_from(from_json(facts.recipe))
     except Refusal as refusal:
         needs = ", ".join(f"{name} {version}" for name, version in facts.packages.items())
         remedy = f"install {needs}" if needs else f"install wardround {facts.wardround}, which wrote it"
         raise Refusal(f"the model cannot be made again: {refusal.what}", where=str(path), remedy=remedy) from None
-    return made
+
+
+def made_from(recipe: Recipe) -> Algorithm:
+    if recipe.kind in ROOMS:
+        made: Algorithm = make_from(recipe)
+        return made
+    # What a private study trains; imported here, since accountants take long to load.
+    from wardround.study.assemble import private_from
+
+    return private_from(recipe)

@@ -1,38 +1,57 @@
 """Predictions as a table: a line a patient, with what the reader of a single line must know about it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
+from wardround.predict.patients import PatientRows, align_categories
 from wardround.predict.predictor import Predictor, Rows
-from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
+from wardround.queries.columns import as_codes, as_numbers, kind_of
 
 FAR = 10.0
 """Times the width of the training range by which a value must lie outside to look like another unit."""
+MISSING, OUTSIDE, UNKNOWN = "missing", "outside the training range", "unknown"
+"""Columns of remarks."""
+KEYS = 62
+"""Remarks that one whole number can hold."""
 
 
 def predict_table(
-    predictor: Predictor, frame: pd.DataFrame, *, keep: Sequence[str] = (), where: str = ""
+    predictor: Predictor,
+    patients: PatientRows,
+    *,
+    keep: Sequence[str] = (),
+    on_rows: Callable[[int], None] = lambda rows: None,
 ) -> pd.DataFrame:
     """What is predicted for every row, what was missing, and what was outside all that training saw.
 
-    `keep` names columns, such as a patient's number, that stand before the predictions.
+    `keep` names columns, such as a patient's number, that stand before the predictions. `on_rows` is told how many
+    rows are done.
     """
-    for name in keep:
-        if name not in frame.columns:
-            raise Refusal(
-                f"column {name!r} is missing; {suggest_name(name, map(str, frame.columns))}",
-                where=where,
-                remedy="name a column of the table",
-            )
+    preparation = predictor.preparation
+    needed = [column.name for column in preparation.columns]
+    patients.require(keep, "name a column of the table with --keep")
+    patients.require(needed, "rename the columns, or add them with empty values, which are then filled")
+    done, tables = 0, []
+    for frame in patients.pieces([*needed, *keep]):
+        tables.append(predict_frame(predictor, frame, keep=keep, first=done + 1, where=patients.where))
+        done += len(frame)
+        on_rows(done)
+    return pd.concat(tables, ignore_index=True)
+
+
+def predict_frame(
+    predictor: Predictor, frame: pd.DataFrame, *, keep: Sequence[str] = (), first: int = 1, where: str = ""
+) -> pd.DataFrame:
+    """The same for some rows, of which the first has this number."""
+    frame = align_categories(frame, predictor.preparation)
     predicted = predictor.predict(frame, where=where)
     columns: dict[str, Any] = {name: frame[name].to_numpy() for name in keep}
     if not keep:
-        columns["row"] = np.arange(1, len(frame) + 1)
+        columns["row"] = np.arange(first, first + len(frame))
     return pd.DataFrame({**columns, **outcome_columns(predictor, predicted), **remarks(predictor.preparation, frame)})
 
 
@@ -52,7 +71,7 @@ def outcome_columns(predictor: Predictor, predicted: Rows) -> dict[str, Any]:
 
 def remarks(preparation: Preparation, frame: pd.DataFrame) -> dict[str, Any]:
     """For every row the names of columns that are missing, outside the range of training, or of an unknown category."""
-    missing, outside, unknown = (Remarks(len(frame)) for _ in range(3))
+    missing, outside, unknown = Remarks(len(frame)), Remarks(len(frame)), np.full(len(frame), "", dtype=object)
     for column in preparation.columns:
         series = frame[column.name]
         missing.add(column.name, np.asarray(series.isna()))
@@ -60,7 +79,7 @@ def remarks(preparation: Preparation, frame: pd.DataFrame) -> dict[str, Any]:
             mark_range(column, series, outside)
         else:
             mark_categories(column, series, unknown)
-    return {"missing": missing.text(), "outside the training range": outside.text(), "unknown": unknown.text()}
+    return {MISSING: missing.text(), OUTSIDE: outside.text(), UNKNOWN: unknown}
 
 
 def mark_range(column: NumberColumn, series: "pd.Series[Any]", outside: "Remarks") -> None:
@@ -69,10 +88,9 @@ def mark_range(column: NumberColumn, series: "pd.Series[Any]", outside: "Remarks
         return
     low, high = ends
     values = as_numbers(series)
-    with np.errstate(invalid="ignore"):
-        off = (values < low) | (values > high)
-        far = np.maximum(low - values, values - high) > FAR * (high - low)
+    off = (values < low) | (values > high)
     if off.any():
+        far = np.maximum(low - values, values - high) > FAR * (high - low)
         outside.add(f"{column.name} ({low:g} to {high:g})", off & ~far)
         outside.add(f"{column.name} ({low:g} to {high:g}; far outside, check the unit)", off & far)
 
@@ -86,28 +104,45 @@ def range_of(column: NumberColumn) -> tuple[float, float] | None:
     return None
 
 
-def mark_categories(column: TextColumn, series: "pd.Series[Any]", unknown: "Remarks") -> None:
-    codes, values = pd.factorize(as_text(series))
-    strange = [place for place, value in enumerate(values) if value not in column.categories]
-    for place in strange:
-        unknown.add(f"{column.name}={values[place]}", codes == place)
+def mark_categories(column: TextColumn, series: "pd.Series[Any]", unknown: Rows) -> None:
+    codes, texts = as_codes(series)
+    strange = np.array([*(text not in column.categories for text in texts), False])
+    rows = np.flatnonzero(strange[codes])
+    unknown[rows] = [
+        f"{before}, {column.name}={text}" if before else f"{column.name}={text}"
+        for before, text in zip(unknown[rows], texts[codes[rows]], strict=True)
+    ]
 
 
 class Remarks:
-    """Words gathered row by row, of which most rows have none."""
+    """Words gathered row by row, of which most rows have none and many have the same."""
 
     def __init__(self, rows: int) -> None:
         self.found: list[tuple[str, Rows]] = []
         self.rows = rows
 
     def add(self, words: str, where: Rows) -> None:
-        rows = np.flatnonzero(where)
-        if len(rows):
-            self.found.append((words, rows))
+        if where.any():
+            self.found.append((words, where))
 
     def text(self) -> Rows:
         """One text a row, empty for most."""
         result = np.full(self.rows, "", dtype=object)
-        for words, rows in self.found:
-            result[rows] = [f"{before}, {words}" if before else words for before in result[rows]]
+        for begin in range(0, len(self.found), KEYS):
+            some = self.found[begin : begin + KEYS]
+            keys = np.zeros(self.rows, np.int64)
+            for place, (_, where) in enumerate(some):
+                keys |= where.astype(np.int64) << place
+            codes, distinct = pd.factorize(keys)
+            texts = np.array([words_of(int(key), some) for key in distinct], dtype=object)[codes]
+            result = (
+                texts
+                if not begin
+                else np.array([", ".join(filter(None, pair)) for pair in zip(result, texts, strict=True)], dtype=object)
+            )
         return result
+
+
+def words_of(key: int, found: Sequence[tuple[str, Rows]]) -> str:
+    """The words whose bits are in the key."""
+    return ", ".join(words for place, (words, _) in enumerate(found) if key >> place & 1)

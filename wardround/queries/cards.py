@@ -51,7 +51,7 @@ def describe(
 
     Counts are told in whole cells. A column known for fewer patients than a cell counts as empty, a rarer label is not
     named, and that a column holds infinite values, a mistake to be mended, is told without their number. A `private`
-    study is not told even that: its preparation takes them to be missing.
+    study is not told even that, nor for how many patients the outcome is missing: it counts these as blank rows.
     """
     kinds = {str(column): released_kind(frame[column], smallest_cell) for column in frame.columns}
     measured = [column for column, kind in kinds.items() if kind == "number"]
@@ -60,7 +60,7 @@ def describe(
     distinct, whole, missing = 0, False, 0
     if target in kinds:
         outcome = frame[target]
-        missing = int(outcome.isna().sum())
+        missing = 0 if private else int(outcome.isna().sum())
         broken = np.count_nonzero(as_numbers(outcome.dropna()) % 1) if kinds[target] == "number" else 0
         whole = kinds[target] == "number" and int(broken) < smallest_cell
         distinct = int(outcome.nunique())

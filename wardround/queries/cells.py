@@ -12,11 +12,14 @@ Hundepool et al., "Statistical Disclosure Control", Wiley 2012, chapters 4 (magn
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Values = np.ndarray[Any, Any]
+Offset = Callable[[str], float]
+"""For the name of a figure, how it is rounded (see `on_grid`)."""
 BINS = 64
 """Steps of the grid between a column's low and high end."""
 FAR = 1.5
@@ -37,17 +40,27 @@ def step_above(least: float) -> float:
     return 2.0 ** math.ceil(math.log2(least)) if least > 0 else 0.0
 
 
-def on_grid(value: float, step: float) -> float:
-    return round(value / step) * step if step > 0 else value
+def on_grid(value: float, step: float, offset: float = 0.5) -> float:
+    """The step below or above: above where what is beyond the lower one is more than 1 - `offset` of a step.
+
+    With offsets drawn evenly from 0 to 1 it is unbiased, and goes up with the probability of that part.
+
+    >>> on_grid(0.3, 0.25), on_grid(0.3, 0.25, 0.9)
+    (0.25, 0.5)
+    """
+    if step <= 0 or not math.isfinite(value / step):
+        return value
+    nearest = round(value / step) if offset == 0.5 else math.floor(value / step + offset)
+    return nearest * step
 
 
-def coarse_share(value: float, patients: int) -> float:
+def coarse_share(value: float, patients: float, offset: float = 0.5) -> float:
     """A share of so many patients, on a grid on which one of them makes at most half a step.
 
     >>> coarse_share(0.83, 100), coarse_share(0.83, 10)
     (0.84375, 0.75)
     """
-    return on_grid(value, step_above(2 / patients))
+    return on_grid(value, step_above(2 / patients), offset)
 
 
 class Coarse(NamedTuple):

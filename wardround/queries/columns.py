@@ -44,7 +44,11 @@ def kind_of(series: "pd.Series[Any]") -> ColumnKind:
     dtype = series.dtype
     if bool(np.all(series.array.isna())):
         return "empty"
-    if pd.api.types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
+    if isinstance(dtype, pd.StringDtype):
+        return "text"
+    if isinstance(dtype, pd.CategoricalDtype):
+        return kind_of(pd.Series(series.cat.remove_unused_categories().cat.categories))
+    if pd.api.types.is_bool_dtype(dtype):
         return "flag"
     if pd.api.types.is_numeric_dtype(dtype):
         return "mixed" if pd.api.types.is_complex_dtype(dtype) else "number"
@@ -81,6 +85,20 @@ def as_text(series: "pd.Series[Any]") -> np.ndarray[Any, Any]:
         values[~missing] = [str(v) for v in values[~missing]]
     values[missing] = None
     return values
+
+
+def as_codes(series: "pd.Series[Any]") -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The distinct texts of a column, and for every row the place of its own: what `as_text` gives, far quicker.
+
+    >>> as_codes(pd.Series([2.0, None, 1.0, 2.0]))
+    (array([ 0, -1,  1,  0]), array(['2', '1'], dtype=object))
+    """
+    if kind_of(series) == "mixed":  # where 1, 1.0 and True would count as one
+        codes, texts = pd.factorize(as_text(series))
+    else:
+        codes, distinct = pd.factorize(series)
+        texts = as_text(pd.Series(distinct))
+    return np.asarray(codes), np.asarray(texts, dtype=object)
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,8 @@ MODEL = "model.safetensors"
 """The common model of a run with one method, or the model of the site that asked."""
 PERSONAL = "personal.safetensors"
 """The models that sites use themselves."""
+PREDICTIONS = "predictions.csv"
+"""What was predicted for single test patients, where a study says that it may be kept."""
 MODEL_CARD = "model_card.json"
 REPORT = "report.html"
 

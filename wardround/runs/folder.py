@@ -19,7 +19,7 @@ from wardround.core.components.packages import announcements
 from wardround.core.contracts import RoundRecord, Tree
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.runs.file_names import MANIFEST, MODEL, MODEL_CARD, RESULT, ROUNDS
+from wardround.runs.file_names import MANIFEST, MODEL, MODEL_CARD, PREDICTIONS, RESULT, ROUNDS
 from wardround.runs.json_files import as_json
 from wardround.runs.model_file import ModelFacts, write_model
 from wardround.runs.read import has_manifest, require_manifest
@@ -108,6 +108,10 @@ class RunFolder:
 
     def write_model(self, params: Tree, facts: ModelFacts, name: str = MODEL) -> None:
         write_model(self.path / name, params, facts)
+
+    def write_predictions(self, table: bytes) -> None:
+        """Predictions of single patients, as CSV."""
+        write_whole(self.path / PREDICTIONS, table)
 
     def record(self, method: str, repeat: int, record: RoundRecord, *, user: str | None = None) -> None:
         """Append a round, unless it is there already (a crash fell between checkpoint and record).

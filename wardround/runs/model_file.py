@@ -5,6 +5,7 @@ The file is in the open format safetensors. Its one header word holds JSON: what
 the model again. Personal models of several sites are one file, the sites along the first axis of every array.
 """
 
+import json
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -75,7 +76,7 @@ def read_facts(path: Path) -> ModelFacts:
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = (file.metadata() or {}).get(HEADER, "")
-        return ModelFacts.model_validate_json(header)
+        return ModelFacts.model_validate(known_content(header, path))
     except FileNotFoundError:
         raise Refusal("there is no such model file", where=str(path), remedy="check the path") from None
     except (OSError, SafetensorError) as error:
@@ -86,15 +87,30 @@ def read_facts(path: Path) -> ModelFacts:
         raise damaged(path, words) from None
 
 
+def known_content(header: str, path: Path) -> dict[str, Any]:
+    """What the header holds, where this version can read it."""
+    try:
+        content = json.loads(header)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or "format" not in content:
+        raise Refusal(
+            "this model file holds parameters only: an older version of wardround wrote it, or another program",
+            where=str(path),
+            remedy="run the study again with this version, which keeps all that a prediction needs",
+        )
+    if not isinstance(content["format"], int) or content["format"] > FORMAT:
+        raise Refusal(
+            f"this model file has format {content['format']}, and this version reads up to {FORMAT}",
+            where=str(path),
+            remedy=f"install wardround {content.get('wardround', '')} or later".replace("  ", " "),
+        )
+    return content
+
+
 def read_model(path: Path) -> tuple[ModelFacts, Tree]:
     """The facts and the parameters; a file that was changed or cut is refused by name."""
     facts = read_facts(path)
-    if facts.format > FORMAT:
-        raise Refusal(
-            f"this model file has format {facts.format}, and this version reads up to {FORMAT}",
-            where=str(path),
-            remedy=f"install wardround {facts.wardround} or later",
-        )
     try:
         with safe_open(str(path), framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
@@ -107,7 +123,9 @@ def read_model(path: Path) -> tuple[ModelFacts, Tree]:
 
 def damaged(path: Path, why: str) -> Refusal:
     return Refusal(
-        f"the model file is damaged: {why}", where=str(path), remedy="restore it from a copy, or run the study again"
+        f"the model file is damaged, or none: {why}",
+        where=str(path),
+        remedy="restore it from a copy, or run the study again",
     )
 
 

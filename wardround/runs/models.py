@@ -7,7 +7,6 @@ from typing import NamedTuple
 from wardround.core.errors import Refusal
 from wardround.runs.file_names import MODEL, PERSONAL
 from wardround.runs.model_file import ModelFacts, read_facts
-from wardround.runs.read import has_manifest, read_manifest
 
 
 class ModelFiles(NamedTuple):
@@ -27,11 +26,21 @@ def model_files(folder: Path) -> Mapping[str, ModelFiles]:
     """The models of a run folder, by method."""
     found: dict[str, ModelFiles] = {}
     for kind, name in (("common", MODEL), ("personal", PERSONAL)):
-        stem, _, suffix = name.partition(".")
-        for path in sorted([*folder.glob(name), *folder.glob(f"{stem}-*.{suffix}")]):
+        for path in paths_named(folder, name):
             method = read_facts(path).method
             found[method] = found.get(method, ModelFiles())._replace(**{kind: path})
     return found
+
+
+def model_paths(folder: Path) -> list[Path]:
+    """Every model file of a run folder, common and personal."""
+    return [*paths_named(folder, MODEL), *paths_named(folder, PERSONAL)]
+
+
+def paths_named(folder: Path, name: str) -> list[Path]:
+    """The file of a run of one method, and those of several."""
+    stem, _, suffix = name.partition(".")
+    return sorted([*folder.glob(name), *folder.glob(f"{stem}-*.{suffix}")])
 
 
 def find_model(path: Path, method: str | None = None, site: str | None = None) -> Path:
@@ -68,6 +77,8 @@ def find_model(path: Path, method: str | None = None, site: str | None = None) -
 
 def no_model(path: Path) -> Refusal:
     """Why a folder has no model, and where the last state of an interrupted run lies."""
+    from wardround.runs.read import has_manifest, read_manifest  # here: all kinds of results take long to load
+
     if not has_manifest(path):
         return Refusal(
             "there is no model in this folder", where=str(path), remedy="name a folder that `wardround run` wrote"

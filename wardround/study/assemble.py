@@ -40,6 +40,8 @@ class Setting:
     tables: tuple[Site, ...] = ()
     preparation: Preparation | None = None
     """How columns became numbers; none where rows came as arrays."""
+    order: tuple[np.ndarray[Any, Any], ...] = ()
+    """Row k of a site's rows in the federation is row `order[site][k]` of its table; none for arrays."""
 
 
 def load_setting(study: Study, seed: int) -> Setting:
@@ -63,6 +65,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         missing_target=data.missing_target,
         empty_sites=data.empty_sites,
         private=statistics_noise(study, seed),
+        blank=study.privacy.blank if study.privacy else 0.0,
         **data.preparation.model_dump(),
     )
     classes = loaded.federation.task.classes
@@ -75,6 +78,7 @@ def load_setting(study: Study, seed: int) -> Setting:
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
         preparation=loaded.preparation,
+        order=loaded.order,
     )
 
 

@@ -139,6 +139,8 @@ class EvaluationSection(Section):
     resamples: int = Field(default=1000, ge=0, le=100_000)
     sites: int = Field(default=1000, ge=1)
     """Sites evaluated at most; with more, these many are drawn once."""
+    keep_predictions: bool = False
+    """Write what is predicted for every test patient into the run folder: rows about patients, so not by default."""
 
 
 class PrivacySection(Section):
@@ -172,6 +174,11 @@ class PrivacySection(Section):
     """Level "sample": the share of epsilon for the statistics of the preparation, unless the columns are declared."""
     outcome: Annotated[tuple[float, float] | None, Field(strict=False)] = None
     """Level "sample": between what values the outcome of a regression lies; without, no loss and no figure is told."""
+
+    @property
+    def blank(self) -> float:
+        """What a quantity counts as where it is not known: the middle of its range."""
+        return 0.0 if self.outcome is None else sum(self.outcome) / 2
 
     @model_validator(mode="after")
     def _one_of_two(self) -> "PrivacySection":
@@ -233,7 +240,7 @@ class DeploySection(Section):
     quorum: int | None = Field(default=None, ge=1)
     """Sites that must answer in a round; by default all, and the study waits for those that are away."""
     deadline: float = Field(default=60.0, gt=0)
-    """Seconds that a site is given at least; slow sites are given more, by what they took before."""
+    """Seconds that a site is given at least; slow sites are given more, by what they took before, up to ten times."""
     transcript: Literal["sums", "hashes"] | None = None
     """What is kept to replay the training: every round's sum, or hashes only; by default sums up to 64 MB in all."""
     second: str | None = None

@@ -1,7 +1,7 @@
 """What a model file must say so that the model can be used: from a study and what its sites agreed on."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wardround import __version__
@@ -13,7 +13,7 @@ from wardround.data.preparation import Preparation
 from wardround.engine.registry import is_lent, package_of
 from wardround.runs.model_file import ModelFacts
 from wardround.runs.sites import PredictionTask
-from wardround.study.file import DataSection, Study
+from wardround.study.file import Study
 from wardround.study.methods import Method
 
 UNREAD = {"path", "url", "query", "timeout", "site", "target", "drop", "positive", "groups", "task"}
@@ -44,7 +44,7 @@ def model_facts(
         shape=task.shape,
         recipe=None if recipe is None else to_json(recipe),
         preparation=None if preparation is None else json.loads(preparation.to_json()),
-        reading=reading_of(study.data),
+        reading=how_read(study.data.settings),
         sites=tuple(sites),
         packages={} if recipe is None else packages_of(recipe),
     )
@@ -62,9 +62,9 @@ def prediction_task(task: Task, features: Sequence[str], positive: int) -> Predi
     )
 
 
-def reading_of(data: DataSection) -> dict[str, Any]:
-    """How a table was read: all settings of its source but where it lies."""
-    return {key: value for key, value in data.settings.items() if key not in UNREAD}
+def how_read(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How a table is read: all settings of its source but where it lies."""
+    return {key: value for key, value in settings.items() if key not in UNREAD}
 
 
 def recipe_or_none(algorithm: Algorithm) -> Recipe | None:

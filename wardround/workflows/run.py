@@ -25,6 +25,7 @@ from wardround.study.methods import Method, site_number
 from wardround.study.model_facts import model_facts
 from wardround.study.privacy_cost import with_privacy_cost
 from wardround.workflows.partners.choose import choose, question_of
+from wardround.workflows.predictions import predictions_table
 from wardround.workflows.results import average, comparison_of, data_summary, method_block
 from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
 
@@ -81,6 +82,8 @@ def run(
             if repeat == 0:
                 write_models(folder, of_method, each, alone=len(methods) == 1)
             trained.append(each[0] if len(each) == 1 else join_askings(each))
+    if study.evaluation.keep_predictions:
+        folder.write_predictions(predictions_table(settings, trained).to_csv(index=False).encode())
     metric = main_metric(study, settings[0])
     result = RunResult(
         study=study.study.name,

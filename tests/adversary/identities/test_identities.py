@@ -36,6 +36,7 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
+from wardround.deploy.site.partner_summary import who_takes_part
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.request_handler import RequestHandler
 from wardround.deploy.transport.in_process import InProcess
@@ -220,8 +221,13 @@ def test_the_first_study_pins_and_the_telephone_compares(homes: Any) -> None:
     status, why = access.state(study_id(study))
     assert status is Status.DENIED
     assert "freetown, kenema, makeni was not compared by telephone yet" in why
+    loud = "WARNING: no other site was compared by phone. A coordinator that lies could play them all"
+    assert loud in " ".join(who_takes_part(bo, study))
     for name in FOUR[1:]:
         trust(bo, name, study.deploy.fingerprints[name].split(), by="anna")
+        left = ", ".join(FOUR[FOUR.index(name) + 1 :])
+        assert (f"WARNING: never compared by phone: {left}." in " ".join(who_takes_part(bo, study))) == bool(left)
+    assert "WARNING" not in " ".join(who_takes_part(bo, study))
     assert access.state(study_id(study))[0] is Status.OK
     # Another key for a partner, read out later, ends the approval of the study that names the old one.
     trust(bo, "makeni", fingerprint(ec.generate_private_key(ec.SECP256R1()).public_key()), by="anna")

@@ -9,10 +9,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from tests.support import in_process
+from tests.support.adversary.actors import Enough
 from tests.support.adversary.noise import LyingCoordinator, private_study
 from wardround.cli.audit import examine_log
 from wardround.core.components.recipes import recipe_of
@@ -61,7 +63,21 @@ def overflowing(params: dict[str, Any], features: list[str]) -> dict[str, Any]:
     return {**params, "dense_0/kernel": kernel}
 
 
-def attack(consortium: Any, study: Study) -> tuple[dict[str, Any], Message]:
+def overflowing_within(params: dict[str, Any], features: list[str]) -> dict[str, Any]:
+    """No number beyond what a site takes: only in the product of two layers patients who have both features get more
+    than any float (1e19 + 1e19 - 1.5e19 = 5e18, times 9e19), and all others get zero."""
+    first, second = np.zeros_like(params["dense_0/kernel"]), np.zeros_like(params["dense_1/kernel"])
+    for name in ("sex=female", "fever=yes"):
+        first[features.index(name), 0] = 1e19
+    second[0] = [9e19, -9e19]
+    bias = np.zeros_like(params["dense_0/bias"])
+    bias[0] = -1.5e19
+    return {**params, "dense_0/kernel": first, "dense_0/bias": bias, "dense_1/kernel": second}
+
+
+def attack(
+    consortium: Any, study: Study, spoil: Callable[[dict[str, Any], list[str]], dict[str, Any]] = overflowing
+) -> tuple[dict[str, Any], Message]:
     """What a site answers where the first round comes with such parameters."""
     found: list[tuple[dict[str, Any], Message]] = []
     ask = consortium.ask
@@ -70,7 +86,7 @@ def attack(consortium: Any, study: Study) -> tuple[dict[str, Any], Message]:
         header, message = decode(body)
         if (site, topic, header["round"]) == ("bo", "round", 1):
             preparation = Preparation.from_json(decode_header(consortium, study, "prepare")["preparation"])
-            arrays = {**message.arrays, "params": overflowing(message.arrays["params"], list(preparation.features))}
+            arrays = {**message.arrays, "params": spoil(message.arrays["params"], list(preparation.features))}
             body = encode(header, Message(arrays, message.meta))
         reply: bytes = ask(site, topic, body, within)
         if (site, topic, header["round"]) == ("bo", "round", 1):
@@ -101,6 +117,19 @@ def test_overflow_for_chosen_patients_is_no_bit_without_noise(consortium: Any) -
     assert (told["status"], answer.arrays) == ("refused", {})
     spent = [one for one in budget_of(consortium.homes["bo"]).charges() if one.study.startswith("overflow")]
     assert ("sample", 1) not in [(one.level, one.round) for one in spent]
+
+
+def test_overflow_between_layers_is_answered_with_noise_and_paid_for(consortium: Any) -> None:
+    """Where the model itself is not huge, the rows that overflow count as zero: no word and no number tells of them."""
+    two = {"deploy": {"quorum": 2}, "rounds": 1, "model": {"name": "mlp", "hidden": [2]}}
+    words = {"epsilon": EPSILON, "delta": DELTA}
+    plain = private_study("plain-layers", words, **two).model_copy(update={"privacy": None})
+    assert attack(consortium, plain, overflowing_within)[0]["status"] == "diverged", "without noise it is one bit"
+    told, answer = attack(consortium, private_study("layers", words, **two), overflowing_within)
+    assert told["status"] == "ok"
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(answer.arrays))
+    spent = [one for one in budget_of(consortium.homes["bo"]).charges() if one.study.startswith("layers")]
+    assert ("sample", 1) in [(one.level, one.round) for one in spent], "and it is paid for as any other answer"
 
 
 # ---- invented sites ----
@@ -185,6 +214,45 @@ def begun_anew(path: Any) -> None:
 
 
 ROLLED_BACK: list[Callable[[Any], None]] = [cut, deleted, deleted_with_its_head, cut_with_its_head, begun_anew]
+
+
+@pytest.fixture(scope="module")
+def pending(consortium: Any) -> bytes:
+    """A request for a round that the site was never sent: it is on the list, and nothing was charged for it."""
+    held: list[bytes] = []
+    ask = consortium.ask
+
+    def asked(site: str, topic: str, body: bytes, within: float) -> bytes:
+        if (site, topic, decode(body)[0]["round"]) == ("bo", "round", 2):
+            held.append(body)
+            raise Enough
+        reply: bytes = ask(site, topic, body, within)
+        return reply
+
+    consortium.ask = asked
+    try:
+        with pytest.raises(Enough):
+            consortium.conduct(private_study("pending", {"epsilon": EPSILON, "delta": DELTA}))
+    finally:
+        consortium.ask = ask
+    return held[0]
+
+
+@pytest.mark.parametrize("change", ROLLED_BACK, ids=lambda one: one.__name__)
+def test_nor_does_it_let_out_a_round(
+    consortium: Any, pending: bytes, ledger: Any, change: Callable[[Any], None]
+) -> None:
+    change(ledger)
+    consortium.restart("bo")
+    told, answer = decode(consortium.handlers["bo"].answer("round", "server", pending))
+    assert (told["status"], answer.arrays) == ("refused", {})
+    assert "privacy ledger is behind its anchored head" in told["why"]
+
+
+def test_with_its_ledger_in_place_the_round_is_answered(consortium: Any, pending: bytes) -> None:
+    consortium.restart("bo")
+    told, answer = decode(consortium.handlers["bo"].answer("round", "server", pending))
+    assert (told["status"], set(answer.arrays)) == ("ok", {"update", "weight"})
 
 
 @pytest.mark.parametrize("change", ROLLED_BACK, ids=lambda one: one.__name__)

@@ -20,7 +20,7 @@ from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site import approvals
-from wardround.deploy.site.own_figures import own_figures
+from wardround.deploy.site.own_model import own_figures
 from wardround.deploy.site.release.disclosure import coarse_figures
 from wardround.evaluate.block import result_block
 from wardround.partners.probes.losses import losses

@@ -20,10 +20,14 @@ from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.schema import Schema
 from wardround.data.site_rows import frame_for_schema, split_site_rows
 from wardround.data.table import Table
+from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.protocol.replies import Reply
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site import approvals
+from wardround.deploy.site.release import agreement
+from wardround.deploy.site.study_summary import describe as summary_of
+from wardround.queries.cards import describe
 from wardround.queries.columns import kind_of
 from wardround.study.file import Study
 
@@ -154,6 +158,50 @@ def test_a_label_that_is_no_class_counts_as_the_first_one_in_a_private_study() -
     assert frame["outcome"].tolist() == [2, 1, 7, 1]
 
 
+def test_the_rows_of_a_private_study_do_not_tell_how_many_have_no_outcome(tmp_path: Path) -> None:
+    """Rows without an outcome were dropped: exact numbers of rows, and the card's, told for how many it is known."""
+    unknown = 25
+
+    def lost(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(ebola=[None if at < unknown else label for at, label in enumerate(frame["ebola"])])
+
+    attack = Attack(tmp_path, lost)
+    study = private_study("lost", PRIVACY, rounds=1)
+    said = attack.prepare(study, labels_of(attack.frame.dropna(subset=["ebola"])), attack.declared())
+    assert said.status is Status.OK, said.why
+    assert int(said.message.arrays["rows"].sum()) == len(attack.frame)
+    private = describe(SITE, attack.frame, "ebola", smallest_cell=10, private=True)
+    assert (private.missing_target, private.rows) == (0, len(attack.frame) - len(attack.frame) % 10)
+    # The positive control: without a promise they are dropped, and told in cells.
+    assert describe(SITE, attack.frame, "ebola", smallest_cell=10).missing_target == unknown - unknown % 10
+    home = attack.consortium.homes[SITE]
+    text = str(summary_of(home, read_offer(home, study_id(study))).parts)
+    assert f"{unknown} of these rows have no ebola" in text, "its own administrator is told"
+
+
+def test_a_row_without_an_outcome_is_a_blank_row_in_a_private_study() -> None:
+    """By hand: of the second row nothing is known, so age becomes the fill 9, ill 0, sex no category, outcome "1"."""
+    frame = pd.DataFrame(
+        {"age": [1, 2, 3], "ill": [True, True, False], "sex": ["f", "m", "m"], "outcome": [2.0, None, 1.0]}
+    )
+    table = Table({"bo": frame}, "outcome", "classification")
+    kinds = {"age": "number", "ill": "number", "sex": "text"}
+    preparation = Preparation((NumberColumn("age", fill=9.0), NumberColumn("ill"), TextColumn("sex", ("f", "m"))))
+    found = {}
+    for classes, private in ((("1", "2"), True), (("1", "2"), False), ((), True)):
+        schema = Schema(kinds, "classification" if classes else "regression", classes, ())
+        rows = frame_for_schema(frame, table, schema, private=private, blank=0.5)
+        own = split_site_rows("bo", rows, table, schema, seed=1, shares=(1.0, 0.0, 0.0), by="", stratify=not private)
+        found[classes, private] = [
+            part[np.argsort(own.parts[0])].tolist() for part in own.prepare(preparation, "bo")[0]
+        ]
+    x, y = found[("1", "2"), True]
+    assert (x, y) == ([[1, 1, 1, 0], [9, 0, 0, 0], [3, 0, 0, 1]], [1, 0, 0])
+    assert found[("1", "2"), False] == [[x[0], x[2]], [1, 0]]
+    assert found[(), True] == [x, [2.0, 0.5, 1.0]]
+    assert frame["age"].tolist() == [1, 2, 3], "the site's own table stays as it is"
+
+
 @pytest.mark.parametrize("value", [np.inf, 38.5])
 def test_no_refusal_of_a_private_study_tells_of_an_infinite_value(tmp_path: Path, value: float) -> None:
     """A preparation without ends was refused if and only if a patient had an infinite value: a bit without noise."""
@@ -185,6 +233,29 @@ def test_no_refusal_of_a_private_study_tells_that_a_rarely_known_column_holds_wo
     study = private_study("titre", PRIVACY, declared=False, rounds=1)
     said = attack.prepare(study, labels_of(attack.frame), Preparation(columns))
     assert said.status is Status.OK, said.why
+
+
+# ---- how large they become ----
+
+
+def test_a_preparation_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each text column a preparation may name the categories of all sites, here 2,000 a column: 26,000 inputs of a
+    patient, of which a site with 100,000 patients made 10 GB. Here the machine is small in place of the table large."""
+    attack = Attack(tmp_path)
+    columns = tuple(
+        TextColumn(name, tuple(f"{name} {number}" for number in range(2000))) if kind == "text" else NumberColumn(name)
+        for name, kind in attack.kinds().items()
+    )
+    wide = Preparation(columns)
+    assert len(wide.features) > 20_000
+    size = 4 * len(wide.features) * len(attack.frame)
+    for most, status in ((size // 2, Status.REFUSED), (2 * size, Status.OK)):
+        monkeypatch.setattr(agreement, "largest_matrix", lambda most=most: most)
+        said = attack.prepare(in_process.study_of(f"wide{most}", 1), labels_of(attack.frame), wide)
+        assert said.status is status, said.why
+        assert ("inputs of each patient, which is more than this site's memory is for" in said.why) == (most < size)
+    monkeypatch.undo()
+    assert 1e8 < agreement.largest_matrix() < 1e13
 
 
 # ---- what was declared ----

@@ -215,6 +215,13 @@ def test_a_study_is_meant_by_its_name_where_there_is_one_of_it(home):
     with pytest.raises(Refusal, match="2 studies are called 'triage'"):
         decisions.resolve(home, "triage")
     assert decisions.resolve(home, second.id) == second
+    # Whoever decides means the one that waits for it, where there is one.
+    with pytest.raises(Refusal, match="2 studies are called 'triage'"):
+        decisions.resolve(home, "triage", undecided=True)
+    decisions.deny(home, first.id, by="ben")
+    assert decisions.resolve(home, "triage", undecided=True) == second
+    with pytest.raises(Refusal, match="2 studies are called 'triage'"):
+        decisions.resolve(home, "triage")
     with pytest.raises(Refusal, match=r"(?i)no study called 'sepsis' was offered"):
         decisions.resolve(home, "sepsis")
 
@@ -232,8 +239,10 @@ def test_a_study_is_meant_by_the_beginning_of_its_identity_where_there_is_one_of
             decisions.resolve(home, wrong)
     # A study whose NAME is such a beginning: nobody approves the one and means the other.
     small.offered(home, small.study(study={"name": first.id[: same + 1]}))
-    with pytest.raises(Refusal, match="2 studies are called"):
-        decisions.resolve(home, first.id[: same + 1])
+    decisions.deny(home, first.id, by="ben")
+    for undecided in (False, True):
+        with pytest.raises(Refusal, match="2 studies are called"):
+            decisions.resolve(home, first.id[: same + 1], undecided=undecided)
     assert decisions.resolve(home, first.id) == first
 
 

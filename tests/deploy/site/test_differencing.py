@@ -215,8 +215,12 @@ def test_one_patient_moves_a_figure_by_a_step_or_not_at_all():
 
 def test_ranks_and_probabilities_are_told_more_finely_and_not_of_rare_outcomes():
     # Of 30 sick and 27 well, 10 sick are taken for well: pairs ranked rightly 20 x 27, ties 10 x 27, so
-    # (540 + 135) / 810 = 0.8333, in steps of 1/64 the 53rd.
-    assert figures(scores(30, 27, 10), CELL)["roc_auc"]["value"] == 53 / 64
+    # (540 + 135) / 810 = 0.8333. One of the 27 well makes up to 1/27 = 0.037 of it, so the steps are of 1/16: the 13th.
+    assert figures(scores(30, 27, 10), CELL)["roc_auc"]["value"] == 13 / 16
+    # Of 300 and 270 one makes 0.0037; no steps are finer than 1/64.
+    assert figures(scores(300, 270, 100), CELL)["roc_auc"]["value"] == 53 / 64
+    # Brier: 10 of (0.8)^2 and 47 of (0.2)^2 over 57 are 0.1453; 2 / 57 = 0.035, so the steps are of 1/16: the 2nd.
+    assert figures(scores(30, 27, 10), CELL)["brier"]["value"] == 2 / 16
     assert figures(scores(9, 90, 2), CELL)["roc_auc"]["value"] is None
     # Nobody is taken for sick: what is known of ranks may be told, a share of those alarmed may not.
     timid = scores(30, 60, 28)

@@ -17,7 +17,7 @@ from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site import approvals
 from wardround.deploy.site.authorization import HomeAccess
-from wardround.deploy.site.own_figures import own_figures
+from wardround.deploy.site.own_model import own_figures
 from wardround.deploy.site.policy import Policy, component_reasons
 from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.request_handler import RequestHandler

@@ -48,7 +48,7 @@ def confirm_approval(study: str, who: str, *, as_json: bool) -> None:
 def deny_study(home: "PartyHome", study: str, by: str | None, why: str, *, as_json: bool) -> None:
     from wardround.deploy.party.decisions import deny, resolve
 
-    decision = deny(home, resolve(home, study).id, by=person_name(by), why=why)
+    decision = deny(home, resolve(home, study, undecided=True).id, by=person_name(by), why=why)
     say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
 
 

@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wardround.cli.models.commands import (
+    Explain,
+    KeptColumns,
+    OutFile,
+    PageFile,
+    PatientTable,
+    ReaderSettings,
+    SqlQuery,
+    uncollected,
+)
 from wardround.cli.output import AsJson, person_name, say
 from wardround.cli.party.decisions import (
     STATES,
@@ -24,7 +34,7 @@ from wardround.cli.party.decisions import (
     parse_day,
     withdraw_approval,
 )
-from wardround.cli.party.site_data import HomeFolder, add, data_app, open_home, policy_app
+from wardround.cli.party.site_data import HomeFolder, add, data_app, open_home, parse_settings, policy_app
 from wardround.cli.trust.partners import add_commands, ask_to_compare, compare
 
 if TYPE_CHECKING:
@@ -109,7 +119,7 @@ def studies(
     from wardround.deploy.party.decisions import offers, resolve
     from wardround.deploy.site.approvals import approval_status
     from wardround.deploy.site.approvals import promised_epsilon as promised_in
-    from wardround.deploy.site.own_figures import figure_lines, own_figures
+    from wardround.deploy.site.own_model import figure_lines, own_figures
     from wardround.deploy.site.policy import epsilon_of
     from wardround.deploy.site.policy_file import read_policy
     from wardround.deploy.site.release.privacy_budget import charged_epsilon, spending_sentence, total_sentences
@@ -180,9 +190,10 @@ def approve(
     """Describe what a study reads, sends and costs, and approve it if you agree."""
     from wardround.deploy.party.decisions import resolve, study_of
     from wardround.deploy.site.approvals import approve as approve_at_site
+    from wardround.deploy.site.partner_summary import comparison_warning
 
     there = open_home(home)
-    offer, who = resolve(there, study), person_name(by)
+    offer, who = resolve(there, study, undecided=True), person_name(by)
     last = parse_day(until)
     shown = describe_offer(there, offer, data)
     if not as_json:
@@ -196,6 +207,7 @@ def approve(
     lines = [
         "",
         f"{who} approved {offer.id} until {decision.until}. To withdraw: wardround site withdraw {offer.id}",
+        *comparison_warning(there, study_of(offer)),
     ]
     say({"study": offer.id, "state": decision.state, "by": who, "until": decision.until, **shown.facts}, lines, as_json)
 
@@ -211,6 +223,33 @@ def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = 
     """Withdraw an approval for good; takes effect at once, also while the study runs."""
     consequence = "it gets no more answers. What was sent before stays sent."
     withdraw_approval(open_home(home), study, by, why, consequence, as_json=as_json)
+
+
+@site_app.command()
+def predict(
+    study: StudyName,
+    patients: PatientTable,
+    query: SqlQuery = None,
+    setting: ReaderSettings = None,
+    keep: KeptColumns = None,
+    out: OutFile = None,
+    explain: Explain = False,
+    page: PageFile = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the outcome of new patients with the model that a study left at this site; asks nobody."""
+    with uncollected():
+        from wardround.cli.models.predict import Wanted, predict_with
+        from wardround.deploy.party.decisions import resolve
+        from wardround.deploy.site.own_model import own_model, own_reading
+        from wardround.predict.predictor import read_predictor
+
+        there = open_home(home)
+        offer = resolve(there, study)
+        words = parse_settings(setting or [])
+        predictor = read_predictor(own_model(there.folder(offer.id), offer.id)).read_by(own_reading(there, offer.id))
+    predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
 
 
 @site_app.command()

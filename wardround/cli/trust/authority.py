@@ -26,8 +26,16 @@ PassphraseFile = Annotated[
 ]
 
 
-def read_passphrase(file: Path | None, *, new: bool) -> str | None:
-    """The passphrase of the authority's key: from a file, the environment, or the person at the terminal."""
+WithoutPassphrase = Annotated[
+    bool, typer.Option("--without-passphrase", help="Leave the authority's key unencrypted, as for a test.")
+]
+
+
+def read_passphrase(file: Path | None, *, new: bool, without: bool = False) -> str | None:
+    """The passphrase of the authority's key: from a file, the environment, or the person at the terminal.
+
+    Nobody makes a `new` key that lies open unless it is said so: a script that forgot the passphrase is refused.
+    """
     from wardround.deploy.trust.certificates import PASSPHRASE
 
     if file is not None:
@@ -41,8 +49,16 @@ def read_passphrase(file: Path | None, *, new: bool) -> str | None:
             raise Refusal("the first line is empty", where=str(file), remedy="write the passphrase into it")
         return found[0]
     given = os.environ.get(PASSPHRASE)
-    if given or not sys.stdin.isatty():
+    if given or without:
         return given
+    if not sys.stdin.isatty():
+        if new:
+            raise Refusal(
+                "no passphrase was given, and nobody can be asked for one",
+                where="the authority's key",
+                remedy=f"name a file with --passphrase-file, set {PASSPHRASE}, or say --without-passphrase",
+            )
+        return None
     text = "Passphrase of the authority's key (empty for none)" if new else "Passphrase of the authority's key"
     typed: str = typer.prompt(text, default="", show_default=False, hide_input=True, confirmation_prompt=new)
     return typed or None
@@ -53,19 +69,21 @@ def init(
     consortium: Annotated[str, typer.Argument(metavar="CONSORTIUM", help="The consortium's name.")],
     folder: Folder,
     passphrase_file: PassphraseFile = None,
+    without_passphrase: WithoutPassphrase = False,
     as_json: AsJson = False,
 ) -> None:
     """Create the authority's key, encrypted with a passphrase, and its certificate."""
     from wardround.deploy.trust.authority import begin_authority, key_warnings
 
-    passphrase = read_passphrase(passphrase_file, new=True)
+    passphrase = read_passphrase(passphrase_file, new=True, without=without_passphrase)
     begin_authority(folder, consortium, passphrase)
     warnings = key_warnings(folder, listens=False)
     lines = [
         f"Created the authority of {consortium}: {folder}",
         f"1. Take {folder / 'authority.pem'} (not the key) to the coordinator's machine, into a folder of its own.",
-        "2. There: wardround coordinator init CONSORTIUM --authority THAT_FOLDER",
-        "3. Bring the files in its folder requests here: wardround authority sign REQUEST --folder FOLDER",
+        f"2. There: wardround coordinator init {consortium} --name hub --authority THAT_FOLDER --host ITS_ADDRESS",
+        "3. Bring the files in its folder requests here, its own first:"
+        f" wardround authority sign hub.json --coordinator --folder {folder}",
         *(f"Warning: {one}." for one in warnings),
     ]
     say({"consortium": consortium, "folder": folder, "warnings": warnings}, lines, as_json)

@@ -1,4 +1,4 @@
-"""`wardround site trust, partners, members, rotate-key, leave, distrust-coordinator`: whom a site believes.
+"""`wardround site trust, partners, members, rotate-key, accept-restore, leave, distrust-coordinator`: who is believed.
 
 Imports are inside the commands, so that help loads nothing heavy.
 """
@@ -99,15 +99,32 @@ def rotate_key(by: By = None, home: HomeFolder = None, as_json: AsJson = False) 
     from wardround.deploy.trust.fingerprints import fingerprint
 
     there = open_home(home)
+    waits = there.new_key_path.exists()
     path = rotate(there, by=person_name(by))
     words = fingerprint(read_key(there.new_key_path).public_key())
+    made = "There is already a new key that waits to be signed" if waits else "Made a new key, which waits to be signed"
     lines = [
-        f"Made a new key; the present one is used until the new one is signed. Its words: {words}",
+        f"{made}; the present one is used until then. Words of the new key: {words}",
         f"1. Send {path} to the coordinator: wardround coordinator sign {path.name}",
         "2. With the certificate you get back: wardround site join CERTIFICATE AUTHORITY",
         "3. Restart the site. Partners follow by themselves, since the old key signed the new one.",
     ]
-    say({"site": there.own_name, "request": path, "fingerprint": words}, lines, as_json)
+    say({"site": there.own_name, "request": path, "fingerprint": words, "waited": waits}, lines, as_json)
+
+
+def accept_restore(by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Go on after the site's files were restored from a backup; studies decided before are not answered any more."""
+    from wardround.deploy.trust.restoration import accept_restoration
+
+    there = open_home(home)
+    ended = accept_restoration(there, by=person_name(by), why=why)
+    lines = [
+        f"{there.own_name} goes on with the log as it is: what was sent and debited since the backup is forgotten.",
+        f"Not answered any more: {', '.join(ended) or 'no study was known'}.",
+        "Approve no study again that you approved since the backup, and lower epsilon in the policy by what these"
+        " promised (wardround site policy set epsilon).",
+    ]
+    say({"site": there.own_name, "ended": list(ended)}, lines, as_json)
 
 
 def leave(by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
@@ -142,6 +159,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command()(partners)
     app.command()(members)
     app.command(name="rotate-key")(rotate_key)
+    app.command(name="accept-restore")(accept_restore)
     app.command()(leave)
     app.command(name="distrust-coordinator")(distrust_coordinator)
 

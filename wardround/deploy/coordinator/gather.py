@@ -51,24 +51,26 @@ class GatheredAnswers(NamedTuple):
 
 @dataclass
 class WaitPolicy:
-    """A site is given `floor` seconds, or `factor` times what the slowest of it took before, whichever is longer.
+    """A site is given `floor` seconds, or `factor` times what the slowest usable answer took, whichever is longer.
 
-    `quorum` sites must answer, or all that are left where they are fewer; with fewer than `fewest` left a study ends.
+    Never more than `most` times the floor: a site that answers as late as it may would else stretch every round, each
+    time further. `quorum` sites must answer, or all that are left where they are fewer; with fewer than `fewest` left a
+    study ends.
     """
 
     quorum: int
     floor: float = 60.0
     factor: float = 5.0
-    most: float = 3600.0
+    most: float = 10.0
     fewest: int = 1
     _slowest: float = 0.0
 
     @property
     def deadline(self) -> float:
-        return min(self.most, max(self.floor, self.factor * self._slowest))
+        return min(self.most * self.floor, max(self.floor, self.factor * self._slowest))
 
     def record(self, seconds: float) -> None:
-        """An answer took so long."""
+        """A usable answer took so long."""
         self._slowest = max(0.8 * self._slowest, seconds)
 
     def require_remaining(self, cohort: Sequence[str], left: Mapping[str, Absence], number: int) -> list[str]:
@@ -149,13 +151,14 @@ class Gatherer:
             except Exception as error:
                 gathered.absent[site] = Absence(plain_line(error, LONGEST))
                 return
-            self.policy.record(time.monotonic() - started)
+            took = time.monotonic() - started
             if not is_reply_to(reply, requests[site], site):
                 why = "its answer belongs to another request (a replay or a copy)"
                 gathered.absent[site] = Absence(why, unusable=True)
             elif reply.status.is_answer:
                 wrong = problem_of(topic, reply, check)  # while others are still on their way
                 if wrong is None:
+                    self.policy.record(took)
                     gathered.answers[site] = reply
                     point("coordinator.round.one_answered")
                 else:

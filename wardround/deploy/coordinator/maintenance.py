@@ -43,6 +43,9 @@ class Maintenance:
     """Which version of wardround each site told."""
     _one: threading.Lock = field(default_factory=threading.Lock)
     """One site at a time, lest an older head of a log be shown after a newer one."""
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _visits: dict[str, bool] = field(default_factory=dict)
+    """Sites that are visited now, and whether each is to be visited once more: never two visits of one site at once."""
 
     def maintain_soon(self, *sites: str) -> None:
         """Look after these without making anybody wait."""
@@ -66,9 +69,21 @@ class Maintenance:
         threading.Thread(target=work, daemon=True).start()
 
     def maintain(self, site: str) -> None:
+        """Visit a site; if it is being visited, then once more afterwards, however often that was asked for."""
+        with self._guard:
+            busy = site in self._visits
+            self._visits[site] = busy
+        while not busy:
+            self.visit(site)
+            with self._guard:
+                busy = not self._visits.pop(site)
+                if not busy:
+                    self._visits[site] = False
+
+    def visit(self, site: str) -> None:
         try:
+            self.greet(site)  # a site that is silent keeps nobody else waiting
             with self._one:
-                self.greet(site)
                 countersignatures.exchange(self.home, site, lambda topic, words: self.ask(site, topic, words))
                 countersignatures.share_membership(
                     self.home, membership_of(self.home), site, lambda topic, words: self.ask(site, topic, words)

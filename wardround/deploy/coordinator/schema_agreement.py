@@ -44,6 +44,12 @@ def table_without_rows(study: Study) -> Table:
             where="[data.partition]",
             remedy="remove this table; it is for simulation only",
         )
+    if study.evaluation.keep_predictions:
+        raise Refusal(
+            "predictions of single patients would have to leave the sites",
+            where="[evaluation] keep_predictions",
+            remedy="remove it; each site predicts its own patients with `wardround site predict`",
+        )
     groups = tuple(said.get("groups", ()))
     drop = tuple(said.get("drop", ()))
     patient = (study.data.split_by,) if study.data.split_by else ()

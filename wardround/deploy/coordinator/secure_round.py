@@ -14,6 +14,7 @@ minutes a round with a million of them (docs/decisions/0018-verifiable-shares.md
 
 import math
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,6 +121,10 @@ class SecureRound:
     """Sites that said something in the last attempt that cannot be right."""
     refusing: Absences = field(default_factory=dict)
     """Sites that would not even begin the last attempt."""
+    refused: Absences = field(default_factory=dict)
+    """Sites that began the last attempt, and refused a later step."""
+    since: dict[str, float] = field(default_factory=dict)
+    """Since when sites have refused later steps, attempt after attempt."""
     sizes: dict[str, int] = field(default_factory=dict)
     reasons: Absences = field(default_factory=dict)
     commitments: dict[str, str] = field(default_factory=dict)
@@ -136,7 +141,7 @@ class SecureRound:
         session = Session(self.study, self.number, model, nonce, names, self.entries, bits, bound, self.approved)
         server = start_sum(session, {name: self.keys[name] for name in names})
         letters: Mapping[str, SumMessage | None] = dict.fromkeys(names)
-        self.refusing, self.nonsense = {}, set()
+        self.refusing, self.refused, self.nonsense = {}, {}, set()
         while True:
             server = self._collect(server, letters)
             if server.step == "open":
@@ -240,8 +245,23 @@ class SecureRound:
                     self.faulty[site] = absent[site]
         if first:
             self.refusing = {site: one for site, one in absent.items() if one.status is Status.REFUSED}
+        else:
+            self.refused |= {site: one for site, one in absent.items() if one.status is Status.REFUSED}
+        unusable = {site: one for site, one in absent.items() if one.unusable}
+        self.nonsense |= unusable.keys()
+        if step != STEPS[-1]:
+            self.faulty |= unusable
         self.reasons |= absent
         return server
+
+    def leave_out_refusing(self, patience: float, *, all_there: bool) -> None:
+        """After an attempt failed: who has refused a step in all of them for so long would refuse for ever.
+
+        While somebody is away it may be for that: some sums are refused until more sites are there.
+        """
+        now = time.monotonic()
+        self.since = {site: self.since.get(site, now) for site in self.refused} if all_there else {}
+        self.faulty |= {site: self.refused[site] for site, at in self.since.items() if now - at > patience}
 
 
 def sum_answers(
@@ -307,7 +327,7 @@ def sum_answers(
             try:
                 return one.attempt(roster, quorum)
             except TooFewSites:
-                pass
+                one.leave_out_refusing(gatherer.policy.deadline, all_there=len(roster) == len(staying))
         gatherer.observer(AnswersGathered(Topic.ROUND, number, (), reasons_of(one.reasons)))
         if len(roster) == len(staying) and len(set(roster) - one.refusing.keys()) < quorum:
             raise unusable("refuse this round", one.refusing, number)

@@ -143,10 +143,16 @@ def offers(home: PartyHome) -> list[Offer]:
     return sorted(found, key=lambda offer: (offer.came, offer.id))
 
 
-def resolve(home: PartyHome, word: str) -> Offer:
-    """The offer that a person means: its whole identifier, or its name or a beginning where there is one of it."""
+def resolve(home: PartyHome, word: str, *, undecided: bool = False) -> Offer:
+    """The offer that a person means: its whole identifier, or its name or a beginning where there is one of it.
+
+    Of several of this name, with `undecided`, it is the only one that still waits for a decision.
+    """
     known = {path.stem for path in (home.path / "offers").glob("*.json")}
     meant = [word] if word in known else sorted(one for one in known if is_meant(word, one))
+    if undecided and all(one.rpartition("-")[0] == word for one in meant):
+        waiting = [one for one in meant if not decision_path(home, one).exists()]
+        meant = waiting if len(waiting) == 1 else meant
     if len(meant) != 1:
         what = f"{len(meant)} studies are called '{word}'" if meant else f"no study called '{word}' was offered"
         remedy = f"name one of {', '.join(meant)}" if meant else f"see `wardround {home.role} studies`"

@@ -1,6 +1,7 @@
 """What comes back from a site: how it is made and read, whether it can be used, and what to tell where it cannot."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -62,6 +63,13 @@ def refusal_to(content: bytes, site: str, why: str) -> bytes:
     except Malformed:
         header = {}
     return reply_to(header, site, {"status": Status.REFUSED, "why": why})
+
+
+def public_reason(refusal: Refusal, whose: str = "the site") -> str:
+    """A refusal as the coordinator is told it: where files lie is nobody else's business."""
+    if os.sep not in refusal.where:
+        return str(refusal)
+    return str(Refusal(refusal.what, where=f"a file of {whose}", remedy=refusal.remedy))
 
 
 def read_reply(content: bytes, *, most: int = LARGEST_MESSAGE) -> Reply:

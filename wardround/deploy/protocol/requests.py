@@ -254,6 +254,34 @@ QUESTIONS: Mapping[Topic, type[RequestBody]] = {
 }
 
 
+BINDING = frozenset({"protocol", "wardround", "study", "round", "course", "nonce", "arrays", "meta"})
+"""Words that every request about a study may have."""
+
+
+def known_words(topic: Topic) -> frozenset[str]:
+    kind = QUESTIONS[topic]
+    own = {one.name for one in fields(kind)} - {"method", "asked"}
+    return BINDING | own | ({one.name for one in fields(TrainRound)} if issubclass(kind, AboutMethod) else set())
+
+
+KNOWN: Mapping[Topic, frozenset[str]] = {topic: known_words(topic) for topic in QUESTIONS}
+
+
+def refuse_unknown_words(topic: Topic, header: Words) -> None:
+    """A word that nobody reads would only make two requests of one."""
+    if not KNOWN[topic].issuperset(header):
+        raise Refusal("the request has words that are not known here", remedy="install the same version on both")
+
+
+SMALL = 1 << 22
+"""Bytes of a request that carries no model."""
+
+
+def require_small(content: bytes) -> None:
+    if len(content) > SMALL:
+        raise Refusal(f"the request has {len(content)} bytes, and {SMALL} are allowed", remedy="ask for what is known")
+
+
 def read_request(topic: Topic, header: Words, digest: str = "") -> Received[Any]:
     """The typed request in a header; raises Malformed, naming the word, where one is missing or of another type."""
     kind = QUESTIONS[topic]

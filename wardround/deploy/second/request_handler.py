@@ -9,12 +9,19 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.party.decisions import decision_status, read_offer, store_offer, study_of
 from wardround.deploy.party.own_questions import ITSELF, answer_about_itself
-from wardround.deploy.protocol.replies import reply_to, shapes_of
-from wardround.deploy.protocol.requests import OfferStudy, Topic, read_request, study_in
+from wardround.deploy.protocol.replies import public_reason, reply_to, shapes_of
+from wardround.deploy.protocol.requests import (
+    OfferStudy,
+    Topic,
+    read_request,
+    refuse_unknown_words,
+    require_small,
+    study_in,
+)
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import Malformed, decode, require_spoken
+from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_header, require_spoken
 from wardround.deploy.second.home import SecondHome
-from wardround.deploy.second.robust_sum import RobustSums, RoundClosed
+from wardround.deploy.second.robust_sum import RobustSums, RoundClosed, refuse_size
 from wardround.deploy.trust.audit_log import event_entry, sent_entry
 from wardround.deploy.trust.certificates import read_certificate
 from wardround.deploy.trust.membership_witness import require_membership
@@ -29,30 +36,42 @@ class SecondHandler:
 
     def __init__(self, home: SecondHome, on_refusal: Callable[[str, str], None] = lambda topic, why: None) -> None:
         self.home, self.on_refusal = home, on_refusal
-        self._one = threading.Lock()
+        self._one, self._about = threading.Lock(), threading.Lock()
 
     def answer(self, topic: str, origin: str, content: bytes) -> bytes:
         """The reply to a request; whatever is wrong with it is told in one paragraph."""
         header: dict[str, Any] = {}
         try:
-            header, message = decode(content, copies=False)
+            header, rest = decode_header(content)
             if origin != COORDINATOR:
                 raise Refusal(f"'{origin}' is not the coordinator", remedy="only the coordinator may ask")
             require_spoken(header, "the second server")
             if topic in ITSELF:
-                return self._reply(header, {"status": Status.OK, **answer_about_itself(self.home, topic, header)})
+                require_small(content)
+                decode_arrays(header, rest, copies=False)
+                with self._about:  # what it reads and writes of the home must not change in between
+                    return self._reply(header, {"status": Status.OK, **answer_about_itself(self.home, topic, header)})
             with self._one:
-                return self._about_study(topic, header, message, content)
+                return self._about_study(topic, header, rest, content)
         except Malformed as error:
-            return self._refuse(topic, header, f"the request cannot be read: {error}")
-        except RoundClosed as refusal:
-            return self._refuse(topic, header, str(refusal), Status.CLOSED)
+            status, why = Status.REFUSED, f"the request cannot be read: {error}"
         except Refusal as refusal:
-            return self._refuse(topic, header, str(refusal))
+            self.on_refusal(topic, str(refusal))
+            status = Status.CLOSED if isinstance(refusal, RoundClosed) else Status.REFUSED
+            return self._reply(header, {"status": status, "why": public_reason(refusal, "the second server")})
+        except OSError as error:  # a full disk, mostly: not for ever, so the coordinator is to ask again
+            status, why = Status.WAITING, f"the second server cannot write or read its files: {error.strerror or error}"
+        except Exception as error:  # a fault of ours, mostly: no request may end the process
+            status, why = Status.REFUSED, f"the request does not make sense here ({type(error).__name__})"
+        self.on_refusal(topic, why)
+        return self._reply(header, {"status": status, "why": why})
 
-    def _about_study(self, topic: str, header: dict[str, Any], message: Message, content: bytes) -> bytes:
+    def _about_study(self, topic: str, header: dict[str, Any], rest: memoryview, content: bytes) -> bytes:
         study = study_in(header)
         if topic == Topic.OFFER:
+            require_small(content)
+            decode_arrays(header, rest, copies=False)
+            refuse_unknown_words(Topic.OFFER, header)
             offer: OfferStudy = read_request(Topic.OFFER, header).question
             store_offer(self.home, study, offer.content, offer.submitter)
         state, why = decision_status(self.home, study)
@@ -60,8 +79,11 @@ class SecondHandler:
             return self._reply(header, {"status": state, "why": why})
         if topic != Topic.OPEN:
             raise Refusal(f"the second server is not asked for '{topic}'", remedy="ask the sites")
+        refuse_unknown_words(Topic.OPEN, header)
         request = hashlib.sha256(content).hexdigest()
         asked = read_request(Topic.OPEN, header, request)
+        refuse_size(asked.question, len(content))
+        message = decode_arrays(header, rest, copies=False)
         self.home.log().append(
             event_entry(
                 "received",
@@ -91,10 +113,6 @@ class SecondHandler:
         sizes = {"bytes": len(reply), "sha256": hashlib.sha256(reply).hexdigest(), "arrays": shapes_of(answer.arrays)}
         self.home.log().append(sent_entry({**facts, **told, **sizes}))  # what is not written down does not leave
         return reply
-
-    def _refuse(self, topic: str, header: Mapping[str, Any], why: str, status: Status = Status.REFUSED) -> bytes:
-        self.on_refusal(topic, why)
-        return self._reply(header, {"status": status, "why": why})
 
     def _reply(self, header: Mapping[str, Any], words: Mapping[str, Any], message: Message | None = None) -> bytes:
         return reply_to(header, self.home.settings.name, words, message)

@@ -32,7 +32,7 @@ from wardround.deploy.protocol.halves import (
     read_seed,
     second_reply_digest,
 )
-from wardround.deploy.protocol.requests import OpenSum, Received
+from wardround.deploy.protocol.requests import SMALL, OpenSum, Received
 from wardround.deploy.protocol.robust_choice import (
     RobustChoice,
     RobustRule,
@@ -253,6 +253,15 @@ def chosen_of(weights: Mapping[str, int] | None) -> list[str]:
 def unopened(problems: Mapping[str, str]) -> tuple[Words, Message]:
     """Who was left out, and nothing else: the first server may try again without them."""
     return {"opened": False, "left_out": dict(problems), "sites": [], "weights": None}, Message({})
+
+
+def refuse_size(question: OpenSum, content: int) -> None:
+    """Before the arrays are looked at: refuse more bytes than those of the meeting that the request names."""
+    count, entries = len(question.roll), question.meeting.get("entries")
+    numbers = (count + 1) * entries + count * count + count if type(entries) is int else 0
+    most = SMALL + 8 * numbers
+    if content > most:
+        raise Refusal(f"the request has {content} bytes, and {most} are allowed", where="second server")
 
 
 def arrays_of(message: Message, meeting: Meeting, roll: Roll) -> tuple[Blinds, Ring, Ring]:

@@ -38,6 +38,7 @@ from wardround.deploy.site.release import release_list
 from wardround.deploy.site.release.gate import ReleaseRecord
 from wardround.deploy.site.release.release_list import Releases
 from wardround.deploy.trust.pins import partner_problems, pin_first_use, refuse_other_partners, uncompared_reasons
+from wardround.deploy.trust.restoration import refuse_restored, restored_status
 from wardround.study.file import Study
 
 
@@ -75,6 +76,9 @@ def approve(
     """Allow a study on registered data; refused where the policy forbids it, or where it is one's own."""
     offer, before = read_offer(home, study), read_decision(home, study)
     refuse_after(before, study, ("withdrawn",))
+    refuse_restored(home, study)
+    if before is not None and before.state == "approved":
+        refuse_unlogged(home, study)
     refuse_own(offer, by, "at this site")
     refuse_other_partners(home, study_of(offer), study)
     reasons = reasons_against(home, offer, data, today=today)
@@ -129,6 +133,18 @@ def statistics_used(home: SiteHome, data: str, *, beside: str = "") -> int:
     return record.statistics(study for study, one in decisions(home).items() if one.data == data and study != beside)
 
 
+def refuse_unlogged(home: SiteHome, study: str) -> None:
+    """Refuse to approve again what was approved in a log that is gone: it would be answered from the beginning."""
+    record = ReleaseRecord()
+    record.read(home.audit_path)
+    if not record.has_approval(study):
+        raise Refusal(
+            "the audit log of this site does not go back to the earlier approval, so what has left is not known",
+            where=study,
+            remedy="restore the log, or ask for a changed study",
+        )
+
+
 def refuse_statistics(home: SiteHome, data: str, listed: Releases, policy: Policy, study: str) -> None:
     used, asked = statistics_used(home, data, beside=study), release_list.most_statistics(listed)
     if used + asked > policy.statistics:
@@ -145,6 +161,9 @@ def refuse_statistics(home: SiteHome, data: str, listed: Releases, policy: Polic
 
 def approval_status(home: SiteHome, study: str, *, today: date | None = None) -> tuple[Status, str]:
     """Whether this study may ask anything now, and if not why."""
+    halted = restored_status(home, study)
+    if halted is not None:
+        return halted
     now = today or clock.today()
     status, why = decision_status(home, study, today=now)
     if status is not Status.OK:

@@ -238,6 +238,7 @@ class HomeAccess:
             f"{home}/offers/{self._id(study)}.json",
             str(self.home.policy_path),
             str(self.home.partners_path),
+            str(self.home.restored_path),
             *files_in(f"{home}/decisions"),
         ):
             try:

@@ -7,7 +7,6 @@ the two can be told from one before.
 """
 
 import hashlib
-import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,8 +18,16 @@ from wardround.core.errors import Refusal
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
 from wardround.deploy.party.own_questions import ITSELF
-from wardround.deploy.protocol.replies import reply_to
-from wardround.deploy.protocol.requests import OfferStudy, Received, Topic, read_request, study_in
+from wardround.deploy.protocol.replies import public_reason, reply_to
+from wardround.deploy.protocol.requests import (
+    OfferStudy,
+    Received,
+    Topic,
+    read_request,
+    refuse_unknown_words,
+    require_small,
+    study_in,
+)
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_header, require_spoken
 from wardround.deploy.site.release.gate import (
@@ -29,7 +36,6 @@ from wardround.deploy.site.release.gate import (
     ReleaseClaim,
     ReleaseGate,
     place_of,
-    refuse_unknown_words,
     request_of_end,
     request_of_sum,
 )
@@ -55,8 +61,6 @@ from wardround.study.file import Study
 
 TOPICS = tuple(topic for topic in Topic if topic not in (Topic.OFFER, Topic.OPEN))
 """Questions that need an approved study; its worker has a method of each name."""
-SMALL = 1 << 22
-"""Bytes of a request that carries no model."""
 LONGEST_REASON = 2000
 """Characters of a reason that is told."""
 
@@ -160,6 +164,8 @@ class RequestHandler:
         once = self.access.has_sent if noised else lambda sha256: False
         told = self._replies.find(folder, topic, asked.digest, again=again, once=once)
         if told is None:
+            if private:
+                self._gates[study].refuse_gone(claim)
             # What a debit pays for is this very request, known by the same bytes as its answer on the disk.
             words, answer = self._compute(Topic(topic), asked, message, claim)
             reply = self._reply(header, words, answer)
@@ -282,15 +288,3 @@ class RequestHandler:
 
 def sha256_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def require_small(content: bytes) -> None:
-    if len(content) > SMALL:
-        raise Refusal(f"the request has {len(content)} bytes, and {SMALL} are allowed", remedy="ask for what is known")
-
-
-def public_reason(refusal: Refusal) -> str:
-    """A refusal as the coordinator is told it: where the site's files lie is nobody else's business."""
-    if os.sep not in refusal.where:
-        return str(refusal)
-    return str(Refusal(refusal.what, where="a file of the site", remedy=refusal.remedy))

@@ -86,7 +86,8 @@ class StudySummary:
 def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySummary:
     """What the study would mean for this site, on these registered data."""
     study, policy, name = study_of(offer), read_policy(home.policy_path), find(home, data)
-    seen = summarize_table(frame_of(name, read_datasets(home)[name]))
+    frame = frame_of(name, read_datasets(home)[name])
+    seen = summarize_table(frame)
     read, withheld = columns_for(study, policy, seen.kinds)
     against = reasons_against(home, offer, name)
     components, closed = components_of(offer.study), outside_reasons(policy, components_of(offer.study))
@@ -134,7 +135,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
     parts = (
         ("Who asks", who_asks(offer, study)),
         *((("Who takes part", partners),) if (partners := who_takes_part(home, study)) else ()),
-        ("What is read", what_is_read(name, seen.rows, read, withheld, risky)),
+        ("What is read", (*what_is_read(name, seen.rows, read, withheld, risky), *blank_rows(study, frame))),
         ("What runs here", what_runs(components, brought)),
         (
             "What leaves",
@@ -159,6 +160,19 @@ def who_asks(offer: Offer, study: Study) -> tuple[str, ...]:
     purpose = f"Purpose: {study.study.purpose}." if study.study.purpose else "No purpose is stated."
     site = (f"The model is for the site {study.study.user}.",) if study.study.user else ()
     return (f"{who} submitted {study.study.name}. {purpose} Received on {offer.came[:10]}.", *site)
+
+
+def blank_rows(study: Study, frame: Any) -> tuple[str, ...]:
+    """What becomes of patients without an outcome in a private study, whose number nobody may learn."""
+    target = str(study.data.settings.get("target"))
+    unknown = int(frame[target].isna().sum()) if study.privacy is not None and target in frame else 0
+    if not unknown:
+        return ()
+    return (
+        f"{unknown} of these rows have no {target}. They are used as blank rows, with nothing known of the patient, so"
+        " that the number of rows tells nobody how many there are; remove them from the table if the model should not"
+        " see them.",
+    )
 
 
 def what_is_read(name: str, rows: int, read: list[str], withheld: list[str], risky: list[str]) -> tuple[str, ...]:

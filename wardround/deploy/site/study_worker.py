@@ -40,9 +40,10 @@ from wardround.deploy.protocol.requests import (
 from wardround.deploy.protocol.secure_precision import precision_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.kept_state import KeptState
-from wardround.deploy.site.own_figures import OwnFigures
+from wardround.deploy.site.own_model import OwnFigures, keep_model
 from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
-from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses, in_own_cells
+from wardround.deploy.site.release.disclosure import in_own_cells
+from wardround.deploy.site.release.model_quality import JudgedModel, figures_told, losses_told
 from wardround.deploy.site.release.model_shapes import (
     MessageShapes,
     check_first,
@@ -51,7 +52,6 @@ from wardround.deploy.site.release.model_shapes import (
     shapes_for,
     tasks_in,
 )
-from wardround.deploy.site.release.noised_quality import private_figures, private_losses
 from wardround.deploy.site.release.partner_questions import debit, given_to, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
@@ -61,12 +61,8 @@ from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, own_params, row_of, site_round
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import kind_of
-from wardround.runs.file_names import MODEL
-from wardround.runs.model_file import write_model
 from wardround.study.assemble import model_of, private_from
 from wardround.study.file import Study
-from wardround.study.methods import own_method
-from wardround.study.model_facts import model_facts
 from wardround.study.privacy import KIND
 
 Header = dict[str, Any]
@@ -132,9 +128,10 @@ class StudyWorker:
             )
         schema = check_schema(asked.question.schema, self.study, self.table, self.site, self.smallest_cell)
         data, private = self.study.data, self.study.privacy is not None
+        blank = self.study.privacy.blank if self.study.privacy else 0.0
         self.own = split_site_rows(
             self.site,
-            frame_for_schema(self.table.sites[self.site], self.table, schema, private=private),
+            frame_for_schema(self.table.sites[self.site], self.table, schema, private=private, blank=blank),
             self.table,
             schema,
             seed=asked.question.seed,
@@ -152,7 +149,8 @@ class StudyWorker:
         if self.promise is not None:
             self.promise.check_sites(asked.question.numbers)
         kinds = {str(name): str(kind_of(column)) for name, column in self.table.sites[self.site].items()}
-        preparation = check_preparation(asked.question.preparation, self.study, self.own.schema, kinds)
+        told = in_cells(len(self.own.frame), self.smallest_cell)
+        preparation = check_preparation(asked.question.preparation, self.study, self.own.schema, kinds, told)
         classes = self.own.schema.classes
         check_sites(asked.question.numbers, asked.question.positive, self.study, self.site, classes)
         three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
@@ -220,7 +218,7 @@ class StudyWorker:
             raise Refusal("the approved study has no two servers", remedy="ask for what was approved")
         # What is charged is the round with this model: of all attempts at it the second server opens one.
         request = charged_halves(asked, message)
-        return self.halves_site.share(asked, message, lambda: self._answer(method, asked, message, request))
+        return self.halves_site.share(asked, message, request, lambda: self._answer(method, asked, message, request))
 
     def _answer(
         self, method: tuple[Algorithm, Transform], asked: Received[Any], message: Message, request: str
@@ -252,40 +250,23 @@ class StudyWorker:
 
     def judge(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Sums of the losses of the own patients under the model that this site would use; none when they are few."""
-        scores, task = self._scores(asked, message)
-        if self.promise is not None:
-            common = self._method(asked)[0].personal is None
-            return {}, Message(private_losses(self.promise, scores, task, self.smallest_cell, asked, common=common))
-        return {}, Message(coarse_losses(scores, task, self.smallest_cell))
+        told = losses_told(self._judged(asked, message), self.smallest_cell, self.folder, self.promise, asked)
+        return {}, Message(told)
 
     def figures(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """How well the site's model does on its own test patients: exact for the site, coarse or none for others."""
-        scores, task = self._scores(asked, message)
-        block = OwnFigures(self.folder, self.site, self.study, self.positive).keep(scores, task)
-        if block is None or len(scores.actual) < self.smallest_cell:
+        model = self._judged(asked, message)
+        block = OwnFigures(self.folder, self.site, self.study, self.positive).keep(model.scores, model.task)
+        if block is None:
             return {"figures": None}, Message({})
-        if self.promise is not None:
-            names, common = list(block["sites"][self.site]), self._method(asked)[0].personal is None
-            told = private_figures(self.promise, scores, task, names, self.positive, asked, common=common)
-            return {"figures": told}, Message({})
-        return {"figures": coarse_figures(block, scores, task, self.smallest_cell)}, Message({})
+        told = figures_told(model, block, self.smallest_cell, self.folder, self.promise, self.positive, asked)
+        return {"figures": told}, Message({})
 
     def finish(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Keep the model that this site will use."""
         algorithm, _ = self._method(asked)
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
-        params = self._params(algorithm, asked, model)
-        assert self.task is not None
-        facts = model_facts(
-            self.study,
-            own_method(self.study),
-            algorithm,
-            self.task,
-            positive=self.positive,
-            preparation=self.preparation,
-            rounds=asked.round,
-        )
-        write_model(self.folder / MODEL, params, facts)
+        keep_model(self, algorithm, self._params(algorithm, asked, model), asked.round)
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _make(self, recipe: Recipe) -> Any:
@@ -341,14 +322,15 @@ class StudyWorker:
         x, y = self.parts[part]
         return OwnRows(x, y, self.number)
 
-    def _scores(self, asked: Received[AboutModel], message: Message) -> tuple[Scores, Task]:
+    def _judged(self, asked: Received[AboutModel], message: Message) -> JudgedModel:
         algorithm, _ = self._method(asked)
         params = self._params(algorithm, asked, message)
         if asked.question.part not in self.parts:
             raise Refusal("a model was to be judged before the rows were prepared", remedy="start the study again")
         x, y = self.parts[asked.question.part]
         assert self.task is not None
-        return Scores(predict_rows(algorithm, params, x), y, np.array([0, len(y)])), self.task
+        scores = Scores(predict_rows(algorithm, params, x), y, np.array([0, len(y)]))
+        return JudgedModel(scores, self.task, None if algorithm.personal is None else len(self._own("train").y))
 
     def _params(self, algorithm: Algorithm, asked: Received[Any], message: Message) -> Params:
         self._check_model(asked, message.arrays)

@@ -125,7 +125,10 @@ def read_certificate(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except FileNotFoundError:
         raise Refusal(
-            "there is no certificate", where=str(path), remedy="ask the coordinator to sign the request"
+            "there is no certificate",
+            where=str(path),
+            remedy="have the request signed, and take the certificate in: a site with `wardround site join`, the"
+            " coordinator with `wardround coordinator accept`",
         ) from None
     except ValueError as error:
         raise Refusal(f"this is not a certificate: {error}", where=str(path), remedy="ask for it again") from None

@@ -2,7 +2,8 @@
 
 The coordinator shows the signed head of its log; the site checks it against the last one it saw, countersigns and keeps
 it, and shows its own. The coordinator does the same and sends its countersignature, which the site writes into its log.
-Nothing of a log but its length and last hash is told. A log that went back is not countersigned, and both are told.
+Nothing of a log but its length and last hash is told. A log that went back is not countersigned, and both are told;
+the coordinator shows what it countersigned last, so that a site that was restored from a backup notices it.
 With it goes the membership log, of which sites get every entry, and the other sites' signed statements of how far they
 have seen it (see `membership_witness`).
 """
@@ -15,9 +16,11 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import Head
 from wardround.deploy.home import CoordinatorHome, Home, PartyHome
+from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.certificates import check_issued, read_certificate
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.log_heads import (
@@ -25,11 +28,13 @@ from wardround.deploy.trust.log_heads import (
     countersignature_problem,
     parse_countersigned,
     parse_head_json,
+    read_witness,
     witness,
 )
 from wardround.deploy.trust.membership import STATEMENT_SEAL, MembershipLog, head_problem
 from wardround.deploy.trust.membership_witness import witness_membership
 from wardround.deploy.trust.pins import read_partners
+from wardround.deploy.trust.restoration import compare_with_witness
 from wardround.runs.json_files import write_file
 
 HEADS, COUNTERSIGNED, MEMBERSHIP = "heads", "countersigned", "membership"
@@ -52,8 +57,9 @@ def answer(home: PartyHome, topic: str, words: Mapping[str, Any]) -> dict[str, A
 
 
 def answer_head(home: PartyHome, words: Mapping[str, Any]) -> dict[str, Any]:
-    """Countersign the coordinator's head, and show the own one."""
+    """Countersign the coordinator's head, and show the own one, unless it is behind what was countersigned before."""
     key = coordinator_key(home, str(words["certificate"]))
+    abandoned = compare_with_witness(home, words["seen"]) if "seen" in words else ""
     try:
         head = parse_head_json(words["head"])
     except ValueError as problem:
@@ -63,7 +69,8 @@ def answer_head(home: PartyHome, words: Mapping[str, Any]) -> dict[str, Any]:
         ) from None
     name = home.settings.server_name
     seen = witness(home.witness_path, head, {name: [key]}, home.own_name, home.key)
-    return {"head": asdict(home.log().head()), "countersigned": seen.content()}
+    more = {"abandoned": abandoned} if abandoned else {}
+    return {"head": asdict(home.log().head()), "countersigned": seen.content(), **more}
 
 
 def keep_countersignature(home: PartyHome, words: Mapping[str, Any]) -> None:
@@ -108,20 +115,25 @@ def coordinator_key(home: PartyHome, certificate: str) -> ec.EllipticCurvePublic
 
 def exchange(home: CoordinatorHome, site: str, ask: Ask) -> Countersigned:
     """Let a site countersign this log, and countersign the site's; gives what is kept of the site's."""
-    certificate = home.certificate_path.read_text()
-    reply = ask(HEADS, {"head": asdict(home.log().head()), "certificate": certificate})
-    theirs = parse_countersignature(reply["countersigned"])
+    certificate, path = home.certificate_path.read_text(), home.witness_path(site)
+    before = {"seen": read_witness(path).content()} if path.exists() else {}
+    told = ask(HEADS, {"head": asdict(home.log().head()), "certificate": certificate, **before})
+    theirs = parse_countersignature(told["countersigned"])
     if theirs.by != site or theirs.head.who != home.own_name:
         raise Refusal(f"the countersignature is by {theirs.by} for {theirs.head.who}", where=f"site {site}")
     refuse_forged(theirs, home)
     home.log().keep(theirs)
     try:
-        head = parse_head_json(reply["head"])
+        head = parse_head_json(told["head"])
     except ValueError as problem:
         raise Refusal(f"this is not the head of an audit log: {problem}", where=f"site {site}") from None
     if head.who != site:
         raise Refusal(f"it sent the head of {head.who}'s audit log", where=f"site {site}")
-    seen = witness(home.witness_path(site), head, home.public_keys(), home.own_name, home.key)
+    if before and told.get("abandoned") == before["seen"]["head"]["hash"]:
+        # Its administrator accepted a restore: this is written down for good, and a new beginning is countersigned.
+        home.log().append(event_entry("restored", site=site, head=before["seen"]["head"]))
+        path.replace(path.with_suffix(f".{timestamp().replace(':', '')}.json"))
+    seen = witness(path, head, home.public_keys(), home.own_name, home.key)
     ask(COUNTERSIGNED, {"countersigned": seen.content()})
     return seen
 
@@ -132,7 +144,7 @@ def share_membership(home: CoordinatorHome, log: MembershipLog, site: str, ask: 
     start = kept.entries if kept is not None else 0
     chain = log.chain()
     for _ in range(2):
-        reply = ask(
+        told = ask(
             MEMBERSHIP,
             {
                 "certificate": home.certificate_path.read_text(),
@@ -142,12 +154,12 @@ def share_membership(home: CoordinatorHome, log: MembershipLog, site: str, ask: 
                 "statements": statements_for(home, site),
             },
         )
-        if "statement" in reply:
+        if "statement" in told:
             break
-        start = min(int(reply["from"]), len(chain.hashes) - 1)
+        start = min(int(told["from"]), len(chain.hashes) - 1)
     where = f"site {site}"
     try:
-        seen = parse_head_json(reply["statement"])
+        seen = parse_head_json(told["statement"])
     except (KeyError, ValueError):
         raise Refusal("it did not say how far it has seen the membership log", where=where) from None
     wrong = head_problem(home.public_keys(), seen, STATEMENT_SEAL)

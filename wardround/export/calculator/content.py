@@ -4,21 +4,17 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.data.preparation import NumberColumn, Preparation, TextColumn
+from wardround.data.preparation import NumberColumn, TextColumn
 from wardround.export.network import Network, PlainModel, evaluate, plain_model
 from wardround.export.trial_rows import refuse_difference, trial_table
+from wardround.predict.explanation import FIRST, NARROWEST, TOLERANCE, typical_row
 from wardround.predict.predictor import Predictor, Rows
 from wardround.predict.table import FAR, range_of
 
 MOST_NUMBERS = 2_000_000
 """Parameters above which a page would be too large for a telephone."""
-FIRST = 16
-"""Pieces of the path from the typical patient, each halved while it misses its sum by more than the tolerance."""
-TOLERANCE = 1e-6
-NARROWEST = 2.0**-30
 
 
 def calculator_content(predictor: Predictor) -> dict[str, Any]:
@@ -48,15 +44,6 @@ def calculator_content(predictor: Predictor) -> dict[str, Any]:
         },
         "far": FAR,
     }
-
-
-def typical_row(preparation: Preparation) -> Rows:
-    """The prepared patient with whom others are compared: what fills missing values, and nothing missing."""
-    empty = pd.DataFrame({column.name: [None] for column in preparation.columns}, dtype=object)
-    row = np.asarray(preparation.apply(empty)[0])
-    ends = np.cumsum([len(column.features) for column in preparation.columns])
-    row[[end - 1 for end, column in zip(ends, preparation.columns, strict=True) if column.indicator]] = 0
-    return row
 
 
 def outcome_content(predictor: Predictor, model: PlainModel) -> dict[str, Any]:

@@ -28,7 +28,7 @@ pairs do not know who colludes, so all of K pairs lead to colluding sites with p
 the smallest number for which this, over all n sites, is below 2^-40. And p is the smallest multiple of 1/256 for which
 the first bound is below 2^-40 and an honest site with the fewest survivors misses K with probability below 2^-20 / n,
 so that the check hardly ever stops an honest round. For 217 sites p is 0.57, which is 123 of 216 others; for 300 it is
-0.44 (131), for 1,000 it is 0.15 (152). It costs one key agreement with every site, and at the coordinator one for every
+0.44 (132), for 1,000 it is 0.15 (152). It costs one key agreement with every site, and at the coordinator one for every
 lost site and survivor, to find their pairs.
 """
 

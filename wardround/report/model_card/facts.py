@@ -15,6 +15,7 @@ from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.report.model_card.text import card_text
 from wardround.runs.folder import RunFolder
+from wardround.runs.models import model_paths
 from wardround.runs.read import require_manifest, require_result
 from wardround.runs.result import MethodResult, RunResult
 from wardround.runs.scores import GroupScores, MetricValue
@@ -143,8 +144,8 @@ def method_facts(
     }
 
 
-def figure(measure: MetricValue) -> Facts:
-    known, kept = measure.plain(), ("value", "low", "high", "undefined", "no_interval")
+def figure(told: MetricValue) -> Facts:
+    known, kept = told.plain(), ("value", "low", "high", "undefined", "no_interval")
     return {key: known[key] for key in kept if known.get(key) is not None}
 
 
@@ -186,5 +187,5 @@ def privacy_facts(study: Mapping[str, Any], methods: Sequence[MethodResult]) -> 
 
 
 def model_files(folder: Path) -> dict[str, str]:
-    """The hash of every model of the run."""
-    return {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("model*.safetensors"))}
+    """The hash of every model of the run, as it was scored: the common ones, and those of single sites."""
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in model_paths(folder)}

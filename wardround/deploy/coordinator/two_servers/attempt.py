@@ -268,6 +268,8 @@ class TwoServerRound:
             self.bad[site] = Absence(told, unusable=True)
         self.reasons |= {site: self.bad[site] for site in left_out}
         if words.get("opened") is not True:
+            if not left_out:  # asked again it would say the same
+                raise self.nonsense("it opened nothing, and names no site that it left out")
             raise AttemptFailed
         kept = [site for site in roll.sites if site not in left_out]
         gram_of_b, half = (reply.message.arrays.get(name) for name in ("gram", "half"))

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import psutil
 
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
+from wardround.core.text import format_bytes
 from wardround.data.noised_preparation import declared_column
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.data.schema import Schema
@@ -30,6 +32,8 @@ SMALLEST = 1e-12
 """Of a scale that is not 0: below, two patients' values would be told apart that no measurement tells apart."""
 LONGEST = 1000
 """Characters of a category's name."""
+MEMORY_SHARE = 1 / 8
+"""Of the machine's memory, that prepared rows may take: they are held twice while they are split."""
 OF_NUMBERS = ("moments", "extremes", "histogram")
 Kinds = Mapping[str, str]
 
@@ -88,13 +92,19 @@ def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int) ->
 # ---- the preparation ----
 
 
-def check_preparation(text: str, study: Study, schema: Schema, columns: Mapping[str, str]) -> Preparation:
-    """The fitted preparation, if it is one of the agreed columns and of the study's own way."""
+def check_preparation(
+    text: str, study: Study, schema: Schema, columns: Mapping[str, str], rows: int, most: int | None = None
+) -> Preparation:
+    """The fitted preparation, if it is one of the agreed columns and of the study's own way, and not too large.
+
+    `rows` are those that the site tells of, so that what is too large tells no more; `most` bytes may be taken.
+    """
     preparation, said = Preparation.from_json(text), study.data.preparation
     if [one.name for one in preparation.columns] != list(schema.kinds):
         raise refusal("the preparation is not of the agreed columns")
     if len(preparation.features) > most_features(study, columns):
         raise refusal("the preparation makes more inputs than were approved")
+    check_memory(len(preparation.features), rows, largest_matrix() if most is None else most)
     check_declared(preparation, study, schema)
     for one in preparation.columns:
         if one.indicator and not said.indicators:
@@ -107,6 +117,21 @@ def check_preparation(text: str, study: Study, schema: Schema, columns: Mapping[
         else:
             check_categories(one, MOST_CATEGORIES * len(sites_of(study)))
     return preparation
+
+
+def largest_matrix() -> int:
+    """Bytes that prepared rows may take on this machine."""
+    return int(MEMORY_SHARE * psutil.virtual_memory().total)
+
+
+def check_memory(features: int, rows: int, most: int) -> None:
+    """Refuse rows that would fill the memory: other sites may know thousands of categories, or a coordinator say so."""
+    if 4 * features * rows > most:
+        raise Refusal(
+            f"the preparation makes {features:,} inputs of each patient, which is more than this site's memory is for"
+            f" ({format_bytes(most)} of prepared rows)",
+            remedy="leave out columns of many categories with [data] drop, or ask the site for a larger machine",
+        )
 
 
 def check_declared(preparation: Preparation, study: Study, schema: Schema) -> None:

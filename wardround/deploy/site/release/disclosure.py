@@ -1,11 +1,12 @@
 """What a site tells of its patients: in cells of its own, and how well a model does so coarsely that no patient shows.
 
 A statistic is told in the policy's cells, or where the study asks for larger ones in a doubling of them: the same count
-told in cells of 10, 11, 12 and so on would soon be known. Shares of patients are told on a grid on which one patient
-makes at most half a step (see `queries.cells`); from figures of ranks and probabilities no number of patients can be
-told, so these are told in steps of 1/64. A loss may be one patient's alone, so it is clipped before it is added up, and
-told on a grid of its own. Figures of an outcome that fewer patients than a cell have, or, for shares, are predicted to
-have, are withheld: a recall of two thirds is three patients. With a smallest cell of 1 all is exact.
+told in cells of 10, 11, 12 and so on would soon be known. Shares of patients, Brier score and calibration are told on a
+grid on which one patient makes at most half a step (see `queries.cells`), areas under curves on one on which a patient
+of the rarer outcome makes at most a whole one; no smooth figure in steps below 1/64. A loss may be one patient's alone,
+so it is clipped before it is added up, and told on a grid of its own. Which of two steps is told is drawn at random
+where a site says so (see `grid_offset`). Figures of an outcome that fewer patients than a cell have, or (for shares)
+are predicted to have, are withheld: a recall of two thirds is three patients. With a smallest cell of 1 all is exact.
 """
 
 import json
@@ -21,17 +22,23 @@ from wardround.core.quality import row_losses
 from wardround.engine.registry import find
 from wardround.evaluate.block import result_block
 from wardround.evaluate.losses import loss_of
-from wardround.queries.cells import coarse_moments, coarse_share, fences, in_cells, on_grid, step_above
+from wardround.queries.cells import Offset, coarse_moments, coarse_share, fences, in_cells, on_grid, step_above
 
 Numbers = np.ndarray[Any, Any]
 OVER_ALL = ("accuracy", "brier", "calibration", "log_loss")
 """Figures over all patients alike; the others look at outcomes one by one."""
 SMOOTH = ("roc_auc", "pr_auc", "brier", "calibration", "log_loss")
 """Figures of ranks and probabilities."""
+RANKS = ("roc_auc", "pr_auc")
 FINE = 128
 """Patients for whose shares the grid has steps of 1/64."""
 UNDEFINED = "not defined for the patients of this site"
 FEW = "reported only where every outcome has enough patients, and is predicted for enough of them"
+
+
+def to_nearest(name: str) -> float:
+    """Rounds every figure to the nearest step."""
+    return 0.5
 
 
 @lru_cache(maxsize=256)
@@ -45,19 +52,19 @@ def in_own_cells(recipe: Recipe, cell: int) -> Recipe:
     return recipe._replace(settings=tuple(sorted({**said, "smallest_cell": own}.items())))
 
 
-def coarse_losses(scores: Scores, task: Task, cell: int) -> dict[str, Any]:
+def coarse_losses(scores: Scores, task: Task, cell: int, offset: Offset = to_nearest) -> dict[str, Any]:
     """How many patients, the sum of their losses, how many are predicted rightly; zeros where they are few."""
     rows = len(scores.actual)
     if rows < cell or not rows:
         return {"rows": np.int64(0), "loss": np.float64(0), "right": np.int64(0)}
     share = 0.0 if task.regression else float((scores.predicted.argmax(axis=1) == scores.actual).mean())
     told = in_cells(rows, cell)
-    share = coarse_share(share, rows) if cell > 1 else share
-    loss = coarse_mean_loss(scores, task, cell) * told
+    share = coarse_share(share, rows, offset("right")) if cell > 1 else share
+    loss = coarse_mean_loss(scores, task, cell, offset("loss")) * told
     return {"rows": np.int64(told), "loss": np.float64(loss), "right": np.int64(round(share * told))}
 
 
-def coarse_mean_loss(scores: Scores, task: Task, cell: int) -> float:
+def coarse_mean_loss(scores: Scores, task: Task, cell: int, offset: float = 0.5) -> float:
     """The mean loss as it may leave a site: on a grid on which one patient makes at most half a step.
 
     The losses of patients that lie far out, where these are fewer than a cell, count as the last of the others: a model
@@ -71,7 +78,7 @@ def coarse_mean_loss(scores: Scores, task: Task, cell: int) -> float:
     if np.isinf(losses[-cell]):
         return float("inf")
     lowest, highest = smallest_loss(losses, cell), largest_loss(losses, cell)
-    return on_grid(float(np.clip(losses, lowest, highest).mean()), loss_step(highest, len(losses)))
+    return on_grid(float(np.clip(losses, lowest, highest).mean()), loss_step(highest, len(losses)), offset)
 
 
 def largest_loss(ordered: Numbers, cell: int) -> float:
@@ -89,13 +96,13 @@ def loss_step(highest: float, rows: int) -> float:
     return step_above(2 * highest / rows)
 
 
-def coarse_figures(block: Report, scores: Scores, task: Task, cell: int) -> Report:
+def coarse_figures(block: Report, scores: Scores, task: Task, cell: int, offset: Offset = to_nearest) -> Report:
     """The figures of one site (see `result_block`) as they may leave it."""
     plain: Report = json.loads(json.dumps(block))
     if cell <= 1:
         return plain
     if task.regression:
-        return coarse_errors(plain, scores, task, cell)
+        return coarse_errors(plain, scores, task, cell, offset)
     patients, few = smallest_outcome(scores, task)
     rows = len(scores.actual)
     losses = np.sort(row_losses(np.asarray(scores.predicted, np.float64), np.asarray(scores.actual)))
@@ -107,13 +114,27 @@ def coarse_figures(block: Report, scores: Scores, task: Task, cell: int) -> Repo
             return {"value": None, "undefined": FEW}
         if name == "log_loss":
             # A single patient may have any part of it, so its mean is that of `judge`, and its interval as coarse.
-            mean, near = coarse_mean_loss(scores, task, cell), clipped_losses(scores, cell)
+            mean, near = coarse_mean_loss(scores, task, cell, offset("log_loss")), clipped_losses(scores, cell)
             again = told if near is None else figures_again(plain, near, task, ["log_loss"])["log_loss"]
-            return {key: mean if key == "value" else coarse_loss(one, step) for key, one in again.items()}
-        number = FINE if name in SMOOTH else rows if over_all else patients
-        return {key: coarsen(one, number, relative=False) for key, one in told.items()}
+            # Value and interval have one offset, so that neither end of the interval passes the value.
+            return {
+                key: mean if key == "value" else coarse_loss(one, step, offset("log_loss"))
+                for key, one in again.items()
+            }
+        number = patients_behind(name, rows, patients, len(task.classes))
+        return {key: coarsen(one, number, offset(name), relative=False) for key, one in told.items()}
 
     return told_of_sites(plain, plain, figure, cell)
+
+
+def patients_behind(name: str, rows: int, rarest: int, classes: int) -> float:
+    """For how many patients the grid of a figure is made: 1 / so many is what one of them may move it by."""
+    if name in RANKS:
+        return min(FINE, 2 * rarest)  # a whole step for one patient: with half of it little would be left to tell
+    if name == "brier" and classes > 2:
+        return min(FINE, rows / 2)  # the squares of all classes are added up
+    number = rows if name in OVER_ALL else rarest
+    return min(FINE, number) if name in SMOOTH else number
 
 
 def told_of_sites(plain: Report, shown: Report, figure: Callable[[str, Any], dict[str, Any]], cell: int) -> Report:
@@ -127,7 +148,7 @@ def told_of_sites(plain: Report, shown: Report, figure: Callable[[str, Any], dic
     }
 
 
-def coarse_errors(plain: Report, scores: Scores, task: Task, cell: int) -> Report:
+def coarse_errors(plain: Report, scores: Scores, task: Task, cell: int, offset: Offset) -> Report:
     """The figures of a regression, worked out anew with clipped errors, each on the grid of what a patient adds to it.
 
     From a model that is wrong about one patient only, by as much as it likes, an exact error tells that one's value.
@@ -145,13 +166,14 @@ def coarse_errors(plain: Report, scores: Scores, task: Task, cell: int) -> Repor
     adds = (largest**2 + float(np.square(errors).mean()) * reach**2 / spread) / spread if spread else 0.0
 
     def on_own_grid(name: str, told: Any) -> Any:
+        at = offset(name)
         if not isinstance(told, float) or not np.isfinite(told) or name not in ("rmse", "mae", "r2"):
-            return coarsen(told, rows, relative=True)
+            return coarsen(told, rows, at, relative=True)
         if name == "mae":
-            return on_grid(told, loss_step(largest, rows))
+            return on_grid(told, loss_step(largest, rows), at)
         if name == "rmse":
-            return float(np.sqrt(on_grid(told**2, loss_step(largest**2, rows))))
-        return on_grid(told, loss_step(adds, rows))
+            return float(np.sqrt(on_grid(told**2, loss_step(largest**2, rows), at)))
+        return on_grid(told, loss_step(adds, rows), at)
 
     return told_of_sites(
         plain, again, lambda name, told: {key: on_own_grid(name, one) for key, one in told.items()}, cell
@@ -201,12 +223,12 @@ def smallest_outcome(scores: Scores, task: Task) -> tuple[int, int]:
     return rarest, min(rarest, int(guessed[guessed > 0].min(initial=len(scores.actual))))
 
 
-def coarse_loss(told: Any, step: float) -> Any:
+def coarse_loss(told: Any, step: float, offset: float) -> Any:
     is_number = isinstance(told, float) and np.isfinite(told)
-    return on_grid(told, step) if is_number else coarsen(told, FINE, relative=False)
+    return on_grid(told, step, offset) if is_number else coarsen(told, FINE, offset, relative=False)
 
 
-def coarsen(told: Any, patients: int, *, relative: bool) -> Any:
+def coarsen(told: Any, patients: float, offset: float, *, relative: bool) -> Any:
     """Numbers on their grid; a reason in words without the numbers it may hold."""
     if isinstance(told, str):
         return UNDEFINED
@@ -214,4 +236,4 @@ def coarsen(told: Any, patients: int, *, relative: bool) -> Any:
         return told
     # An error in years or days has no grid of its own: it is rounded in parts of itself.
     size = 2.0 ** np.floor(np.log2(abs(told))) if relative and told else 1.0
-    return float(coarse_share(told / size, patients) * size)
+    return float(coarse_share(told / size, patients, offset) * size)

@@ -12,22 +12,20 @@ anew after a crash, and whoever wanted to turn the count back would have to turn
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wardround.core.components.recipes import from_json
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.deploy.protocol.requests import QUESTIONS, AboutMethod, Received, Topic, TrainRound
+from wardround.deploy.protocol.requests import Received, Topic
 from wardround.deploy.protocol.wire import digest
 from wardround.deploy.site.release.release_list import Release, Releases, name_of
 from wardround.deploy.trust.audit_log import SENT
 from wardround.study.privacy import KIND
 
-BINDING = frozenset({"protocol", "wardround", "study", "round", "course", "nonce", "arrays", "meta"})
-"""Words that every request about a study may have."""
 LETTERS = 256
 """Replies to the steps of one round's secure sum, attempts that failed included; its sum is opened once at most."""
 MASKED = ("secure", "halves")
@@ -56,21 +54,6 @@ class ReleaseClaim(NamedTuple):
     def words(self) -> dict[str, str]:
         """For the audit log."""
         return {"release": self.kind, "slot": self.slot, "request": self.request}
-
-
-def known_words(topic: Topic) -> frozenset[str]:
-    kind = QUESTIONS[topic]
-    own = {one.name for one in fields(kind)} - {"method", "asked"}
-    return BINDING | own | ({one.name for one in fields(TrainRound)} if issubclass(kind, AboutMethod) else set())
-
-
-KNOWN: Mapping[Topic, frozenset[str]] = {topic: known_words(topic) for topic in QUESTIONS}
-
-
-def refuse_unknown_words(topic: Topic, header: Mapping[str, Any]) -> None:
-    """A word that nobody reads would only make two requests of one."""
-    if not KNOWN[topic].issuperset(header):
-        raise Refusal("the request has words that this site does not know", remedy="install the same version on both")
 
 
 def place_of(asked: Received[Any], topic: Topic) -> Place:
@@ -174,6 +157,16 @@ class ReleaseGate:
         elif len(used) >= one.times:
             raise Refusal(
                 f"{name_of(place.kind)}: the approved study has {one.times}, and all were given", remedy=REMEDY
+            )
+
+    def refuse_gone(self, asked: ReleaseClaim) -> None:
+        """Under noise: refuse what has left and is stored no more, before anything is drawn anew for it."""
+        before = self.claims.get(asked.kind, {}).get(asked.slot)
+        if before is not None and before.sha256 and asked.kind not in SEVERAL:
+            raise Refusal(
+                "the answer to this request was sent and is no longer stored; a second one, under new noise, would "
+                "reveal more than was charged",
+                remedy="restore the folder of the study from a backup, or go on with the next round",
             )
 
     def release(self, claim: ReleaseClaim, size: int, arrays: Iterable[str], *, diverged: bool = False) -> None:

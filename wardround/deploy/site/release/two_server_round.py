@@ -61,17 +61,20 @@ class HalvesSite:
     """(roster, certificate) to the second server's key; refused unless it is the pinned one of the approved study."""
 
     def share(
-        self, asked: Received[ShareHalves], message: Message, answer: Callable[[], Message | None]
+        self, asked: Received[ShareHalves], message: Message, request: str, answer: Callable[[], Message | None]
     ) -> tuple[Header, Message]:
-        """Both halves; `answer` trains and gives the answer, none if it is not finite or longer than the bound."""
+        """Both halves; `answer` trains and gives the answer, none if it is not finite or longer than the bound.
+
+        `request` is the hash of all that the answer follows from, the same in every attempt at the round.
+        """
         meeting = meeting_of(asked.question.meeting, asked.study, asked.round)
         self._refuse_other(meeting, message)
         key, second = self.signing(), self.second_key(meeting.sites, asked.question.second)
         row = read_seed(asked.question.row, "round")
-        made = answer()
+        made = self._answer(meeting, request, answer)
         if made is None:
             return {"status": Status.DIVERGED}, Message({})
-        weight, update = weight_and_update(made)
+        weight, update = made
         kept = self._kept(meeting)
         draw = os.urandom if kept is None else lambda size: bytes.fromhex(kept.seed)
         first, rest = share_update(meeting, self.name, update, draw)
@@ -123,6 +126,26 @@ class HalvesSite:
             )
 
     # ---- what the site must not forget ----
+
+    def _answer(
+        self, meeting: Meeting, request: str, answer: Callable[[], Message | None]
+    ) -> tuple[float, np.ndarray[Any, Any]] | None:
+        """Weight and update; under [privacy] the same noised numbers in every attempt, which one debit pays for."""
+        path = self._round(meeting) / "answer"
+        if self.study.privacy is not None and path.exists():
+            content = path.read_bytes()
+            if content[:32].hex() == request and hashlib.sha256(content[64:]).digest() == content[32:64]:
+                numbers = np.frombuffer(content[64:], "<f4")
+                return float(numbers[0]), numbers[1:]
+        made = answer()
+        if made is None:
+            return None
+        weight, update = weight_and_update(made)
+        if self.study.privacy is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = np.concatenate([[weight], update]).astype("<f4").tobytes()
+            write_whole(path, bytes.fromhex(request) + hashlib.sha256(content).digest() + content)
+        return weight, update
 
     def _round(self, meeting: Meeting) -> Path:
         return self.folder / "halves" / f"{meeting.round:08d}"

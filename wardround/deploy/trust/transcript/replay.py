@@ -20,7 +20,7 @@ from wardround.core.contracts import Algorithm, Message, Params, Progress, Task,
 from wardround.core.errors import Refusal
 from wardround.core.journal_head import head_problems
 from wardround.deploy.coordinator.privacy_plan import restore_noise
-from wardround.deploy.protocol.robust_choice import rule_for, without_model
+from wardround.deploy.protocol.robust_choice import rule_of, without_model
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.trust.transcript.entries import (
     Arrays,
@@ -258,7 +258,7 @@ class ServerReplay:
                 return False
             row = row_of(self.task)
             template = combined_shapes(self.algorithm, self.transform, before, sent, self.params, row, len(entry.asked))
-            if self.opens_means and rule_for(self.algorithm, self.opening.sites).erodes:
+            if self.opens_means and rule_of(self.study, self.opening.sites).erodes:
                 template = Message({**template.arrays, KEPT: without_model(before.server)}, template.meta)
             total = tree_like(template, arrays)
             if total is None or digest_of(total) != entry.sum:

@@ -1,22 +1,68 @@
-"""How a study's model does for the site's own patients: exact figures, which stay at the site.
+"""What a study leaves at a site: the model that the site uses itself, and how it does for the site's own patients.
 
-What leaves is coarse and leaves out small groups; whoever works at the site may know.
+Whoever works there predicts with the model and asks nobody. What leaves of the figures is coarse, and leaves out small
+groups; whoever works at the site may know the exact ones.
 """
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wardround.core.contracts import Report, Scores, Task
+from wardround.core.contracts import Algorithm, Params, Report, Scores, Task
+from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
+from wardround.deploy.home import SiteHome
+from wardround.deploy.party.decisions import read_decision
+from wardround.deploy.site.datasets import read_datasets
 from wardround.evaluate.block import result_block
 from wardround.evaluate.metrics import names_with
 from wardround.report.metric_names import label_of
+from wardround.runs.file_names import MODEL
 from wardround.runs.json_files import read_json
+from wardround.runs.model_file import write_model
 from wardround.study.file import Study
+from wardround.study.methods import own_method
+from wardround.study.model_facts import how_read, model_facts
+
+if TYPE_CHECKING:
+    from wardround.deploy.site.study_worker import StudyWorker
 
 FILE = "figures.json"
+
+
+def keep_model(worker: "StudyWorker", algorithm: Algorithm, params: Params, rounds: int) -> None:
+    """Write the common model, or the site's personal one, with all that a prediction needs."""
+    assert worker.task is not None
+    facts = model_facts(
+        worker.study,
+        own_method(worker.study),
+        algorithm,
+        worker.task,
+        positive=worker.positive,
+        preparation=worker.preparation,
+        rounds=rounds,
+    )
+    write_model(worker.folder / MODEL, params, facts)
+
+
+def own_model(folder: Path, study: str) -> Path:
+    """The file of the model that a study left here; refused before it has ended."""
+    path = folder / MODEL
+    if not path.exists():
+        raise Refusal(
+            "this study has left no model here",
+            where=study,
+            remedy="a site keeps its model when a study that it takes part in has ended; see `wardround site studies`",
+        )
+    return path
+
+
+def own_reading(home: SiteHome, study: str) -> dict[str, Any]:
+    """How the site reads the table that it approved the study for, such as with which separator."""
+    decision = read_decision(home, study)
+    entry = read_datasets(home).get(decision.data) if decision else None
+    return how_read(entry.settings) if entry else {}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""`wardround predict` and its options, which `wardround site predict` shares.
+
+Imports are inside the commands, so that help loads nothing heavy.
+"""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wardround.cli.models.export import export
+from wardround.cli.output import AsJson
+
+PatientTable = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATIENTS", help="A CSV or Parquet file, - for standard input, or a database's address with --query."
+    ),
+]
+SqlQuery = Annotated[str | None, typer.Option("--query", help="What to select, where PATIENTS is a database.")]
+ReaderSettings = Annotated[
+    list[str] | None,
+    typer.Option("--setting", help='How the table is read, where otherwise than in training: separator=";".'),
+]
+KeptColumns = Annotated[
+    list[str] | None, typer.Option("--keep", metavar="COLUMN", help="A column to repeat, such as a patient's number.")
+]
+OutFile = Annotated[Path | None, typer.Option("--out", help="Write a .csv, .parquet or .json file.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Also say what moved each prediction, and by how much.")]
+PageFile = Annotated[Path | None, typer.Option("--page", help="Write the explanations, with charts, as an HTML page.")]
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
+    patients: PatientTable,
+    site: Annotated[str | None, typer.Option("--site", help="Use the personal model of this site.")] = None,
+    method: Annotated[str | None, typer.Option("--method", help="Whose model, where a run compared methods.")] = None,
+    query: SqlQuery = None,
+    setting: ReaderSettings = None,
+    keep: KeptColumns = None,
+    out: OutFile = None,
+    explain: Explain = False,
+    page: PageFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the outcome of new patients with a trained model."""
+    with uncollected():
+        from wardround.cli.models.predict import Wanted, predict_with
+        from wardround.cli.party.site_data import parse_settings
+        from wardround.predict.predictor import read_predictor
+        from wardround.runs.models import find_model
+
+        words = parse_settings(setting or [])
+        predictor = read_predictor(find_model(run, method, site), site)
+    predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection: what libraries make while they load stays, and looking through it takes long."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command()(predict)
+    app.command()(export)

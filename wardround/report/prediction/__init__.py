@@ -1,0 +1,1 @@
+"""Predictions for single patients, explained in words and pictures."""
