@@ -105,13 +105,15 @@ FOLDER = f"""
 | `model.safetensors` | the common model (`model-METHOD.safetensors` where several were compared) |
 | `personal.safetensors` | the models that sites use themselves, where the method gives them (`personal-METHOD...`) |
 | `predictions.csv` | with `[evaluation] keep_predictions`: what was predicted for every test patient |
+| `model.adaptation-SITE.json` | `adapt` only: how the model's risks are mapped and patients flagged at a site |
+| `monitor/`, `monitor-SITE/` | `monitor` only: its page, and what it remembers between calls |
 | `report.html` | the report: one file that loads nothing from the network |
 | `trials.jsonl` | `tune` only: every trial |
 
 ## Exit codes
 
 0: done. 2: something the user can fix, explained in one paragraph (with `--json` also as `{{"error": ...}}`).
-130: interrupted.
+3: `monitor` raised an alarm. 130: interrupted.
 """
 
 
@@ -210,15 +212,15 @@ def python_page() -> str:
 
 
 def signature_of(one: Any) -> str:
-    """Names and defaults; types stand in the code."""
+    """Names and defaults, quoted as the formatter has it; types stand in the code."""
     found = inspect.signature(one)
     bare = [
         p.replace(annotation=p.empty, default=Ellipsis if inspect.isfunction(p.default) else p.default)
         for p in found.parameters.values()
         if p.name != "self"
     ]
-    words = str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)) if bare else "()"
-    return words.replace("Ellipsis", "...").replace("'", '"')  # quotes as the formatter of the pages has them
+    text = str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)) if bare else "()"
+    return text.replace("Ellipsis", "...").replace("'", '"')
 
 
 def members_of(one: type) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,41 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
     Mutation(
+        "new_bets_out_of_nothing",
+        "monitor/bets.py",
+        "own = -np.log(count * (count + 1.0))",
+        "own = -np.log(count)",
+        ("monitor/test_bets.py",),
+    ),
+    Mutation(
+        "patients_counted_twice",
+        "monitor/surveillance.py",
+        "new = ~np.isin(rows.marks, counted)",
+        "new = np.ones(len(rows), bool)",
+        ("monitor/test_monitor.py",),
+    ),
+    Mutation(
+        "tolerance_turned_round",
+        "monitor/bets.py",
+        "told = (odds + sign * slack)[:, None]",
+        "told = (odds - sign * slack)[:, None]",
+        ("monitor/test_bets.py",),
+    ),
+    Mutation(
+        "adaptation_of_another_model",
+        "predict/adaptation.py",
+        "if found.model != facts.digest or found.site != site:",
+        "if found.site != site:",
+        ("predict/test_adaptation.py",),
+    ),
+    Mutation(
+        "small_windows_named",
+        "queries/outcomes_by_window.py",
+        "np.flatnonzero(sums[0] >= smallest_cell)",
+        "np.flatnonzero(sums[0] >= 1)",
+        ("queries/test_outcomes_by_window.py",),
+    ),
+    Mutation(
         "update_sign",
         "algorithms/fed_avg.py",
         "return trees.add(params, trees.scale(combined",

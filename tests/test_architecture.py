@@ -27,10 +27,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "algorithms": {"core", "aggregators"},
     "engine": {"core"},
     "runs": {"core"},
-    "report": {"core", "evaluate", "runs", "partners", "queries"},
+    "report": {"core", "evaluate", "runs", "partners", "queries", "monitor"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
     "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
     "export": {"core", "engine", "data", "queries", "algorithms", "runs", "report", "predict"},
+    "monitor": {"core", "data", "queries", "evaluate", "predict", "runs"},
     "api": {
         *("core", "engine", "data", "evaluate", "models", "predict", "privacy", "report", "runs", "study", "workflows")
     },

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from sqlalchemy import create_engine
 
+from tests.support import mixed_patients, tiny_study
 from wardround.core.errors import Refusal
 from wardround.data.load import fingerprint_of
 from wardround.data.sources import sql as module
@@ -329,3 +330,46 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     said = refusal(url="${WARDROUND_DB}", query="SELECT 1")
     assert "wardround[sql]" in said
     assert module.CONNECTING > 0
+
+
+def test_new_patients_are_predicted_from_a_query(
+    database: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command line with an address: the same predictions as for the same rows in a file, and no password shown."""
+    frame = mixed_patients.patients(12)
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    words = {"name": "mixed", "seed": 3, "rounds": 1}
+    run = mixed_patients.train(mixed_patients.study_of(tmp_path / "patients.csv", study=words), tmp_path / "run")
+    query = (
+        "SELECT age, pulse / 40.0 AS lactate, CASE sex WHEN 'f' THEN 'female' ELSE 'male' END AS sex, "
+        "'01' AS ward, smoker, born FROM patients"
+    )
+    said = tiny_study.call(
+        capsys, "predict", run, "${WARDROUND_DB}", "--query", query, "--keep", "born", "--out", tmp_path / "a.csv"
+    )
+    assert said.code == 0, said.err
+    found = pd.read_csv(tmp_path / "a.csv").set_index("born")
+    assert found["missing"].fillna("").to_dict() == {
+        "1980-01-01": "",
+        "1990-01-01": "age",
+        "1960-05-05": "lactate, smoker",
+        "1966-01-01": "",
+    }
+    rows = {
+        "age": [40.5, 58.0],
+        "lactate": [2.0, 2.375],
+        "sex": ["female", "male"],
+        "ward": ["01", "01"],
+        "smoker": [True, True],
+        "born": ["1980-01-01", "1966-01-01"],
+    }
+    pd.DataFrame(rows).to_csv(tmp_path / "same.csv", index=False)
+    tiny_study.call(capsys, "predict", run, tmp_path / "same.csv", "--keep", "born", "--out", tmp_path / "b.csv")
+    same = pd.read_csv(tmp_path / "b.csv").set_index("born")
+    for born in rows["born"]:
+        assert found.loc[born, "probability of ill"] == same.loc[born, "probability of ill"]
+    missing = tiny_study.call(capsys, "predict", run, "${WARDROUND_DB}", "--query", "SELECT age FROM patients")
+    assert missing.code == 2
+    assert "4 of 5 columns are missing" in missing.err
+    assert "the query" in missing.err
+    assert "s3cret" not in missing.err + said.out

@@ -9,16 +9,17 @@ import pandas as pd
 
 from wardround.core.contracts import Algorithm, Task
 from wardround.core.errors import Refusal
+from wardround.predict.adaptation import Adaptation
 from wardround.predict.explanation import Explanation, explain
 from wardround.predict.patients import PatientRows
-from wardround.predict.predictor import Predictor, read_predictor
+from wardround.predict.predictor import Predictor, load_predictor
+from wardround.predict.site_adaptation import adapt_model
 from wardround.predict.table import predict_table
 from wardround.report.html.charts import Chart
 from wardround.report.run import score_charts
 from wardround.report.run.page import write_report
 from wardround.report.run.progress_charts import progress
-from wardround.runs.model_file import ModelFacts, read_facts
-from wardround.runs.models import find_model
+from wardround.runs.model_file import ModelFacts
 from wardround.runs.read import read_result
 from wardround.runs.result import RunResult
 from wardround.runs.run import Run, read_run
@@ -106,16 +107,28 @@ class FinishedRun:
         chart = charts[name]
         return Figure(chart.traces, {**chart.layout, "title": {"text": chart.title}, "margin": {"t": 70}})
 
-    def model(self, site: str | None = None, method: str | None = None) -> Predictor:
-        """A model of the run: the common one, or that of a site."""
-        path = find_model(self.folder, method, site)
-        facts = read_facts(path)
-        own = self._make_algorithm(facts) if facts.recipe is None and self.study is not None else None
-        return read_predictor(path, site, own)
+    def model(self, site: str | None = None, method: str | None = None, *, adapted: bool = True) -> Predictor:
+        """A model of the run: the common one, or that of a site; as `adapt` adapted it, unless told otherwise."""
+        return load_predictor(self.folder, method, site, adapted=adapted, make=self._make_algorithm)
 
-    def _make_algorithm(self, facts: ModelFacts) -> Algorithm:
+    def adapt(
+        self,
+        patients: pd.DataFrame,
+        *,
+        site: str | None = None,
+        method: str | None = None,
+        outcome: str | None = None,
+        by: str | None = None,
+    ) -> Adaptation:
+        """Recalibrate a model on a site's own patients and choose an operating point; `predict` then uses both."""
+        return adapt_model(
+            self.folder, lambda _: patients, site=site, method=method, outcome=outcome, by=by, make=self._make_algorithm
+        )[1]
+
+    def _make_algorithm(self, facts: ModelFacts) -> Algorithm | None:
         """By the study, which knows parts that no installed component makes."""
-        assert self.study is not None
+        if facts.recipe is not None or self.study is None:
+            return None
         methods = [own_method(self.study), *(compared_methods(self.study) if self.study.compare else ())]
         method = next(one for one in methods if one.name == facts.method)
         task = Task(facts.shape, facts.task.classes, facts.task.target)

@@ -14,7 +14,7 @@ All in double precision; the prediction itself has single precision, and may be 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,9 @@ from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.predict.patients import align_categories
 from wardround.predict.predictor import Predictor, Rows
+
+if TYPE_CHECKING:
+    from wardround.predict.adaptation import Adaptation
 
 TOLERANCE = 1e-6
 """By which the contributions of a patient may miss the sum."""
@@ -75,15 +78,30 @@ def explain(predictor: Predictor, frame: pd.DataFrame, *, where: str = "") -> Ex
         slope = model.common_slope(typical)
         shares = integrate(model, prepared, typical) if slope is None else (prepared - typical)[:, :, None] * slope
         baseline = model.scores(typical[None])[0]
+    contributions = add_by_column(shares, preparation)
+    if predictor.adaptation is not None:
+        baseline, contributions = adapted(predictor.adaptation, baseline, contributions)
     return Explanation(
         columns=tuple(column.name for column in preparation.columns),
         values=tuple(zip(*(plain_values(column, frame[column.name]) for column in preparation.columns), strict=True)),
         typical=tuple(typical_value(column) for column in preparation.columns),
         baseline=baseline,
-        contributions=add_by_column(shares, preparation),
+        contributions=contributions,
         linear=slope is not None,
         regression=predictor.facts.task.kind == "regression",
     )
+
+
+def adapted(adaptation: "Adaptation", baseline: Rows, contributions: Rows) -> tuple[Rows, Rows]:
+    """Contributions to the adapted prediction: all grow as their sum does.
+
+    For a rising map of a linear score that is the integrated gradient.
+    """
+    distance = contributions.sum(axis=1)
+    base, scores = adaptation.map_scores(baseline), adaptation.map_scores(baseline + distance)
+    moved = np.abs(distance) > TOLERANCE
+    growth = np.where(moved, (scores - base) / np.where(moved, distance, 1.0), adaptation.risk_map.slope)
+    return base, contributions * growth[:, None, :]
 
 
 def probabilities_of(scores: Rows) -> Rows:

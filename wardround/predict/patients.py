@@ -3,6 +3,7 @@
 A Parquet file is read in pieces, and of its columns only those that are needed, so that memory stays bounded.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,6 +80,17 @@ def open_patients(
     if not found.rows:
         raise Refusal("the table has no rows", where=found.where, remedy="name a table with at least one patient")
     return found
+
+
+def read_patients(source: str, facts: ModelFacts) -> pd.DataFrame:
+    """All rows and columns of a table that has at least those of training, codes written as there."""
+    found = open_patients(source, facts)
+    preparation = Preparation.from_json(json.dumps(facts.preparation))
+    found.require(
+        (column.name for column in preparation.columns),
+        "rename the columns, or add them with empty values, which are then filled",
+    )
+    return align_categories(pd.concat(found.pieces(found.columns), ignore_index=True), preparation)
 
 
 def open_file(path: Path, facts: ModelFacts, settings: Mapping[str, Any]) -> PatientRows:

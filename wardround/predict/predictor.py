@@ -4,11 +4,11 @@ Rows are prepared and predicted by the same functions that a run's own evaluatio
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -20,7 +20,12 @@ from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import ROOMS, make_from, suggest_name
-from wardround.runs.model_file import ModelFacts, read_model
+from wardround.runs.file_names import adaptation_file
+from wardround.runs.model_file import ModelFacts, read_facts, read_model
+from wardround.runs.models import find_model
+
+if TYPE_CHECKING:
+    from wardround.predict.adaptation import Adaptation
 
 Rows = np.ndarray[Any, Any]
 
@@ -33,6 +38,8 @@ class Predictor:
     params: Params
     algorithm: Algorithm
     site: str | None = None
+    adaptation: "Adaptation | None" = None
+    """How its predictions are mapped, and patients flagged, at the site."""
 
     @cached_property
     def preparation(self) -> Preparation:
@@ -51,16 +58,23 @@ class Predictor:
         task = self.facts.task
         return task.classes.index(task.positive) if task.positive in task.classes else None
 
+    @property
+    def threshold(self) -> float:
+        """Of two classes, the probability from which a patient is flagged."""
+        adapted = None if self.adaptation is None else self.adaptation.threshold
+        return self.facts.threshold if adapted is None else adapted
+
     def read_by(self, reading: Mapping[str, Any]) -> "Predictor":
         """The same model for tables that are read by these settings, where they differ from those of training."""
         return replace(self, facts=self.facts.model_copy(update={"reading": {**self.facts.reading, **reading}}))
 
     def predict(self, frame: pd.DataFrame, *, where: str = "") -> Rows:
         """Probabilities of shape (rows, classes), or values of shape (rows,) for a regression."""
-        return self.predict_prepared(self.preparation.apply(frame, where=where))
+        predicted = self.predict_prepared(self.preparation.apply(frame, where=where))
+        return predicted if self.adaptation is None else self.adaptation.apply(predicted, self.positive)
 
     def predict_prepared(self, x: Rows) -> Rows:
-        """The same for rows that are prepared."""
+        """The same for rows that are prepared, before any adaptation."""
         if x.shape[1:] != self.facts.shape:
             raise Refusal(
                 f"the rows have the shape {x.shape[1:]}, and the model was trained on {self.facts.shape}",
@@ -71,6 +85,28 @@ class Predictor:
             classes = len(self.facts.task.classes)
             return np.zeros((0, classes) if classes else (0,), np.float32)
         return predict_rows(self.algorithm, self.params, x)
+
+
+def load_predictor(
+    run: Path,
+    method: str | None = None,
+    site: str | None = None,
+    *,
+    adapted: bool = True,
+    make: Callable[[ModelFacts], Algorithm | None] = lambda _: None,
+) -> Predictor:
+    """The model of a run folder, or of a file, adapted to the site if it was; `make` gives the `algorithm` below."""
+
+    def is_adapted(model: Path) -> bool:
+        return adapted and model.with_name(adaptation_file(model.name, site)).is_file()
+
+    path = find_model(run, method, site, common=is_adapted)
+    predictor = read_predictor(path, site, make(read_facts(path)))
+    if not is_adapted(path):
+        return predictor
+    from wardround.predict.adaptation import read_adaptation  # which loads what a plain prediction does without
+
+    return replace(predictor, adaptation=read_adaptation(path, predictor.facts, site))
 
 
 def read_predictor(path: Path, site: str | None = None, algorithm: Algorithm | None = None) -> Predictor:

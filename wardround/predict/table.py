@@ -62,7 +62,7 @@ def outcome_columns(predictor: Predictor, predicted: Rows) -> dict[str, Any]:
         return {task.target: predicted}
     classes = np.array(task.classes, dtype=object)
     if positive is not None:
-        flagged = predicted[:, positive] >= predictor.facts.threshold
+        flagged = predicted[:, positive] >= predictor.threshold
         chosen = np.where(flagged, positive, 1 - positive)
         return {f"probability of {classes[positive]}": predicted[:, positive], task.target: classes[chosen]}
     chances = {f"probability of {name}": predicted[:, place] for place, name in enumerate(classes)}

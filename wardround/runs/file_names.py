@@ -1,5 +1,7 @@
 """What the files of a run folder are called. Only this room names them."""
 
+from urllib.parse import quote
+
 MANIFEST = "manifest.json"
 """What a rerun needs: the study, hashes, seed, versions, command."""
 ROUNDS = "rounds.jsonl"
@@ -24,3 +26,13 @@ def method_file(name: str, method: str) -> str:
     """
     stem, _, suffix = name.partition(".")
     return f"{stem}-{method}.{suffix}"
+
+
+def adaptation_file(model: str, site: str | None = None) -> str:
+    """The file that adapts a model to a site, or to whoever names none; beside the model's own.
+
+    >>> adaptation_file("model-fed_avg.safetensors"), adaptation_file(MODEL, "St. Mary/West")
+    ('model-fed_avg.adaptation.json', 'model.adaptation-St.%20Mary%2FWest.json')
+    """
+    stem = model.removesuffix(".safetensors")
+    return f"{stem}.adaptation.json" if site is None else f"{stem}.adaptation-{quote(site, safe='')}.json"

@@ -1,6 +1,6 @@
 """Which models a run folder holds, and which of them is meant."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +43,13 @@ def paths_named(folder: Path, name: str) -> list[Path]:
     return sorted([*folder.glob(name), *folder.glob(f"{stem}-*.{suffix}")])
 
 
-def find_model(path: Path, method: str | None = None, site: str | None = None) -> Path:
-    """The file of the model that is meant: a site's own where one is named and there is one, else the common one."""
+def find_model(
+    path: Path, method: str | None = None, site: str | None = None, *, common: Callable[[Path], bool] = lambda _: False
+) -> Path:
+    """The file of the model that is meant: a site's own where one is named and there is one, else the common one.
+
+    `common` says whether a site without a model of its own may use the common one at that path.
+    """
     if path.is_file():
         return path
     if not path.is_dir():
@@ -63,16 +68,16 @@ def find_model(path: Path, method: str | None = None, site: str | None = None) -
         raise Refusal(
             f"the run has no model of a method called {name!r}", where=str(path), remedy=f"there are {', '.join(files)}"
         )
-    common, personal = files[name]
-    if personal is not None and (site is not None or common is None):
+    everybody, personal = files[name]
+    if personal is not None and (site is not None or everybody is None):
         return personal
-    if common is None or site is not None:
+    if everybody is None or (site is not None and not common(everybody)):
         raise Refusal(
             f"this method has no personal models, so there is none of {site}",
             where=str(path),
             remedy="leave --site out: all sites use the common model",
         )
-    return common
+    return everybody
 
 
 def no_model(path: Path) -> Refusal:

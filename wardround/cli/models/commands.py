@@ -11,7 +11,9 @@ from typing import Annotated
 
 import typer
 
+from wardround.cli.models.adapt import adapt
 from wardround.cli.models.export import export
+from wardround.cli.models.monitor import monitor
 from wardround.cli.output import AsJson
 
 PatientTable = Annotated[
@@ -44,17 +46,17 @@ def predict(
     out: OutFile = None,
     explain: Explain = False,
     page: PageFile = None,
+    unadapted: Annotated[bool, typer.Option("--unadapted", help="Without what `adapt` found for the site.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the outcome of new patients with a trained model."""
     with uncollected():
         from wardround.cli.models.predict import Wanted, predict_with
         from wardround.cli.party.site_data import parse_settings
-        from wardround.predict.predictor import read_predictor
-        from wardround.runs.models import find_model
+        from wardround.predict.predictor import load_predictor
 
         words = parse_settings(setting or [])
-        predictor = read_predictor(find_model(run, method, site), site)
+        predictor = load_predictor(run, method, site, adapted=not unadapted)
     predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
 
 
@@ -69,5 +71,5 @@ def uncollected() -> Iterator[None]:
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command()(predict)
-    app.command()(export)
+    for command in (predict, adapt, monitor, export):
+        app.command()(command)

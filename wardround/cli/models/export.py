@@ -28,17 +28,18 @@ def export(
     units: Annotated[
         list[str] | None, typer.Option("--unit", metavar="COLUMN=UNIT", help="The unit of a column, such as age=years.")
     ] = None,
+    unadapted: Annotated[bool, typer.Option("--unadapted", help="Without what `adapt` found for the site.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a trained model as an ONNX file, for scikit-learn, or as a calculator: one HTML file for a telephone."""
     from wardround.engine.registry import suggest_name
-    from wardround.predict.predictor import read_predictor
-    from wardround.runs.models import find_model
+    from wardround.predict.predictor import load_predictor
 
     if kind not in WRITERS:
         raise Refusal(f"there is no export to {kind!r}", where="--to", remedy=suggest_name(kind, tuple(WRITERS)))
     refuse_place(out)
-    predictor = with_units(read_predictor(find_model(run, method, site), site), units or ())
+    predictor = with_units(load_predictor(run, method, site, adapted=not unadapted), units or ())
+    refuse_adaptation(predictor, run)
     try:
         words = WRITERS[kind](out, predictor, run)
     except OSError as error:
@@ -49,6 +50,16 @@ def export(
         typer.echo(json.dumps({"kind": kind, "file": str(out), "bytes": out.stat().st_size}))
     else:
         typer.echo(f"Written to {out} ({out.stat().st_size:,} bytes). {words}")
+
+
+def refuse_adaptation(predictor: "Predictor", run: Path) -> None:
+    """An export without it would give other risks than `predict` does."""
+    if predictor.adaptation is not None:
+        raise Refusal(
+            "this model was adapted to a site's own patients, and an export cannot hold that",
+            where=str(run),
+            remedy="export the model as it was trained with --unadapted, or use `wardround predict`",
+        )
 
 
 def with_units(predictor: "Predictor", units: Sequence[str]) -> "Predictor":

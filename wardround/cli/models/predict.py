@@ -178,4 +178,14 @@ def model_words(predictor: Predictor) -> str:
     """Which model it is: "the common model (FedAvg) of the study icu"."""
     facts = predictor.facts
     whose = f"the model of {predictor.site}" if predictor.site else "the model"
-    return f"{whose} ({facts.label}) of the study {facts.study}"
+    return f"{whose} ({facts.label}) of the study {facts.study}{adapted_to(predictor)}"
+
+
+def adapted_to(predictor: Predictor) -> str:
+    """Whose patients the predictions were adapted to, if anybody's."""
+    adaptation = predictor.adaptation
+    if adaptation is None:
+        return ""
+    changed = "adapted" if adaptation.risk_map.kind != "none" else "with an operating point chosen"
+    whose = f"for {adaptation.site}" if adaptation.site else "for this place"
+    return f", {changed} {whose} on {adaptation.patients:,} patients"

@@ -243,12 +243,12 @@ def predict(
         from wardround.cli.models.predict import Wanted, predict_with
         from wardround.deploy.party.decisions import resolve
         from wardround.deploy.site.own_model import own_model, own_reading
-        from wardround.predict.predictor import read_predictor
+        from wardround.predict.predictor import load_predictor
 
         there = open_home(home)
         offer = resolve(there, study)
         words = parse_settings(setting or [])
-        predictor = read_predictor(own_model(there.folder(offer.id), offer.id)).read_by(own_reading(there, offer.id))
+        predictor = load_predictor(own_model(there.folder(offer.id), offer.id)).read_by(own_reading(there, offer.id))
     predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
 
 
