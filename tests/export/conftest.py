@@ -1,6 +1,7 @@
 """Models of every kind over columns of every kind, with parameters drawn at random: an export knows no training."""
 
 import json
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -11,7 +12,9 @@ from wardround.core.components.recipes import to_json
 from wardround.core.contracts import Task
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.engine import registry
+from wardround.predict.adaptation import Adaptation
 from wardround.predict.predictor import Predictor
+from wardround.predict.recalibration import RiskMap
 from wardround.runs.model_file import ModelFacts
 from wardround.study.model_facts import prediction_task, recipe_of
 
@@ -74,6 +77,28 @@ def model_parts(model, outcome, algorithm, seed, columns, shape, settings):
         digest="0" * 64,
     )
     return facts, params, made
+
+
+def adapted(predictor, **words):
+    """The same model after `wardround adapt` at a site."""
+    task = predictor.facts.task
+    risk_map = RiskMap(**{"kind": "slope", "intercept": -0.4, "slope": 1.3, "log_odds": bool(task.classes), **words})
+    found = Adaptation(
+        model=predictor.facts.digest,
+        site="Bo",
+        outcome=task.target,
+        patients=1200,
+        with_outcome=300,
+        risk_map=risk_map,
+        losses={},
+        threshold=0.3 if task.classes else None,
+    )
+    return replace(predictor, adaptation=found)
+
+
+@pytest.fixture(scope="session")
+def make_adapted():
+    return adapted
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,8 @@ MODELS = {
     "linear": ("linear", "value", "fine_tune", {}),
     "network, three classes": ("mlp", "three", "layer_split", {"hidden": (16, 8)}),
     "mixture": ("mlp", "two", "model_interpolation", {"hidden": (8,)}),
+    "adapted": ("logistic", "two", "fed_avg", {}),
+    "adapted, value": ("linear", "value", "fed_avg", {}),
 }
 if ALL:
     MODELS |= {
@@ -87,11 +89,12 @@ def visible(dom, mark):
 
 
 @pytest.fixture(scope="module")
-def predictors(make_saved):
-    return {
+def predictors(make_saved, make_adapted):
+    found = {
         title: make_saved(model, outcome, algorithm, **settings)
         for title, (model, outcome, algorithm, settings) in MODELS.items()
     }
+    return {title: make_adapted(one) if title.startswith("adapted") else one for title, one in found.items()}
 
 
 def rows_to_type(preparation):
@@ -130,7 +133,10 @@ def test_a_browser_gives_pythons_numbers(told, predictors, title):
     said = said[:, 0] if predictor.facts.task.kind == "regression" else said
     predicted = predictor.predict(table)
     assert largest_difference(said, predicted) <= 1e-6
-    assert largest_difference(said, evaluate(plain_model(predictor), prepared)) <= 1e-12
+    double = evaluate(plain_model(predictor), prepared)
+    if predictor.adaptation is not None:
+        double = predictor.adaptation.apply(double, predictor.positive)
+    assert largest_difference(said, double) <= 1e-12
     assert np.ptp(said) > 0.3
     if predictor.facts.task.kind != "regression":
         assert [one["outcome"] for one in found[title]] == outcome_columns(predictor, predicted)["outcome"].tolist()
@@ -263,7 +269,9 @@ def test_parameters_survive_as_text():
     assert np.array_equal(np.asarray(json.loads(json.dumps(shortest(values))), np.float32), values)
 
 
-def test_what_cannot_be_a_page_is_refused(make_saved):
+def test_what_cannot_be_a_page_is_refused(make_saved, make_adapted):
+    with pytest.raises(Refusal, match="isotonic map"):
+        calculator_page(make_adapted(make_saved(), kind="isotonic", knots=((0.1, 0.2), (0.5, 0.9))))
     with pytest.raises(Refusal, match="takes arrays, such as images"):
         calculator_page(make_saved("cnn", "three", shape=(8, 8), channels=(2,), dense=4))
     wide = make_saved("mlp", hidden=(MOST_NUMBERS // 10,), columns=Preparation((NumberColumn("age"),) * 1))

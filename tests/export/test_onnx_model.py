@@ -51,6 +51,19 @@ def test_personal_models(make_saved, algorithm):
     assert differences(predictor, 5000)[0] <= 1e-5
 
 
+@pytest.mark.parametrize(("model", "outcome"), [("logistic", "two"), ("linear", "value")])
+def test_a_model_adapted_to_a_site(make_saved, make_adapted, model, outcome):
+    plain = make_saved(model, outcome)
+    predictor = make_adapted(plain)
+    apart, found, table = differences(predictor, 5000)
+    assert apart <= 1e-5
+    assert largest_difference(found[0], plain.predict(table)) > 0.05
+    if outcome == "two":
+        told = outcome_columns(predictor, predictor.predict(table))["outcome"]
+        assert (told == found[1]).mean() > 0.999
+        assert (found[1] == np.where(found[0][:, 1] >= 0.3, "yes", "no")).mean() > 0.999
+
+
 @pytest.mark.parametrize("shape", [(9, 8), pytest.param((10, 7, 3), marks=pytest.mark.slow)])
 def test_images(make_saved, shape):
     predictor = make_saved("cnn", "three", shape=shape, channels=(4, 6), kernel=4, dense=12)

@@ -13,9 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
+from wardround.cli.app import main
 from wardround.core.errors import Refusal
 from wardround.export.sklearn_model import open_predictor, sklearn_model, write_single
 from wardround.export.trial_rows import trial_table
+from wardround.predict.adaptation import write_adaptation
+from wardround.runs.model_file import read_facts
 
 
 @pytest.fixture
@@ -83,6 +86,25 @@ def test_a_site_and_a_regression(written):
     assert np.array_equal(model.fit(table).predict(table), predictor.predict(table).astype(np.float64))
     with pytest.raises(Refusal, match="no personal model of Bo"):
         sklearn_model(path, site="Bo")
+
+
+def test_an_adapted_model_and_its_exports(written, make_adapted, tmp_path, capsys):
+    predictor, path, table = written()
+    before = sklearn_model(path).predict_proba(table)
+    found = make_adapted(predictor).adaptation.model_copy(update={"model": read_facts(path).digest, "site": None})
+    write_adaptation(path, found)
+    model = sklearn_model(path)  # read anew, since the adaptation is
+    expected = found.apply(predictor.predict(table), 1)
+    np.testing.assert_allclose(model.predict_proba(table), expected, atol=1e-12)
+    assert np.abs(model.predict_proba(table) - before).max() > 0.05
+    assert (model.predict(table) == np.where(expected[:, 1] >= 0.3, "yes", "no")).all()
+    # A model file holds no adaptation: it is written without only where that is asked for.
+    for words, code in ((), 2), (("--unadapted",), 0):
+        with pytest.raises(SystemExit) as ended:
+            main(["export", str(path), "--to", "sklearn", "--out", str(tmp_path / "copy.safetensors"), *words])
+        assert ended.value.code == code
+    assert "adapted to a site's own patients" in capsys.readouterr().err
+    assert np.array_equal(sklearn_model(tmp_path / "copy.safetensors").predict_proba(table), before)
 
 
 def test_it_travels_as_a_path(written):

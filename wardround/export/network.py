@@ -5,7 +5,7 @@ softmax (or one value), and perhaps a mixture of two such models. Modules of oth
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from wardround.core.contracts import Params
 from wardround.core.errors import Refusal
 from wardround.engine.registry import package_of
 from wardround.predict.predictor import Predictor, Rows
+
+if TYPE_CHECKING:
+    from wardround.predict.recalibration import RiskMap
 
 MODELS = ("logistic", "linear", "mlp", "cnn")
 MIXTURE = {"common", "own", "share"}
@@ -90,6 +93,18 @@ def layers_of(params: Mapping[str, Any], kind: str) -> tuple[Layer, ...]:
         name = f"{kind}_{len(found)}"
         found.append(Layer(*(np.asarray(params[f"{name}/{part}"], np.float32) for part in ("kernel", "bias"))))
     return tuple(found)
+
+
+def smooth_map(predictor: Predictor) -> "RiskMap | None":
+    """How predictions are mapped at the site, where they are; a map with steps has no equal to the last digits."""
+    found = None if predictor.adaptation is None else predictor.adaptation.risk_map
+    if found is not None and found.kind == "isotonic":
+        raise Refusal(
+            "this model was adapted to a site by an isotonic map, whose steps other programs would round otherwise",
+            where=f"model of {predictor.facts.study}",
+            remedy="export the model as it was trained with --unadapted, or use `wardround predict`",
+        )
+    return None if found is None or found.kind == "none" else found
 
 
 def evaluate(model: PlainModel, x: Rows) -> Rows:

@@ -5,16 +5,20 @@ whose missing values are empty. Numbers are scaled in double precision, as in tr
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, TextColumn
+from wardround.evaluate.clinical.calibration_fit import SURE
 from wardround.export.network import Network, PlainModel
 from wardround.predict.predictor import Rows
 from wardround.predict.table import range_of
+
+if TYPE_CHECKING:
+    from wardround.predict.recalibration import RiskMap
 
 ML = "ai.onnx.ml"
 MISSING = ""
@@ -142,15 +146,37 @@ def add_network(graph: GraphParts, network: Network, value: str, regression: boo
     return graph.add("Softmax", value, axis=1)
 
 
+def add_map(graph: GraphParts, predicted: str, found: "RiskMap", positive: int | None, result: str) -> str:
+    """What the site's map makes of predictions, in double precision; gives the name of the mapped risk or value."""
+    if positive is None:
+        value = add_line(graph, graph.add("Cast", predicted, to=TensorProto.DOUBLE), found)
+        graph.add("Cast", value, name=result, to=TensorProto.FLOAT)
+        return value
+    ends = [graph.constant(np.float64(end)) for end in (SURE, 1 - SURE)]
+    one = graph.constant(np.float64(1))
+    risk = graph.add("Gather", predicted, graph.constant(np.array([positive], np.int64)), axis=1)
+    risk = graph.add("Clip", graph.add("Cast", risk, to=TensorProto.DOUBLE), *ends)
+    odds = graph.add("Sub", graph.add("Log", risk), graph.add("Log", graph.add("Sub", one, risk)))
+    mapped = graph.add("Clip", graph.add("Sigmoid", add_line(graph, odds, found)), *ends)
+    pair = [graph.add("Sub", one, mapped), mapped]
+    both = graph.add("Concat", *(pair if positive == 1 else reversed(pair)), axis=1)
+    graph.add("Cast", both, name=result, to=TensorProto.FLOAT)
+    return graph.add("Reshape", mapped, graph.constant(np.array([-1], np.int64)))
+
+
+def add_line(graph: GraphParts, value: str, found: "RiskMap") -> str:
+    value = graph.add("Mul", value, graph.constant(np.float64(found.slope)))
+    return graph.add("Add", value, graph.constant(np.float64(found.intercept)))
+
+
 def add_label(
-    graph: GraphParts, chances: str, result: str, classes: Sequence[str], positive: int | None, threshold: float
+    graph: GraphParts, chances: str, result: str, classes: Sequence[str], positive: int | None, threshold: Any
 ) -> None:
-    """The likeliest class; of two the positive one from the operating point on."""
+    """The likeliest class; of two the positive one from the operating point on, of which `chances` are the risks."""
     names: Rows = np.array(classes, dtype=object)
     if positive is None:
         code = graph.add("ArgMax", chances, axis=1, keepdims=0)
     else:
-        chance = graph.add("Gather", chances, graph.constant(np.int64(positive)), axis=1)
-        flagged = graph.add("GreaterOrEqual", chance, graph.constant(np.float32(threshold)))
+        flagged = graph.add("GreaterOrEqual", chances, graph.constant(threshold))
         code = graph.add("Where", flagged, *(graph.constant(np.int64(place)) for place in (positive, 1 - positive)))
     graph.add("Gather", graph.constant(names), code, name=result, axis=0)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, Preparation
-from wardround.export.network import PlainModel, plain_model
+from wardround.export.network import PlainModel, plain_model, smooth_map
 from wardround.export.trial_rows import ROWS, refuse_difference, trial_table
 from wardround.predict.predictor import Predictor, Rows
 from wardround.predict.table import range_of
@@ -48,10 +48,10 @@ def refuse_without(*packages: str) -> None:
 def build_model(predictor: Predictor, model: PlainModel) -> Any:
     from onnx import TensorProto, checker, helper
 
-    from wardround.export.onnx_graph import GraphParts, add_label, add_model, column_input, prepare_column
+    from wardround.export.onnx_graph import GraphParts, add_label, add_map, add_model, column_input, prepare_column
 
     facts = predictor.facts
-    task, rows = facts.task, ["rows"]
+    task, rows, found = facts.task, ["rows"], smooth_map(predictor)
     if facts.preparation is None:
         graph = GraphParts([IMAGES])
         inputs = [helper.make_tensor_value_info(IMAGES, TensorProto.FLOAT, [*rows, *facts.shape])]
@@ -64,15 +64,26 @@ def build_model(predictor: Predictor, model: PlainModel) -> Any:
     if model.regression:
         result = graph.name("value")
         outputs = [helper.make_tensor_value_info(result, TensorProto.FLOAT, rows)]
-        add_model(graph, model, prepared, result)
+        raw = result if found is None else graph.name("unadapted")
+        add_model(graph, model, prepared, raw)
+        if found is not None:
+            add_map(graph, raw, found, None, result)
     else:
         result, label = graph.name("probabilities"), graph.name("label")
         outputs = [
             helper.make_tensor_value_info(result, TensorProto.FLOAT, [*rows, len(task.classes)]),
             helper.make_tensor_value_info(label, TensorProto.STRING, rows),
         ]
-        add_model(graph, model, prepared, result)
-        add_label(graph, result, label, task.classes, predictor.positive, facts.threshold)
+        risk, threshold = result, np.float32(predictor.threshold)
+        if found is not None:
+            raw = graph.name("unadapted")
+            add_model(graph, model, prepared, raw)
+            risk, threshold = add_map(graph, raw, found, predictor.positive, result), np.float64(predictor.threshold)
+        else:
+            add_model(graph, model, prepared, result)
+            if predictor.positive is not None:
+                risk = graph.add("Gather", result, graph.constant(np.int64(predictor.positive)), axis=1)
+        add_label(graph, risk, label, task.classes, predictor.positive, threshold)
     built = helper.make_model(
         helper.make_graph(graph.nodes, "model", inputs, outputs, initializer=graph.constants),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)],
@@ -106,7 +117,7 @@ def metadata(predictor: Predictor) -> dict[str, str]:
         "target": facts.task.target,
         "classes": list(facts.task.classes),
         "positive": facts.task.positive or "",
-        "threshold": None if predictor.positive is None else facts.threshold,
+        "threshold": None if predictor.positive is None else predictor.threshold,
         "columns": [] if facts.preparation is None else describe_columns(predictor.preparation, facts.units),
         "digest": facts.digest,
     }

@@ -16,10 +16,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from wardround.core.errors import Refusal
 from wardround.predict.patients import align_categories
-from wardround.predict.predictor import Predictor, Rows, read_predictor
+from wardround.predict.predictor import Predictor, Rows, load_predictor
 from wardround.predict.table import outcome_columns
 from wardround.runs.model_file import read_facts, write_model
-from wardround.runs.models import find_model
 
 
 class SavedModel(BaseEstimator):  # type: ignore[misc]
@@ -35,9 +34,7 @@ class SavedModel(BaseEstimator):  # type: ignore[misc]
 
     @property
     def predictor(self) -> Predictor:
-        path = find_model(Path(self.model), self.method, self.site)
-        found = path.stat()
-        return open_predictor(path, self.site, (found.st_mtime_ns, found.st_size))
+        return open_predictor(Path(self.model), self.site, self.method, stamps_of(Path(self.model)))
 
     @property
     def feature_names_in_(self) -> Rows:
@@ -115,18 +112,25 @@ def sklearn_model(
     model: str | Path, site: str | None = None, method: str | None = None
 ) -> SavedClassifier | SavedRegressor:
     """The estimator for a model: of a run folder, or of a file."""
-    facts = read_facts(find_model(Path(model), method, site))
-    kind = SavedRegressor if facts.task.kind == "regression" else SavedClassifier
+    found = SavedModel(model, site, method).predictor
+    _ = found.preparation  # refuses a model of arrays here and not later
+    kind = SavedRegressor if found.facts.task.kind == "regression" else SavedClassifier
     made: SavedClassifier | SavedRegressor = kind(model, site, method)
-    _ = made.feature_names_in_  # refuses a model of arrays, and a site without a model, here and not later
     return made
 
 
 @lru_cache(maxsize=16)
-def open_predictor(path: Path, site: str | None, stamp: tuple[int, int]) -> Predictor:
-    """Read once while the file stays the same; a file with one site's model needs no name."""
-    sites = read_facts(path).sites
-    return read_predictor(path, sites[0] if site is None and len(sites) == 1 else site)
+def open_predictor(model: Path, site: str | None, method: str | None, stamps: tuple[tuple[int, int], ...]) -> Predictor:
+    """As `predict` uses it, read once while the files stay the same; a file with one site's model needs no name."""
+    sites = read_facts(model).sites if model.is_file() else ()
+    return load_predictor(model, method, sites[0] if site is None and len(sites) == 1 else site)
+
+
+def stamps_of(model: Path) -> tuple[tuple[int, int], ...]:
+    """What changes when a model, or what adapts it to a site, is written anew."""
+    beside = model.parent.glob(f"{model.stem}*.json") if model.is_file() else model.glob("*.json")
+    files = [model, *sorted(beside), *sorted(model.glob("*.safetensors"))]
+    return tuple((found.st_mtime_ns, found.st_size) for found in (path.stat() for path in files if path.exists()))
 
 
 def write_single(path: Path, predictor: Predictor) -> None:

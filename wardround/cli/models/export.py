@@ -39,7 +39,6 @@ def export(
         raise Refusal(f"there is no export to {kind!r}", where="--to", remedy=suggest_name(kind, tuple(WRITERS)))
     refuse_place(out)
     predictor = with_units(load_predictor(run, method, site, adapted=not unadapted), units or ())
-    refuse_adaptation(predictor, run)
     try:
         words = WRITERS[kind](out, predictor, run)
     except OSError as error:
@@ -50,16 +49,6 @@ def export(
         typer.echo(json.dumps({"kind": kind, "file": str(out), "bytes": out.stat().st_size}))
     else:
         typer.echo(f"Written to {out} ({out.stat().st_size:,} bytes). {words}")
-
-
-def refuse_adaptation(predictor: "Predictor", run: Path) -> None:
-    """An export without it would give other risks than `predict` does."""
-    if predictor.adaptation is not None:
-        raise Refusal(
-            "this model was adapted to a site's own patients, and an export cannot hold that",
-            where=str(run),
-            remedy="export the model as it was trained with --unadapted, or use `wardround predict`",
-        )
 
 
 def with_units(predictor: "Predictor", units: Sequence[str]) -> "Predictor":
@@ -99,6 +88,12 @@ def write_onnx(out: Path, predictor: "Predictor", run: Path) -> str:
 def write_sklearn(out: Path, predictor: "Predictor", run: Path) -> str:
     from wardround.export.sklearn_model import write_single
 
+    if predictor.adaptation is not None:
+        raise Refusal(
+            "this model was adapted to a site's own patients, and a model file does not hold that",
+            where=str(run),
+            remedy="export it with --unadapted, or open the run itself: wardround.sklearn_model(RUN, site=...)",
+        )
     write_single(out, predictor)
     return f"Use it in Python: import wardround; model = wardround.sklearn_model({str(out)!r})"
 

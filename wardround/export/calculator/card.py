@@ -97,7 +97,7 @@ def limits(predictor: Predictor, card: Card | None) -> Html:
         found.append("Its purpose is not recorded: do not use it for anything that matters.")
     if predictor.positive is not None:
         found.append(
-            f"The operating point is {predictor.facts.threshold:.0%}. What it should be depends on what a missed "
+            f"The operating point is {predictor.threshold:.0%}. What it should be depends on what a missed "
             "patient and a false alarm cost you."
         )
     found.append(

@@ -7,12 +7,14 @@ import numpy as np
 
 from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, TextColumn
-from wardround.export.network import Network, PlainModel, evaluate, plain_model
+from wardround.evaluate.clinical.calibration_fit import SURE
+from wardround.export.network import Network, PlainModel, evaluate, plain_model, smooth_map
 from wardround.export.trial_rows import refuse_difference, trial_table
 from wardround.predict.explanation import FIRST, NARROWEST, TOLERANCE, typical_row
 from wardround.predict.predictor import Predictor, Rows
 from wardround.predict.table import FAR, range_of
 
+MAP_WORDS = {"log_odds", "intercept", "slope"}
 MOST_NUMBERS = 2_000_000
 """Parameters above which a page would be too large for a telephone."""
 
@@ -29,7 +31,11 @@ def calculator_content(predictor: Predictor) -> dict[str, Any]:
             remedy="export it to ONNX, or train a smaller one",
         )
     table = trial_table(preparation)
-    refuse_difference(evaluate(model, preparation.apply(table)), predictor.predict(table), "calculator")
+    smooth = smooth_map(predictor)
+    found = evaluate(model, preparation.apply(table))
+    if smooth is not None and predictor.adaptation is not None:
+        found = predictor.adaptation.apply(found, predictor.positive)
+    refuse_difference(found, predictor.predict(table), "calculator")
     return {
         "columns": [
             column_content(column, predictor.facts.units.get(column.name, "")) for column in preparation.columns
@@ -47,15 +53,17 @@ def calculator_content(predictor: Predictor) -> dict[str, Any]:
 
 
 def outcome_content(predictor: Predictor, model: PlainModel) -> dict[str, Any]:
-    facts = predictor.facts
+    facts, found = predictor.facts, smooth_map(predictor)
     several = "classes" if predictor.positive is None else "risk"
     return {
         "kind": "value" if model.regression else several,
         "name": readable(facts.task.target),
         "classes": list(facts.task.classes),
         "positive": predictor.positive,
-        # The model's probabilities have single precision, and so has what they are compared with.
-        "threshold": float(np.float32(facts.threshold)),
+        # The model's own probabilities have single precision, and so has what they are compared with.
+        "single": found is None,
+        "threshold": float(np.float32(predictor.threshold)) if found is None else predictor.threshold,
+        "map": None if found is None else {**found.model_dump(include=MAP_WORDS), "sure": SURE},
         "unit": facts.units.get(facts.task.target, ""),
     }
 

@@ -103,7 +103,11 @@ def title_of(predictor: Predictor) -> Html:
 
 def origin(predictor: Predictor) -> Html:
     whose = f"Personal model of {predictor.site}" if predictor.site else predictor.facts.label
-    return safe(f"{whose}, study {predictor.facts.study}")
+    adapted = predictor.adaptation
+    patients = (
+        "" if adapted is None else f", adapted to {adapted.site or 'this place'} on {adapted.patients:,} patients"
+    )
+    return safe(f"{whose}, study {predictor.facts.study}{patients}")
 
 
 def field(place: int, column: NumberColumn | TextColumn, units: dict[str, str]) -> Html:
@@ -160,7 +164,7 @@ def answer(predictor: Predictor, kind: str) -> Html:
         return join([figure, meaning])
     if kind == "classes":
         return join([figure, meaning, Html('<div id="chances"></div>')])
-    threshold = predictor.facts.threshold
+    threshold = predictor.threshold
     at = f"{100 * threshold:.6g}%"
     point = f'<span class="point" style="left:{at}"><span>operating point {safe(share(threshold))}</span></span>'
     gauge = Html(f'<div class="gauge"><span id="gauge-fill" class="fill"></span>{point}</div>')

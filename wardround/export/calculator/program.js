@@ -73,7 +73,26 @@
         mixed[place] = (mixed[place] || 0) + part.share * value;
       });
     });
-    return mixed;
+    if (!outcome.map) { return mixed; }
+    if (outcome.kind === "value") { return [mapped(mixed[0])]; }
+    var risk = mapped(mixed[outcome.positive]);
+    return outcome.positive === 1 ? [1 - risk, risk] : [risk, 1 - risk];
+  }
+
+  function within(risk) { return Math.min(Math.max(risk, outcome.map.sure), 1 - outcome.map.sure); }
+
+  function mapped(value) {
+    // What the site's own patients made of a risk or a value.
+    var map = outcome.map;
+    if (!map.log_odds) { return map.intercept + map.slope * value; }
+    var odds = Math.log(within(value)) - Math.log(1 - within(value));
+    return within(1 / (1 + Math.exp(-(map.intercept + map.slope * odds))));
+  }
+
+  function mappedScore(score) {
+    if (!outcome.map.log_odds) { return mapped(score); }
+    var risk = mapped(1 / (1 + Math.exp(-score)));
+    return Math.log(risk) - Math.log(1 - risk);
   }
 
   // ---- the explanation: integrated gradients from the typical patient, as wardround.predict.explanation has them ----
@@ -172,18 +191,24 @@
       add(low, width / 2, before, middle.scores);
       add(low + width / 2, width / 2, middle.scores, after);
     }
-    var before = scoresAt(between(0)).scores, after;
+    var before = scoresAt(between(0)).scores, start = before[output], after;
     for (var piece = 0; piece < path.first; piece += 1) {
       after = scoresAt(between((piece + 1) / path.first)).scores;
       add(piece / path.first, 1 / path.first, before, after);
       before = after;
     }
-    var at = 0;
+    var at = 0, growth = 1;
+    if (outcome.map) {
+      // All contributions to an adapted prediction grow as their sum does.
+      var distance = total.reduce(function (sum, amount) { return sum + amount; }, 0);
+      growth = Math.abs(distance) > path.tolerance
+        ? (mappedScore(start + distance) - mappedScore(start)) / distance : outcome.map.slope;
+    }
     return columns.map(function (column) {
       var width = (column.kind === "number" ? 1 : column.categories.length) + (column.indicator ? 1 : 0), sum = 0;
       for (var feature = 0; feature < width; feature += 1) { sum += total[at + feature]; }
       at += width;
-      return sum;
+      return growth * sum;
     });
   }
 
@@ -288,7 +313,7 @@
   }
 
   function showRisk(found) {
-    var risk = found[outcome.positive], flagged = Math.fround ? Math.fround(risk) : risk;
+    var risk = found[outcome.positive], flagged = outcome.single && Math.fround ? Math.fround(risk) : risk;
     flagged = flagged >= outcome.threshold;
     byId("figure").textContent = percent(risk);
     byId("brief").textContent = percent(risk);
