@@ -61,28 +61,18 @@ def build_model(predictor: Predictor, model: PlainModel) -> Any:
         graph = GraphParts(column.name for column in columns)
         inputs = [column_input(column) for column in columns]
         prepared = graph.add("Concat", *(prepare_column(graph, column) for column in columns), axis=1)
-    if model.regression:
-        result = graph.name("value")
-        outputs = [helper.make_tensor_value_info(result, TensorProto.FLOAT, rows)]
-        raw = result if found is None else graph.name("unadapted")
-        add_model(graph, model, prepared, raw)
-        if found is not None:
-            add_map(graph, raw, found, None, result)
-    else:
-        result, label = graph.name("probabilities"), graph.name("label")
-        outputs = [
-            helper.make_tensor_value_info(result, TensorProto.FLOAT, [*rows, len(task.classes)]),
-            helper.make_tensor_value_info(label, TensorProto.STRING, rows),
-        ]
-        risk, threshold = result, np.float32(predictor.threshold)
-        if found is not None:
-            raw = graph.name("unadapted")
-            add_model(graph, model, prepared, raw)
-            risk, threshold = add_map(graph, raw, found, predictor.positive, result), np.float64(predictor.threshold)
-        else:
-            add_model(graph, model, prepared, result)
-            if predictor.positive is not None:
-                risk = graph.add("Gather", result, graph.constant(np.int64(predictor.positive)), axis=1)
+    result = graph.name("value" if model.regression else "probabilities")
+    raw = result if found is None else graph.name("unadapted")
+    add_model(graph, model, prepared, raw)
+    risk = raw if found is None else add_map(graph, raw, found, predictor.positive, result)
+    shape = rows if model.regression else [*rows, len(task.classes)]
+    outputs = [helper.make_tensor_value_info(result, TensorProto.FLOAT, shape)]
+    if not model.regression:
+        label = graph.name("label")
+        outputs.append(helper.make_tensor_value_info(label, TensorProto.STRING, rows))
+        if found is None and predictor.positive is not None:
+            risk = graph.add("Gather", result, graph.constant(np.int64(predictor.positive)), axis=1)
+        threshold = np.asarray(predictor.threshold, np.float32 if found is None else np.float64)
         add_label(graph, risk, label, task.classes, predictor.positive, threshold)
     built = helper.make_model(
         helper.make_graph(graph.nodes, "model", inputs, outputs, initializer=graph.constants),
