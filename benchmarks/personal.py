@@ -18,7 +18,6 @@ from wardround.data.datasets.triage import triage
 from wardround.data.load import load
 from wardround.data.site_rows import encode_labels
 from wardround.evaluate.metrics import measure_sites
-from wardround.queries.columns import as_text
 from wardround.study.assemble import Setting, training_tables
 from wardround.study.file import Study, parse_study
 from wardround.study.methods import method_of, with_choice
@@ -44,7 +43,7 @@ def setting_of(seed: int, hospitals: int, clusters: int) -> tuple[Setting, dict[
             first, count = (int(column[index]) for column in federation.part(part))
             own.append((federation.x[first : first + count], federation.y[first : first + count]))
         rows = fresh[site].iloc[SKIPPED:].reset_index(drop=True)
-        test = loaded.preparation.apply(rows), encode_labels(as_text(rows["ebola"]), classes)
+        test = loaded.preparation.apply(rows), encode_labels(rows["ebola"], classes)
         pieces.append((site, [*own, test]))
     whole: Federation = replace(assemble(pieces, federation.task, federation.features))
     setting = Setting(whole, "fresh", positive=classes.index("confirmed"), tables=training_tables(loaded))

@@ -16,7 +16,7 @@ import typer.main
 from tests.support import in_process, tiny_study
 from wardround import __version__, algorithms, meters, queries
 from wardround.cli.app import app
-from wardround.cli.studies import check_command
+from wardround.cli.tables.check import check_command
 from wardround.core.contracts import Message
 from wardround.data.folder import data_folder
 from wardround.deploy.coordinator.run_study import study_id

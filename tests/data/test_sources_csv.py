@@ -111,7 +111,7 @@ def test_names_that_do_not_exist(tmp_path: Path, options: dict[str, object], wor
 
 def test_rows_without_a_site_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "hospital,outcome\nBo,1\n,0\n,1\n")
-    assert "2 rows do not say" in refusal(path=path, site="hospital", target="outcome")
+    assert "2 rows without the name of a site" in refusal(path=path, site="hospital", target="outcome")
 
 
 def test_unreadable_files_are_refused_by_name(tmp_path: Path) -> None:

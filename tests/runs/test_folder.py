@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,10 @@ from safetensors import safe_open
 
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
-from wardround.runs.folder import RunFolder, as_json, digest
+from wardround.runs.folder import RunFolder, digest
+from wardround.runs.json_files import as_json
+from wardround.runs.model_file import ModelFacts
+from wardround.runs.sites import PredictionTask
 
 STUDY = {"study": {"name": "t", "seed": 3}}
 
@@ -117,9 +122,22 @@ def test_the_model_is_stored_with_names_and_header(tmp_path: Path) -> None:
     """One key of metadata: safetensors writes several in an order that changes from process to process."""
     folder = RunFolder.create(tmp_path / "run", resume=False)
     kernel = np.arange(6, dtype=np.float32).reshape(2, 3).T  # not contiguous
-    folder.write_model({"dense/kernel": kernel}, {"study": "t"})
+    task = PredictionTask(kind="regression", target="stay", classes=(), features=("a",))
+    facts = ModelFacts(
+        wardround="0.1.0",
+        study="t",
+        method="m",
+        label="M",
+        rounds=3,
+        task=task,
+        shape=(1,),
+        recipe=None,
+        preparation=None,
+    )
+    folder.write_model({"dense/kernel": kernel}, facts)
     with safe_open(str(tmp_path / "run" / "model.safetensors"), framework="numpy") as file:
-        assert json.loads(file.metadata()["wardround"]) == {"study": "t"}
+        told = json.loads(file.metadata()["wardround"])
+        assert (told["study"], told["task"]["target"], told["format"]) == ("t", "stay", 1)
         assert list(file.metadata()) == ["wardround"]
         assert file.get_tensor("dense/kernel").tolist() == [[0, 3], [1, 4], [2, 5]]
 
@@ -144,3 +162,33 @@ def test_what_somebody_else_put_there_is_left_alone(tmp_path: Path, name: str) -
     with pytest.raises(Refusal, match="not empty"):
         RunFolder.create(tmp_path, resume=False)
     assert place.exists()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from wardround.runs.folder import RunFolder
+folder = RunFolder.create(Path(sys.argv[1]), resume=False)
+folder.begin({"study": {"name": "t", "seed": 3}}, "data", kind="run", resume=False)
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_folder_has_one_writer(tmp_path: Path) -> None:
+    """Two real processes: the second is refused until the first is gone, however it went."""
+    path = tmp_path / "run"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        before = sorted(path.rglob("*"))
+        for resume in (True, False):
+            with pytest.raises(Refusal, match="nother process is writing into this run folder"):
+                RunFolder.create(path, resume=resume)
+        assert sorted(path.rglob("*")) == before
+        other.kill()
+    folder = RunFolder.create(path, resume=True)
+    # The same process may open it twice, as a coordinator does that goes on with a study.
+    assert RunFolder.create(path, resume=True).path == folder.path

@@ -59,7 +59,7 @@ def test_a_wrong_study_is_told_with_its_place(change: dict[str, Any], words: lis
 def test_known_keys_are_those_of_the_table() -> None:
     assert "rounds" in known_keys(["study"])
     assert set(known_keys(["stopping"])) == {"patience", "smallest", "user"}
-    columns = {"impute", "scale", "indicators", "smallest_cell", "ranges", "categories"}
+    columns = {"impute", "scale", "indicators", "smallest_cell", "ranges", "categories", "most_categories"}
     assert set(known_keys(["data", "preparation"])) == columns
     assert known_keys(["nothing"]) == ()
 

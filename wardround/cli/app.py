@@ -192,13 +192,15 @@ def tune(study: StudyPath, out: Out = None, resume: Resume = False, as_json: AsJ
 
 
 @app.command()
-def check(study: StudyPath, as_json: AsJson = False) -> None:
-    """Check a study and its data, and show what would be trained; trains nothing."""
-    from wardround.cli.studies import check_command
-    from wardround.study.file import read_study
+def check(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML), or a table (.csv, .parquet).")],
+    as_json: AsJson = False,
+) -> None:
+    """Check a study and its data, and show what would be trained; trains nothing. Of a table, show its columns."""
+    from wardround.cli.tables.check import check_path
 
     with name_study_file(study):
-        check_command(read_study(study), as_json=as_json)
+        check_path(study, as_json=as_json)
 
 
 @app.command()

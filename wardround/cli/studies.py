@@ -30,11 +30,10 @@ from wardround.runs.file_names import REPORT
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import as_json as to_json
 from wardround.runs.result import CasesResult, RunResult, values_of
-from wardround.study import assemble
 from wardround.study.file import Study
-from wardround.study.methods import Method, compared_methods, own_method
+from wardround.study.methods import Method
 from wardround.workflows.run import OnRound, run
-from wardround.workflows.training_plan import Plans, check_methods, first_shapes
+from wardround.workflows.training_plan import Plans, first_shapes
 
 ERRORS = Console(stderr=True)
 OUTPUT = Console()
@@ -145,41 +144,6 @@ def follow(
         run(study, folder, methods, kind=kind, repeats=repeats, plans=plans, resume=resume)
 
 
-def check_command(study: Study, *, as_json: bool) -> None:
-    """`check`: everything but the training."""
-    if study.compare is not None and study.compare.cases:
-        from wardround.workflows.compare_cases import first_split, read_cases
-
-        setting = first_split(study, read_cases(study))
-    else:
-        setting = assemble.load_setting(study, study.study.seed)
-    federation = setting.federation
-    methods = [own_method(study), *(compared_methods(study) if study.compare else [])]
-    words = describe_study(study, check_methods(study, setting, methods))
-    if as_json:
-        print(to_json(words))
-        return
-    OUTPUT.print(
-        f"{study.study.name}: {words['sites']} sites, {words['rows']} rows, {len(federation.features)} features"
-    )
-    for site in words["largest_sites"]:
-        OUTPUT.print(
-            f"  {site['name']}: {site['train']} train, {site['validation']} validation, {site['test']} test rows",
-            markup=False,
-        )
-    OUTPUT.print(
-        f"Predicts {federation.task.target} with {study.model.name} ({words['parameters']} parameters), "
-        f"{study.study.rounds} rounds.",
-        markup=False,
-    )
-    OUTPUT.print(f"Memory: about {words['memory_bytes'] / 1e6:.1f} MB. Each message: {words['message_bytes']} bytes.")
-    for label, noise in words["noise"].items():
-        OUTPUT.print(privacy_words(study, label, noise), markup=False)
-    for note in setting.notes:
-        OUTPUT.print(f"Note: {plain_line(note)}", style="dim", markup=False)
-    OUTPUT.print("The study is valid.")
-
-
 def privacy_words(study: Study, label: str, noise: float) -> str:
     """What [privacy] promises, and the noise it takes."""
     said = study.privacy
@@ -229,23 +193,34 @@ def describe_study(study: Study, plans: Plans) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def progress_from(opened: OnFolder, words: str, total: int | None) -> Iterator[tuple[OnFolder, Callable[..., None]]]:
+    """A bar that appears when the run's folder is opened: what is refused before shows no bar."""
+    bars = Progress(console=ERRORS, transient=True)
+    bar = bars.add_task(words, total=total)
+
+    def begin(folder: Path) -> None:
+        opened(folder)
+        bars.start()
+
+    try:
+        yield begin, lambda **shown: bars.update(bar, **shown)
+    finally:
+        if bars.live.is_started:
+            bars.stop()
+
+
 def tune_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
     """`tune`: search, and say what to write into the study file."""
     folders: list[Path] = []
-    with interruptible("tune") as opened, Progress(console=ERRORS, transient=True) as bars:
-        bar = bars.add_task("tuning", total=study.tune.trials if study.tune else None)
+    trials = study.tune.trials if study.tune else None
 
-        def note(folder: Path) -> None:
-            folders.append(folder)
-            opened(folder)
+    def note(folder: Path) -> None:
+        folders.append(folder)
+        opened(folder)
 
-        found = tune(
-            study,
-            out=out,
-            resume=resume,
-            on_trial=lambda done: bars.update(bar, completed=done),
-            on_folder=note,
-        )
+    with interruptible("tune") as opened, progress_from(note, "tuning", trials) as (begin, show):
+        found = tune(study, out=out, resume=resume, on_trial=lambda done: show(completed=done), on_folder=begin)
     if as_json:
         print(to_json({"folder": str(folders[0]), **values_of(found)}))
         return
@@ -264,15 +239,9 @@ def partners_command(
     """`partners`: judge, write the folder and the page, print the answer."""
     from wardround.report.terminal import partners_table
 
-    with interruptible("partners") as opened, Progress(console=ERRORS, transient=True) as bars:
-        bar = bars.add_task("partners", total=None)
+    with interruptible("partners") as opened, progress_from(opened, "partners", None) as (begin, show):
         result, report = recommend_partners(
-            study,
-            asking,
-            without=withdrawn,
-            out=out,
-            step=lambda words: bars.update(bar, description=words),
-            on_folder=opened,
+            study, asking, without=withdrawn, out=out, step=lambda words: show(description=words), on_folder=begin
         )
     if as_json:
         print(to_json({"folder": str(report.parent), "report": str(report), **values_of(result)}))

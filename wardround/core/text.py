@@ -1,5 +1,6 @@
 """Text for people: numbers as they read them, and words of others that cannot harm a terminal, a log or a page."""
 
+import re
 import unicodedata
 from typing import Any
 
@@ -52,3 +53,21 @@ def has_hidden(value: Any, depth: int = 0) -> bool:
     if isinstance(value, dict):
         value = [*value, *value.values()]
     return isinstance(value, list | tuple) and (depth >= DEEPEST or any(has_hidden(one, depth + 1) for one in value))
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
+    """A key by which numbers in names are compared as numbers.
+
+    >>> sorted(["site-10", "site-2", "a"], key=natural_order)
+    ['a', 'site-2', 'site-10']
+    """
+    parts = re.split(r"([0-9]{1,100})", name)
+    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts if part)

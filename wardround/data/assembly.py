@@ -3,14 +3,19 @@
 Schema and values across sites are checked in `wardround.data.schema`; here only what the user named must exist.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
+from wardround.core.text import counted, natural_order
 from wardround.data.table import Kind, Table
-from wardround.queries.columns import as_text, kind_of, suggest_name
+from wardround.queries.columns import as_codes, as_text, kind_of, list_some, suggest_name
+
+MissingSite = Literal["refuse", "drop"]
 
 POOL = "all"
 """Name of the one site of a pool that a partition will divide."""
@@ -27,14 +32,16 @@ def assemble_table(
     positive: str | None = None,
     groups: Sequence[str] = (),
     categories: Sequence[str] = (),
+    missing_site: MissingSite = "refuse",
     untangle: bool = False,
 ) -> Table:
     """One frame (with a column `site`, or one pool) or one frame per site, as a table.
 
     A column named in both `drop` and `groups` is kept for fairness but shown to no model. Columns in `categories`
     become text, so that codes such as 1, 2, 3 are not taken for quantities. `untangle` is for files without types of
-    their own (see `infer_types_by_site`).
+    their own (see `infer_types_by_site`). Rows that name no site are refused, or left out.
     """
+    notes: list[str] = []
     drop, groups, categories = as_names(drop), as_names(groups), as_names(categories)
     if task not in (None, "classification", "regression"):
         raise Refusal(f"the task {task!r} is not known", remedy="choose classification or regression, or leave it out")
@@ -46,7 +53,7 @@ def assemble_table(
         )
     if isinstance(frames, pd.DataFrame):
         column_names(frames, origin)
-        frames = split_by_site(frames, site, origin) if site else {POOL: frames}
+        frames = split_by_site(frames, site, origin, missing_site, notes) if site else {POOL: frames}
         if untangle:
             frames = infer_types_by_site(frames, keep=categories)
     elif site:
@@ -75,6 +82,8 @@ def assemble_table(
         positive=None if positive is None else str(positive),
         groups=groups,
         aside=tuple(column for column in groups if column in drop),
+        categories=categories,
+        notes=tuple(notes),
     )
 
 
@@ -96,24 +105,58 @@ def column_names(frame: pd.DataFrame, where: str) -> list[str]:
     return list(frame.columns)
 
 
-def split_by_site(frame: pd.DataFrame, site: str, origin: str) -> dict[str, pd.DataFrame]:
-    """The rows of every value of the column `site`, sites in sorted order."""
+def split_by_site(
+    frame: pd.DataFrame, site: str, origin: str, missing_site: MissingSite, notes: list[str]
+) -> dict[str, pd.DataFrame]:
+    """The rows of every value of the column `site`, sites in natural order (site-2 before site-10).
+
+    Blanks at the ends of a name are none of it: "North " is North. What was noticed is added to the notes.
+    """
     if site not in frame.columns:
         raise Refusal(
             f"column {site!r}, which should name the site, is missing; {suggest_name(site, frame.columns)}",
             where=origin,
             remedy='correct the name, or set site = "" if all rows are one pool',
         )
-    label = pd.Series(as_text(frame[site]), index=frame.index, dtype=object)
-    nameless = int(label.isna().sum())
-    if nameless:
-        raise Refusal(
-            f"{nameless} rows do not say which site they belong to",
-            where=f"column {site!r}, {origin}",
-            remedy="fill the column in, or remove these rows",
+    codes, given = pd.factorize(as_text(frame[site]))
+    names = np.array([*(str(name).strip() for name in given), ""], dtype=object)
+    merged = [name for name, times in Counter(names[:-1]).items() if name and times > 1]
+    if merged:
+        notes.append(f"Names of sites that differ only by blanks at their ends are one site: {list_some(merged)}.")
+    alike = names_alike([name for name in names[:-1] if name])
+    if alike:
+        notes.append(
+            f"Sites whose names differ only in case are different sites: {list_some(alike)}."
+            f" If they are one, write the name in one way in column {site}."
         )
+    label = pd.Series(names[codes], index=frame.index, dtype=object)
+    nameless = int((label == "").sum())
+    if nameless and missing_site == "refuse":
+        raise Refusal(
+            f"{counted(nameless, 'row')} without the name of a site",
+            where=f"column {site!r}, {origin}",
+            remedy='fill the column in, or set missing_site = "drop" in [data] to leave these rows out',
+        )
+    if nameless:
+        notes.append(f"Left out for want of a {site}: {counted(nameless, 'row')}.")
     rest = frame.drop(columns=site)
-    return {str(name): rows for name, rows in rest.groupby(label, sort=True)}
+    found = {str(name): rows for name, rows in rest.groupby(label, sort=False) if name}
+    return {name: found[name] for name in sorted(found, key=natural_order)}
+
+
+def recode_alike(column: str, alike: Sequence[str]) -> str:
+    """The setting that makes names which differ only in case one name each (see `names_alike`)."""
+    groups = [group.split(" / ") for group in alike]
+    pairs = ", ".join(f'"{name}" = "{names[-1]}"' for names in groups for name in names[:-1])
+    return f"recode = {{{column} = {{{pairs}}}}} in [data.cleaning]"
+
+
+def names_alike(names: Sequence[str]) -> list[str]:
+    """Groups of names that differ only in case, such as "North / NORTH"."""
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        groups.setdefault(name.casefold(), []).append(name)
+    return [" / ".join(group) for group in groups.values() if len(group) > 1]
 
 
 def select_columns(frame: pd.DataFrame, drop: Sequence[str], categories: Sequence[str]) -> pd.DataFrame:
@@ -138,12 +181,8 @@ def infer_types_by_site(frames: Mapping[str, pd.DataFrame], keep: Sequence[str])
     for column in shared:
         if column in keep or kind_of(pd.concat([frame[column] for frame in frames.values()])) != "text":
             continue
-        numbers = {name: pd.to_numeric(frame[column], errors="coerce") for name, frame in frames.items()}
-        clean = [
-            name
-            for name, values in numbers.items()
-            if bool(values.notna().any()) and int(values.notna().sum()) == int(frames[name][column].notna().sum())
-        ]
-        for name in clean:
-            result[name] = result[name].assign(**{column: numbers[name]})
+        for name in frames:
+            distinct = pd.Series(as_codes(frames[name][column])[1], dtype=object)
+            if len(distinct) and bool(pd.to_numeric(distinct, errors="coerce").notna().all()):
+                result[name] = result[name].assign(**{column: pd.to_numeric(frames[name][column])})
     return result

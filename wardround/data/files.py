@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from wardround.core.errors import Refusal
+from wardround.core.text import natural_order
 
 UNREADABLE = (ValueError, OSError, EOFError, LookupError, NotImplementedError, ImportError, zlib.error, csv.Error)
 """What parsers raise over a file that is not what it says; wrong encodings and Arrow's complaints are ValueErrors."""
@@ -25,7 +26,7 @@ def read_path(
     if not place.is_dir():
         return read_frame(place, read)
     found: dict[str, Path] = {}
-    for file in sorted(place.iterdir()):
+    for file in sorted(place.iterdir(), key=lambda one: natural_order(one.name)):
         suffix = next((s for s in suffixes if file.name.lower().endswith(s)), None)
         if suffix is None or file.name.startswith("."):
             continue

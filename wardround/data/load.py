@@ -23,11 +23,11 @@ from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import Impute, Scale, check_choice, fit_preparation
 from wardround.data.query import Ask, ask_all
 from wardround.data.row_split import check_shares, generator
-from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree
-from wardround.data.site_rows import frame_for_schema, known_rows, split_site_rows
+from wardround.data.schema import EmptySites, MissingColumns, MissingTarget, Schema, agree, question_note
+from wardround.data.site_rows import frame_for_schema, known_rows, one_against_the_rest, split_site_rows
 from wardround.data.table import Partition, Table
 from wardround.queries.cards import cards, cards_of
-from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
+from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, suggest_name
 
 Rows = np.ndarray[Any, Any]
 
@@ -93,9 +93,9 @@ def load(
         agree_schema(table, empty_sites="keep", **policy)
         if len(table.sites) > 1:
             notes.append(f"The rows of {len(table.sites)} sites were pooled and dealt out anew by the partition.")
-        table = split_table(drop_unknown_targets(table), partition, seed)
+        table = split_table(settle_targets(table), partition, seed)
     schema = agree_schema(table, empty_sites=empty_sites, **policy)
-    notes += schema.notes
+    notes += [*table.notes, *schema.notes]
     if private is not None:
         notes += remark_on_blank_rows(table)
     table = apply_schema(table, schema, private=private is not None, blank=blank)
@@ -162,9 +162,18 @@ def set_patient(table: Table, by: str) -> Table:
     return replace(table, aside=tuple(dict.fromkeys((*table.aside, by))))
 
 
-def drop_unknown_targets(table: Table) -> Table:
-    """Without the rows whose target is unknown; that this is wanted has been checked."""
-    return replace(table, sites={name: known_rows(frame, table.target) for name, frame in table.sites.items()})
+def settle_targets(table: Table) -> Table:
+    """Before rows are dealt out anew: without unknown targets, and with the labels of the question that is asked."""
+    known = {name: known_rows(frame, table.target) for name, frame in table.sites.items()}
+    labels = {label for frame in known.values() for label in as_text(frame[table.target])} if table.positive else set()
+    if table.positive is None or len(labels) <= 2:
+        return replace(table, sites=known)
+    asked = {
+        name: frame.assign(**{table.target: one_against_the_rest(frame[table.target], table.positive)})
+        for name, frame in known.items()
+    }
+    note = question_note(table.target, table.positive, labels - {table.positive})
+    return replace(table, sites=asked, notes=(*table.notes, note))
 
 
 def remark_on_blank_rows(table: Table) -> list[str]:
@@ -235,7 +244,7 @@ def fingerprint_of(table: Table) -> str:
                 # One bit pattern for all missing values, and for both zeros.
                 digest.update(np.where(np.isnan(values), np.nan, values + 0.0).astype("<f8").tobytes())
             elif kind != "empty":
-                codes, distinct = pd.factorize(as_text(series))
+                codes, distinct = as_codes(series)
                 digest.update(codes.astype("<i8").tobytes())
                 digest.update(json.dumps([str(value) for value in distinct]).encode())
     return digest.hexdigest()

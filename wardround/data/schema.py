@@ -2,14 +2,16 @@
 
 Each site describes its table on a card (column names and kinds, counts, labels of the outcome, no row); the server
 compares the cards. The task is told from the target: text, true/false, or at most 20 different whole numbers are
-classes, anything else is a quantity.
+classes, anything else is a quantity. Where the study names a positive label among more than two, the question is this
+label against the rest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from wardround.core.errors import Refusal
+from wardround.data.assembly import names_alike, recode_alike
 from wardround.data.table import Kind, Table
 from wardround.queries.cards import MOST_CLASSES, MOST_TOLD, Card
 from wardround.queries.columns import list_some, suggest_name
@@ -50,6 +52,7 @@ def agree(
                 where=f"site {card.site}, {table.origin}",
                 remedy="leave them empty if they are unknown, or drop the column",
             )
+    refuse_unread(told, table)
     kinds = {column: common_kind(told, column, table) for column in columns}
     task, classes = common_task(told, kinds[table.target], table)
     features = {
@@ -60,12 +63,15 @@ def agree(
     for column, kind in features.items():
         if kind in ("date", "mixed"):
             held = "dates or times" if kind == "date" else "a mixture of text and numbers"
+            dates = f'days = {{{column} = "2020-01-01"}} (days since a day, or since another column)'
+            figures = f'kinds = {{{column} = "number"}} with unreadable = "missing"'
             raise Refusal(
                 f"column {column!r} holds {held}, which no model can read",
                 where=f"site {next(c.site for c in told if c.kinds.get(column) == kind)}, {table.origin}",
-                remedy="turn it into a number (such as days since admission), name it in categories, or drop it",
+                remedy=f"say in [data.cleaning] {dates if kind == 'date' else figures}, name it in categories, or drop"
+                " it",
             )
-    return Schema(features, task, classes, remarks(told, kinds, task, table.target))
+    return Schema(features, task, classes, remarks(told, kinds, task, table, classes))
 
 
 def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], missing_columns: str) -> None:
@@ -114,6 +120,18 @@ def check_rows(told: Sequence[Card], table: Table, missing_target: str, empty_si
         )
 
 
+def refuse_unread(told: Sequence[Card], table: Table) -> None:
+    """Refuse text in columns that the study declares to hold numbers or dates."""
+    for column in table.numbers:
+        wrong = [card.site for card in told if card.kinds.get(column, "empty") not in ("number", "flag", "empty")]
+        if wrong and column != table.target:
+            raise Refusal(
+                f"column {column!r} is declared to hold numbers or dates, and some values cannot be read so",
+                where=f"site {list_some(wrong)}, {table.origin}",
+                remedy='recode them in [data.cleaning], or set unreadable = "missing" there',
+            )
+
+
 def common_kind(told: Sequence[Card], column: str, table: Table) -> str:
     """The one kind all sites that know the column have; numbers and flags go together except in the target."""
     holders: dict[str, list[str]] = {}
@@ -136,7 +154,11 @@ def common_kind(told: Sequence[Card], column: str, table: Table) -> str:
 def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tuple[str, ...]]:
     where = f"target {table.target!r}, {table.origin}"
     if kind in ("date", "mixed"):
-        raise Refusal("the target holds dates or a mixture of text and numbers", where=where, remedy="clean the column")
+        raise Refusal(
+            "the target holds dates or a mixture of text and numbers",
+            where=where,
+            remedy=f'recode its values in [data.cleaning], or say there kinds = {{{table.target} = "text"}}',
+        )
     labels = {label for card in told for label in card.labels}
     distinct = max(len(labels), *(card.distinct for card in told), 0)
     whole = all(card.whole for card in told if card.distinct)
@@ -163,17 +185,45 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
             remedy="choose another target, or add sites with other outcomes",
         )
     classes = tuple(sorted(labels, key=float) if kind == "number" else sorted(labels))
+    refuse_alike(labels, table, where)
     if table.positive is not None and table.positive not in classes:
         raise Refusal(
             f"the positive label {table.positive!r} is not in the target; {suggest_name(table.positive, classes)}",
             where=where,
             remedy="name one of its values",
         )
+    if table.positive is not None and len(classes) > 2:
+        return "classification", against_the_rest(table.positive)
     return "classification", classes
 
 
-def remarks(told: Sequence[Card], kinds: Mapping[str, str], task: str, target: str) -> tuple[str, ...]:
-    notes = []
+def against_the_rest(positive: str) -> tuple[str, str]:
+    """The classes of the question whether the outcome is `positive`, where the target has more than two labels."""
+    return f"not {positive}", positive
+
+
+def question_note(target: str, positive: str, rest: Iterable[str]) -> str:
+    return f"The question is {target} = {positive} against the rest: {list_some(sorted(rest))}."
+
+
+def refuse_alike(labels: Iterable[str], table: Table, where: str) -> None:
+    """Refuse labels that differ only in case, unless the study recodes one of them (into itself, if it must be so)."""
+    alike = names_alike(sorted(set(labels) - set(table.distinct)))
+    if alike:
+        raise Refusal(
+            f"labels of the target differ only in case: {list_some(alike)}",
+            where=where,
+            remedy=f"if they mean the same, {recode_alike(table.target, alike)}; if not, recode one into itself",
+        )
+
+
+def remarks(
+    told: Sequence[Card], kinds: Mapping[str, str], task: str, table: Table, classes: Sequence[str]
+) -> tuple[str, ...]:
+    notes, target = [], table.target
+    rest = sorted({label for card in told for label in card.labels} - {*classes})
+    if table.positive is not None and len(rest) > 1:
+        notes.append(question_note(target, table.positive, rest))
     dropped = sum(card.missing_target for card in told)
     if dropped:
         notes.append(f"{dropped} rows without a known {target} were left out.")

@@ -13,9 +13,9 @@ import pandas as pd
 from wardround.core.contracts import Site
 from wardround.data.preparation import Preparation
 from wardround.data.row_split import split
-from wardround.data.schema import Schema
+from wardround.data.schema import Schema, against_the_rest
 from wardround.data.table import Table
-from wardround.queries.columns import as_numbers, as_text, kind_of
+from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of
 
 Rows = np.ndarray[Any, Any]
 
@@ -44,7 +44,7 @@ class SiteRows:
         """(x, y) of the three parts."""
         x = preparation.apply(self.frame, where=where)
         outcome = self.frame[self.target]
-        y = encode_labels(as_text(outcome), self.schema.classes) if self.schema.classes else as_numbers(outcome)
+        y = encode_labels(outcome, self.schema.classes) if self.schema.classes else as_numbers(outcome)
         return [(x[part], y[part]) for part in self.parts]
 
 
@@ -80,6 +80,8 @@ def frame_for_schema(
 ) -> pd.DataFrame:
     """The rows whose target is known and a label of the schema, with the columns that all sites agreed on.
 
+    Where the question is one label against the rest, every known outcome is one of the two.
+
     Of a `private` study the number of rows is told exactly, so none is dropped for its target: one whose target is
     unknown counts as a blank row, of which nothing is known but the first class (or `blank`, for a quantity), and a
     label that is not among the classes counts as the first class. No refusal may depend on a patient either: an
@@ -87,19 +89,30 @@ def frame_for_schema(
     """
     columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
     rows = blank_rows(frame, table.target, schema, blank) if private else known_rows(frame, table.target)
-    if schema.classes:
+    if table.positive is not None and schema.classes == against_the_rest(table.positive):
+        rows = rows.assign(**{table.target: one_against_the_rest(rows[table.target], table.positive)})
+    elif schema.classes:
         # A label too rare to be told at any site is none of the classes.
-        labels = as_text(rows[table.target]).astype(str)
-        agreed = np.isin(labels, schema.classes)
+        codes, labels = as_codes(rows[table.target])
+        agreed = np.isin(labels.astype(str), schema.classes)[codes]
         if private and not agreed.all():
             rows = rows.copy(deep=False)
-            rows[table.target] = np.where(agreed, labels, schema.classes[0]).astype(object)
+            rows[table.target] = np.where(agreed, labels[codes], schema.classes[0]).astype(object)
         elif not agreed.all():
             rows = rows[agreed].reset_index(drop=True)
     rows = rows.reindex(columns=columns)
     for name in (name for name, kind in schema.kinds.items() if private and kind != "text"):
         rows[name] = finite_or_missing(rows[name])
     return rows
+
+
+def one_against_the_rest(outcome: "pd.Series[Any]", positive: str) -> Rows:
+    """The labels of the question whether the outcome is this one; an unknown outcome stays unknown."""
+    rest, label = against_the_rest(positive)
+    values = as_text(outcome)
+    asked = np.where(values == label, label, rest).astype(object)
+    asked[pd.isna(values)] = None
+    return asked
 
 
 def finite_or_missing(column: "pd.Series[Any]") -> "pd.Series[Any]":
@@ -132,6 +145,8 @@ def known_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
     return frame if known.all() else frame[known].reset_index(drop=True)
 
 
-def encode_labels(labels: Rows, classes: tuple[str, ...]) -> Rows:
+def encode_labels(outcome: "pd.Series[Any]", classes: tuple[str, ...]) -> Rows:
     """Labels as the numbers of their classes."""
-    return pd.Index(classes, dtype=object).get_indexer(pd.Index(labels, dtype=object)).astype(np.int32)
+    codes, labels = as_codes(outcome)
+    places = pd.Index(classes, dtype=object).get_indexer(pd.Index([*labels, None], dtype=object))
+    return places[codes].astype(np.int32)

@@ -18,7 +18,9 @@ class Table:
 
     `task` None means that it is told from the target. `positive` is the label that binary measures count as positive
     (None: the last in sorted order). `groups` names columns kept for fairness; they are features too, unless `aside`
-    names them: columns that no model sees. `truth` is what a generator knows.
+    names them: columns that no model sees. `truth` is what a generator knows. What a study declares: `categories` are
+    columns of words whatever these look like, `numbers` columns of numbers, `distinct` labels of the target that are
+    different although only their case differs. `notes` say what was noticed while the rows were read.
     """
 
     sites: Mapping[str, pd.DataFrame]
@@ -29,6 +31,10 @@ class Table:
     groups: tuple[str, ...] = ()
     truth: Mapping[str, Any] = field(default_factory=dict)
     aside: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    distinct: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Partition(NamedTuple):

@@ -27,7 +27,7 @@ def outcomes_of(frame: pd.DataFrame, predictor: Predictor, column: str | None = 
             raise Refusal(f"the outcome {name!r} holds {kind_of(series)} but numbers were expected", where=where)
         return as_numbers(series)
     labels = as_text(series)
-    found = encode_labels(labels, task.classes).astype(np.float64)
+    found = encode_labels(series, task.classes).astype(np.float64)
     known = np.asarray(series.notna())
     strange = sorted({str(one) for one in labels[known & (found < 0)]})
     if strange:

@@ -6,7 +6,7 @@ A Parquet file is read in pieces, and of its columns only those that are needed,
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
+from wardround.data.cleanup import Cleanup, clean_values, restrict
 from wardround.data.files import UNREADABLE
 from wardround.data.preparation import Preparation, TextColumn
 from wardround.data.table import Table
@@ -79,7 +80,7 @@ def open_patients(
         found = open_file(Path(source).expanduser(), facts, words)
     if not found.rows:
         raise Refusal("the table has no rows", where=found.where, remedy="name a table with at least one patient")
-    return found
+    return clean_patients(found, facts)
 
 
 def read_patients(source: str, facts: ModelFacts) -> pd.DataFrame:
@@ -143,6 +144,18 @@ def rows_from(source: str, facts: ModelFacts, settings: Mapping[str, Any], **pla
     table: Table = component.build(target=facts.task.target, where="--setting", **{**before, **settings, **place})
     (frame,) = table.sites.values()
     return frame
+
+
+def clean_patients(found: PatientRows, facts: ModelFacts) -> PatientRows:
+    """The same rows with values as the study means them; columns that days are counted from are read, too."""
+    cleanup = restrict(Cleanup(**facts.reading.get("cleaning", {})), found.columns)
+    beside = [column for column in cleanup.references if column in found.columns]
+
+    def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        for piece in found.pieces([*columns, *beside]):
+            yield clean_values(piece, cleanup, words=cleanup.words)
+
+    return replace(found, pieces=pieces)
 
 
 def align_categories(frame: pd.DataFrame, preparation: Preparation) -> pd.DataFrame:

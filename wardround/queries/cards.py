@@ -13,7 +13,7 @@ from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site, TaskKind
 from wardround.core.json_arrays import pack, unpack
 from wardround.queries.cells import in_cells
-from wardround.queries.columns import as_numbers, as_text, kind_of
+from wardround.queries.columns import as_codes, as_numbers, kind_of
 
 MOST_TOLD = 20
 """Different whole numbers up to which a target is taken for classes without being told so."""
@@ -87,8 +87,9 @@ def released_kind(column: "pd.Series[Any]", smallest_cell: int) -> str:
 
 def frequent_labels(outcome: "pd.Series[Any]", smallest_cell: int) -> list[str]:
     """The labels that enough patients have, in order."""
-    named, times = np.unique([label for label in as_text(outcome) if label is not None], return_counts=True)
-    return [str(label) for label, number in zip(named, times, strict=True) if number >= smallest_cell]
+    codes, labels = as_codes(outcome)
+    times = np.bincount(codes[codes >= 0], minlength=len(labels))
+    return sorted(str(label) for label, number in zip(labels, times, strict=True) if number >= smallest_cell)
 
 
 @recorded("query", TERMS)

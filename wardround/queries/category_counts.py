@@ -12,7 +12,7 @@ from wardround.core.contracts import Message, Query, Report, Site
 from wardround.core.errors import Refusal
 from wardround.core.json_arrays import pack, unpack
 from wardround.queries.cells import in_cells
-from wardround.queries.columns import as_numbers, as_text
+from wardround.queries.columns import as_codes, as_numbers
 from wardround.queries.values import sum_over_sites
 
 TERMS = Terms("counts of categories", lambda of: of.columns * (of.settings["most"] + 1), times=2)
@@ -24,7 +24,7 @@ def category_counts(*, columns: tuple[str, ...], most: Count, numbers: bool = Fa
     """How often each category of each column occurs (`numbers`: each number, flags as 0 and 1), and how often none.
 
     A column with more than `most` categories at a site is refused there, before anything leaves: it is an identifier,
-    free text or a measurement, and its list of values would be rows.
+    free text or a measurement, and its list of values would be rows. So is one with more over all sites.
     """
 
     def ask(_: Message, site: Site) -> Message:
@@ -32,17 +32,11 @@ def category_counts(*, columns: tuple[str, ...], most: Count, numbers: bool = Fa
         missing = []
         for name in columns:
             column = site.table[name]
-            text = as_text(pd.Series(as_numbers(column)) if numbers else column)
-            where, labels = pd.factorize(text)
+            where, labels = as_codes(pd.Series(as_numbers(column)) if numbers else column)
             times = np.bincount(where[where >= 0], minlength=len(labels))
             # Told in cells, too: else the refusals of ever other limits would tell the number of values exactly.
             if in_cells(len(labels), smallest_cell) > most:
-                raise Refusal(
-                    f"column {name!r} has more than {most} different values, too many for categories",
-                    where=f"site {site.name}",
-                    remedy="drop the column if it identifies patients or is free text, use another imputation if it is"
-                    " a measurement, or raise most_categories if these really are categories",
-                )
+                raise refusal(name, most, f"site {site.name}")
             pairs = zip(labels.tolist(), times.tolist(), strict=True)
             counts[name] = {
                 label: in_cells(number, smallest_cell) for label, number in pairs if number >= smallest_cell
@@ -56,6 +50,18 @@ def category_counts(*, columns: tuple[str, ...], most: Count, numbers: bool = Fa
             for name, counts in unpack(answer.arrays["counts"]).items():
                 for label, number in counts.items():
                     total[name][label] = total[name].get(label, 0) + number
+        for name, counts in total.items():
+            if len(counts) > most:
+                raise refusal(name, most, "all sites together")
         return {"counts": total, "missing": sum_over_sites(answers, "missing").tolist()}
 
     return Query(ask, combine)
+
+
+def refusal(name: str, most: int, where: str) -> Refusal:
+    return Refusal(
+        f"column {name!r} has more than {most} different values, too many for categories",
+        where=where,
+        remedy="drop the column if it identifies patients or is free text, use another imputation if it is a"
+        " measurement, or raise most_categories in [data.preparation] if these really are categories",
+    )

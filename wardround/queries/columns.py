@@ -75,6 +75,10 @@ def number_text(value: float) -> str:
 
 def as_text(series: "pd.Series[Any]") -> np.ndarray[Any, Any]:
     """Text with None for missing; a whole number has no decimal point, whatever type pandas chose at this site."""
+    if isinstance(series.dtype, pd.StringDtype):
+        words = np.array(series.to_numpy(dtype=object), dtype=object)
+        words[series.isna().to_numpy()] = None
+        return words
     kind = kind_of(series)
     values = np.array(series.to_numpy(dtype=object), dtype=object)
     missing = pd.isna(values)

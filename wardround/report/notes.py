@@ -36,6 +36,14 @@ def case_notes(*, in_turn: bool) -> list[str]:
     return words
 
 
+def underfit_note(labels: Sequence[str], rounds: int) -> str:
+    """That training ended too early."""
+    return (
+        f"Still learning when training ended after {rounds} rounds: the validation loss of {', '.join(labels)} was"
+        " still falling. More rounds, or a larger learning_rate, would fit better."
+    )
+
+
 def retrain_note(without: Sequence[str]) -> str:
     return f"Trained without {', '.join(without)}, as if {'it' if len(without) == 1 else 'they'} had never taken part."
 

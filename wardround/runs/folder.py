@@ -21,6 +21,7 @@ from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.runs.file_names import MANIFEST, MODEL, MODEL_CARD, PREDICTIONS, RESULT, ROUNDS
 from wardround.runs.json_files import as_json
+from wardround.runs.lock import FolderLock, lock_folder
 from wardround.runs.model_file import ModelFacts, write_model
 from wardround.runs.read import has_manifest, require_manifest
 from wardround.runs.result import Result, values_of
@@ -43,15 +44,20 @@ def remove_unstarted(path: Path) -> None:
 
 
 class RunFolder:
-    """The folder of one run. `rounds.jsonl` holds every reported round exactly once, also across a resume."""
+    """The folder of one run. `rounds.jsonl` holds every reported round exactly once, also across a resume.
 
-    def __init__(self, path: Path) -> None:
+    Whoever creates or resumes it holds its lock as long as this object lives: no other process writes into it.
+    """
+
+    def __init__(self, path: Path, lock: FolderLock | None = None) -> None:
         self.path = path
+        self._lock = lock
         self._seen: set[tuple[str, int, int, str | None]] = set()
 
     @classmethod
     def create(cls, path: Path, *, resume: bool) -> "RunFolder":
-        """Make the folder; one with something else in it is never written into."""
+        """Make the folder; one with something else in it, or in use by another process, is never written into."""
+        lock = lock_folder(path) if path.is_dir() else None
         remove_unstarted(path)
         if resume:
             if not has_manifest(path):
@@ -66,7 +72,7 @@ class RunFolder:
             raise Refusal(
                 f"the output folder cannot be created: {error.strerror}", where=str(path), remedy="choose another --out"
             ) from None
-        folder = cls(path)
+        folder = cls(path, lock or lock_folder(path))
         if resume:
             folder._seen = {(one["method"], one["repeat"], one["round"], one.get("user")) for one in folder.records()}
         return folder

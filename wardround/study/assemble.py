@@ -1,7 +1,7 @@
 """From the words of a study to the things they name: data, model, methods, participation."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -15,6 +15,9 @@ from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Model, Site, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
+from wardround.data.assembly import as_names
+from wardround.data.cleanup import Cleanup, clean_table
+from wardround.data.inspection.findings import Finding, find_in_rows, find_in_table
 from wardround.data.load import LoadedData, load
 from wardround.data.preparation import Preparation
 from wardround.data.row_split import check_shares
@@ -23,7 +26,7 @@ from wardround.engine import registry
 from wardround.engine.participation import Participation, everyone, pattern, random_cohort, random_fraction
 from wardround.runs.folder import digest
 from wardround.study import privacy as privately
-from wardround.study.file import DataSection, Named, ParticipationSection, Settings, Study
+from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site
 from wardround.study.release_noise import statistics_noise, statistics_steps
 
@@ -38,15 +41,22 @@ class Setting:
     notes: tuple[str, ...] = ()
     truth: dict[str, Any] = field(default_factory=dict)
     tables: tuple[Site, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What may be wrong with the rows."""
     preparation: Preparation | None = None
     """How columns became numbers; none where rows came as arrays."""
     order: tuple[np.ndarray[Any, Any], ...] = ()
     """Row k of a site's rows in the federation is row `order[site][k]` of its table; none for arrays."""
 
 
-def load_setting(study: Study, seed: int) -> Setting:
-    """Read, check, partition, split and prepare the data; a new seed splits anew."""
+def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lambda table: None) -> Setting:
+    """Read, check, partition, split and prepare the data; a new seed splits anew.
+
+    The rows are inspected with the study's own seed only: repeats have the same ones. `on_rows` is called with the rows
+    as soon as they are read, before anything about them is refused.
+    """
     data = study.data
+    refuse_dropped_rows(study)
     raw = read_rows(data)
     partition = None
     if data.partition is not None:
@@ -55,6 +65,9 @@ def load_setting(study: Study, seed: int) -> Setting:
         )
     if isinstance(raw, Federation):
         return array_setting(raw, partition, seed, data)
+    on_rows(raw)
+    inspects = seed == study.study.seed
+    found = inspect_table(study, raw) if inspects else []
     loaded = load(
         raw,
         seed=seed,
@@ -68,18 +81,31 @@ def load_setting(study: Study, seed: int) -> Setting:
         blank=study.privacy.blank if study.privacy else 0.0,
         **data.preparation.model_dump(),
     )
+    found += find_in_rows(loaded) if inspects else []
+    # Exact figures of a private study's patients are for whoever has the rows, not for its report.
+    told = [one.note for one in found] if study.privacy is None else []
     classes = loaded.federation.task.classes
     positive = classes.index(loaded.table.positive) if loaded.table.positive in classes else max(0, len(classes) - 1)
     return Setting(
         federation=loaded.federation,
         fingerprint=loaded.fingerprint,
         positive=positive,
-        notes=loaded.notes,
+        notes=(*loaded.notes, *told),
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
+        findings=tuple(found),
         preparation=loaded.preparation,
         order=loaded.order,
     )
+
+
+def inspect_table(study: Study, table: Table) -> list[Finding]:
+    """What single columns show; refuses, with examples, what would make a result meaningless."""
+    found = find_in_table(table, [study.data.split_by] if study.data.split_by else [])
+    for one in found:
+        if one.stops:
+            raise one.refusal(table.origin)
+    return found
 
 
 def training_tables(loaded: LoadedData) -> tuple[Site, ...]:
@@ -102,8 +128,37 @@ def read_rows(data: DataSection) -> Table | Federation:
         remedy = registry.suggest_name(data.source, tuple(known))
         raise Refusal(f"there is no source or data set called '{data.source}'", where="[data]", remedy=remedy)
     component = registry.find(known[data.source], data.source, where="[data]")
-    rows: Table | Federation = component.build(where="[data]", **data.settings)
-    return rows
+    said, settings = data.cleaning, data.settings
+    cleanup, dropped = cleanup_of(said), settings.get("drop", ())
+    # Rows are left out, and days counted, by columns that may be dropped afterwards.
+    later = [column for column in as_names(dropped) if column in cleanup.references]
+    if later:
+        settings["drop"] = [column for column in as_names(dropped) if column not in later]
+    rows: Table | Federation = component.build(where="[data]", **settings)
+    if known[data.source] == "dataset" and said == CleaningSection():
+        return rows  # data sets that come by name are clean
+    if isinstance(rows, Federation):
+        raise Refusal(
+            f"the data set '{data.source}' consists of images, which have no columns to clean",
+            where="[data.cleaning]",
+            remedy="remove this table",
+        )
+    return clean_table(rows, cleanup, drop=later)
+
+
+def cleanup_of(said: CleaningSection) -> Cleanup:
+    return Cleanup(**said.model_dump())
+
+
+def refuse_dropped_rows(study: Study) -> None:
+    """A private study tells the number of rows exactly: a patient's values must not decide whether a row counts."""
+    said = study.data.cleaning
+    if study.privacy is not None and study.privacy.level == "sample" and (said.drop_rows or said.duplicates == "drop"):
+        raise Refusal(
+            "rows cannot be left out by their values under [privacy]: the number of rows is told exactly",
+            where="[data.cleaning]",
+            remedy="leave them out of the table itself, or remove drop_rows and duplicates",
+        )
 
 
 def array_setting(federation: Federation, partition: Partition | None, seed: int, data: DataSection) -> Setting:

@@ -56,6 +56,8 @@ class PreparationSection(Section):
     """Numbers between which a column's values lie, [low, high]: nothing is asked about it;"""
     categories: dict[str, list[str]] = {}
     """and the words of a column. Under [privacy] of all columns, or of none."""
+    most_categories: int = Field(default=200, ge=2, le=10_000)
+    """Different words of a column, over all sites, up to which these are categories."""
 
     @model_validator(mode="after")
     def _ends_in_order(self) -> "PreparationSection":
@@ -65,6 +67,41 @@ class PreparationSection(Section):
         for name, words in self.categories.items():
             if not words or len(set(words)) < len(words):
                 raise ValueError(f"the categories of {name} should be some words, each once")
+        return self
+
+
+Values = list[str | int | float]
+
+
+class CleaningSection(Section):
+    """What the values of columns mean, the same at every site; nothing is changed in silence."""
+
+    trim: bool = True
+    """Whether blanks at both ends of words are removed."""
+    kinds: dict[str, Literal["number", "decimal_comma", "thousands_comma", "percent", "text"]] = {}
+    """What a column holds: numbers such as 1.5, 1,5, 1,234 or 95%; or words, whatever they look like."""
+    recode: dict[str, dict[str, str]] = {}
+    """Values to be replaced, by column: {sex = {M = "male", "?" = ""}}; "" is missing."""
+    missing: dict[str, Values] = {}
+    """Values that mean unknown, by column: {age = [-999, "unknown"]}."""
+    plausible: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = {}
+    """Between what numbers a column's values can be, [low, high]; others become missing."""
+    days: dict[str, str] = {}
+    """Dates as days since a day or since another column: {discharged = "admitted", admitted = "2020-01-01"}."""
+    date_formats: dict[str, str] = {}
+    """How a column's dates are written where it is not year-month-day: {admitted = "%d.%m.%Y"}."""
+    unreadable: Literal["refuse", "missing"] = "refuse"
+    """A value that cannot be read as its column is declared: refused, or missing."""
+    drop_rows: dict[str, Values] = {}
+    """Rows to be left out, by values of a column: {status = ["cancelled"]}. Not under [privacy]."""
+    duplicates: Literal["keep", "drop"] = "keep"
+    """Copies of a row at the same site: kept, or left out. Not under [privacy]."""
+
+    @model_validator(mode="after")
+    def _ends_in_order(self) -> "CleaningSection":
+        for name, ends in self.plausible.items():
+            if not ends[0] < ends[1]:
+                raise ValueError(f"the plausible values of {name} should be [low, high], two numbers in order")
         return self
 
 
@@ -79,6 +116,7 @@ class DataSection(BaseModel):
     missing_target: Literal["refuse", "drop"] = "refuse"
     empty_sites: Literal["refuse", "keep"] = "refuse"
     partition: Named | None = None
+    cleaning: CleaningSection = CleaningSection()
     preparation: PreparationSection = PreparationSection()
 
     @property

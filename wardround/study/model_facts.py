@@ -13,10 +13,10 @@ from wardround.data.preparation import Preparation
 from wardround.engine.registry import is_lent, package_of
 from wardround.runs.model_file import ModelFacts
 from wardround.runs.sites import PredictionTask
-from wardround.study.file import Study
+from wardround.study.file import DataSection, Study
 from wardround.study.methods import Method
 
-UNREAD = {"path", "url", "query", "timeout", "site", "target", "drop", "positive", "groups", "task"}
+UNREAD = {"path", "url", "query", "timeout", "site", "target", "drop", "positive", "groups", "task", "missing_site"}
 """Settings of a source that tell where rows lie and what is asked of them, not how they are read."""
 
 
@@ -44,7 +44,7 @@ def model_facts(
         shape=task.shape,
         recipe=None if recipe is None else to_json(recipe),
         preparation=None if preparation is None else json.loads(preparation.to_json()),
-        reading=how_read(study.data.settings),
+        reading={**how_read(study.data.settings), **how_cleaned(study.data)},
         sites=tuple(sites),
         packages={} if recipe is None else packages_of(recipe),
     )
@@ -65,6 +65,12 @@ def prediction_task(task: Task, features: Sequence[str], positive: int) -> Predi
 def how_read(settings: Mapping[str, Any]) -> dict[str, Any]:
     """How a table is read: all settings of its source but where it lies."""
     return {key: value for key, value in settings.items() if key not in UNREAD}
+
+
+def how_cleaned(data: DataSection) -> dict[str, Any]:
+    """What the values of columns mean; which rows a study leaves out is no matter of new patients."""
+    said = data.cleaning.model_dump(exclude_defaults=True, exclude={"drop_rows", "duplicates"})
+    return {"cleaning": said} if said else {}
 
 
 def recipe_or_none(algorithm: Algorithm) -> Recipe | None:

@@ -16,7 +16,7 @@ import numpy as np
 from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS, Federation
-from wardround.data.load import drop_unknown_targets, fingerprint_of, load, split_table
+from wardround.data.load import fingerprint_of, load, settle_targets, split_table
 from wardround.data.table import Partition
 from wardround.engine import registry
 from wardround.report.notes import retrain_note
@@ -113,7 +113,7 @@ def setting_without(
         kept = without_rows(setting.federation, [list(names).index(name) for name in without])
         return replace(setting, federation=kept, fingerprint=digest([setting.fingerprint, sorted(without)]))
     # Dealt out from all rows, as it was: the others must get what they had.
-    table = raw if partition is None else split_table(drop_unknown_targets(raw), partition, seed)
+    table = raw if partition is None else split_table(settle_targets(raw), partition, seed)
     others = replace(table, sites={name: frame for name, frame in table.sites.items() if name not in without})
     whole = len(table.sites) == len(names)
     others_of = [name for name in names if name not in without]

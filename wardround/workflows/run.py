@@ -1,7 +1,7 @@
 """Runs a study, one method or several on the same splits, into a run folder."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -15,6 +15,7 @@ from wardround.core.federation import Federation
 from wardround.engine import registry
 from wardround.engine.fit import EarlyStopping, FitResult, Schedule, fit
 from wardround.engine.participation import restrict
+from wardround.report.notes import underfit_note
 from wardround.runs.file_names import MODEL, PERSONAL, method_file
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.result import RunResult
@@ -24,6 +25,7 @@ from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
 from wardround.study.model_facts import model_facts
 from wardround.study.privacy_cost import with_privacy_cost
+from wardround.workflows.loss_course import is_still_falling, validation_losses
 from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.predictions import predictions_table
 from wardround.workflows.results import average, comparison_of, data_summary, method_block
@@ -101,7 +103,12 @@ def run(
             for method, of_method in zip(methods, first, strict=True)
         ),
         comparison=comparison_of(study, settings, trained, methods, metric),
-        notes=(*settings[0].notes, *notes, *filter(None, [first[0][0].transform.words])),
+        notes=(
+            *settings[0].notes,
+            *notes,
+            *filter(None, [first[0][0].transform.words]),
+            *underfit_notes(study, {plan.method.label: recorded_rounds(plan, folder) for plan, *_ in first}),
+        ),
     )
     folder.write_result(result)
     folder.finish(manifest)
@@ -236,6 +243,17 @@ def stopping_of(study: Study) -> EarlyStopping | None:
         return None
     site = study.study.user if study.stopping.user else None
     return EarlyStopping(study.stopping.patience, study.stopping.smallest, site)
+
+
+def recorded_rounds(plan: TrainingPlan, folder: RunFolder) -> list[dict[str, Any]]:
+    return list(folder.rounds(plan.method.name, 0, user=asking_in_turn(plan.study, plan.method)))
+
+
+def underfit_notes(study: Study, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """A note about the methods (by label) whose loss still fell at the end; a private study's losses are too noisy."""
+    rounds = study.study.rounds
+    falling = [label for label, of in records.items() if is_still_falling(validation_losses(of), rounds)]
+    return [underfit_note(falling, rounds)] if falling and study.privacy is None else []
 
 
 def meters_of(folder: RunFolder, method: Method, study: Study) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Imports are inside the commands, so that help loads nothing heavy.
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,6 +82,9 @@ def add(
     lines = [f"{name}: {seen.rows:,} rows, {len(seen.kinds)} columns. Nothing was copied."]
     lines += [f"  {column}: {kind}" for column, kind in seen.kinds.items()]
     lines += [f"Warning: {column} may identify patients ({why})." for column, why in seen.identifying.items()]
+    for one in seen.findings:
+        shown = f" ({', '.join(one.examples)})" if one.examples else ""
+        lines.append(f"Warning: {one.what}{shown}. In the study: {one.remedy}.")
     if closed:
         more = ",".join([*policy.columns, *closed])
         lines.append(
@@ -96,6 +100,7 @@ def add(
         "rows": seen.rows,
         "columns": seen.kinds,
         "identifying": seen.identifying,
+        "warnings": [asdict(one) for one in seen.findings],
         "withheld": closed,
     }
     if not quiet:

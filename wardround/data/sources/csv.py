@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.data.assembly import as_names, assemble_table
+from wardround.data.assembly import MissingSite, as_names, assemble_table
 from wardround.data.files import read_path
 from wardround.data.table import Kind, Table
 
@@ -28,6 +28,7 @@ def csv(
     positive: str | None = None,
     groups: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
+    missing_site: MissingSite = "refuse",
     missing_words: tuple[str, ...] = (),
     separator: str = ",",
     decimal: str = ".",
@@ -36,6 +37,14 @@ def csv(
     """Comma-separated file (also .gz) with a column that names the site, or a folder with one file per site."""
 
     def read(file: Path) -> pd.DataFrame:
+        if is_wide(file) and "16" not in encoding:
+            raise encoding_refusal(file, encoding)
+        try:
+            return parse(file)
+        except UnicodeError:
+            raise encoding_refusal(file, encoding) from None
+
+    def parse(file: Path) -> pd.DataFrame:
         names = header(file, separator, encoding)
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -76,6 +85,7 @@ def csv(
         positive=positive,
         groups=groups,
         categories=categories,
+        missing_site=missing_site,
         untangle=True,
     )
 
@@ -87,3 +97,32 @@ def header(file: Path, separator: str, encoding: str) -> list[str]:
     with gzip.open(file, "rt", encoding=encoding) if file.suffix == ".gz" else file.open(encoding=encoding) as lines:
         names = next(reader(lines, delimiter=separator), [])
     return [name.lstrip("\ufeff") for name in names]
+
+
+def first_bytes(file: Path, count: int = 1 << 16) -> bytes:
+    with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
+        return bytes(content.read(count))
+
+
+def is_wide(file: Path) -> bool:
+    """Whether the file is text of two bytes a letter (UTF-16), as spreadsheets save "Unicode text"."""
+    begins = first_bytes(file, 1000)
+    return begins[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in begins
+
+
+def encoding_refusal(file: Path, encoding: str) -> Refusal:
+    """What the file seems to be written in; no byte of it is repeated."""
+    begins = first_bytes(file)
+    if begins[:2] == b"PK":
+        return Refusal("the file is a workbook, not text", where=str(file), remedy="save it as CSV in UTF-8")
+    if is_wide(file):
+        little = begins[1:2] == b"\0"
+        guess, words = "utf-16" if begins[:1] in b"\xff\xfe" else f"utf-16-{'le' if little else 'be'}", "UTF-16"
+    else:
+        windows = any(0x80 <= byte <= 0x9F for byte in begins)
+        guess, words = ("cp1252", "Windows Western European") if windows else ("latin-1", "Western European, latin-1")
+    return Refusal(
+        f"the file is not written in {encoding}; it looks like {words}",
+        where=str(file),
+        remedy=f'add encoding = "{guess}" to [data] (at a site: --setting encoding={guess}), or save it as UTF-8',
+    )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from wardround.data.assembly import assemble_table
+from wardround.data.assembly import MissingSite, assemble_table
 from wardround.data.table import Kind, Table
 
 
@@ -18,6 +18,7 @@ def frame(
     positive: str | None = None,
     groups: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
+    missing_site: MissingSite = "refuse",
     origin: str = "data frame",
 ) -> Table:
     """Data frame with a column that names the site, or a dictionary from site to data frame (from Python only)."""
@@ -31,4 +32,5 @@ def frame(
         positive=positive,
         groups=groups,
         categories=categories,
+        missing_site=missing_site,
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from wardround.data.assembly import assemble_table
+from wardround.data.assembly import MissingSite, assemble_table
 from wardround.data.files import read_path
 from wardround.data.table import Kind, Table
 
@@ -21,6 +21,7 @@ def parquet(
     positive: str | None = None,
     groups: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
+    missing_site: MissingSite = "refuse",
 ) -> Table:
     """Parquet file with a column that names the site, or a folder with one file per site."""
     return assemble_table(
@@ -33,4 +34,5 @@ def parquet(
         positive=positive,
         groups=groups,
         categories=categories,
+        missing_site=missing_site,
     )

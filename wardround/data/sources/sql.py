@@ -17,7 +17,7 @@ import pandas as pd
 
 from wardround.core.bounds import Positive
 from wardround.core.errors import Refusal
-from wardround.data.assembly import assemble_table
+from wardround.data.assembly import MissingSite, assemble_table
 from wardround.data.table import Kind, Table
 from wardround.queries.columns import as_text
 
@@ -59,6 +59,7 @@ def sql(
     positive: str | None = None,
     groups: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
+    missing_site: MissingSite = "refuse",
     timeout: Positive = 300.0,
 ) -> Table:
     """What a query selects from a PostgreSQL database; url = "${WARDROUND_DB}" keeps the password out of files."""
@@ -75,6 +76,7 @@ def sql(
         positive=positive,
         groups=groups,
         categories=categories,
+        missing_site=missing_site,
     )
 
 

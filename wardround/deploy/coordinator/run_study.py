@@ -64,7 +64,7 @@ from wardround.study import assemble
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
-from wardround.workflows.run import meters_of, stopping_of
+from wardround.workflows.run import meters_of, stopping_of, underfit_notes
 
 PAUSE = 0.5
 FINAL = (Status.DENIED, Status.WITHDRAWN, Status.REFUSED)
@@ -354,6 +354,7 @@ def finish(
             *privacy_plan.spent_notes(folder.records()),
             *validation_notes(folder.records()),
             *choice_notes(folder.path),
+            *underfit_notes(study, {method.label: folder.records()}),
             *missing_figures_note(engine.sites, blocks, absent, privacy_plan.untold_note(study)),
         ),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from wardround.core.contracts import Message, Query, Report, Task
 from wardround.core.errors import Refusal
+from wardround.data.cleanup import declare
 from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import fit_preparation
 from wardround.data.schema import Schema, agree
@@ -17,6 +18,7 @@ from wardround.data.table import Table
 from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.protocol.requests import PrepareRows, SettleSchema
 from wardround.queries.cards import cards, cards_of
+from wardround.study.assemble import cleanup_of, refuse_dropped_rows
 from wardround.study.file import Study
 from wardround.study.release_noise import statistics_noise
 
@@ -53,7 +55,8 @@ def table_without_rows(study: Study) -> Table:
     groups = tuple(said.get("groups", ()))
     drop = tuple(said.get("drop", ()))
     patient = (study.data.split_by,) if study.data.split_by else ()
-    return Table(
+    refuse_dropped_rows(study)
+    table = Table(
         sites={},
         target=said["target"],
         origin="the sites' own tables",
@@ -62,6 +65,7 @@ def table_without_rows(study: Study) -> Table:
         groups=groups,
         aside=tuple(dict.fromkeys((*(column for column in groups if column in drop), *patient))),
     )
+    return declare(table, cleanup_of(study.data.cleaning))
 
 
 def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
@@ -87,7 +91,6 @@ def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
     preparation, remarks = fit_preparation(
         ask,
         schema.kinds,
-        most_categories=200,
         private=statistics_noise(study),
         **data.preparation.model_dump(),
     )

@@ -7,7 +7,7 @@ out before anything else sees the rows.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +17,28 @@ from pydantic import BaseModel, ConfigDict
 
 from wardround.core.errors import Refusal
 from wardround.data.assembly import POOL, assemble_table
+from wardround.data.cleanup import Cleanup, clean_table, restrict
+from wardround.data.inspection.findings import Finding, find_in_table, find_leaks
+from wardround.data.inspection.identifiers import FEW, identifying_word
 from wardround.data.table import Table
+from wardround.data.value_forms import read_date
 from wardround.deploy.home import SiteHome
 from wardround.deploy.settings_files import load_toml, toml_lines, toml_text, validate
 from wardround.deploy.site.policy import Policy, is_column_allowed
 from wardround.deploy.trust.certificates import NAME
 from wardround.engine import registry
-from wardround.queries.columns import as_numbers, kind_of, suggest_name
+from wardround.queries.cards import MOST_TOLD
+from wardround.queries.columns import as_codes, as_numbers, kind_of, suggest_name
 from wardround.runs.json_files import write_file
+from wardround.study.assemble import cleanup_of
 from wardround.study.file import Study
 
 HEADING = "# Data that studies may read, by name; written by `wardround site data`. The rows stay where they are.\n"
 MEANING = ("task", "positive", "groups", "categories")
 """What a study may say about a site's table, beside the target and what to drop."""
-# fmt: off
-IDENTIFYING = frozenset((
-    "id", "identifier", "mrn", "ssn", "nhs", "name", "names", "surname", "forename", "firstname", "lastname",
-    "initials", "phone", "telephone", "mobile", "fax", "email", "mail", "address", "street", "zip", "zipcode",
-    "postcode", "postal", "dob", "birth", "birthdate", "birthday", "passport", "insurance", "account", "licence",
-    "license", "url", "ip",
-))
-# fmt: on
-"""Words in a column's name that tell of a person rather than of an illness."""
 MOST_CATEGORIES = 200
 PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*(@)|(password=)[^&\s]*()", re.IGNORECASE)
 NO_TARGET = "(told by the study)"
-FEW = 20
-"""Rows up to which different values in every row mean nothing."""
 
 
 class DatasetEntry(BaseModel):
@@ -75,6 +70,8 @@ class TableSummary:
     rows: int
     kinds: dict[str, str]
     identifying: dict[str, str]
+    findings: tuple[Finding, ...] = ()
+    """What else may be wrong with the values; with examples, for the site itself."""
 
 
 def read_datasets(home: SiteHome) -> dict[str, DatasetEntry]:
@@ -116,7 +113,8 @@ def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, 
     if isinstance(words.get("path"), str):
         words["path"] = str(Path(words["path"]).expanduser().absolute())
     entry = DatasetEntry(source=source, **words)
-    seen = summarize_table(frame_of(name, entry))
+    frame = frame_of(name, entry)
+    seen = replace(summarize_table(frame), findings=tuple(inspect(frame, target, entry.description)))
     if target and target not in seen.kinds:
         raise Refusal(
             f"the target '{target}' is missing; {suggest_name(target, seen.kinds)}",
@@ -125,6 +123,18 @@ def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, 
         )
     write_datasets(home, {**known, name: entry})
     return seen
+
+
+def inspect(frame: pd.DataFrame, target: str, origin: str) -> list[Finding]:
+    """What a look at the values shows, as a study would read them if it said nothing about them."""
+    table = clean_table(Table({POOL: frame}, target or NO_TARGET, origin), Cleanup())
+    rows = table.sites[POOL]
+    found = [one for one in find_in_table(table) if one.kind != "identifier"]  # told apart
+    if target in rows.columns and len(labels := as_codes(rows[target])[1]) <= MOST_TOLD:
+        known = rows[rows[target].notna()]
+        inputs = [str(column) for column in rows.columns if column != target]
+        found += find_leaks(known, inputs, target, sorted(map(str, labels)))
+    return found
 
 
 def remove(home: SiteHome, name: str) -> None:
@@ -164,14 +174,13 @@ def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[s
     """Columns that seem to identify patients, each with the reason; a warning, for the site to judge."""
     found = {}
     for column, kind in kinds.items():
-        words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)
-        telling = [word.lower() for word in words if word.lower() in IDENTIFYING]
+        telling = identifying_word(column)
         known = frame[column].dropna()
         distinct = int(known.nunique())
         with np.errstate(invalid="ignore"):  # an infinite value is no whole number
             whole = kind == "number" and bool(np.all(as_numbers(known) % 1 == 0))
         if telling:
-            found[column] = f"its name contains '{telling[0]}'"
+            found[column] = f"its name contains '{telling}'"
         elif len(known) > FEW and distinct == len(known) and (whole or kind == "text"):
             found[column] = "every row has a different value"
         elif kind == "text" and distinct > MOST_CATEGORIES:
@@ -184,6 +193,7 @@ def required_columns(study: Study) -> tuple[str, ...]:
     said = study.data.settings
     split_by = (study.data.split_by,) if study.data.split_by else ()
     lists = [column for key in ("groups", "categories") for column in names_in(said.get(key))]
+    lists += [column for column in cleanup_of(study.data.cleaning).references if read_date(column) is None]
     return tuple(dict.fromkeys([*names_in(said.get("target")), *lists, *split_by]))
 
 
@@ -217,13 +227,17 @@ def table_for(
     if not isinstance(target, str):
         raise Refusal("the study does not say which column is the outcome", where="[data]", remedy="add target = ...")
     patient = (study.data.split_by,) if study.data.split_by else ()
+    cleanup = restrict(cleanup_of(study.data.cleaning), read)
+    dropped = [column for column in names_in(said.get("drop")) if column in read]
+    later = [column for column in dropped if column in cleanup.references]
     table = assemble_table(
         {home.settings.name: frame[read]},
         origin=f"data {name} at {home.settings.name}",
         target=target,
         # What is dropped but kept for fairness is still there, and must be named as such.
-        drop=[column for column in names_in(said.get("drop")) if column in read],
+        drop=[column for column in dropped if column not in later],
         **{key: said[key] for key in MEANING if said.get(key) is not None},
     )
-    aside = tuple(dict.fromkeys((*table.aside, *patient)))
-    return Table(table.sites, table.target, table.origin, table.task, table.positive, table.groups, aside=aside)
+    # What the approved study says of the values; columns that it names and that are not read here stay unnamed.
+    cleaned = clean_table(table, cleanup, drop=later)
+    return replace(cleaned, aside=tuple(dict.fromkeys((*cleaned.aside, *patient))), notes=())

@@ -4,6 +4,7 @@ Sizes are measured: the site prepares its own rows as it would in the study and 
 sites may know categories that this one lacks, so the real answer can be somewhat larger.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -135,7 +136,14 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
     parts = (
         ("Who asks", who_asks(offer, study)),
         *((("Who takes part", partners),) if (partners := who_takes_part(home, study)) else ()),
-        ("What is read", (*what_is_read(name, seen.rows, read, withheld, risky), *blank_rows(study, frame))),
+        (
+            "What is read",
+            (
+                *what_is_read(name, seen.rows, read, withheld, risky),
+                *what_is_changed(study),
+                *blank_rows(study, frame),
+            ),
+        ),
         ("What runs here", what_runs(components, brought)),
         (
             "What leaves",
@@ -182,6 +190,13 @@ def what_is_read(name: str, rows: int, read: list[str], withheld: list[str], ris
     if risky:
         told.append(f"Warning: these columns may identify patients: {', '.join(risky)}.")
     return tuple(told)
+
+
+def what_is_changed(study: Study) -> tuple[str, ...]:
+    """What the study does with values before they are used, in its own words."""
+    said = study.data.cleaning.model_dump(exclude_defaults=True)
+    told = "; ".join(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in said.items())
+    return (f"Before use the study changes values: {told}.",) if told else ()
 
 
 def what_runs(components: list[str], brought: Mapping[str, str]) -> tuple[str, ...]:

@@ -18,11 +18,11 @@ from wardround.core.errors import Refusal
 from wardround.core.text import format_bytes
 from wardround.data.noised_preparation import declared_column
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
-from wardround.data.schema import Schema
+from wardround.data.schema import Schema, against_the_rest
 from wardround.data.table import Table
 from wardround.deploy.site.release.model_shapes import is_bounded
 from wardround.deploy.site.release.partner_questions import all_settings, preparation_queries
-from wardround.deploy.site.release.release_list import MOST_CATEGORIES, most_features, sites_of
+from wardround.deploy.site.release.release_list import most_features, sites_of
 from wardround.queries.cards import MOST_CLASSES, frequent_labels, released_kind
 from wardround.study.file import Study
 
@@ -68,13 +68,14 @@ def check_schema(said: Mapping[str, Any], study: Study, table: Table, site: str,
     expected = study.data.settings.get("task")
     if task not in ("classification", "regression") or (expected is not None and task != expected):
         raise refusal("the agreed schema has another task than the study")
-    check_classes(classes, task, frame[table.target], cell)
+    check_classes(classes, task, frame[table.target], cell, table.positive)
     return Schema(dict(kinds), task, tuple(classes), ())
 
 
-def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int) -> None:
+def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int, positive: str | None) -> None:
     """Every outcome that this site told of is there: else patients would be dropped, and counted by their absence.
 
+    Where the approved study asks for one outcome against the rest, nobody is dropped.
     Where there are too many to be told, whoever names the classes would choose the patients: there are none then.
     """
     if task == "regression":
@@ -85,6 +86,8 @@ def check_classes(classes: Sequence[str], task: str, outcome: Any, cell: int) ->
         raise refusal(f"the agreed schema does not have 2 to {MOST_CLASSES} different outcomes")
     if outcome.nunique() > MOST_CLASSES:
         raise refusal(f"the agreed schema has classes, but the outcome has more than {MOST_CLASSES} values here")
+    if positive is not None and tuple(classes) == against_the_rest(positive):
+        return
     if not set(frequent_labels(outcome, cell)) <= set(classes):
         raise refusal("the agreed schema leaves out an outcome that this site has")
 
@@ -115,7 +118,7 @@ def check_preparation(
         if isinstance(one, NumberColumn):
             check_number(one, said.scale)
         else:
-            check_categories(one, MOST_CATEGORIES * len(sites_of(study)))
+            check_categories(one, said.most_categories * len(sites_of(study)))
     return preparation
 
 
@@ -196,7 +199,8 @@ def check_query(recipe: Recipe, message: Message, study: Study, kinds: Kinds | N
         wants_text = recipe.name == "category_counts" and not settings["numbers"]
         if any((kinds[name] == "text") != wants_text for name in asked):
             raise refusal(f"the query {recipe.name} is not about columns of this kind")
-    if settings.get("most", MOST_CATEGORIES) != MOST_CATEGORIES:
-        raise refusal(f"the query {recipe.name} has another limit than {MOST_CATEGORIES} categories")
+    most = study.data.preparation.most_categories
+    if settings.get("most", most) != most:
+        raise refusal(f"the query {recipe.name} has another limit than {most} categories")
     if recipe.name == "histogram" and np.ndim(message.arrays.get("edges", 0)) != 3:
         raise refusal("the query histogram came without edges")

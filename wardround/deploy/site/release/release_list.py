@@ -34,8 +34,6 @@ from wardround.study.release_noise import STATISTICS, release_noise
 Part = Literal["training", "validation", "test", "whole table", "all parts", "none"]
 ASSUMED = 10
 """Sites that are reckoned with where the study does not name them."""
-MOST_CATEGORIES = 200
-"""Different values of a text column at a site, up to which these are categories."""
 FILLED = 50
 """Columns that this site does not have and others may bring, where the study fills them."""
 ROOM = 1 << 12
@@ -127,7 +125,7 @@ def statistics(study: Study, columns: Mapping[str, str], cell: int) -> list[Rele
     extent = Extent(sites=len(sites_of(study)), columns=len(columns))
     found = []
     for name, (recipe, times) in asked.items():
-        numbers = numbers_in(with_categories(recipe), extent)
+        numbers = numbers_in(with_categories(recipe, study), extent)
         part: Part = "whole table" if terms_for(recipe).rows == "table" else "training"
         size = ROOM + FOR_A_VALUE * numbers
         precision = precisions.get(name, told)
@@ -138,10 +136,10 @@ def statistics(study: Study, columns: Mapping[str, str], cell: int) -> list[Rele
     return [*found, rows]
 
 
-def with_categories(recipe: Recipe) -> Recipe:
-    """With the limit that real sites set, where the recipe names none."""
+def with_categories(recipe: Recipe, study: Study) -> Recipe:
+    """With the study's limit of categories, where the recipe names none."""
     needs = recipe.name == "category_counts" and "most" not in dict(recipe.settings)
-    more = (("most", MOST_CATEGORIES),) if needs else ()
+    more = (("most", study.data.preparation.most_categories),) if needs else ()
     return recipe._replace(settings=tuple(sorted((*recipe.settings, *more))))
 
 
@@ -160,10 +158,12 @@ def most_statistics(releases: Releases) -> int:
 
 def most_features(study: Study, columns: Mapping[str, str]) -> int:
     """Numbers that a model may see of a patient: other sites may know categories that this one does not."""
-    wide = MOST_CATEGORIES * len(sites_of(study))
+    wide = study.data.preparation.most_categories * len(sites_of(study))
     extra = int(study.data.preparation.indicators)
     target = study.data.settings.get("target")
-    named = study.data.settings.get("categories") or ()
+    cleaning = study.data.cleaning
+    words = [column for column, kind in cleaning.kinds.items() if kind == "text"]
+    named = {*(study.data.settings.get("categories") or ()), *words, *cleaning.recode}  # recoded numbers may be words
     own = sum(
         extra + (wide if kind not in ("number", "flag", "empty") or column in named else 1)
         for column, kind in columns.items()

@@ -1,0 +1,1 @@
+"""`wardround check`: what a table holds, and whether a study of it can work."""
