@@ -525,6 +525,27 @@ MUTATIONS = (
         "good = (miss <= width)",
         ("predict/test_explanation.py",),
     ),
+    Mutation(
+        "export_unchecked",
+        "export/trial_rows.py",
+        "if not largest <= APART:",
+        "if largest > 1e9:",
+        ("export/test_onnx_model.py::test_an_export_with_other_numbers_is_not_handed_out",),
+    ),
+    Mutation(
+        "exported_clamp_dropped",
+        "export/onnx_graph.py",
+        "(column.low, column.high)))",
+        "(-1e30, 1e30)))",
+        ("export/test_onnx_model.py",),
+    ),
+    Mutation(
+        "exported_classes_unsorted",
+        "export/sklearn_model.py",
+        "np.float64)[:, order]",
+        "np.float64)",
+        ("export/test_sklearn_model.py",),
+    ),
 )
 
 

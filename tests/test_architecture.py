@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"core", "evaluate", "runs", "partners", "queries", "monitor"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
     "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
+    "export": {"core", "engine", "data", "queries", "evaluate", "algorithms", "runs", "report", "predict"},
     "monitor": {"core", "data", "queries", "evaluate", "predict", "runs"},
     "api": {
         *("core", "engine", "data", "evaluate", "models", "predict", "privacy", "report", "runs", "study", "workflows")

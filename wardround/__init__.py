@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wardround.api.studies import build_study, read_study
     from wardround.api.trackers import track_mlflow, track_tensorboard
     from wardround.core.errors import Refusal
+    from wardround.export.sklearn_model import sklearn_model
     from wardround.study.file import Study
 
 _PLACES = {
@@ -35,6 +36,7 @@ _PLACES = {
     "component": "wardround.api.objects",
     "Refusal": "wardround.core.errors",
     "Study": "wardround.study.file",
+    "sklearn_model": "wardround.export.sklearn_model",
 }
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "read_study",
     "recommend_partners",
     "run",
+    "sklearn_model",
     "track_mlflow",
     "track_tensorboard",
     "tune",

@@ -1,0 +1,1 @@
+"""Trained models for other programs: an ONNX file, a scikit-learn estimator, a page that calculates."""
