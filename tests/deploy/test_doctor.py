@@ -150,7 +150,7 @@ def test_a_key_that_is_missing(hub: CoordinatorHome) -> None:
 def test_no_certificate_yet(site: SiteHome) -> None:
     site.certificate_path.unlink()
     assert found(site.path, "certificate").state == "wrong"
-    assert "sign the request" in found(site.path, "certificate").sentence
+    assert "have the request signed" in found(site.path, "certificate").sentence
     assert "name" not in states(site.path), "without a certificate there is nothing to connect with"
 
 
