@@ -8,11 +8,11 @@ import pytest
 from tests.support import in_process
 from wardround import __version__
 from wardround.deploy.coordinator.maintenance import Maintenance
+from wardround.deploy.party import own_questions
 from wardround.deploy.protocol import wire
 from wardround.deploy.protocol.replies import read_reply, reply_to
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import PROTOCOL, decode, encode, is_spoken
-from wardround.deploy.site import request_handler
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_study_is_trained_with_a_site_of_another_version(
     study = in_process.study_of("versions", 2)
     consortium.conduct(study)
     other = in_process.Consortium(tmp_path / "other")
-    monkeypatch.setattr(request_handler, "__version__", "9.9.9")
+    monkeypatch.setattr(own_questions, "__version__", "9.9.9")
     monkeypatch.setattr(wire, "PROTOCOL", PROTOCOL + 1)  # the sites'; requests keep the coordinator's
     other.conduct(study)
     assert other.model(study) == consortium.model(study)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support import tiny_study as tiny
+from wardround.cli.studies import OUTPUT
 
 Capture = pytest.CaptureFixture[str]
 
@@ -22,7 +23,8 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_the_columns_and_sites_are_printed(tmp_path: Path, capsys: Capture) -> None:
+def test_the_columns_and_sites_are_printed(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OUTPUT, "width", 160)  # a terminal on which no cell is wrapped
     frame = tiny.patients().assign(sex=np.tile(["f", "m"], 60))
     frame.loc[:11, "lactate"] = np.nan
     study = tiny.write_study(tmp_path, frame)

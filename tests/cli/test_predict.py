@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import tiny_study as tiny
 from tests.support.mixed_patients import patients, study_of, train
+from wardround.runs.model_file import read_facts
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,8 @@ def test_a_pipe_gets_csv_and_a_program_json(place: Path, capsys: pytest.CaptureF
     assert (told["study"], told["method"], told["site"], told["target"]) == ("mixed", "fed_avg", None, "outcome")
     found = [one["probability of ill"] for one in told["patients"]]
     np.testing.assert_allclose(found, table["probability of ill"], rtol=1e-6)
-    assert [one["outcome"] for one in told["patients"]] == ["ill" if chance >= 0.5 else "well" for chance in found]
+    point = read_facts(place / "run" / "model-fed_avg.safetensors").threshold
+    assert [one["outcome"] for one in told["patients"]] == ["ill" if chance >= point else "well" for chance in found]
 
 
 def test_the_known_outcome_can_stand_beside_the_predicted_one(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
