@@ -391,6 +391,7 @@ def test_a_site_whose_budget_is_spent_is_left_out_and_named(poor: Any, ended: En
     assert (poor.homes["kenema"].folder(study_id(study)) / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_with_fewer_left_than_the_quorum_the_study_stops_and_says_why(poor: Any, ended: Ended) -> None:
     set_policy(poor.homes["kenema"].policy_path, "epsilon", "none")
     short_of_budget(poor, ended, "bo")

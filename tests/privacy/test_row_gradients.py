@@ -199,7 +199,9 @@ def change_by_row(model: Model, params: dict, batch: Batch, row: int, clip: floa
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-@pytest.mark.parametrize("size", [1e12, 1e19, 3e38])
+@pytest.mark.parametrize(
+    "size", [pytest.param(1e12, marks=pytest.mark.slow), pytest.param(1e19, marks=pytest.mark.slow), 3e38]
+)
 def test_no_parameters_make_a_row_count_for_more_than_the_clip(name: str, size: float) -> None:
     """Also where numbers overflow, or only their squares do."""
     model, batch = MODELS[name], rows_for(name)

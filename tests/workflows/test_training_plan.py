@@ -100,7 +100,9 @@ COMMANDS: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.slow) if one == "private run" else one for one in COMMANDS]
+)
 def test_nothing_is_done_twice(name: str, calls: Calls, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command, tables, expected = COMMANDS[name]
     study = tiny.write_study(tmp_path, **tables)

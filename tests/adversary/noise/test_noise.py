@@ -119,6 +119,7 @@ def test_overflow_for_chosen_patients_is_no_bit_without_noise(consortium: Any) -
     assert ("sample", 1) not in [(one.level, one.round) for one in spent]
 
 
+@pytest.mark.slow
 def test_overflow_between_layers_is_answered_with_noise_and_paid_for(consortium: Any) -> None:
     """Where the model itself is not huge, the rows that overflow count as zero: no word and no number tells of them."""
     two = {"deploy": {"quorum": 2}, "rounds": 1, "model": {"name": "mlp", "hidden": [2]}}

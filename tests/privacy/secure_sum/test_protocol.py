@@ -90,6 +90,7 @@ def test_too_few_dealers_for_a_graph_with_gaps_are_refused_by_both_sides(monkeyp
         mask(one.sites["site-003"], few, one.vectors["site-003"])
 
 
+@pytest.mark.slow
 def test_exact_with_a_hundred_sites_and_thirty_three_lost():
     one = rounds.begun(100, entries=3)
     gone = list(one.session.roster[::3][:33])
