@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.amount import ALL
+from tests.support.amount import ALL, is_long
 
 COMPILED = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
 if not ALL:
@@ -74,7 +74,7 @@ def federation_of(sizes: list[int], *, shift: float = 0.3) -> Federation:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is slow, and begin with the long files."""
-    slow = [] if ALL else [item for item in items if item.get_closest_marker("slow")]
+    slow = [] if ALL else [item for item in items if item.get_closest_marker("slow") or is_long(item.nodeid)]
     config.hook.pytest_deselected(items=slow)
     left = set(slow)
     places = {folder: place for place, folder in enumerate(FIRST)}

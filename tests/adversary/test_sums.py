@@ -167,6 +167,7 @@ def test_sums_of_so_many_different_groups_and_no_more(consortium: Any) -> None:
     assert attacker.attempt(attacker.session(4, sent), sent).total is not None
 
 
+@pytest.mark.slow
 def test_what_two_rounds_of_nearly_one_model_still_tell(consortium: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """The attack that remains, with its figures, which docs/how-to/hide-single-answers.md quotes.
 

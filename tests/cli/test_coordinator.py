@@ -262,6 +262,7 @@ def until(happened: Callable[[], bool], *processes: "subprocess.Popen[str]") -> 
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("nvflare") is None, reason="nvflare is not installed: wardround[deploy]")
 def test_a_study_from_run_to_report(tmp_path: Path, capsys: Capture) -> None:
     """`coordinator run` with nobody listening: it is the coordinator until the study has ended."""

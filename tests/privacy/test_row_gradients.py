@@ -173,6 +173,7 @@ def test_what_stands_in_rows_that_do_not_count_does_no_harm() -> None:
     assert not any(np.asarray(a).any() for a in nobody.values())
 
 
+@pytest.mark.slow
 def test_sites_side_by_side_give_what_each_gives_alone() -> None:
     model, batch = MODELS["mlp"], rows_for("mlp")
     many = [params_of(model), {name: 2 * a for name, a in params_of(model).items()}]

@@ -9,3 +9,163 @@ USUAL = 25
 def examples(most: int) -> int:
     """How many examples Hypothesis tries: all of them, or as many as make a quick suite."""
     return most if ALL else min(most, USUAL)
+
+
+LONG: dict[str, tuple[str, ...]] = {  # by measured time
+    "tests/adversary/noise/test_noise.py::test_nor_does_it_let_out_a_round": (
+        "cut",
+        "cut_with_its_head",
+    ),
+    "tests/adversary/test_second_server.py::test_a_crash_changes_nothing": (
+        "coordinator.halves.opened",
+        "coordinator.round.concluded",
+        "second.sum.closed",
+    ),
+    "tests/contracts/test_every_algorithm.py::test_an_empty_site_changes_nothing": (
+        "cluster",
+        "context_features",
+        "ditto",
+        "fed_opt",
+        "fed_sgd",
+        "layer_split",
+        "local",
+        "meta",
+        "model_interpolation",
+        "scaffold",
+        "weight_erosion",
+    ),
+    "tests/contracts/test_every_algorithm.py::test_two_devices_agree_for_every_aggregator": (
+        "centered_clipping",
+        "class_weighted",
+        "geometric_median",
+        "krum",
+        "majority_mean",
+        "multi_krum",
+        "nearest_mixing",
+    ),
+    "tests/contracts/test_every_algorithm.py::test_two_devices_give_the_same_model": (
+        "cluster",
+        "context_features",
+        "ditto",
+        "fed_prox",
+        "fed_sgd",
+        "fine_tune",
+        "layer_split",
+        "local",
+        "meta",
+        "model_interpolation",
+        "weight_erosion",
+    ),
+    "tests/contracts/test_every_algorithm.py::test_works_with_every_aggregator": (
+        "fed_avg-centered_clipping",
+        "fed_avg-class_weighted",
+        "fed_avg-geometric_median",
+        "fed_avg-nearest_mixing",
+        "scaffold-centered_clipping",
+        "scaffold-geometric_median",
+        "scaffold-krum",
+        "scaffold-majority_mean",
+        "scaffold-median",
+        "scaffold-multi_krum",
+        "scaffold-nearest_mixing",
+        "scaffold-norm_bounded",
+    ),
+    "tests/contracts/test_halves.py::test_every_aggregator": (
+        "centered_clipping",
+        "class_weighted",
+        "geometric_median",
+        "krum",
+        "majority_mean",
+        "nearest_mixing",
+        "trimmed_mean",
+    ),
+    "tests/contracts/test_halves.py::test_every_probe": (
+        "curvature",
+        "feature_gains",
+        "own_models",
+        "slopes",
+    ),
+    "tests/deploy/coordinator/test_partner_choice.py::test_a_death_amid_the_choice_costs_nothing": (
+        "coordinator.round.concluded-5",
+        "site.kept.saved-17",
+    ),
+    "tests/deploy/coordinator/test_partner_choice.py::test_partners_and_model_are_those_of_the_simulation": (
+        "evidence-settings1",
+        "gradient_distance-settings0",
+    ),
+    "tests/deploy/coordinator/test_run_study.py::test_the_model_and_the_figures_are_those_of_the_simulation": (
+        "ditto",
+        "scaffold",
+    ),
+    "tests/deploy/coordinator/test_secure_round.py::test_a_death_around_the_opening_costs_nothing": (
+        "coordinator.sum.opened",
+        "site.mask.recorded",
+    ),
+    "tests/deploy/coordinator/test_secure_round.py::test_one_site_that_is_lost_at_any_step_is_bridged": (
+        "advertise",
+        "reveal",
+        "share",
+    ),
+    "tests/deploy/test_private_rounds.py::test_what_noise_cannot_cover_is_refused_before_the_first_round": (
+        "contexts",
+        "delta",
+        "maml",
+    ),
+    "tests/deploy/test_private_rounds.py::test_whole_sites": ("True",),
+    "tests/deploy/trust/test_transcript.py::test_a_crash_changes_nothing": (
+        "coordinator.round.concluded-scaffold",
+        "coordinator.round.concluded-secure",
+    ),
+    "tests/deploy/trust/test_transcript.py::test_the_published_model_follows_bit_for_bit": (
+        "private",
+        "secure",
+        "stopped",
+    ),
+    "tests/faults/test_crash_points.py::test_a_death_costs_nothing": (
+        "coordinator.agreement.partial-1",
+        "coordinator.checkpoint.partial-2",
+        "coordinator.model.partial-1",
+        "coordinator.offer.approved-1",
+        "coordinator.result.partial-1",
+        "coordinator.result.saved-1",
+        "coordinator.round.concluded-1",
+        "site.kept.before_save-1",
+        "site.kept.partial-1",
+        "site.model.partial-2",
+        "site.reply.partial-29",
+        "site.request.received-13",
+    ),
+    "tests/faults/test_fault_matrix.py::test_a_bad_answer_is_left_out_and_the_round_goes_on_with_the_quorum": (
+        "garbage",
+        "nan",
+        "oversized",
+    ),
+    "tests/faults/test_fault_matrix.py::test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used": (
+        "cut",
+        "flipped",
+    ),
+    "tests/faults/test_fault_matrix.py::test_a_full_disk_at_a_site_is_told_and_waited_for": ("5",),
+    "tests/privacy/test_row_gradients.py::test_no_parameters_make_a_row_count_for_more_than_the_clip": (
+        "3e+38-cnn",
+        "3e+38-layer norm",
+        "3e+38-weights on the left",
+    ),
+    "tests/runs/test_result.py::test_what_a_command_wrote_is_read_without_loss": (
+        "compare",
+        "partners",
+        "rates",
+    ),
+    "tests/workflows/test_training_plan.py::test_nothing_is_done_twice": (
+        "attack",
+        "compare at rates",
+        "compare for each site",
+        "partners",
+    ),
+}
+"""Variants of tests that only `make test-all` runs; the quickest ones of the same test stay in `make test`."""
+
+
+def is_long(node: str) -> bool:
+    """Whether this is a variant that takes long."""
+    test, _, variant = node.partition("[")
+    return variant.removesuffix("]") in LONG.get(test, ())

@@ -389,6 +389,7 @@ def test_statistics_have_the_sites_own_noise_and_each_is_told_once(consortium: A
     assert paid == [("sample", place, (Step(1.0, 0.5, 1),)) for place in (0, -1)]
 
 
+@pytest.mark.slow
 def test_noised_statistics_prepare_a_study_and_are_counted(consortium: Any) -> None:
     study = private_study("prepared", {"noise_multiplier": 0.5, "delta": DELTA}, declared=False, rounds=1)
     result = consortium.conduct(study)

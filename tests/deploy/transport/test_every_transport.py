@@ -181,6 +181,23 @@ def everywhere(*cases: str, quick: tuple[str, ...] = ()) -> Any:
     return pytest.mark.parametrize(("transport", "case"), found)
 
 
+STEP = 0.25
+"""The widest step in which these small sites tell a figure."""
+
+
+def shape_of(told: Any) -> Any:
+    """The same without the numbers."""
+    if isinstance(told, dict):
+        return {key: shape_of(one) for key, one in told.items()}
+    return "number" if isinstance(told, float) else told
+
+
+def numbers_in(told: Any) -> list[float]:
+    if isinstance(told, dict):
+        return [number for key in sorted(told) for number in numbers_in(told[key])]
+    return [told] if isinstance(told, float) else []
+
+
 @everywhere("plain", "secure", "partners", "absent", quick=("plain",))
 def test_a_study_ends_with_the_same_bits_over_every_transport(worlds: Any, transport: str, case: str) -> None:
     (_, ended), (_, expected) = worlds(transport, case), worlds("in_one_process", case)
@@ -193,7 +210,9 @@ def test_a_study_ends_with_the_same_bits_over_every_transport(worlds: Any, trans
     ]
     assert ended.read("result.json")["sites"] == expected.read("result.json")["sites"]
     scores = [one.read("result.json")["methods"][0]["scores"] for one in (ended, expected)]
-    assert scores[0] == scores[1]
+    # Sites tell figures in steps, and which of two steps is drawn by a secret of the site.
+    assert shape_of(scores[0]) == shape_of(scores[1])
+    assert max(abs(one - other) for one, other in zip(*map(numbers_in, scores), strict=True)) <= STEP
 
 
 @everywhere("plain", quick=("plain",))

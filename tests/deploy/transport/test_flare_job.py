@@ -131,6 +131,7 @@ def test_the_first_job_died_in_the_third_round_and_who_submits_is_who_flare_says
     assert {one["submitter"] for one in ours if one["kind"] == "started"} == {LEAD}
 
 
+@pytest.mark.slow
 def test_results_can_be_downloaded_with_the_job(ended: tuple[Federation, list[dict[str, Any]]]) -> None:
     federation, told = ended
     stored = [path for path in (federation.folder / "stores").rglob("workspace*") if told[-1]["job_id"] in str(path)]

@@ -200,6 +200,7 @@ def test_the_commands(consortium: Consortium) -> None:
     assert "could not be computed again" in own.output
 
 
+@pytest.mark.slow
 def test_another_process_gets_the_same_bits(consortium: Consortium) -> None:
     """Nothing that this process compiled or remembers is there: only the file, the site's home and the program.
 
