@@ -33,7 +33,9 @@ def mixed(consortium: Any) -> Any:
 
 def predicted(consortium: Any, capsys: pytest.CaptureFixture[str], site: str, *options: str | Path) -> tiny.Said:
     home = consortium.homes[site]
-    return tiny.call(capsys, "site", "predict", "mixed", consortium.tables[site], "--home", home.path, *options)
+    said = tiny.call(capsys, "site", "predict", "mixed", consortium.tables[site], "--home", home.path, *options)
+    assert said.code == 0, said
+    return said
 
 
 def test_a_site_predicts_with_its_own_model(
