@@ -161,8 +161,36 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
         "compare for each site",
         "partners",
     ),
+    "tests/deploy/transport/test_every_transport.py::test_privacy_is_charged_alike_over_every_transport": (
+        "in_one_process-private",
+    ),
+    "tests/faults/test_real_processes.py::test_a_process_that_dies_at_a_point_and_is_started_again": (
+        "coordinator.study.ended-coordinator",
+    ),
+    "tests/workflows/test_run.py::test_killed_and_interrupted_it_ends_with_the_same_bits": (
+        "scaffold, half of the sites a round",
+    ),
+    "tests/engine/test_shared_programs.py::test_any_noise_in_one_program_is_the_noise_compiled_in": ("1",),
+    "tests/cli/test_attack.py::test_a_wide_network_betrays_some_of_few_patients_even_in_a_sum": ("",),
+    "tests/deploy/coordinator/test_two_server_round.py::test_the_model_is_that_of_the_simulation": (
+        "multi_krum",
+        "krum",
+    ),
+    "tests/workflows/attack/test_lying_coordinator.py::test_noise_covers_what_two_sums_tell": ("",),
+    "tests/adversary/test_private_halves.py::test_eight_attempts_carry_one_noised_answer_and_cost_one_debit": ("",),
+    "tests/partners/choices/test_influence.py::test_the_order_is_that_of_leave_one_out_on_patients_with_a_known_truth": (
+        "",
+    ),
+    "tests/data/datasets/test_sepsis.py::test_patients_and_septic_patients_of_both_hospitals": ("",),
+    "tests/test_docs.py::test_every_example_passes_the_check": ("examples/private.toml",),
+    "tests/contracts/test_halves.py::test_every_algorithm": (
+        "cluster",
+        "model_interpolation",
+    ),
+    "tests/algorithms/test_cluster.py::test_the_number_is_judged_on_rows_that_nothing_was_learned_from": ("",),
+    "tests/deploy/trust/test_transcript.py::test_a_choice_of_partners_is_not_in_it_and_no_site_is_alarmed": ("",),
 }
-"""Variants of tests that only `make test-all` runs; the quickest ones of the same test stay in `make test`."""
+"""Variants of tests that only `make test-all` runs ("" where there is one only); quick ones of the same promise stay."""
 
 
 def is_long(node: str) -> bool:
