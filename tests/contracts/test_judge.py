@@ -82,7 +82,7 @@ def test_larger_cells_coarsen_rows_right_answers_and_the_mean_loss(consortium, t
     for simulated, deployed in on_both(consortium, study_of("coarse", in_process.KEPT, 10), told, 10):
         assert deployed.rows.tolist() == (simulated.rows // 10 * 10).tolist()
         # After a round or two no loss is above 2, and the sites have 30 patients or more: 2 * 2 / 30 is 0.134, so the
-        # grid has steps of a quarter at most, and a mean is off by less than one; told exactly, it would be no multiple.
+        # grid has steps of a quarter at most, and a mean is off by less than one; told exactly, it were no multiple.
         means = np.array(list(deployed.mean_losses().values()))
         assert np.abs(means - np.array(list(simulated.mean_losses().values()))).max() < 0.25
         assert (means * 64 == np.round(means * 64)).all()

@@ -190,7 +190,7 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
     "tests/algorithms/test_cluster.py::test_the_number_is_judged_on_rows_that_nothing_was_learned_from": ("",),
     "tests/deploy/trust/test_transcript.py::test_a_choice_of_partners_is_not_in_it_and_no_site_is_alarmed": ("",),
 }
-"""Variants of tests that only `make test-all` runs ("" where there is one only); quick ones of the same promise stay."""
+"""Variants of tests that only `make test-all` runs ("" where there is but one); quick ones of a promise stay."""
 
 
 def is_long(node: str) -> bool:
