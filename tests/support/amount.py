@@ -178,9 +178,6 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
     ),
     "tests/workflows/attack/test_lying_coordinator.py::test_noise_covers_what_two_sums_tell": ("",),
     "tests/adversary/test_private_halves.py::test_eight_attempts_carry_one_noised_answer_and_cost_one_debit": ("",),
-    "tests/partners/choices/test_influence.py::test_the_order_is_that_of_leave_one_out_on_patients_with_a_known_truth": (
-        "",
-    ),
     "tests/data/datasets/test_sepsis.py::test_patients_and_septic_patients_of_both_hospitals": ("",),
     "tests/test_docs.py::test_every_example_passes_the_check": ("examples/private.toml",),
     "tests/contracts/test_halves.py::test_every_algorithm": (

@@ -122,6 +122,7 @@ def test_a_site_without_which_nothing_is_left_to_learn_from_has_no_score():
     assert np.isnan(evidence.score).all()
 
 
+@pytest.mark.slow
 def test_the_order_is_that_of_leave_one_out_on_patients_with_a_known_truth():
     federation = load(triage(hospitals=10, patients=100, clusters=2, degree=0.7, seed=1), seed=1).federation
     question = ask(federation, logistic(federation.task), 3, rounds=192, learning_rate=0.5)
