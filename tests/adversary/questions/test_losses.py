@@ -171,7 +171,8 @@ def test_a_look_on_the_list_tells_of_no_single_patient(consortium: Any) -> None:
         exact.append(float(np.where((y == outcome) != oldest, LOSS, 0.0).mean()))
     step = 2.0 ** np.ceil(np.log2(2 * LOSS / len(y)))
     assert [value / step for value in told] == [round(value / step) for value in told]
-    assert np.abs(np.subtract(told, exact)).max() <= step / 2 + 1e-3
+    # Up or down by a secret of the site, so less than a step away.
+    assert np.abs(np.subtract(told, exact)).max() < step + 1e-3
     assert step >= 2 * LOSS / len(y), "one patient more or less is at most half a step"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import in_process
 from tests.support import tiny_study as tiny
+from wardround.core.components import recipes
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.schema_agreement import table_without_rows
 from wardround.deploy.site.own_model import own_model, own_reading
@@ -91,3 +92,20 @@ def test_predictions_of_single_patients_never_leave_sites() -> None:
     study = in_process.study_of("kept", evaluation={"keep_predictions": True})
     with pytest.raises(Refusal, match=r"would have to leave the sites.*keep_predictions.*wardround site predict"):
         table_without_rows(study)
+
+
+def test_a_site_that_made_much_meanwhile_still_knows_how_its_model_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Recipes are forgotten, the oldest first; that of a model in use is written down anew."""
+    consortium = in_process.Consortium(tmp_path)
+    ask = consortium.ask
+
+    def forgetful(site: str, topic: str, body: bytes, within: float) -> bytes:
+        if topic == "finish":
+            recipes._recipes.clear()
+        return ask(site, topic, body, within)
+
+    consortium.ask = forgetful  # type: ignore[method-assign]
+    consortium.conduct(in_process.study_of("mixed", 1))
+    assert predicted(consortium, capsys, "bo").out.count("\n") > 10
