@@ -1,6 +1,7 @@
 """A site predicts with the model that a study left there: offline, by its own table's settings, asking nobody."""
 
 import io
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def test_predictions_of_single_patients_never_leave_sites() -> None:
 
 
 def test_a_site_that_made_much_meanwhile_still_knows_how_its_model_is_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recipes are forgotten, the oldest first; that of a model in use is written down anew."""
     consortium = in_process.Consortium(tmp_path)
@@ -103,7 +104,7 @@ def test_a_site_that_made_much_meanwhile_still_knows_how_its_model_is_made(
 
     def forgetful(site: str, topic: str, body: bytes, within: float) -> bytes:
         if topic == "finish":
-            recipes._recipes.clear()
+            monkeypatch.setattr(recipes, "_recipes", OrderedDict())
         return ask(site, topic, body, within)
 
     consortium.ask = forgetful  # type: ignore[method-assign]
