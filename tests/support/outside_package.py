@@ -61,4 +61,4 @@ def forget() -> None:
     importlib.invalidate_caches()
     announcements.cache_clear()
     registry.load.cache_clear()
-    registry._made.cache_clear()
+    registry.make_from.cache_clear()

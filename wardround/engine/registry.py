@@ -91,16 +91,9 @@ def remember_made(made: Any, component: Component, parts: tuple[Any, ...], setti
     remember(made, Recipe(component.kind, component.name, words, given))
 
 
+@lru_cache(maxsize=256)
 def make_from(recipe: Recipe) -> Any:
     """Make what a recipe tells, from installed components only; the same recipe gives the same thing."""
-    made = _made(recipe)
-    if recipe.kind != "task":  # written down anew each time: what is in use is forgotten last
-        remember(made, recipe)
-    return made
-
-
-@lru_cache(maxsize=256)
-def _made(recipe: Recipe) -> Any:
     if recipe.kind == "task":
         words = dict(recipe.settings)
         return Task(tuple(words["shape"]), tuple(words["classes"]), words["target"])

@@ -31,9 +31,10 @@ def model_facts(
     rounds: int,
     sites: Sequence[str] = (),
     threshold: float = 0.5,
+    recipe: Recipe | None = None,
 ) -> ModelFacts:
-    """All that a prediction needs; `sites` where each has a model of its own."""
-    recipe = recipe_or_none(algorithm)
+    """All that a prediction needs; `sites` where each has a model of its own, `recipe` where it came with a request."""
+    recipe = recipe or recipe_or_none(algorithm)
     features = preparation.features if preparation else ()
     return ModelFacts(
         wardround=__version__,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Params, Report, Scores, Task
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 FILE = "figures.json"
 
 
-def keep_model(worker: "StudyWorker", algorithm: Algorithm, params: Params, rounds: int) -> None:
+def keep_model(worker: "StudyWorker", algorithm: Algorithm, params: Params, rounds: int, recipe: Recipe) -> None:
     """Write the common model, or the site's personal one, with all that a prediction needs."""
     assert worker.task is not None
     facts = model_facts(
@@ -42,6 +43,7 @@ def keep_model(worker: "StudyWorker", algorithm: Algorithm, params: Params, roun
         positive=worker.positive,
         preparation=worker.preparation,
         rounds=rounds,
+        recipe=recipe,
     )
     write_model(worker.folder / MODEL, params, facts)
 

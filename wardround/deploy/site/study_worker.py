@@ -266,7 +266,8 @@ class StudyWorker:
         """Keep the model that this site will use."""
         algorithm, _ = self._method(asked)
         model = Message({name: one for name, one in message.arrays.items() if name != "transcript"}, message.meta)
-        keep_model(self, algorithm, self._params(algorithm, asked, model), asked.round)
+        recipe = from_json(asked.question.algorithm)
+        keep_model(self, algorithm, self._params(algorithm, asked, model), asked.round, recipe)
         return (self.take_transcript(asked.study, message) if self.take_transcript else {}), Message({})
 
     def _make(self, recipe: Recipe) -> Any:
