@@ -1,6 +1,7 @@
 """Studies from Python: from data frames, from a file, or from words."""
 
 from collections.abc import Mapping, Sequence
+from functools import wraps
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -106,27 +107,9 @@ def data_words(
 def lend_frames(data: pd.DataFrame | Mapping[str, pd.DataFrame]) -> str:
     """A source of these very frames, for this process."""
 
-    def frames(
-        *,
-        target: str,
-        site: str = "",
-        drop: tuple[str, ...] = (),
-        task: Kind | None = None,
-        positive: str | None = None,
-        groups: tuple[str, ...] = (),
-        categories: tuple[str, ...] = (),
-    ) -> Table:
-        """Data frames given in Python."""
-        return frame_source(
-            data,
-            target=target,
-            site=site,
-            drop=drop,
-            task=task,
-            positive=positive,
-            groups=groups,
-            categories=categories,
-        )
+    @wraps(frame_source)
+    def frames(**settings: Any) -> Table:
+        return frame_source(data, **settings)
 
     return registry.lend("source", f"frames_{next(_numbers)}", frames)
 
