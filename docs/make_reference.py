@@ -47,6 +47,12 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
         "Questions to the sites that are no training: for the preparation, and for choices of partners. No study names "
         "them.",
     ),
+    "analysis": (
+        "analyses",
+        "Analyses",
+        "Methods that learn from sums over patients in a few exchanges: regressions, survival, trees. Named in "
+        "`[analysis]`.",
+    ),
 }
 
 MEANINGS: Mapping[str, str] = {

@@ -185,17 +185,17 @@ MUTATIONS = (
     ),
     Mutation(
         "torn_line_cut_without_fsync",
-        "core/journal.py",
+        "core/journals/journal.py",
         "st_size - torn)\n        os.fsync(file)\n",
         "st_size - torn)\n",
-        ("core/test_journal.py",),
+        ("core/journals/test_journal.py",),
     ),
     Mutation(
         "journal_hash_unchecked",
-        "core/journal.py",
+        "core/journals/journal.py",
         'is_intact = chain_hash(line["previous"], content) == line["hash"]',
         "is_intact = True",
-        ("core/test_journal.py",),
+        ("core/journals/test_journal.py",),
     ),
     Mutation(
         "previous_checkpoint_overwritten",

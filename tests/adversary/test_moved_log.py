@@ -11,7 +11,7 @@ from tests.support import in_process
 from tests.support.adversary.actors import LyingCoordinator
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.core.journal_head import head_path
+from wardround.core.journals.journal_head import head_path
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.release.gate import ReleaseRecord

@@ -16,7 +16,7 @@ from tests.support.adversary.root import certificate_for
 from tests.support.adversary.transcript import Entries, LyingCoordinator, forge, rounds_in
 from tests.support.second_server import make_second
 from wardround.cli.audit import pinned_words
-from wardround.core.journal_head import Head
+from wardround.core.journals.journal_head import Head
 from wardround.deploy.demo import make_coordinator
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.requests import request_of_site

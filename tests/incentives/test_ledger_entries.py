@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.amount import examples
 from wardround.core.errors import Refusal
-from wardround.core.journal import ROOT, canonical_json, chain_hash
+from wardround.core.journals.journal import ROOT, canonical_json, chain_hash
 from wardround.incentives.ledger_entries import FORMAT, LedgerEntry, read_head
 
 TIME = "2031-05-01T12:00:00+00:00"

@@ -61,7 +61,7 @@ def join_hosts(hosts: int, host: int, coordinator: str) -> None:
         return
     if not coordinator:
         raise Refusal("several hosts need a common address", where="--coordinator", remedy="give the address of host 0")
-    from wardround.engine.hosts import Hosts, join
+    from wardround.engine.machine.hosts import Hosts, join
 
     join(Hosts(hosts, host, coordinator))
 

@@ -16,8 +16,8 @@ from cryptography.x509 import Certificate
 
 from wardround.cli.output import say
 from wardround.core.errors import Refusal
-from wardround.core.journal import LONGEST, Violation
-from wardround.core.journal_head import Head, head_path, head_problems
+from wardround.core.journals.journal import LONGEST, Violation
+from wardround.core.journals.journal_head import Head, head_path, head_problems
 from wardround.core.text import format_bytes
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome, keys_in
 from wardround.deploy.protocol.study_id import is_meant

@@ -16,8 +16,8 @@ from rich.text import Text
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.journal import Violation
-from wardround.core.journal_head import Head
+from wardround.core.journals.journal import Violation
+from wardround.core.journals.journal_head import Head
 from wardround.incentives.ledger import Ledger
 from wardround.incentives.ledger_entries import Kind, LedgerEntry
 from wardround.incentives.ledger_keys import make_key, public_key, read_key

@@ -23,8 +23,8 @@ from wardround.api.commands import (
 )
 from wardround.core.contracts import RoundRecord
 from wardround.core.text import plain_line
-from wardround.engine.hosts import is_leader
-from wardround.engine.memory import estimate
+from wardround.engine.machine.hosts import is_leader
+from wardround.engine.machine.memory import estimate
 from wardround.report.terminal import summary_table
 from wardround.runs.file_names import REPORT
 from wardround.runs.folder import RunFolder

@@ -8,8 +8,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from wardround.core.federation import Federation
-from wardround.engine.devices import sharding
 from wardround.engine.layout import Seating, Shape, Template, capacity_for, templates
+from wardround.engine.machine.devices import sharding
 from wardround.engine.program import Data, pack_seating
 
 Cohort = np.ndarray[Any, Any]

@@ -19,9 +19,9 @@ from jax.sharding import PartitionSpec
 from wardround.core import trees
 from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Progress, Shard, Transform, Tree
 from wardround.core.errors import Refusal
-from wardround.engine.devices import AXIS, mesh
 from wardround.engine.flatten import Form, form_of, pack, unpack
 from wardround.engine.layout import Seating, Shape
+from wardround.engine.machine.devices import AXIS, mesh
 from wardround.engine.shared_programs import algorithm_at, representative
 
 PARALLEL = PartitionSpec(AXIS)

@@ -31,6 +31,7 @@ ROOMS: Mapping[str, str] = {
     "choice": "wardround.partners.choices",
     "probe": "wardround.partners.probes",
     "query": "wardround.queries",
+    "analysis": "wardround.analyses",
 }
 TABLES: Mapping[str, str] = {"metric": "wardround.evaluate.metrics"}
 """Kinds whose own components stand in one table of a module (METRICS) and not each in a file of a room."""
@@ -245,7 +246,7 @@ def load(one: Announcement) -> Component | str:
 
 GIVES: Mapping[str, tuple[str, ...]] = {
     **{kind: (kind.title(),) for kind in ("algorithm", "aggregator", "model", "transform", "meter", "partition")},
-    **{kind: (kind.title(),) for kind in ("choice", "query", "metric")},
+    **{kind: (kind.title(),) for kind in ("choice", "query", "metric", "analysis")},
     "source": ("Table",),
     "dataset": ("Table", "Federation"),
     "probe": ("Algorithm",),

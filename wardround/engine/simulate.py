@@ -27,12 +27,13 @@ from wardround.core.contracts import (
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.core.quality import Quality
-from wardround.engine import devices, predictions
+from wardround.engine import predictions
 from wardround.engine.checks import divergence, refuse_few, refuse_unseen
 from wardround.engine.feed import PIECES_UNDER_WAY, Feed, replicate, shard_over_devices, split_by_device, to_host
 from wardround.engine.flatten import Form, form_of
 from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
-from wardround.engine.memory import refuse_if_too_large
+from wardround.engine.machine import devices
+from wardround.engine.machine.memory import refuse_if_too_large
 from wardround.engine.program import fused_rounds, receive_answer, round_programs, server_message
 from wardround.engine.shared_programs import number_of
 from wardround.engine.split_round import answer_shapes

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.journal import ROOT, Journal, Line, Violation
-from wardround.core.journal_head import Head, head_path, head_problems, load_head
+from wardround.core.journals.journal import ROOT, Journal, Line, Violation
+from wardround.core.journals.journal_head import Head, head_path, head_problems, load_head
 from wardround.incentives.ledger_entries import ENTRY_SEAL, FORMAT, HEAD_SEAL, LedgerEntry, read_head
 from wardround.incentives.ledger_keys import read_public_keys, signature_problem
 

@@ -1,6 +1,6 @@
 """What a ledger holds: its entries, and the form of its lines and head.
 
-The chain itself is `wardround.core.journal`'s. The times are what the signing site says, not proof.
+The chain itself is `wardround.core.journals.journal`'s. The times are what the signing site says, not proof.
 """
 
 import math
@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from wardround.core.errors import Refusal
-from wardround.core.journal import CHAIN_PATTERNS, ENTRY_FIELDS, Format
-from wardround.core.journal_head import Head, parse_head
+from wardround.core.journals.journal import CHAIN_PATTERNS, ENTRY_FIELDS, Format
+from wardround.core.journals.journal_head import Head, parse_head
 
 Kind = Literal["joined", "answered", "chosen", "withdrew", "rewarded"]
 # A signature of one sort can never be passed off as one of the other.

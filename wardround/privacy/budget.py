@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from wardround.core.errors import Refusal
 from wardround.core.files import sync_folder
-from wardround.core.journal import ROOT, Chain, Content, End, Format, Journal, read_tail
+from wardround.core.journals.journal import ROOT, Chain, Content, End, Format, Journal, read_tail
 from wardround.privacy.accountant import Step, epsilon, merge_steps, renyi_epsilon
 
 PARTS = ("sample", "validation", "test")

@@ -20,7 +20,7 @@ from wardround.cli.audit import examine_log
 from wardround.core.components.recipes import recipe_of
 from wardround.core.contracts import Message, Task
 from wardround.core.errors import Refusal
-from wardround.core.journal_head import head_path
+from wardround.core.journals.journal_head import head_path
 from wardround.data.preparation import Preparation
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode

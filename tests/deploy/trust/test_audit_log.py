@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
-from wardround.core.journal_head import head_path
+from wardround.core.journals.journal_head import head_path
 from wardround.deploy.trust.audit_log import AuditLog, event_entry, examine, sent_entry, verify
 from wardround.deploy.trust.log_heads import HEAD_SEAL, countersign, sign_head
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tests.support.in_process import NAMES, Consortium
 from wardround.core.contracts import Message
-from wardround.core.journal import Journal
-from wardround.core.journal_head import head_path
+from wardround.core.journals.journal import Journal
+from wardround.core.journals.journal_head import head_path
 from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import study_id

@@ -19,7 +19,7 @@ import numpy as np
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.journal_head import head_path
+from wardround.core.journals.journal_head import head_path
 from wardround.deploy.home import SiteHome
 from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.site.reply_store import IN_TRANSCRIPT

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
 from wardround.core.files import stamp, write_whole
-from wardround.core.journal import ROOT, End, Format, Journal, Violation
-from wardround.core.journal_head import Head, head_path, head_problems
+from wardround.core.journals.journal import ROOT, End, Format, Journal, Violation
+from wardround.core.journals.journal_head import Head, head_path, head_problems
 from wardround.deploy.trust.certificates import Key
 from wardround.deploy.trust.log_heads import (
     RESTORE,

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.core.journal_head import Head
+from wardround.core.journals.journal_head import Head
 from wardround.deploy.home import CoordinatorHome, Home, PartyHome
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.certificates import check_issued, read_certificate

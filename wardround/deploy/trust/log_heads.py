@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.journal import LONGEST, canonical_json, parse_object
-from wardround.core.journal_head import Head, load_head, parse_head
+from wardround.core.journals.journal import LONGEST, canonical_json, parse_object
+from wardround.core.journals.journal_head import Head, load_head, parse_head
 from wardround.deploy.trust.certificates import Key
 
 Keys = Mapping[str, Sequence[ec.EllipticCurvePublicKey]]

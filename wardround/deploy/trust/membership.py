@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.core.journal import ROOT, Chain, End, Format, Journal
-from wardround.core.journal_head import Head
+from wardround.core.journals.journal import ROOT, Chain, End, Format, Journal
+from wardround.core.journals.journal_head import Head
 from wardround.deploy.trust.certificates import Key, certificate_summary
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.log_heads import Keys, sign, signature_problem

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
-from wardround.core.journal import chain_hash
-from wardround.core.journal_head import Head
+from wardround.core.journals.journal import chain_hash
+from wardround.core.journals.journal_head import Head
 from wardround.deploy.home import PartyHome
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.deploy.trust.fingerprints import fingerprint

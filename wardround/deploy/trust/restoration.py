@@ -18,8 +18,8 @@ from typing import Any
 
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.core.journal import ROOT
-from wardround.core.journal_head import Head
+from wardround.core.journals.journal import ROOT
+from wardround.core.journals.journal_head import Head
 from wardround.deploy.home import PartyHome
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.trust.audit_log import event_entry

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from wardround.core.errors import Refusal
-from wardround.core.journal import canonical_json
+from wardround.core.journals.journal import canonical_json
 from wardround.deploy.trust.certificates import (
     Key,
     check_name,

@@ -17,8 +17,8 @@ from typing import Any
 
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.journal import ROOT, Journal, Violation
-from wardround.core.journal_head import Head, head_path, load_head
+from wardround.core.journals.journal import ROOT, Journal, Violation
+from wardround.core.journals.journal_head import Head, head_path, load_head
 from wardround.deploy.home import SiteHome
 from wardround.deploy.site.policy import Policy
 from wardround.deploy.site.policy_file import read_policy

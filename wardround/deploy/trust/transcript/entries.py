@@ -1,6 +1,6 @@
 """The transcript of a study: what the coordinator asked in every round, who answered, the sum, and the model after it.
 
-A journal (`core/journal.py`) in the study's run folder, one line a round, each chained to the one before by SHA-256;
+A journal (`core/journals`) in the study's run folder, one line a round, each chained to the one before by SHA-256;
 its end is signed with the coordinator's key when training is done. An answer is told by the SHA-256 of its bytes, which
 the site that sent it has in its own audit log; of sums and models their hashes are told, and beside the journal lie the
 sums themselves where they are kept. The server's step is a function of the state before and the sum, so whoever holds
@@ -25,8 +25,8 @@ from safetensors.numpy import load
 
 from wardround import __version__
 from wardround.core.contracts import Tree
-from wardround.core.journal import Content, Format, Journal, Violation, canonical_json
-from wardround.core.journal_head import Head, head_path, parse_head
+from wardround.core.journals.journal import Content, Format, Journal, Violation, canonical_json
+from wardround.core.journals.journal_head import Head, head_path, parse_head
 from wardround.deploy.trust.certificates import Key
 from wardround.deploy.trust.log_heads import SIGNATURE, Countersigned, Keys, sign, signature_problem
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save
 
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.journal_head import head_path
+from wardround.core.journals.journal_head import head_path
 from wardround.deploy.trust.transcript.entries import (
     CERTIFICATE,
     NAME,

@@ -18,7 +18,7 @@ from wardround.core.chain import chain
 from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Task, Transform, Tree
 from wardround.core.errors import Refusal
-from wardround.core.journal_head import head_problems
+from wardround.core.journals.journal_head import head_problems
 from wardround.deploy.coordinator.privacy_plan import restore_noise
 from wardround.deploy.protocol.robust_choice import rule_of, without_model
 from wardround.deploy.protocol.study_id import study_id

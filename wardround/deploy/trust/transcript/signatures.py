@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core.errors import Refusal
-from wardround.core.journal_head import Head
+from wardround.core.journals.journal_head import Head
 from wardround.deploy.trust.certificates import certificate_summary, check_issued
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.log_heads import Keys, parse_countersigned

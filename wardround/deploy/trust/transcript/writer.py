@@ -11,8 +11,8 @@ from safetensors.numpy import save
 from wardround.core.contracts import Tree
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
-from wardround.core.journal import Journal
-from wardround.core.journal_head import Head, head_path
+from wardround.core.journals.journal import Journal
+from wardround.core.journals.journal_head import Head, head_path
 from wardround.deploy.trust.transcript.entries import (
     CERTIFICATE,
     FORMAT,

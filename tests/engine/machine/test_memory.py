@@ -16,7 +16,7 @@ from wardround.core.contracts import Model
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine.layout import Shape
-from wardround.engine.memory import estimate, refuse_if_too_large
+from wardround.engine.machine.memory import estimate, refuse_if_too_large
 
 SHAPE = Shape(devices=2, pieces=1, blocks=3, lanes=4)
 PARAMETERS = (3 * 2 + 2) * 4

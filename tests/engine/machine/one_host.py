@@ -9,7 +9,7 @@ import numpy as np
 if __name__ == "__main__":
     count, number, coordinator, algorithm_name, aggregator, target = sys.argv[1:]
     jax.config.update("jax_num_cpu_devices", 1)
-    from wardround.engine.hosts import Hosts, join
+    from wardround.engine.machine.hosts import Hosts, join
 
     if int(count) > 1:
         join(Hosts(int(count), int(number), coordinator))

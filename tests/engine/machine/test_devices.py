@@ -7,9 +7,9 @@ import sys
 import jax
 import pytest
 
-from wardround.engine import devices
+from wardround.engine.machine import devices
 
-COUNT = "import wardround.engine.devices as d; print(d.device_count())"
+COUNT = "import wardround.engine.machine.devices as d; print(d.device_count())"
 
 
 def counted(code: str, **environment: str) -> int:

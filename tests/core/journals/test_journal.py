@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from wardround.core.journal import (
+from wardround.core.journals.journal import (
     DIGEST,
     ROOT,
     End,

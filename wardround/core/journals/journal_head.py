@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from wardround.core.errors import Refusal
-from wardround.core.journal import DIGEST, LONGEST, canonical_json, parse_object
+from wardround.core.journals.journal import DIGEST, LONGEST, canonical_json, parse_object
 
 HEAD_FIELDS: Mapping[str, type] = {"entries": int, "hash": str, "signature": str, "who": str}
 

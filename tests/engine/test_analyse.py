@@ -1,0 +1,52 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from wardround.core.analysis import Agreed, AgreedColumn, Analysis, Findings
+from wardround.core.contracts import Message, Site
+from wardround.core.errors import Refusal
+from wardround.engine.analyse import analyse, exchange_in_process
+
+A, B = (Site(name, pd.DataFrame({"age": ages})) for name, ages in (("A", [30.0, 50.0]), ("B", [70.0])))
+AGREED = Agreed(("A", "B"), {"age": AgreedColumn("number")})
+
+
+def spread(*, sums=True, most=2):
+    """The mean in one exchange, the squared deviations from it in a second."""
+
+    def message(state):
+        if "deviations" in state:
+            return None
+        return Message({"around": np.array(state.get("mean", 0.0)), "power": np.array(1.0 + ("mean" in state))})
+
+    def ask(agreed, asked, site):
+        away = site.table["age"].to_numpy() - asked.arrays["around"]
+        return Message({"count": np.array(len(away)), "total": np.sum(away ** int(asked.arrays["power"]))})
+
+    def step(state, told):
+        if not sums:
+            return {"mean": 0.0, "deviations": told.arrays["total"].tolist()}
+        if "mean" in state:
+            return {**state, "deviations": float(told.arrays["total"])}
+        return {"mean": float(told.arrays["total"] / told.arrays["count"])}
+
+    report = lambda state: Findings(["Done."], numbers=state).report()  # noqa: E731
+    return Analysis(("age",), lambda agreed: {}, message, ask, step, report, most=most, sums=sums)
+
+
+def found(analysis):
+    return analyse(analysis, AGREED, exchange_in_process(analysis, AGREED, [A, B]))["numbers"]
+
+
+def test_the_second_question_follows_from_the_first_answer():
+    # Mean (30 + 50 + 70) / 3 = 50; squared deviations 400 + 0 + 400.
+    assert found(spread()) == {"mean": 50.0, "deviations": 800.0}
+
+
+def test_where_sums_are_not_enough_the_answers_are_stacked_in_the_order_of_the_sites():
+    assert found(spread(sums=False)) == {"mean": 0.0, "deviations": [80.0, 70.0]}
+
+
+def test_an_analysis_that_does_not_end_is_refused():
+    with pytest.raises(Refusal, match="No answer was found in 1 exchanges"):
+        found(spread(most=1))

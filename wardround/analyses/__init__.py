@@ -1,0 +1,1 @@
+"""Analyses: methods that learn from sums over patients in a few exchanges; one module each, named after the method."""

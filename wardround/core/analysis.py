@@ -1,0 +1,89 @@
+"""Analyses: methods that learn from sums over patients, in a few exchanges, where nothing is trained in rounds.
+
+A regression by Newton's method, a survival curve, a principal component, a boosted tree: what the sites are asked next
+follows from the sum of what they answered before. The functions are pure and compute in double precision, so the same
+definition runs on one machine and over real hospitals, and gives what all rows in one place would give.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from wardround.core.contracts import Message, Report, Site, Tree
+
+ColumnKind = Literal["number", "category"]
+
+
+class AgreedColumn(NamedTuple):
+    """What all sites take a column to be; `levels` are the words of a category, in the agreed order."""
+
+    kind: ColumnKind
+    levels: tuple[str, ...] = ()
+
+
+class Agreed(NamedTuple):
+    """What is public before the first exchange: who takes part, and what the columns are."""
+
+    sites: tuple[str, ...]
+    columns: Mapping[str, AgreedColumn]
+
+
+class Analysis(NamedTuple):
+    """In the order in which an exchange happens."""
+
+    columns: tuple[str, ...]
+    """What it reads of a site's table; a site's policy decides about them."""
+    begin: Callable[[Agreed], Tree]
+    """The first state, from what is public; refuses what cannot be computed before anybody is asked."""
+    message: Callable[[Tree], Message | None]
+    """What all sites are asked next; none: there is nothing left to ask."""
+    ask: Callable[[Agreed, Message, Site], Message]
+    """At a site: statistics of its own rows in double precision; their shapes follow from the message, not the rows."""
+    step: Callable[[Tree, Message], Tree]
+    """The next state, from the SUM of the answers; where `sums` is false, from their stack, a row per site."""
+    report: Callable[[Tree], Report]
+    """What was found: `Findings(...).report()`."""
+    most: int = 25
+    """Exchanges at most; a site answers no more."""
+    sums: bool = True
+    """The sum of the answers is enough, so a secure sum can hide single ones."""
+
+
+ChartKind = Literal["forest", "funnel", "steps", "lines", "points", "bars", "heat"]
+
+
+class FoundTable(NamedTuple):
+    """A table to be read: `rows` hold one value per column; a missing one is None."""
+
+    name: str
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | float | int | None]]
+
+
+class FoundChart(NamedTuple):
+    """A chart by its data; how a kind is drawn is the report's. `series` has one mapping per line, row or group."""
+
+    name: str
+    caption: str
+    kind: ChartKind
+    series: Sequence[Mapping[str, Any]]
+    x: str = ""
+    y: str = ""
+
+
+class Findings(NamedTuple):
+    """`words` are whole sentences, the answer first; `numbers` is what a program reads, exact and by name."""
+
+    words: Sequence[str]
+    tables: Sequence[FoundTable] = ()
+    charts: Sequence[FoundChart] = ()
+    numbers: Mapping[str, Any] = {}
+
+    def report(self) -> Report:
+        """As plain values that JSON can hold."""
+        return {
+            "words": list(self.words),
+            "tables": [table._asdict() for table in self.tables],
+            "charts": [chart._asdict() for chart in self.charts],
+            "numbers": dict(self.numbers),
+        }
