@@ -25,7 +25,7 @@ def spread(*, sums=True, most=2):
 
     def step(state, told):
         if not sums:
-            return {"mean": 0.0, "deviations": told.arrays["total"].tolist()}
+            return {"mean": 0.0, "deviations": [float(told.arrays[site]["total"]) for site in AGREED.sites]}
         if "mean" in state:
             return {**state, "deviations": float(told.arrays["total"])}
         return {"mean": float(told.arrays["total"] / told.arrays["count"])}
@@ -43,7 +43,7 @@ def test_the_second_question_follows_from_the_first_answer():
     assert found(spread()) == {"mean": 50.0, "deviations": 800.0}
 
 
-def test_where_sums_are_not_enough_the_answers_are_stacked_in_the_order_of_the_sites():
+def test_where_a_sum_is_not_enough_each_answer_is_given_by_its_site():
     assert found(spread(sums=False)) == {"mean": 0.0, "deviations": [80.0, 70.0]}
 
 

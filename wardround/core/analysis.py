@@ -39,7 +39,7 @@ class Analysis(NamedTuple):
     ask: Callable[[Agreed, Message, Site], Message]
     """At a site: statistics of its own rows in double precision; their shapes follow from the message, not the rows."""
     step: Callable[[Tree, Message], Tree]
-    """The next state, from the SUM of the answers; where `sums` is false, from their stack, a row per site."""
+    """The next state, from the SUM of the answers; where `sums` is false, from the arrays of each site by its name."""
     report: Callable[[Tree], Report]
     """What was found: `Findings(...).report()`."""
     most: int = 25

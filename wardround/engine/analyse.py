@@ -1,16 +1,16 @@
 """The loop of an analysis, the same over simulated and real sites: ask, add up, think, until nothing is left to ask."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
 
 from wardround.core.analysis import Agreed, Analysis
-from wardround.core.contracts import Message, Report, Site, Tree
+from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
 
 Exchange = Callable[[int, Message], Message]
-"""The number of the exchange and what is asked, to the sum of the answers (or their stack)."""
+"""The number of the exchange and what is asked, to the answers, combined."""
 
 
 def analyse(analysis: Analysis, agreed: Agreed, exchange: Exchange) -> Report:
@@ -33,17 +33,14 @@ def exchange_in_process(analysis: Analysis, agreed: Agreed, sites: Sequence[Site
     """Sites on this machine: each is shown its own table only."""
 
     def exchange(number: int, asked: Message) -> Message:
-        answers = [analysis.ask(agreed, asked, site) for site in sites]
-        return combined(analysis, answers)
+        return combine_answers(analysis, {site.name: analysis.ask(agreed, asked, site) for site in sites})
 
     return exchange
 
 
-def combined(analysis: Analysis, answers: Sequence[Message]) -> Message:
-    """The sum of the answers, or their stack, in the order of the sites."""
-
-    def combine(*parts: Tree) -> Tree:
-        stack = np.stack([np.asarray(part, np.float64) for part in parts])
-        return stack.sum(axis=0) if analysis.sums else stack
-
-    return Message(jax.tree.map(combine, *(answer.arrays for answer in answers)))
+def combine_answers(analysis: Analysis, answers: Mapping[str, Message]) -> Message:
+    """The sum of the answers; or, where a sum is not enough, the arrays of each site by its name."""
+    if not analysis.sums:
+        return Message({site: answer.arrays for site, answer in answers.items()})
+    arrays = [answer.arrays for answer in answers.values()]
+    return Message(jax.tree.map(lambda *parts: np.sum([np.asarray(one, np.float64) for one in parts], axis=0), *arrays))
