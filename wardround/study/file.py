@@ -17,7 +17,7 @@ from wardround.study.sections.data import CleaningSection, DataSection, Preparat
 from wardround.study.sections.deployment import DeploySection
 from wardround.study.sections.privacy import PrivacySection
 from wardround.study.sections.section import Named, Section, Settings
-from wardround.study.sections.training import (
+from wardround.study.sections.rounds import (
     EvaluationSection,
     OperatingPointSection,
     ParticipationSection,
