@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.support.analyses.spread import lend_spread
 from tests.support.in_process import NAMES, Consortium, Died, die_at
-from tests.support.spread import lend_spread
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.analyses import conduct as conducted
