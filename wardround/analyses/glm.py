@@ -50,7 +50,8 @@ def words_of(said: Settings) -> str:
         "sent to you: products of columns with one another and with the outcome, weighted, and the deviance; at most "
         f"{said['most_parameters']} coefficients. Your site adds nothing where it has fewer than "
         f"{said['smallest_cell']} patients, fewer than three for every coefficient, or a level, an outcome or a part "
-        f"of a spline with fewer than {said['smallest_cell']}; and it refuses coefficients that would single out patients"
+        f"of a spline with fewer than {said['smallest_cell']}, and it refuses coefficients that would single out "
+        "patients"
     )
 
 

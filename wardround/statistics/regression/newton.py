@@ -12,8 +12,8 @@ from wardround.core.errors import Refusal
 from wardround.statistics.regression.design import Design
 
 Array = np.ndarray[Any, Any]
-SMALLEST_STEP = 1e-9
-"""In standard deviations of the linear predictor: Newton's next one would be of its square."""
+SMALLEST_STEP = 1e-11
+"""In standard deviations of the linear predictor: where the link is the family's own, the next one is of its square."""
 COLLINEAR = 1e-10
 """The smallest eigenvalue of the scaled information, of 1 in the mean, at which columns still differ."""
 FAR = 12.0
