@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple
 from wardround.core.contracts import Message, Report, Site, Tree
 
 ColumnKind = Literal["number", "category"]
+NOISE = "noise/deviation"
+"""The name under which a sum comes with the standard deviation of the noise in each of its numbers."""
 
 
 class AgreedColumn(NamedTuple):
@@ -46,6 +48,11 @@ class Analysis(NamedTuple):
     """Exchanges at most; a site answers no more."""
     sums: bool = True
     """The sum of the answers is enough, so a secure sum can hide single ones."""
+    sensitivity: Callable[[Agreed], float] | None = None
+    """The length by which one patient can change an answer, in every exchange: for [privacy], whose noise a site adds.
+
+    None: [privacy] is not offered. Under it `step` is also told the deviation of the noise in the sum, as NOISE.
+    """
 
 
 ChartKind = Literal["forest", "funnel", "steps", "lines", "points", "bars", "heat"]
