@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "deploy": {
         *("core", "engine", "data", "queries", "evaluate", "partners", "privacy"),
-        *("study", "runs", "workflows", "report"),
+        *("study", "runs", "workflows", "report", "predict", "monitor"),
     },
 }
 """Beside itself; `cli` sits on top and may import anything."""

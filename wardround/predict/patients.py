@@ -85,7 +85,18 @@ def open_patients(
 
 def read_patients(source: str, facts: ModelFacts) -> pd.DataFrame:
     """All rows and columns of a table that has at least those of training, codes written as there."""
-    found = open_patients(source, facts)
+    return aligned_rows(open_patients(source, facts), facts)
+
+
+def read_frame(frame: pd.DataFrame, facts: ModelFacts, *, where: str) -> pd.DataFrame:
+    """The same for rows in memory, of which no value was changed yet."""
+    found = PatientRows.of_frame(frame, where)
+    if not found.rows:
+        raise Refusal("the table has no rows", where=where, remedy="name a table with at least one patient")
+    return aligned_rows(clean_patients(found, facts), facts)
+
+
+def aligned_rows(found: PatientRows, facts: ModelFacts) -> pd.DataFrame:
     preparation = Preparation.from_json(json.dumps(facts.preparation))
     found.require(
         (column.name for column in preparation.columns),

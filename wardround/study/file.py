@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from wardround.core.errors import Refusal
 from wardround.engine.registry import suggest_name
 from wardround.partners.choice import Rule
+from wardround.study.monitor_section import MonitorSection, with_data
 
 Settings = dict[str, Any]
 
@@ -333,6 +334,7 @@ class Study(Section):
     evaluation: EvaluationSection = EvaluationSection()
     compare: CompareSection | None = None
     tune: TuneSection | None = None
+    monitor: MonitorSection | None = None
 
 
 def read_study(path: Path) -> Study:
@@ -364,7 +366,7 @@ def read_study(path: Path) -> Study:
 
 def parse_study(content: Settings, *, where: str) -> Study:
     try:
-        return Study.model_validate(content)
+        return Study.model_validate(with_data(content))
     except ValidationError as error:
         raise refusal_of(error, where) from None
 

@@ -43,7 +43,7 @@ from wardround.deploy.transport.site_register import SiteRegister
 from wardround.deploy.trust.audit_log import event_entry
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json, write_json
-from wardround.runs.result import RunResult
+from wardround.runs.result import MonitorResult, RunResult
 from wardround.study.file import Study
 
 LOOK = 0.5
@@ -88,7 +88,7 @@ class Coordinator:
             self.write_status()
             self.stopped.wait(LOOK)
 
-    def run(self, name: str) -> RunResult | None:
+    def run(self, name: str) -> RunResult | MonitorResult | None:
         """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue.
 
         A fault of our own ends the study too, never the process: the next study in the queue has its turn.
@@ -132,7 +132,7 @@ class Coordinator:
             )
         )
 
-    def _conduct(self, name: str, folder: Path) -> RunResult:
+    def _conduct(self, name: str, folder: Path) -> RunResult | MonitorResult:
         study, submitter = read_submission(folder)
         self.state |= {"study": name, "state": "running", "round": 0, "rounds": study.study.rounds, "missing": {}}
         self.write_status()

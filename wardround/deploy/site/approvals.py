@@ -24,7 +24,6 @@ from wardround.deploy.party.decisions import (
 )
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.datasets import (
-    columns_for,
     find,
     frame_of,
     names_in,
@@ -32,6 +31,8 @@ from wardround.deploy.site.datasets import (
     required_columns,
     summarize_table,
 )
+from wardround.deploy.site.monitor.approval import monitor_reasons
+from wardround.deploy.site.monitor.watched_rows import study_columns
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release import release_list
@@ -52,8 +53,9 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     policy, study = read_policy(home.policy_path), study_of(offer)
     name = find(home, data)
     columns = dict.fromkeys(frame_of(name, read_datasets(home)[name]).columns)
-    read, _ = columns_for(study, policy, columns)
-    names = dict.fromkeys([*read, *required_columns(study)])
+    read, withheld = study_columns(home, study, policy, columns)
+    # A monitor cannot do without a column that its model needs; other studies go on with those that they may read.
+    names = dict.fromkeys([*read, *(withheld if study.monitor is not None else ()), *required_columns(study)])
     reasons = decide(policy, offer.study, names, spent=promised_epsilon(home, beside=offer.id), today=today)
     reasons += partner_problems(home, study)
     reasons += uncompared_reasons(home, study) if policy.partners == "compared" else []
@@ -61,7 +63,7 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     reasons += [f"the dataset {name} has no column '{column}', which the study needs" for column in missing]
     if not set(read) - set(names_in(study.data.settings.get("target"))):
         reasons.append(f"the policy allows no input column of the dataset {name}")
-    return reasons
+    return reasons or monitor_reasons(home, study, name, policy)
 
 
 def approve(
@@ -113,7 +115,7 @@ def approve(
 def columns_read(home: SiteHome, name: str, study: Study, policy: Policy) -> dict[str, str]:
     """The columns that the study reads of a dataset, each with its kind."""
     kinds = summarize_table(frame_of(name, read_datasets(home)[name])).kinds
-    return {column: kinds[column] for column in columns_for(study, policy, kinds)[0]}
+    return {column: kinds[column] for column in study_columns(home, study, policy, kinds).read}
 
 
 def derive_releases(home: SiteHome, study: Study, columns: Mapping[str, str], policy: Policy) -> Releases:

@@ -36,6 +36,7 @@ from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import approval_status
 from wardround.deploy.site.datasets import table_for
+from wardround.deploy.site.monitor.watched_rows import watched_table
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release.gate import ReleaseClaim, ReleaseRecord
@@ -138,7 +139,8 @@ class HomeAccess:
     def table(self, study: Study) -> Table:
         self._require_approval(study_id(study))
         decision = self._decision(study_id(study))
-        return table_for(self.home, decision.data, study, read_policy(self.home.policy_path), decision.columns)
+        read = table_for if study.monitor is None else watched_table
+        return read(self.home, decision.data, study, read_policy(self.home.policy_path), decision.columns)
 
     def folder(self, study: str) -> Path:
         return self.home.folder(self._id(study))

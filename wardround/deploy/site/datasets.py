@@ -191,6 +191,8 @@ def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[s
 def required_columns(study: Study) -> tuple[str, ...]:
     """The columns that a study names and cannot do without."""
     said = study.data.settings
+    if study.monitor is not None:
+        return tuple(dict.fromkeys(filter(None, (study.monitor.outcome, study.monitor.date))))
     split_by = (study.data.split_by,) if study.data.split_by else ()
     lists = [column for key in ("groups", "categories") for column in names_in(said.get(key))]
     lists += [column for column in cleanup_of(study.data.cleaning).references if read_date(column) is None]

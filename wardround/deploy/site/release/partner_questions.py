@@ -28,7 +28,9 @@ from wardround.study.release_noise import release_noise
 
 
 def preparation_queries(study: Study) -> tuple[Recipe, ...]:
-    """The queries of the study's preparation."""
+    """The queries of the study's preparation; a monitor prepares nothing."""
+    if study.monitor is not None:
+        return ()
     said = study.data.preparation
     return statistics_asked(
         impute=said.impute,
