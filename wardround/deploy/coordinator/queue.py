@@ -133,7 +133,7 @@ def with_monitored(study: Study, home: CoordinatorHome) -> Study:
         raise Refusal(
             f"there is no study called '{said.study}' here",
             where="[monitor] study",
-            remedy=suggest_name(said.study, known),
+            remedy=suggest_name(said.study, tuple(known)),
         )
     if len(ended) != 1:
         what = "has not finished" if len(meant) == 1 else f"may be any of {', '.join(ended or meant)}"
