@@ -35,7 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": {"core", "engine", "data", "queries", "evaluate", "algorithms", "runs", "report", "predict"},
     "monitor": {"core", "data", "queries", "evaluate", "predict", "runs"},
     "api": {
-        *("core", "engine", "data", "evaluate", "models", "predict", "privacy", "report", "runs", "study", "workflows")
+        *("core", "engine", "data", "evaluate", "models", "monitor", "predict", "privacy", "report", "runs", "study"),
+        "workflows",
     },
     "workflows": {
         *(

@@ -20,7 +20,7 @@ from wardround.deploy.site.release.grid_offset import grid_offset
 from wardround.monitor.consortium import site_windows
 from wardround.monitor.windows import dates_of
 from wardround.predict.outcomes import column_of
-from wardround.predict.patients import read_frame
+from wardround.predict.patients import read_patients
 from wardround.predict.predictor import Predictor, load_predictor
 from wardround.queries.outcomes_by_window import OUTCOME, WINDOW
 from wardround.study.file import Study
@@ -94,7 +94,7 @@ def watched_table(
         # By the key of the study that trained the model: asked again, in whatever study, it gets the same answer.
         return grid_offset(home.folder(said.study), Scores(risk, ill, np.array([0, len(ill)])))
 
-    clean = read_frame(rows, predictor.facts, where=where)
+    clean = read_patients(rows, predictor.facts, where=where)
     site = site_windows(predictor, home.settings.name, clean, dates, outcome, every=said.every, offset=offset)
     return Table({site.name: site.table}, OUTCOME, where)
 
