@@ -3,8 +3,10 @@
 The policy is asked when a study is approved and again for every request. An approval lists all that may leave.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
+
+import pandas as pd
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
@@ -23,6 +25,7 @@ from wardround.deploy.party.decisions import (
     study_of,
 )
 from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.datasets import (
     find,
     frame_of,
@@ -36,6 +39,7 @@ from wardround.deploy.site.monitor.watched_rows import study_columns
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release import release_list
+from wardround.deploy.site.release.cleaning_review import cleaning_reasons
 from wardround.deploy.site.release.gate import ReleaseRecord
 from wardround.deploy.site.release.release_list import Releases
 from wardround.deploy.trust.pins import partner_problems, pin_first_use, refuse_other_partners, uncompared_reasons
@@ -52,7 +56,8 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     """What the policy has against a study on these data; none: it may be approved."""
     policy, study = read_policy(home.policy_path), study_of(offer)
     name = find(home, data)
-    columns = dict.fromkeys(frame_of(name, read_datasets(home)[name]).columns)
+    frame = frame_of(name, read_datasets(home)[name])
+    columns = dict.fromkeys(frame.columns)
     read, withheld = study_columns(home, study, policy, columns)
     # A monitor cannot do without a column that its model needs; other studies go on with those that they may read.
     names = dict.fromkeys([*read, *(withheld if study.monitor is not None else ()), *required_columns(study)])
@@ -63,7 +68,41 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     reasons += [f"the dataset {name} has no column '{column}', which the study needs" for column in missing]
     if not set(read) - set(names_in(study.data.settings.get("target"))):
         reasons.append(f"the policy allows no input column of the dataset {name}")
+    reasons += [] if missing else differencing_reasons(home, study, name, policy, frame, read)
     return reasons or monitor_reasons(home, study, name, policy)
+
+
+def differencing_reasons(
+    home: SiteHome, study: Study, name: str, policy: Policy, frame: pd.DataFrame, read: Collection[str]
+) -> list[str]:
+    """Why what the study does to values would single out patients, alone or beside studies that were told before."""
+    if study.monitor is not None:
+        return []
+    told = studies_told(home, name, beside=study_id(study))
+    return cleaning_reasons(study, told, frame, read, policy.smallest_cell, policy.smallest_difference)
+
+
+def refuse_differencing(home: SiteHome, study: Study, name: str, policy: Policy, approved: Collection[str]) -> None:
+    """The same when the rows are read: they may be others than at the approval."""
+    said = study.data.cleaning
+    others = studies_told(home, name, beside=study_id(study)).values()
+    if study.monitor is not None or (not said.recode and all(one.data.cleaning == said for one, _ in others)):
+        return  # nothing that the rows could decide
+    frame = frame_of(name, read_datasets(home)[find(home, name)])
+    read = [column for column in study_columns(home, study, policy, frame.columns).read if column in approved]
+    reasons = differencing_reasons(home, study, name, policy, frame, read)
+    if reasons:
+        raise Refusal("; ".join(reasons), where=name, remedy="withdraw the study, or ask for a changed one")
+
+
+def studies_told(home: SiteHome, data: str, *, beside: str) -> dict[str, tuple[Study, Collection[str]]]:
+    """Studies that the site ever approved on a dataset and that may have been told of its rows, but one.
+
+    Each with the columns that it reads.
+    """
+    known = {one: found for one, found in decisions(home).items() if found.data == data and one != beside}
+    found = {one: (study_of(read_offer(home, one)), decision.columns) for one, decision in known.items()}
+    return {one: told for one, told in found.items() if told[0].monitor is None}
 
 
 def approve(

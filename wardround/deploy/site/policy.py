@@ -56,6 +56,8 @@ class Policy(SettingsFile):
     columns: list[str] = Field(default_factory=list)
     columns_denied: list[str] = Field(default_factory=list)
     smallest_cell: int = Field(default=SMALLEST_CELL, ge=1)
+    smallest_difference: int = Field(default=SMALLEST_CELL, ge=1)
+    """Two studies of one dataset may treat so many patients differently, or none; 1 allows any."""
     smallest_sum: int = Field(default=SMALLEST_SUM, ge=SMALLEST_SUM)
     """A secure sum of fewer sites is allowed under [privacy] only: too few others hide an answer."""
     epsilon: float | None = Field(default=None, ge=0, allow_inf_nan=False)

@@ -4,13 +4,14 @@ Sizes are measured: see `release/answer_size.py`.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from wardround.core.components.terms import Extent
 from wardround.core.errors import Refusal
 from wardround.core.text import format_bytes
+from wardround.data.inspection.findings import Finding, find_in_rows, find_in_table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.party.decisions import Offer, study_of
 from wardround.deploy.site.approvals import derive_releases, promised_epsilon, reasons_against, statistics_used
@@ -29,7 +30,8 @@ from wardround.deploy.site.policy import (
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_summary import LedgerCharges, privacy_cost
 from wardround.deploy.site.release import release_list
-from wardround.deploy.site.release.answer_size import AnswerSize, answer_of
+from wardround.deploy.site.release.answer_size import AnswerSize, answer_of, prepared_rows
+from wardround.deploy.site.release.cleaning_review import review_sentences
 from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.deploy.site.release.partner_questions import (
     all_settings,
@@ -71,7 +73,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
     read, withheld = study_columns(home, study, policy, seen.kinds)
     against = reasons_against(home, offer, name)
     components, closed = components_of(offer.study), outside_reasons(policy, components_of(offer.study))
-    answer, unknown = (None, "") if study.monitor is not None else size_of_answer(home, study, name, policy, closed)
+    answer, unknown, findings = look_at_rows(home, study, name, policy, closed)
     for_choice: tuple[str, ...] = ()
     if not closed:
         components += for_partners(offer.study)[0]
@@ -105,6 +107,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
         "expires": str(policy.expires) if policy.expires else None,
         "releases": release_list.to_json(listed),
         "against": against,
+        "warnings": [asdict(one) for one in findings],
         **monitor.monitor_facts(study),
     }
     risky = [f"{column} ({why})" for column, why in seen.identifying.items() if column in read]
@@ -116,10 +119,12 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
             (
                 *what_is_read(name, seen.rows, read, withheld, risky),
                 *what_is_changed(study),
+                *review_sentences(study, frame[read], policy.smallest_cell),
                 *blank_rows(study, frame),
                 *(monitor.what_is_watched(home, study, name, policy) if study.monitor is not None else ()),
             ),
         ),
+        *((("What your rows show", warned),) if (warned := finding_sentences(findings)) else ()),
         ("What runs here", what_runs(components, brought)),
         ("What leaves", what_leaves(study, policy, answer, unknown)),
         *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
@@ -131,16 +136,40 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
     return StudySummary(facts, parts, tuple(against))
 
 
-def size_of_answer(
-    home: SiteHome, study: Study, name: str, policy: Policy, closed: list[str]
-) -> tuple[AnswerSize | None, str]:
-    """What a round's answer holds, or why that is not known; nothing that is `closed` is imported for it."""
+class FirstLook(NamedTuple):
+    """What preparing the site's rows shows before anything is approved; it stays here."""
+
+    answer: AnswerSize | None = None
+    unknown: str = ""
+    """Why the answer's size is not known."""
+    findings: tuple[Finding, ...] = ()
+    """What may be wrong with the rows: leaks, copies, values far out."""
+
+
+def look_at_rows(home: SiteHome, study: Study, name: str, policy: Policy, closed: list[str]) -> FirstLook:
+    """Prepare the rows as the study would; nothing that is `closed` is imported for it."""
+    if study.monitor is not None:
+        return FirstLook()
+    found: list[Finding] = []
     try:
         if closed:
             raise Refusal("; ".join(closed))
-        return answer_of(study, table_for(home, name, study, policy)), ""
+        table = table_for(home, name, study, policy)
+        found += find_in_table(table, [study.data.split_by] if study.data.split_by else [])
+        loaded = prepared_rows(study, table)
+        found += find_in_rows(loaded)
+        return FirstLook(answer_of(study, table, loaded), "", tuple(found))
     except Refusal as refusal:
-        return None, str(refusal)
+        return FirstLook(None, str(refusal), tuple(found))
+
+
+def finding_sentences(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """For whoever decides, with examples: these words are shown here and sent to nobody."""
+    told = []
+    for one in findings:
+        shown = f" ({', '.join(one.examples)})" if one.examples else ""
+        told.append(f"Warning: {one.what}{shown}. Ask for a changed study, or change the table: {one.remedy}.")
+    return (*told, "These warnings are shown to you alone.") if told else ()
 
 
 def what_leaves(study: Study, policy: Policy, answer: AnswerSize | None, unknown: str) -> tuple[str, ...]:

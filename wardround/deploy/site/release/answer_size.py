@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from wardround.core.contracts import Message
-from wardround.data.load import load
+from wardround.data.load import LoadedData, load
 from wardround.data.noised_preparation import StatisticsNoise
 from wardround.data.table import Table
 from wardround.deploy.protocol.wire import encode
@@ -40,10 +40,10 @@ def example_noise(study: Study) -> StatisticsNoise | None:
     return found if found is None or found.noise is None else found._replace(noise=1e-6)
 
 
-def answer_of(study: Study, table: Table) -> AnswerSize:
-    """What this site's answer would hold, found out by preparing its rows; nothing is trained."""
+def prepared_rows(study: Study, table: Table) -> LoadedData:
+    """This site's rows, split and prepared as in the study, as far as it can be told from them alone."""
     data = study.data
-    loaded = load(
+    return load(
         table,
         seed=study.study.seed,
         shares=tuple(data.shares),
@@ -53,6 +53,10 @@ def answer_of(study: Study, table: Table) -> AnswerSize:
         private=example_noise(study),
         **data.preparation.model_dump(),
     )
+
+
+def answer_of(study: Study, table: Table, loaded: LoadedData) -> AnswerSize:
+    """What this site's answer would hold; nothing is trained."""
     federation = loaded.federation
     sites = list(dict.fromkeys([*table.sites, *([study.study.user] if study.study.user else [])]))
     algorithm = assemble.build(with_some_noise(study), own_method(study), federation.task, sites)
