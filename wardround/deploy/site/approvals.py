@@ -4,6 +4,7 @@ The policy is asked when a study is approved and again for every request. An app
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import date
 
 import pandas as pd
@@ -101,8 +102,13 @@ def studies_told(home: SiteHome, data: str, *, beside: str) -> dict[str, tuple[S
     Each with the columns that it reads.
     """
     known = {one: found for one, found in decisions(home).items() if found.data == data and one != beside}
-    found = {one: (study_of(read_offer(home, one)), decision.columns) for one, decision in known.items()}
-    return {one: told for one, told in found.items() if told[0].monitor is None}
+    found: dict[str, tuple[Study, Collection[str]]] = {}
+    for one, decision in known.items():
+        with suppress(Refusal):  # an offer of an old version, or one that was taken away, is compared with nothing
+            study = study_of(read_offer(home, one))
+            if study.monitor is None:
+                found[one] = study, decision.columns
+    return found
 
 
 def approve(
