@@ -320,7 +320,7 @@ def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
 
     try:
         if study.monitor is not None:
-            refuse_monitor(study, study.monitor)
+            refuse_monitor(study.monitor)
         else:
             table_without_rows(study)
     except Refusal as refusal:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.cases_result import BudgetTables, CaseResult, MethodLabel, RateSearch
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.clinical.monitor import MonitoredSite
@@ -249,13 +250,14 @@ class MonitorResult(ResultPart):
     notes: Texts
 
 
-Result = RunResult | CasesResult | PartnersResult | TuneResult | MonitorResult
+Result = RunResult | CasesResult | PartnersResult | TuneResult | AnalysisResult | MonitorResult
 KINDS: dict[str, type[Result]] = {
     **dict.fromkeys(("run", "compare", "demo", "deployed"), RunResult),
     "cases": CasesResult,
     "partners": PartnersResult,
     "tune": TuneResult,
     "monitor": MonitorResult,
+    "analysis": AnalysisResult,
 }
 
 

@@ -50,18 +50,18 @@ def with_data(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, "data": {"source": "csv", "target": said.get("outcome") or "(of the model)"}}
 
 
-def unused_tables(study: BaseModel) -> list[str]:
+def refuse_unused(study: BaseModel, data: BaseModel, where: str) -> None:
     """What a study with [monitor] says and nobody reads: whoever wrote it expects what does not happen."""
-    said = study.model_dump(exclude_defaults=True)
-    data = [f"[data] {key}" for key in said.get("data", {}) if key not in OWN_DATA]
-    return [*(f"[{table}]" for table in said if table not in OWN_TABLES), *data]
-
-
-def refuse_unused(study: BaseModel) -> None:
-    unused = unused_tables(study)
+    defaults = {
+        name: field.get_default(call_default_factory=True, validated_data={})
+        for name, field in type(study).model_fields.items()
+        if name not in OWN_TABLES
+    }
+    tables = [f"[{name}]" for name, default in defaults.items() if getattr(study, name) != default]
+    unused = tables + [f"[data] {key}" for key in data.model_dump(exclude_defaults=True) if key not in OWN_DATA]
     if unused:
         raise Refusal(
             f"a study with [monitor] trains nothing and reads rows as the trained study did: {unused[0]} is not used",
-            where="[monitor]",
+            where=where,
             remedy=f"remove {', '.join(unused)}",
         )

@@ -21,12 +21,11 @@ from wardround.runs.clinical.monitor import MonitoredSite, MonitoredWindow
 from wardround.runs.folder import RunFolder
 from wardround.runs.result import MonitorResult
 from wardround.study.file import Study
-from wardround.study.monitor_section import MonitorSection, refuse_unused
+from wardround.study.monitor_section import MonitorSection
 
 
-def refuse_monitor(study: Study, said: MonitorSection) -> None:
+def refuse_monitor(said: MonitorSection) -> None:
     """What is wrong with a study before any site hears of it."""
-    refuse_unused(study)
     if not said.outcome:
         raise Refusal(
             "the study does not name the column of outcomes",

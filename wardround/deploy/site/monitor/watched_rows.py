@@ -24,7 +24,7 @@ from wardround.predict.patients import read_patients
 from wardround.predict.predictor import Predictor, load_predictor
 from wardround.queries.outcomes_by_window import OUTCOME, WINDOW
 from wardround.study.file import Study
-from wardround.study.monitor_section import MonitorSection, refuse_unused
+from wardround.study.monitor_section import MonitorSection
 
 
 class StudyColumns(NamedTuple):
@@ -77,7 +77,6 @@ def watched_table(
     Of the columns `approved` and allowed alone, as in `table_for`. Refused, in words that stay at the site, where the
     model or the table does not allow it.
     """
-    refuse_unused(study)
     said, predictor = section_of(study), kept_predictor(home, study)
     frame = frame_of(name, read_datasets(home)[find(home, name)])
     read, _ = study_columns(home, study, policy, [str(column) for column in frame.columns])
