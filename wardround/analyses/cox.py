@@ -1,0 +1,220 @@
+"""Cox regression over sites: hazard ratios, exact where patients are compared within their own site.
+
+Cox, JRSS B 1972; ties after Efron or Breslow. With `by_site` (the default) every site keeps its own baseline hazard and
+its own risk sets: partial likelihoods then add up over sites, so sums of score and information give the stratified fit
+of all rows in one place. Without, patients of all sites are compared with each other through sums over shared intervals
+of time, as if times were rounded up to the intervals' edges; how far this moves the answer is told. Asks once for the
+lengths of follow-up, once for each step of Newton's method (about six), and once for checks and predictions.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wardround.analyses.survival import cox_sums
+from wardround.analyses.survival.cox_findings import Closed, CoxFit, cox_findings
+from wardround.analyses.survival.rows import (
+    DesignColumn,
+    FollowUp,
+    Outcome,
+    design_of,
+    follow_up,
+    said_of,
+    strata_of,
+)
+from wardround.analyses.survival.survey import NUMBERS, Survey, check_times, edges_for, read_survey, survey_of
+from wardround.core.analysis import Agreed, Analysis
+from wardround.core.bounds import Count, NotNegative
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Extent, Settings, Terms
+from wardround.core.contracts import Message, Report, Site
+from wardround.core.errors import Refusal
+from wardround.statistics.survival.binned_likelihood import IntervalSums, binned_likelihood, width_of
+from wardround.statistics.survival.newton import Ascent, begin_ascent, climb, ridged
+from wardround.statistics.survival.partial_likelihood import Likelihood, Ties
+
+LABEL = "Cox regression"
+MOST = 60
+Values = np.ndarray[Any, Any]
+RIDGE = "add a small penalty (penalty = 0.01)"
+
+
+def size_of(of: Extent) -> int:
+    # A category adds a column a level; how many is not known before the sites agree, so that this is a rough limit.
+    p = max(of.parameters, 10 * len(of.settings["columns"]))
+    edges = max(len(of.settings["times"]), of.settings["bins"]) + len(of.settings["horizons"]) + 1
+    per_edge = 2 if of.settings["by_site"] else 2 * width_of(p) + p + 1
+    return NUMBERS + 10 * p + 5 * p * p + 10 + edges * per_edge
+
+
+def words_of(settings: Settings) -> str:
+    shared = "by interval of time, " if not settings["by_site"] else ""
+    return (
+        f"sums over your patients, {shared}that say how the hazard of {settings['event']} depends on"
+        f" {', '.join(settings['columns'])}; in about eight exchanges, never of fewer than"
+        f" {settings['smallest_cell']} patients and events"
+    )
+
+
+TERMS = Terms(words_of, size_of, times=MOST, rows="table")
+
+
+class CoxState(NamedTuple):
+    """What is known so far; `sums` are the last sums by interval where sites are compared with each other."""
+
+    agreed: Agreed
+    design: tuple[DesignColumn, ...]
+    ascent: Ascent
+    survey: Survey | None = None
+    center: Values | None = None
+    scale: Values | None = None
+    binary: tuple[bool, ...] = ()
+    edges: Values | None = None
+    sums: tuple[IntervalSums, ...] = ()
+    closed: Closed | None = None
+
+
+@recorded("analysis", TERMS)
+def cox(
+    *,
+    time: str,
+    event: str,
+    columns: tuple[str, ...],
+    event_is: str = "",
+    references: tuple[str, ...] = (),
+    units: tuple[str, ...] = (),
+    strata: tuple[str, ...] = (),
+    by_site: bool = True,
+    ties: Ties = "efron",
+    penalty: NotNegative = 0.0,
+    robust: bool = False,
+    site_by_site: bool = False,
+    hold_out: str = "",
+    horizons: tuple[float, ...] = (),
+    times: tuple[float, ...] = (),
+    bins: Count = 100,
+    unit: str = "",
+    check_units: bool = True,
+    smallest_cell: Count = 1,
+) -> Analysis:
+    """Cox regression: hazard ratios with intervals and tests, checks, site by site on request, and predictions."""
+    outcome = Outcome(time, event, event_is)
+    held_column = hold_out.partition("=")[0].strip()
+
+    def begin(agreed: Agreed) -> CoxState:
+        check_times(times, bins)
+        if not columns:
+            raise Refusal("a Cox regression needs at least one column", remedy='name them: columns = ["age", "sex"]')
+        if {time, event} & set(columns):
+            raise Refusal("time and event are what is explained: they cannot be columns of the model too")
+        if robust and not by_site:
+            raise Refusal("robust errors need risk sets within sites", remedy="set by_site = true, or robust = false")
+        if hold_out and "=" not in hold_out:
+            raise Refusal(f"hold_out: '{hold_out}' is not of the form COLUMN = VALUE")
+        said_of(units, "units", columns)
+        strata_of(agreed, strata)
+        design = design_of(agreed, columns, references)
+        return CoxState(agreed, design, begin_ascent(len(design)))
+
+    def message(state: CoxState) -> Message | None:
+        if state.survey is None:
+            return Message({}, (("asked", "survey"),))
+        if state.closed is not None:
+            return None
+        arrays = {"beta": state.ascent.beta, "center": state.center, "scale": state.scale, "edges": state.edges}
+        if not state.ascent.done:
+            return Message(arrays, (("asked", "fit"),))
+        return Message({**arrays, "clock": clock_of(state.survey)}, (("asked", "close"),))
+
+    def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
+        what, told = dict(asked.meta)["asked"], asked.arrays
+        design = design_of(agreed, columns, references)
+
+        def rows_of(held: bool = False) -> FollowUp:
+            return follow_up(agreed, site, outcome, design=design, strata=strata, held_out=hold_out, held=held)
+
+        rows = rows_of()
+        if what == "survey":
+            return Message({**survey_of(rows, smallest_cell), **cox_sums.column_moments(rows.x, smallest_cell)})
+        beta, center, scale, edges = (np.asarray(told[name], np.float64) for name in FIT)
+        few = len(rows.time) < smallest_cell or rows.event.sum() < smallest_cell
+        rows = rows.where(np.full(len(rows.time), not few))
+        rows = rows._replace(x=(rows.x - center) / scale)
+        if what == "fit":
+            if by_site:
+                return Message(cox_sums.site_likelihood(rows, beta, ties)._asdict())
+            return Message(cox_sums.site_intervals(rows, beta, edges, strata_of(agreed, strata), smallest_cell))
+        answer = {
+            "pairs": cox_sums.site_pairs(rows, beta, smallest_cell),
+            "own": cox_sums.own_estimate(rows, ties),
+            "few": np.asarray(float(few and len(site.table) > 0)),
+        }
+        if hold_out:
+            held = rows_of(held=True)
+            answer["held"] = cox_sums.site_pairs(held._replace(x=(held.x - center) / scale), beta, smallest_cell)
+        if by_site:
+            middle, width = np.asarray(told["clock"], np.float64)
+            answer |= cox_sums.site_trend(rows, beta, ties, float(middle), float(width))
+            if horizons:
+                answer |= cox_sums.site_baseline(rows, beta, edges, smallest_cell)
+        if robust:
+            answer["meat"] = cox_sums.site_meat(rows, beta, ties)
+        return Message(answer)
+
+    def step(state: CoxState, answers: Message) -> CoxState:
+        by_name = answers.arrays if site_by_site else {"": answers.arrays}
+        arrays = {
+            name: np.sum([one[name] for one in by_name.values()], axis=0) for name in next(iter(by_name.values()))
+        }
+        if state.survey is None:
+            return surveyed(state, arrays)
+        if state.ascent.done:
+            return state._replace(closed=Closed(arrays, by_name if site_by_site else {}))
+        sums: tuple[IntervalSums, ...] = ()
+        if by_site:
+            found = Likelihood(float(arrays["value"]), arrays["score"], arrays["information"])
+        else:
+            parts = (arrays[name] for name in IntervalSums._fields)
+            sums = tuple(IntervalSums(*one) for one in zip(*parts, strict=True))
+            each = [binned_likelihood(one, state.ascent.beta, ties) for one in sums]
+            found = Likelihood(*(sum(part) for part in zip(*each, strict=True)))  # type: ignore[arg-type]
+        found = ridged(found, state.ascent.beta, penalty * state.survey.patients)
+        return state._replace(ascent=climb(state.ascent, found, [one.name for one in state.design], RIDGE), sums=sums)
+
+    def surveyed(state: CoxState, arrays: dict[str, Values]) -> CoxState:
+        survey = read_survey(arrays, check_units=check_units)
+        center = arrays["x_sum"] / arrays["rows"]
+        variance = arrays["x_square"] / arrays["rows"] - center**2
+        same = [
+            one.name for one, v, c in zip(state.design, variance, center, strict=True) if v <= 1e-12 * max(1, c * c)
+        ]
+        if same:
+            raise Refusal(f"{', '.join(same)}: is the same for all patients", remedy="leave it out of columns")
+        edges = edges_for(survey, times, bins, horizons)
+        binary = tuple(bool(one == 0) for one in arrays["x_odd"])
+        return state._replace(survey=survey, center=center, scale=np.sqrt(variance), binary=binary, edges=edges)
+
+    def report(state: CoxState) -> Report:
+        assert state.survey is not None
+        assert state.closed is not None
+        fit = CoxFit(
+            **{name: getattr(state, name) for name in ("agreed", "design", "ascent", "survey", "center", "scale")},
+            **{name: getattr(state, name) for name in ("binary", "edges", "sums", "closed")},
+            units=said_of(units, "units", columns),
+            by_site=by_site, strata=strata, ties=ties, penalty=penalty, robust=robust,
+            horizons=horizons, unit=unit, hold_out=hold_out, cell=smallest_cell,
+            clock=clock_of(state.survey),
+        )
+        return cox_findings(fit).report()
+
+    read = tuple(dict.fromkeys(one for one in (time, event, *columns, *strata, held_column) if one))
+    return Analysis(read, begin, message, ask, step, report, most=MOST, sums=not site_by_site)
+
+
+FIT = ("beta", "center", "scale", "edges")
+
+
+def clock_of(survey: Survey) -> Values:
+    """The mean time of the events and its spread, in which effects that change with time are looked for."""
+    middle = survey.event_time / survey.events
+    return np.array([middle, np.sqrt(max(survey.event_square / survey.events - middle**2, 0.0)) or 1.0])
