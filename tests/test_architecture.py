@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
     "data": {"core", "queries"},
-    "evaluate": {"core", "engine"},
+    "evaluate": {"core", "engine", "statistics"},
     "algorithms": {"core", "aggregators"},
     "engine": {"core"},
     "runs": {"core"},

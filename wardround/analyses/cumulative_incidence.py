@@ -136,9 +136,8 @@ def cumulative_incidence(
                 test = gray_test(counted.events[number_], counted.events.sum(axis=0), at_risk)
                 numbers["gray"][cause] = test._asdict()
                 clear = "differs" if test.p_value is not None and test.p_value < 0.05 else "does not clearly differ"
-                words.append(
-                    f"The incidence of {event} {cause} {clear} between the groups (Gray's test, {p_words(test.p_value)})."
-                )
+                how = f"Gray's test, {p_words(test.p_value)}"
+                words.append(f"The incidence of {event} {cause} {clear} between the groups ({how}).")
         words += survey_words(state.survey, len(state.agreed.sites), smallest_cell)
         words.append(axis_words(counted, edges, unit, smallest_cell))
         columns = ["group", "cause", "time", "incidence", "low", "high"]

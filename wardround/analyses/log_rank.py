@@ -1,9 +1,9 @@
 """Whether survival differs between groups: the log-rank test, and Fleming-Harrington's weights.
 
 Mantel 1966; Peto and Peto 1972; Fleming and Harrington 1991. By default patients are compared within each site
-(`by_site`): every site counts at its own exact times, and observed minus expected events and their covariance add up, so
-the answer is the stratified test of all rows in one place. Otherwise all sites are compared on one axis of time, as for
-Kaplan-Meier curves. Weights S(t-)^p (1 - S(t-))^q look at early (p > 0) or late (q > 0) differences.
+(`by_site`): every site counts at its own exact times, and observed minus expected events and their covariance add up,
+so the answer is the stratified test of all rows in one place. Otherwise all sites are compared on one axis of time, as
+for Kaplan-Meier curves. Weights S(t-)^p (1 - S(t-))^q look at early (p > 0) or late (q > 0) differences.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from wardround.analyses.survival.survey import (
     NUMBERS,
     Survey,
     check_times,
-    edges_for,
+    fine_edges,
     read_survey,
     survey_of,
     survey_words,
@@ -113,7 +113,7 @@ def log_rank(
         arrays = answers.arrays
         if state.survey is None:
             survey = read_survey(arrays, check_units=check_units)
-            return state._replace(survey=survey, edges=edges_for(survey, times, bins))
+            return state._replace(survey=survey, edges=fine_edges(survey, times, bins))
         silent = round(float(arrays["silent"]))
         if by_site:
             return state._replace(sums=RankSums(*(arrays[name] for name in RankSums._fields)), silent=silent)
@@ -124,50 +124,59 @@ def log_rank(
         return state._replace(sums=added, exact=float(arrays["off"]) == 0, silent=silent)
 
     def report(state: RankState) -> Report:
-        assert state.survey is not None
-        assert state.sums is not None
-        sums, groups = state.sums, levels_of(state.agreed, group)
-        test = rank_test(sums.difference, sums.covariance)
-        if test.statistic is None:
-            verdict = f"The groups of {group} were never at risk together, so they cannot be compared."
-        else:
-            clear = "differs" if test.p_value is not None and test.p_value < 0.05 else "does not clearly differ"
-            means = f"chi-square {number(test.statistic)} on {test.freedom} degrees of freedom, {p_words(test.p_value)}"
-            verdict = f"Survival {clear} between the groups of {group} ({means})."
-        words = [verdict]
-        ratio = sums.observed / np.where(sums.expected > 0, sums.expected, np.nan)
-        words += [
-            f"{group} {name}: {number(float(seen))} events, where {number(float(due))} were expected if all were alike."
-            for name, seen, due in zip(groups, sums.observed, sums.expected, strict=True)
-        ]
-        compared = [*(["site"] if by_site else []), *strata]
-        words.append(
-            f"Patients were compared within the same {' and '.join(compared)}."
-            if compared
-            else "Patients of all sites were compared with each other."
-        )
-        if p or q:
-            words.append(f"Events are weighted by S^{p:g} (1 - S)^{q:g} (Fleming-Harrington).")
-        if not by_site and not state.exact:
-            assert state.edges is not None
-            words.append(f"Times were rounded up to the edges of {len(state.edges) - 1} intervals.")
-        words += survey_words(state.survey, len(state.agreed.sites), smallest_cell)
-        if state.silent:
-            words.append(f"Sites with too few patients or events to tell of, which were left out: {state.silent}.")
-        rows: list[list[str | float | int | None]] = [
-            [name, float(seen), float(due), float(part) if np.isfinite(part) else None]
-            for name, seen, due, part in zip(groups, sums.observed, sums.expected, ratio, strict=True)
-        ]
-        table = FoundTable("groups", "Observed and expected events", ["group", "observed", "expected", "ratio"], rows)
-        numbers = {
-            **{name: getattr(sums, name).tolist() for name in RankSums._fields},
-            "statistic": test.statistic, "freedom": test.freedom, "p_value": test.p_value, "groups": list(groups),
-            "exact": by_site or state.exact,
-        }
-        return Findings(words, [table], (), numbers).report()
+        compared = (*(("site",) if by_site else ()), *strata)
+        weights = f"Events are weighted by S^{p:g} (1 - S)^{q:g} (Fleming-Harrington)." if p or q else ""
+        return rank_findings(state, group, compared, weights, smallest_cell).report()
 
     columns = tuple(dict.fromkeys((time, event, group, *strata)))
     return Analysis(columns, begin, message, ask, step, report, most=2)
+
+
+def rank_findings(state: RankState, group: str, compared: tuple[str, ...], weights: str, cell: int) -> Findings:
+    """The verdict first, then who had how many events."""
+    assert state.survey is not None
+    assert state.sums is not None
+    sums, groups = state.sums, levels_of(state.agreed, group)
+    test = rank_test(sums.difference, sums.covariance)
+    if test.statistic is None:
+        verdict = f"The groups of {group} were never at risk together, so they cannot be compared."
+    else:
+        clear = "differs" if test.p_value is not None and test.p_value < 0.05 else "does not clearly differ"
+        means = f"chi-square {number(test.statistic)} on {test.freedom} degrees of freedom, {p_words(test.p_value)}"
+        verdict = f"Survival {clear} between the groups of {group} ({means})."
+    words = [verdict]
+    ratio = sums.observed / np.where(sums.expected > 0, sums.expected, np.nan)
+    words += [
+        f"{group} {name}: {number(float(seen))} events, where {number(float(due))} were expected if all were alike."
+        for name, seen, due in zip(groups, sums.observed, sums.expected, strict=True)
+    ]
+    words.append(
+        f"Patients were compared within the same {' and '.join(compared)}."
+        if compared
+        else "Patients of all sites were compared with each other."
+    )
+    if weights:
+        words.append(weights)
+    if not state.exact:
+        assert state.edges is not None
+        words.append(f"Times were rounded up to the edges of {len(state.edges) - 1} intervals.")
+    words += survey_words(state.survey, len(state.agreed.sites), cell)
+    if state.silent:
+        words.append(f"Sites with too few patients or events to tell of, which were left out: {state.silent}.")
+    rows: list[list[str | float | int | None]] = [
+        [name, float(seen), float(due), float(part) if np.isfinite(part) else None]
+        for name, seen, due, part in zip(groups, sums.observed, sums.expected, ratio, strict=True)
+    ]
+    table = FoundTable("groups", "Observed and expected events", ["group", "observed", "expected", "ratio"], rows)
+    numbers = {
+        **{name: getattr(sums, name).tolist() for name in RankSums._fields},
+        "statistic": test.statistic,
+        "freedom": test.freedom,
+        "p_value": test.p_value,
+        "groups": list(groups),
+        "exact": state.exact,
+    }
+    return Findings(words, [table], (), numbers)
 
 
 def site_sums(rows: FollowUp, groups: int, p: float, q: float, cell: int) -> dict[str, Values]:

@@ -142,7 +142,9 @@ def cox_findings(fit: CoxFit) -> Findings:
 
 def effect_table(fit: CoxFit, beta: Values, error: Values) -> tuple[list[str], FoundTable, FoundChart]:
     """A sentence, a row and a bar for every column."""
-    words, rows, bars = [], [], []
+    words: list[str] = []
+    rows: list[Row] = []
+    bars: list[dict[str, Any]] = []
     for place, one in enumerate(fit.design):
         unit, b, e = fit.unit_at(place), float(beta[place]), float(error[place])
         ratio, low, high = (float(np.exp(unit.step * (b + side * Z * e))) for side in (0, -1, 1))
@@ -206,16 +208,16 @@ def trend_tests(fit: CoxFit) -> tuple[dict[str, dict[str, Any]], list[str]]:
 def sites_of(fit: CoxFit) -> tuple[dict[str, Any], list[str], list[FoundTable], list[FoundChart]]:
     """How much effects differ between sites, from sums; and each site's own estimates where they were asked for."""
     found: dict[str, Any] = {}
-    words, rows = [], []
+    words: list[str] = []
+    rows: list[Row] = []
     for place, name in enumerate(fit.names):
         one = heterogeneity_of(fit.closed.arrays["own"][:, place])
         tau = None if one.tau_squared is None else one.tau_squared / float(fit.scale[place]) ** 2
         found[name] = {**one._asdict(), "tau_squared": tau}
         rows.append([name, one.sites, one.q, one.p_value, one.i_squared, tau])
         if one.i_squared is not None and one.p_value is not None and (one.i_squared >= 0.5 or one.p_value < 0.05):
-            words.append(
-                f"The effect of {name} differs between sites (I² {percent(one.i_squared)}, tau² {number(tau)}, {p_words(one.p_value)})."
-            )
+            size = f"I² {percent(one.i_squared)}, tau² {number(tau)}, {p_words(one.p_value)}"
+            words.append(f"The effect of {name} differs between sites ({size}).")
     known = [one["i_squared"] for one in found.values() if one["i_squared"] is not None]
     if known and not words:
         words.append(f"The sites agree about the effects (I² at most {percent(max(known))}).")
@@ -281,7 +283,8 @@ def concordance_of(fit: CoxFit) -> tuple[dict[str, Any], list[str]]:
         }
         if pairs.c_index is not None:
             words.append(
-                f"Of two patients of a site{where}, the one with the higher predicted hazard has the event first in {percent(pairs.c_index)} of the pairs that can be compared (C-index {pairs.c_index:.3f})."
+                f"Of two patients of a site{where}, the one with the higher predicted hazard has the event first in"
+                f" {percent(pairs.c_index)} of the pairs that can be compared (C-index {pairs.c_index:.3f})."
             )
     return found, words
 
@@ -293,18 +296,18 @@ def baseline_of(fit: CoxFit) -> tuple[dict[str, Any], list[str]]:
     if fit.by_site:
         left, events = fit.closed.arrays["base_left"], fit.closed.arrays["base_events"]
     else:
-        left, events = (
-            np.sum([one[place] if place else one[0][:, 0] for one in [(s.left, s.events) for s in fit.sums]], axis=0)
-            for place in (0, 1)
-        )
+        left = np.sum([one.left[:, 0] for one in fit.sums], axis=0)
+        events = np.sum([one.events for one in fit.sums], axis=0)
     at_risk = np.cumsum(left[::-1])[::-1][:-1]
     hazard = np.cumsum(share(events, at_risk))
     words, found = [], []
     for at in fit.horizons:
         total = at_time(fit.edges, hazard, at, 0.0)
         found.append({"time": at, "hazard": total, "survival": float(np.exp(-total))})
+        chance = percent(float(np.exp(-total)))
         words.append(
-            f"A patient who is average in every column is without the event after {of_time(at, fit.unit)} with a chance of {percent(float(np.exp(-total)))}."
+            f"A patient who is average in every column has a chance of {chance} to be without the event after"
+            f" {of_time(at, fit.unit)}."
         )
     return {"edges": fit.edges.tolist(), "hazard": hazard.tolist(), "horizons": found}, words
 
@@ -324,6 +327,13 @@ def rounding_of(fit: CoxFit) -> tuple[dict[str, Any] | None, list[str]]:
         f"Times were counted in {len(fit.edges) - 1} intervals; intervals twice as wide would move the effect of"
         f" {fit.names[worst]} most, by {number(float(in_errors[worst]), 2)} of its standard error."
     )
+    blur = float(fit.closed.arrays["blur"]) / fit.survey.patients
+    if blur:
+        words += (
+            f" A site tells of at least {fit.cell} patients and events at once, so that times are spread over"
+            f" {of_time(blur, fit.unit)} on average, which draws effects towards none; by_site = true needs no"
+            " intervals."
+        )
     return {"shift": (shift / fit.scale).tolist(), "in_standard_errors": in_errors.tolist()}, [words]
 
 
@@ -337,7 +347,8 @@ def method_words(fit: CoxFit) -> list[str]:
     ]
     if fit.penalty:
         words.append(
-            f"A ridge penalty of {fit.penalty:g} draws the effects towards none, so intervals and tests are approximate."
+            f"A ridge penalty of {fit.penalty:g} draws the effects towards none, so that intervals and tests are"
+            " approximate."
         )
     if fit.robust:
         words.append("Standard errors are robust (Lin and Wei).")

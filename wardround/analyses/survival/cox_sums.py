@@ -24,7 +24,7 @@ Values = np.ndarray[Any, Any]
 
 
 def column_moments(x: Values, cell: int) -> dict[str, Values]:
-    """For a common centre and scale: a coarse number of patients, and what mean, mean square and 0s and 1s are worth."""
+    """For a common centre and scale: a coarse number of patients, times mean and square; and what is not 0 or 1."""
     count = len(x) - len(x) % cell if len(x) >= cell else 0
     columns = x.shape[1]
     if not count:
@@ -66,6 +66,16 @@ def site_intervals(rows: FollowUp, beta: Values, edges: Values, strata: int, cel
             for into, part in zip(told, interval_sums(own.x, blocks, own.event, beta), strict=True):
                 into[stratum] = part
     return dict(zip(IntervalSums._fields, told, strict=True))
+
+
+def site_blur(rows: FollowUp, edges: Values, cell: int) -> Values:
+    """Over how long a time the patients of blocks are spread, all together."""
+    total = 0.0
+    for stratum in np.unique(rows.stratum):
+        own = rows.where(rows.stratum == stratum)
+        blocks = blocks_of(intervals_of(own.time, edges), own.event, cell, len(edges))
+        total += 0.0 if blocks is None else float(blocks.widths(edges).sum())
+    return np.asarray(total)
 
 
 def site_trend(rows: FollowUp, beta: Values, ties: Ties, middle: float, width: float) -> dict[str, Values]:

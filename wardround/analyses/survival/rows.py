@@ -55,6 +55,10 @@ class FollowUp(NamedTuple):
         """Some of the rows."""
         return FollowUp(self.time[rows], self.event[rows], self.x[rows], self.group[rows], self.stratum[rows], 0)
 
+    def scaled(self, center: Values, scale: Values) -> "FollowUp":
+        """With columns in units of their common spread."""
+        return self._replace(x=(self.x - center) / scale)
+
 
 def column_of(site: Site, name: str) -> "pd.Series[Any]":
     """A column of the site's table."""

@@ -103,7 +103,8 @@ def derivatives(sums: IntervalSums, terms: IntervalTerms, at_risk: Values, facto
 
 def merged_in_pairs(sums: IntervalSums) -> IntervalSums:
     """The same patients on half as many intervals: how far this moves the answer tells how fine the axis is."""
-    starts = np.arange(0, len(sums.events), 2)
+    # The first interval is the point 0, so that it goes with the two after it.
+    starts = np.array([0, *range(3, len(sums.events), 2)])
     left = np.concatenate([np.add.reduceat(sums.left[:-1], starts), sums.left[-1:]])
     failed, events, total = (np.add.reduceat(one, starts) for one in (sums.failed, sums.events, sums.total))
     return IntervalSums(left, failed, events, total)

@@ -7,7 +7,8 @@ sum over groups j of the integrals of a_kj = R_k (1[k = j] - R_j / R) over j's s
 
 Covariance: linearised in the martingales of the cause (M1) and of the others (M2) of each group, a_kj enters with
 a S / (1 - F) - F2 G over dM1 / Y and with -(1 - F) G over dM2 / Y, where G(u) adds up a(t) times the rise of
-1 / (1 - F) after u. The variance of dM1 is taken under equality, so that without competing causes and ties this is the log-rank.
+1 / (1 - F) after u. The variance of dM1 is taken under equality, so that without competing causes and ties this is the
+log-rank test.
 """
 
 from typing import Any

@@ -53,7 +53,8 @@ def climb(ascent: Ascent, found: Likelihood, names: Sequence[str], remedy: str) 
     """
     null = found if ascent.null is None else ascent.null
     count = ascent.evaluations + 1
-    if ascent.found is not None and not found.value >= ascent.found.value - 1e-9 * abs(ascent.found.value):
+    better = np.isfinite(found.value) and np.isfinite(found.information).all()
+    if ascent.found is not None and not (better and found.value >= ascent.found.value - 1e-9 * abs(ascent.found.value)):
         step = ascent.step / 2
         return ascent._replace(beta=ascent.best + step, step=step, evaluations=count)
     check_rank(found.information, names, remedy)
@@ -76,8 +77,8 @@ def check_rank(information: Values, names: Sequence[str], remedy: str) -> None:
     empty = [name for name, one in zip(names, spread, strict=True) if not one > 1e-9]
     if empty:
         raise Refusal(
-            f"{', '.join(empty)}: does not differ among the patients at risk when events happen",
-            remedy=f"leave it out, or {remedy}",
+            f"no difference among the patients at risk when events happen: {', '.join(empty)}",
+            remedy=f"leave these columns out, or {remedy}",
         )
     values, vectors = np.linalg.eigh(information / np.outer(spread, spread))
     if len(values) and values[0] < 1e-8:

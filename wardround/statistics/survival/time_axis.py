@@ -53,6 +53,15 @@ def round_edges(longest: float, bins: int) -> Values:
     raise AssertionError("ten powers wider, there are always few enough")
 
 
+def crowded_edges(later: Values, bins: int) -> Values:
+    """At most so many edges with about as many patients between any two, from how many stay at least to each slot."""
+    if not later[0]:
+        return np.zeros(1)
+    gone = 1 - np.append(later, 0.0) / later[0]
+    upper = np.append(np.append(0.0, GRID), GRID[-1])
+    return np.unique(np.interp(np.arange(1, bins) / bins, gone, upper))
+
+
 def intervals_of(times: Values, edges: Values) -> Values:
     """The number of the interval of each time; len(edges) for what lies beyond the last edge.
 
@@ -98,9 +107,9 @@ def blocks_of(place: Values, event: Values, cell: int, intervals: int) -> Blocks
     """Blocks in which a cell of patients, and none or a cell of events, leave; with a cell of 1 the intervals alone.
 
     What is told of an interval is then a part of what happened to a cell of patients at least. None where it cannot be
-    done: fewer patients than a cell, or some events (of one cause, where `event` has a column for each) but fewer than a
-    cell. The last few, and those beyond the axis where
-    they are few, belong to the block before them, which then ends at a sixteenth of the axis.
+    done: fewer patients than a cell, or some events (of one cause, where `event` has a column for each) but fewer than
+    a cell. The last few belong to the block before them, which then ends at a sixteenth of the axis; those beyond the
+    axis, where they are few, leave at its end.
 
     >>> blocks_of(np.array([0, 1, 1, 3]), np.array([1, 1, 0, 1]), 2, 4)[:3]
     (array([0, 0, 0, 0]), array([0, 4]), array([3, 4]))
@@ -108,28 +117,35 @@ def blocks_of(place: Values, event: Values, cell: int, intervals: int) -> Blocks
     if cell <= 1:
         each = np.arange(intervals + 1)
         return Blocks(place, each, each, intervals)
+    if 0 < (place >= intervals).sum() < cell:
+        place = np.minimum(place, intervals - 1)
     inside = place < intervals
-    few = int((~inside).sum()) < cell
-    causes = event.reshape(len(place), -1)
-    total = causes[inside].sum(axis=0)
-    if len(place) < cell or ((total > 0) & (total < cell)).any():
+    causes = event if event.ndim > 1 else event[:, None]
+    if len(place) < cell or not is_told(causes[inside].sum(axis=0), cell):
         return None
-    left = np.bincount(place[inside], minlength=intervals)
-    failed = np.zeros((intervals, causes.shape[1]))
-    np.add.at(failed, place[inside], causes[inside])
+    counts = np.zeros((intervals, 1 + causes.shape[1]))
+    np.add.at(counts, place[inside], np.column_stack([np.ones(inside.sum()), causes[inside]]))
     ends: list[int] = []
-    held, struck = 0, np.zeros(causes.shape[1])
+    sizes: list[Values] = []
+    held = np.zeros(counts.shape[1])
     for number in range(intervals):
-        held, struck = held + int(left[number]), struck + failed[number]
-        if held >= cell and ((struck == 0) | (struck >= cell)).all():
+        held = held + counts[number]
+        if held[0] >= cell and is_told(held[1:], cell):
             ends.append(number)
-            held, struck = 0, np.zeros(causes.shape[1])
+            sizes.append(held)
+            held = np.zeros_like(held)
     if not ends:  # nobody has an event: all leave beyond the axis
         return Blocks(np.zeros(len(place), np.int64), np.array([intervals]), np.array([intervals]), intervals)
-    if held or (few and not inside.all()):
+    if held[0]:
+        while sizes and not (held[0] >= cell and is_told(held[1:], cell)):
+            held = held + sizes.pop()
+            ends.pop()
         grid = max(1, intervals // 16)
-        longest = int(place.max()) if held and inside.all() else intervals
-        ends[-1] = min(intervals - 1, -(-(longest + 1) // grid) * grid - 1)
+        ends.append(min(intervals - 1, -(-(int(place[inside].max()) + 1) // grid) * grid - 1))
     first = np.array([0, *(one + 1 for one in ends[:-1]), intervals])
-    own = np.searchsorted(np.array(ends), place, side="left")
-    return Blocks(np.where(few, np.minimum(own, len(ends) - 1), own), first, np.array([*ends, intervals]), intervals)
+    return Blocks(np.searchsorted(ends, place, side="left"), first, np.array([*ends, intervals]), intervals)
+
+
+def is_told(events: Values, cell: int) -> bool:
+    """Whether of every cause there is no event, or a cell of them."""
+    return bool(((events == 0) | (events >= cell)).all())
