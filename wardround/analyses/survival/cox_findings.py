@@ -35,6 +35,8 @@ from wardround.statistics.survival.partial_likelihood import Ties, TrendSums
 Values = np.ndarray[Any, Any]
 Row = list[str | float | int | None]
 Z = float(norm.ppf(0.975))
+MOST_SENTENCES = 12
+"""Columns up to which each has its sentence, whether its effect is clear or not."""
 
 
 class Closed(NamedTuple):
@@ -149,13 +151,25 @@ def effect_table(fit: CoxFit, beta: Values, error: Values) -> tuple[list[str], F
         unit, b, e = fit.unit_at(place), float(beta[place]), float(error[place])
         ratio, low, high = (float(np.exp(unit.step * (b + side * Z * e))) for side in (0, -1, 1))
         change = change_words(ratio, min(low, high), max(low, high))
-        words.append(effect_sentence(one.column, one.level, one.reference, unit, fit.binary[place], change))
+        sentence = effect_sentence(one.column, one.level, one.reference, unit, fit.binary[place], change)
+        if len(fit.design) <= MOST_SENTENCES or not low < 1 < high:
+            words.append(sentence)
         p_value = float(2 * norm.sf(abs(b / e)))
         per = unit.words if not (one.level or fit.binary[place]) else ""
-        rows.append([one.name, per, ratio, low, high, p_value, b, e])
+        against = per or (f"instead of {one.reference}" if one.level else "1 instead of 0")
+        rows.append([one.name, against, ratio, low, high, p_value, b, e])
         bars.append(
-            {"name": f"{one.name}, per {per}" if per else one.name, "estimate": ratio, "low": low, "high": high}
+            {
+                "name": f"{one.name}, per {per}" if per else one.name,
+                "value": ratio,
+                "low": low,
+                "high": high,
+                "null": 1.0,
+                "log": True,
+            }
         )
+    if len(words) < len(fit.design):
+        words.append(f"The other {len(fit.design) - len(words)} columns have no clear effect.")
     columns = ["column", "per", "hazard ratio", "low", "high", "p", "coefficient", "standard error"]
     table = FoundTable("effects", "Hazard ratios with 95 % intervals", columns, rows)
     chart = FoundChart("effects", "Hazard ratios with 95 % intervals", "forest", bars, x="hazard ratio", y="")
@@ -198,11 +212,8 @@ def trend_tests(fit: CoxFit) -> tuple[dict[str, dict[str, Any]], list[str]]:
     changed = [name for name, one in found.items() if name != "all" and one["p_value"] < 0.05]
     if not changed:
         return found, [f"No effect clearly changes with time ({p_words(found['all']['p_value'])} for all together)."]
-    words = [
-        f"The effect of {name} changes with time ({p_words(found[name]['p_value'])}): read it as an average."
-        for name in changed
-    ]
-    return found, words
+    named = ", ".join(f"{name} ({p_words(found[name]['p_value'])})" for name in changed)
+    return found, [f"These effects change with time, so read them as averages: {named}."]
 
 
 def sites_of(fit: CoxFit) -> tuple[dict[str, Any], list[str], list[FoundTable], list[FoundChart]]:
@@ -217,7 +228,8 @@ def sites_of(fit: CoxFit) -> tuple[dict[str, Any], list[str], list[FoundTable], 
         rows.append([name, one.sites, one.q, one.p_value, one.i_squared, tau])
         if one.i_squared is not None and one.p_value is not None and (one.i_squared >= 0.5 or one.p_value < 0.05):
             size = f"I² {percent(one.i_squared)}, tau² {number(tau)}, {p_words(one.p_value)}"
-            words.append(f"The effect of {name} differs between sites ({size}).")
+            verb = "differs" if one.p_value < 0.05 else "may differ"
+            words.append(f"The effect of {name} {verb} between sites ({size}).")
     known = [one["i_squared"] for one in found.values() if one["i_squared"] is not None]
     if known and not words:
         words.append(f"The sites agree about the effects (I² at most {percent(max(known))}).")
@@ -239,7 +251,7 @@ def sites_of(fit: CoxFit) -> tuple[dict[str, Any], list[str], list[FoundTable], 
                 ratio, low, high = (float(np.exp(b + side * Z * e)) for side in (0, -1, 1))
                 each.append([name, site, ratio, min(low, high), max(low, high)])
                 bars.append(
-                    {"name": site, "estimate": ratio, "low": min(low, high), "high": max(low, high), "weight": weight}
+                    {"name": site, "value": ratio, "low": min(low, high), "high": max(low, high), "weight": weight}
                 )
             bars.append(pooled_bar(fit, place, step))
             charts.append(
@@ -263,7 +275,15 @@ def pooled_bar(fit: CoxFit, place: int, step: float) -> dict[str, Any]:
         for one in (fit.ascent.best, np.sqrt(np.diag(fit.covariance)))
     )
     ratio, low, high = (float(np.exp(b + side * Z * e)) for side in (0, -1, 1))
-    return {"name": "all sites", "estimate": ratio, "low": min(low, high), "high": max(low, high), "pooled": True}
+    return {
+        "name": "all sites",
+        "value": ratio,
+        "low": min(low, high),
+        "high": max(low, high),
+        "summary": True,
+        "null": 1.0,
+        "log": True,
+    }
 
 
 def concordance_of(fit: CoxFit) -> tuple[dict[str, Any], list[str]]:

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from wardround.analyses.survival.words import number, of_time, percent
+from wardround.analyses.survival.words import number, of_time, percent, whole
 from wardround.core.analysis import Findings, FoundChart, FoundTable
 from wardround.statistics.survival.life_table import Curve, LifeTable, at_time, curve_of, median_of
+from wardround.statistics.survival.time_axis import round_edges
 
 Values = np.ndarray[Any, Any]
 Row = list[str | float | int | None]
@@ -29,7 +30,7 @@ def curve_findings(
         for (_, head, table, curve), hidden in zip(told, withheld, strict=True)
     ]
     medians: list[Row] = [
-        [name, float(table.at_risk[0]), float(table.events.sum()), *median_of(curve), float(hidden)]
+        [name, whole(table.at_risk[0]), whole(table.events.sum()), *median_of(curve), whole(hidden)]
         for (name, _, table, curve), hidden in zip(told, withheld, strict=True)
     ]
     later: list[Row] = []
@@ -38,7 +39,7 @@ def curve_findings(
             at_risk, survival, low, high = at_horizon(curve, table.at_risk, time)
             interval = f"95 % interval {percent(low).removesuffix(' %')} to {percent(high)}"
             words.append(f"After {of_time(time, unit)} {percent(survival)} of {head} had no event, {interval}.")
-            later.append([name, time, at_risk, survival, low, high])
+            later.append([name, time, whole(at_risk), survival, low, high])
     columns = ["group", "patients", "events", "median", "low", "high", "sites too small"]
     found = [FoundTable("groups", "Median time to the event", columns, medians)]
     if later:
@@ -82,11 +83,13 @@ def at_horizon(curve: Curve, at_risk: Values, at: float) -> tuple[float, ...]:
 def at_risk_table(groups: Sequence[str], tables: Sequence[LifeTable]) -> FoundTable:
     """How many are still followed at some of the edges."""
     edges = tables[0].edges
-    places = np.unique(np.linspace(0, len(edges) - 1, 6).astype(int))
+    ticks = round_edges(float(edges[-1]), 6)
+    places = np.minimum(np.searchsorted(edges, ticks, side="left"), len(edges) - 1)
     rows: list[Row] = [
-        [name, *(float(one.at_risk[place]) for place in places)] for name, one in zip(groups, tables, strict=True)
+        [name, *(whole(round(float(one.at_risk[place]), 1)) for place in places)]
+        for name, one in zip(groups, tables, strict=True)
     ]
-    heads = ["group", *(number(float(edges[place]), 4) for place in places)]
+    heads = ["group", *(number(float(tick), 4) for tick in ticks)]
     return FoundTable("at_risk", "Patients at risk, by time", heads, rows)
 
 

@@ -28,6 +28,15 @@ def number(value: float | None, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def whole(value: float) -> float | int:
+    """A count as a whole number where it is one; blocks are spread over intervals, so that parts of a patient remain.
+
+    >>> whole(3.0), whole(2.5)
+    (3, 2.5)
+    """
+    return int(value) if float(value).is_integer() else float(value)
+
+
 def percent(value: float) -> str:
     """
     >>> percent(0.4149), percent(0.0042)
@@ -70,7 +79,7 @@ def unit_of(said: str) -> Unit:
 def readable_unit(spread: float) -> Unit:
     """A round step of about a standard deviation.
 
-    >>> readable_unit(9.1), readable_unit(0.7), readable_unit(340.0)
+    >>> readable_unit(9.1), readable_unit(0.8), readable_unit(340.0)
     (Unit(step=10.0, words='10'), Unit(step=1.0, words='1'), Unit(step=500.0, words='500'))
     """
     if not spread > 0:
@@ -87,15 +96,19 @@ def change_words(ratio: float, low: float, high: float) -> str:
     'rises by 31 %, 95 % interval 18 to 46 %'
     >>> change_words(0.72, 0.6, 0.86)
     'falls by 28 %, 95 % interval 14 to 40 %'
+    >>> change_words(2.95, 1.3, 6.8)
+    'is 3 times as high, 95 % interval 1.3 to 6.8 times'
     >>> change_words(1.1, 0.9, 1.34)
     'rises by 10 %, 95 % interval from 10 % less to 34 % more: no clear effect'
     """
     verb, size = ("rises", ratio - 1) if ratio >= 1 else ("falls", 1 - ratio)
-    begin = f"is {number(ratio, 2)} times as high" if ratio >= 3 else f"{verb} by {percent(size)}"
-    if low < 1 < high:
+    crosses = low < 1 < high
+    in_times = ratio >= 3 or (high >= 3 and not crosses)
+    begin = f"is {number(ratio, 2)} times as high" if in_times else f"{verb} by {percent(size)}"
+    if crosses:
         above = f"{percent(high - 1)} more" if high < 3 else f"{number(high, 2)} times as much"
         return f"{begin}, 95 % interval from {percent(1 - low)} less to {above}: no clear effect"
-    if high >= 3:
+    if in_times:
         return f"{begin}, 95 % interval {number(low, 2)} to {number(high, 2)} times"
     ends = (low - 1, high - 1) if ratio >= 1 else (1 - high, 1 - low)
     return f"{begin}, 95 % interval {percent(ends[0]).removesuffix(' %')} to {percent(ends[1])}"
