@@ -91,9 +91,9 @@ def test_words_are_those_of_a_clinician():
     words = found(cox(**WITH_STAGE, units=("age = 10 years",), horizons=(365.0,), unit="days"), made_patients())[
         "words"
     ]
-    assert words[0].startswith("Per 10 years of age the hazard rises by ")
+    assert words[0].startswith("Per 10 years of age the hazard rises by ")  # the clearest effect
     assert words[1].startswith("With ill (1 instead of 0) the hazard rises by ")
-    assert words[2].startswith("With stage II, compared with I, the hazard ")
+    assert sum(one.startswith("With stage II") and "compared with I, the hazard " in one for one in words) == 2
     assert any(one.startswith("A patient who is average in every column has a chance of ") for one in words)
     assert any("(C-index 0." in one for one in words)
 

@@ -35,14 +35,16 @@ from wardround.statistics.survival.newton import Ascent, begin_ascent, climb, ri
 from wardround.statistics.survival.partial_likelihood import Likelihood, Ties
 
 LABEL = "Cox regression"
-MOST = 60
+MOST = 20
+LEVELS = 10
+"""Columns of the design that a column of the table may become, on average."""
 Values = np.ndarray[Any, Any]
 RIDGE = "add a small penalty (penalty = 0.01)"
 
 
 def size_of(of: Extent) -> int:
-    # A category adds a column a level; how many is not known before the sites agree, so that this is a rough limit.
-    p = max(of.parameters, 10 * len(of.settings["columns"]))
+    # A category adds a column a level; how many is not known before the sites agree, so that this is a limit.
+    p = LEVELS * len(of.settings["columns"])
     edges = max(len(of.settings["times"]), of.settings["bins"]) + len(of.settings["horizons"]) + 1
     per_edge = 2 if of.settings["by_site"] else 2 * width_of(p) + p + 1
     return NUMBERS + 10 * p + 5 * p * p + 10 + edges * per_edge
@@ -166,6 +168,11 @@ def begin(plan: CoxPlan, agreed: Agreed) -> CoxState:
     said_of(plan.units, "units", plan.columns)
     strata_of(agreed, plan.strata)
     design = design_of(agreed, plan.columns, plan.references)
+    if len(design) > LEVELS * len(plan.columns):
+        raise Refusal(
+            f"the categories have {len(design)} levels in all",
+            remedy=f"form groups with recode in [data.cleaning]: at most {LEVELS} levels a column on average",
+        )
     return CoxState(agreed, design, begin_ascent(len(design)))
 
 

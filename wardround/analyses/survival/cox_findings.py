@@ -144,7 +144,7 @@ def cox_findings(fit: CoxFit) -> Findings:
 
 def effect_table(fit: CoxFit, beta: Values, error: Values) -> tuple[list[str], FoundTable, FoundChart]:
     """A sentence, a row and a bar for every column."""
-    words: list[str] = []
+    told: list[tuple[float, str]] = []
     rows: list[Row] = []
     bars: list[dict[str, Any]] = []
     for place, one in enumerate(fit.design):
@@ -152,9 +152,9 @@ def effect_table(fit: CoxFit, beta: Values, error: Values) -> tuple[list[str], F
         ratio, low, high = (float(np.exp(unit.step * (b + side * Z * e))) for side in (0, -1, 1))
         change = change_words(ratio, min(low, high), max(low, high))
         sentence = effect_sentence(one.column, one.level, one.reference, unit, fit.binary[place], change)
-        if len(fit.design) <= MOST_SENTENCES or not low < 1 < high:
-            words.append(sentence)
         p_value = float(2 * norm.sf(abs(b / e)))
+        if len(fit.design) <= MOST_SENTENCES or not low < 1 < high:
+            told.append((-abs(b / e), sentence))
         per = unit.words if not (one.level or fit.binary[place]) else ""
         against = per or (f"instead of {one.reference}" if one.level else "1 instead of 0")
         rows.append([one.name, against, ratio, low, high, p_value, b, e])
@@ -168,6 +168,7 @@ def effect_table(fit: CoxFit, beta: Values, error: Values) -> tuple[list[str], F
                 "log": True,
             }
         )
+    words = [sentence for _, sentence in sorted(told)]  # the clearest effect first
     if len(words) < len(fit.design):
         words.append(f"The other {len(fit.design) - len(words)} columns have no clear effect.")
     columns = ["column", "per", "hazard ratio", "low", "high", "p", "coefficient", "standard error"]

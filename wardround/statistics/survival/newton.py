@@ -14,6 +14,7 @@ from wardround.statistics.survival.partial_likelihood import Likelihood
 Values = np.ndarray[Any, Any]
 CLOSE = 1e-7
 """A last step, in standard deviations of the columns: the next would be its square."""
+FLAT, LONG = 1e-3, 0.3
 FAR = 15.0
 """Coefficients, per standard deviation, beyond which the hazards of two patients differ by millions."""
 
@@ -62,10 +63,11 @@ def climb(ascent: Ascent, found: Likelihood, names: Sequence[str], remedy: str) 
     beta = ascent.beta
     if np.abs(step).max(initial=0.0) <= CLOSE:
         return Ascent(beta + step, beta + step, step, found, null, count, done=True)
-    far = np.flatnonzero(np.abs(beta + step) > FAR)
-    if len(far) and ascent.found is not None:
+    # Where events separate, the likelihood hardly gains while every step is as long as the one before.
+    flat = ascent.found is not None and found.value - ascent.found.value < FLAT and np.abs(step).max() > LONG
+    if flat or (ascent.found is not None and np.abs(beta + step).max() > FAR):
         raise Refusal(
-            f"the effect of {names[far[0]]} has no end: among those who differ in it, all events are on one side",
+            f"the effect of {names[int(np.argmax(np.abs(step)))]} has no end: among those who differ in it, all events are on one side",
             remedy=f"{remedy}, or leave the column out",
         )
     return Ascent(beta + step, beta, step, found, null, count)
