@@ -56,7 +56,9 @@ def test_no_count_of_an_interval_is_below_the_smallest_cell():
     assert not report["numbers"]["exact"]
     curves = found(kaplan_meier(**STUDY, bins=1000), rows)["numbers"]
     for stage in ("I", "II", "III"):
-        told = dict(zip(report["numbers"]["edges"], report["numbers"]["groups"][stage]["survival"], strict=True))
+        # A curve ends where fewer than a cell are followed.
+        told = dict(zip(report["numbers"]["edges"], report["numbers"]["groups"][stage]["survival"], strict=False))
+        assert min(report["numbers"]["groups"][stage]["at_risk"]) >= 5
         true = dict(zip(curves["edges"], curves["groups"][stage]["survival"], strict=True))
         assert max(abs(told[edge] - true[edge]) for edge in told if edge in true) < 0.2
     assert any("at least 5 patients and events at once" in one for one in report["words"])

@@ -102,8 +102,8 @@ def kaplan_meier(
         assert state.counted is not None
         assert state.edges is not None
         heads = [f"the patients with {group} {name}" if group else "all patients" for name in state.groups]
-        tables = [state.counted.table(state.edges, place) for place in range(len(state.groups))]
-        found = curve_findings(state.groups, heads, tables, state.counted.withheld, horizons, unit)
+        tables = [state.counted.table(state.edges, place, smallest_cell) for place in range(len(state.groups))]
+        found = curve_findings(state.groups, heads, tables, state.counted.withheld, state.edges, horizons, unit)
         general = survey_words(state.survey, len(state.agreed.sites), smallest_cell)
         general.append(axis_words(state.counted, state.edges, unit, smallest_cell))
         if found.numbers["rounding"] and smallest_cell == 1:

@@ -29,7 +29,7 @@ from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
 from wardround.queries.cells import in_cells
 from wardround.statistics.survival.rank_tests import RankSums, rank_sums, rank_test, tied_counts
-from wardround.statistics.survival.time_axis import blocks_of, intervals_of, off_edge
+from wardround.statistics.survival.time_axis import blocks_of, intervals_of, off_edge, struck_within
 
 LABEL = "Comparison of survival (log-rank)"
 Values = np.ndarray[Any, Any]
@@ -196,10 +196,12 @@ def site_counts(rows: FollowUp, groups: int, strata: int, edges: Values, cell: i
     for one in range(strata):
         for two in range(groups):
             own = rows.where((rows.stratum == one) & (rows.group == two))
-            blocks = blocks_of(intervals_of(own.time, edges), own.event, cell, size)
+            place = intervals_of(own.time, edges)
+            event = struck_within(own.event, place, size)
+            blocks = blocks_of(place, event, cell, size)
             if not len(own.time) or blocks is None:
                 continue
-            told = blocks.told(np.column_stack([np.ones(len(own.time)), own.event]))
+            told = blocks.told(np.column_stack([np.ones(len(own.time)), event]))
             left[one, two], events[one, two] = told[:, 0], told[:-1, 1]
             off += float(off_edge(own.time, edges).any() or blocks.widths(edges).any())
     return {"events": events, "left": left, "off": np.asarray(off)}

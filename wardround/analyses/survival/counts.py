@@ -6,7 +6,7 @@ import numpy as np
 
 from wardround.analyses.survival.words import number
 from wardround.statistics.survival.life_table import LifeTable, life_table
-from wardround.statistics.survival.time_axis import blocks_of, intervals_of, off_edge
+from wardround.statistics.survival.time_axis import blocks_of, intervals_of, off_edge, struck_within
 
 Values = np.ndarray[Any, Any]
 
@@ -24,10 +24,19 @@ class Counted(NamedTuple):
     withheld: Values
     """Sites that tell nothing of a group, since it has fewer patients or events than a cell."""
 
-    def table(self, edges: Values, group: int) -> LifeTable:
-        """The life table of one group, whatever the cause."""
-        return life_table(
+    def table(self, edges: Values, group: int, fewest: int = 1) -> LifeTable:
+        """The life table of one group, whatever the cause, as long as so many of it are followed."""
+        whole = life_table(
             edges, self.events[:, group].sum(axis=0), self.left[group], float(self.patients[group]), self.is_exact
+        )
+        # Where blocks are spread over time, the last of them ends with nobody left, and a curve at nothing.
+        length = max(int((whole.at_risk >= fewest).sum()), 1) if fewest > 1 else len(edges)
+        return LifeTable(
+            whole.edges[:length],
+            whole.at_risk[:length],
+            whole.events[:length],
+            whole.censored[:length],
+            whole.exact,
         )
 
     @property
@@ -44,6 +53,7 @@ def count_rows(
     events = np.zeros((causes, groups, size))
     blur = off = 0.0
     place = intervals_of(time, edges)
+    cause = struck_within(cause, place, size)
     for number_ in range(groups):
         own = group == number_
         if not own.any():

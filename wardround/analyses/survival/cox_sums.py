@@ -18,7 +18,7 @@ from wardround.statistics.survival.partial_likelihood import (
     score_residuals,
     trend_sums,
 )
-from wardround.statistics.survival.time_axis import blocks_of, intervals_of
+from wardround.statistics.survival.time_axis import blocks_of, intervals_of, struck_within
 
 Values = np.ndarray[Any, Any]
 
@@ -61,9 +61,11 @@ def site_intervals(rows: FollowUp, beta: Values, edges: Values, strata: int, cel
     told = [np.zeros((strata, *shape)) for shape in shapes]
     for stratum in np.unique(rows.stratum):
         own = rows.where(rows.stratum == stratum)
-        blocks = blocks_of(intervals_of(own.time, edges), own.event, cell, size)
+        place = intervals_of(own.time, edges)
+        event = struck_within(own.event, place, size)
+        blocks = blocks_of(place, event, cell, size)
         if blocks is not None:
-            for into, part in zip(told, interval_sums(own.x, blocks, own.event, beta), strict=True):
+            for into, part in zip(told, interval_sums(own.x, blocks, event, beta), strict=True):
                 into[stratum] = part
     return dict(zip(IntervalSums._fields, told, strict=True))
 
@@ -73,7 +75,8 @@ def site_blur(rows: FollowUp, edges: Values, cell: int) -> Values:
     total = 0.0
     for stratum in np.unique(rows.stratum):
         own = rows.where(rows.stratum == stratum)
-        blocks = blocks_of(intervals_of(own.time, edges), own.event, cell, len(edges))
+        place = intervals_of(own.time, edges)
+        blocks = blocks_of(place, struck_within(own.event, place, len(edges)), cell, len(edges))
         total += 0.0 if blocks is None else float(blocks.widths(edges).sum())
     return np.asarray(total)
 
@@ -98,10 +101,12 @@ def site_meat(rows: FollowUp, beta: Values, ties: Ties) -> Values:
 
 def site_baseline(rows: FollowUp, beta: Values, edges: Values, cell: int) -> dict[str, Values]:
     """Events and sums of exp(x beta) by interval, for one baseline hazard of all sites."""
-    blocks = blocks_of(intervals_of(rows.time, edges), rows.event, cell, len(edges))
+    place = intervals_of(rows.time, edges)
+    event = struck_within(rows.event, place, len(edges))
+    blocks = blocks_of(place, event, cell, len(edges))
     told = np.zeros((len(edges) + 1, 2))
     if blocks is not None:
-        told = blocks.told(np.column_stack([np.exp(rows.x @ beta), rows.event]))
+        told = blocks.told(np.column_stack([np.exp(rows.x @ beta), event]))
     return {"base_left": told[:, 0], "base_events": told[:-1, 1]}
 
 

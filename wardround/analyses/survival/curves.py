@@ -19,6 +19,7 @@ def curve_findings(
     heads: Sequence[str],
     tables: Sequence[LifeTable],
     withheld: Values,
+    edges: Values,
     horizons: Sequence[float],
     unit: str,
 ) -> Findings:
@@ -36,6 +37,9 @@ def curve_findings(
     later: list[Row] = []
     for name, head, table, curve in told:
         for time in horizons if table.at_risk[0] else ():
+            if time > table.edges[-1] and len(table.edges) < len(edges):
+                words.append(f"After {of_time(time, unit)} too few of {head} are followed to tell.")
+                continue
             at_risk, survival, low, high = at_horizon(curve, table.at_risk, time)
             interval = f"95 % interval {percent(low).removesuffix(' %')} to {percent(high)}"
             words.append(f"After {of_time(time, unit)} {percent(survival)} of {head} had no event, {interval}.")
@@ -45,7 +49,7 @@ def curve_findings(
     if later:
         columns = ["group", "time", "at risk", "survival", "low", "high"]
         found.append(FoundTable("horizons", "Patients without the event at the horizons", columns, later))
-    found.append(at_risk_table(groups, tables))
+    found.append(at_risk_table(groups, tables, edges))
     series = [drawn(name, curve, table.events) for name, _, table, curve in told]
     hazards = [{"name": one["name"], "x": one["x"], "y": one["hazard"]} for one in series]
     axis = f"time in {unit}" if unit else "time"
@@ -54,7 +58,7 @@ def curve_findings(
         FoundChart("hazard", "Cumulative hazard (Nelson-Aalen)", "steps", hazards, x=axis, y="cumulative hazard"),
     ]
     numbers = {
-        "edges": tables[0].edges.tolist(),
+        "edges": edges.tolist(),
         "rounding": max(curve.rounding for curve in curves),
         "groups": {name: numbers_of(curve, table) for name, _, table, curve in told},
     }
@@ -80,13 +84,12 @@ def at_horizon(curve: Curve, at_risk: Values, at: float) -> tuple[float, ...]:
     return float(at_risk[place]), *ends
 
 
-def at_risk_table(groups: Sequence[str], tables: Sequence[LifeTable]) -> FoundTable:
+def at_risk_table(groups: Sequence[str], tables: Sequence[LifeTable], edges: Values) -> FoundTable:
     """How many are still followed at some of the edges."""
-    edges = tables[0].edges
     ticks = round_edges(float(edges[-1]), 6)
     places = np.minimum(np.searchsorted(edges, ticks, side="left"), len(edges) - 1)
     rows: list[Row] = [
-        [name, *(whole(round(float(one.at_risk[place]), 1)) for place in places)]
+        [name, *(whole(round(float(one.at_risk[p]), 1)) if p < len(one.at_risk) else None for p in places)]
         for name, one in zip(groups, tables, strict=True)
     ]
     heads = ["group", *(number(float(tick), 4) for tick in ticks)]

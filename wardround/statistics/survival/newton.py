@@ -67,7 +67,8 @@ def climb(ascent: Ascent, found: Likelihood, names: Sequence[str], remedy: str) 
     flat = ascent.found is not None and found.value - ascent.found.value < FLAT and np.abs(step).max() > LONG
     if flat or (ascent.found is not None and np.abs(beta + step).max() > FAR):
         raise Refusal(
-            f"the effect of {names[int(np.argmax(np.abs(step)))]} has no end: among those who differ in it, all events are on one side",
+            f"the effect of {names[int(np.argmax(np.abs(step)))]} has no end: among those who differ in it, all events"
+            " are on one side",
             remedy=f"{remedy}, or leave the column out",
         )
     return Ascent(beta + step, beta, step, found, null, count)

@@ -103,6 +103,11 @@ class Blocks(NamedTuple):
         return (edges[last] - edges[np.minimum(self.first, last)])[self.own]
 
 
+def struck_within(event: Values, place: Values, intervals: int) -> Values:
+    """Events within the axis: what happens beyond it is not looked at, as if the follow-up ended there."""
+    return np.where(place < intervals, event, 0.0)
+
+
 def blocks_of(place: Values, event: Values, cell: int, intervals: int) -> Blocks | None:
     """Blocks in which a cell of patients, and none or a cell of events, leave; with a cell of 1 the intervals alone.
 
