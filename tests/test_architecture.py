@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "meters": {"core", "privacy"},
     "privacy": {"core"},
     "queries": {"core", "privacy"},
-    "statistics": {"core"},
+    "statistics": {"core", "queries"},
     "analyses": {"core", "queries", "statistics"},
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
