@@ -1,8 +1,8 @@
 """Sums that few patients make up are not told: from such a sum their values could be guessed.
 
 Three rules, each on the distances from the median, so that they hold for any unit and for flags: fewer patients than a
-cell differ from the commonest value; the two largest distances are more than 85 % of all ((n, k) rule); all but the two
-largest together are less than 10 % of the largest (p % rule: who knows the second could work out the first).
+cell differ from the value that most have; the two largest distances are more than 85 % of all ((n, k) rule); all but the
+two largest together are less than 10 % of the largest (p % rule: who knows the second could work out the first).
 Hundepool et al., "Statistical Disclosure Control", Wiley 2012, chapter 4.2.
 """
 
@@ -27,7 +27,7 @@ def is_dominated(values: Matrix, cell: int) -> bool:
     _, times = np.unique(values, return_counts=True)
     if len(times) == 1:
         return False
-    if len(values) - times.max() < cell:
+    if times.max() > len(values) / 2 and len(values) - times.max() < cell:
         return True
     away = np.sort(np.abs(values - np.median(values)))[::-1]
     total, largest = away.sum(), away[:LARGEST].sum()

@@ -35,7 +35,7 @@ def narrower_bins(told: Vector, bins: Bins) -> Bins | None:
     if not leaves:
         return None
     low, high = min(leaf.low for leaf in leaves), max(leaf.high for leaf in leaves)
-    if high - low <= bins.width:  # all in one bin: there may be one value only
-        high = low + bins.width
+    if high - low < 2.0**-30 * max(abs(low), abs(high)):  # there may be one value only
+        return None
     finer = bins_around(low, np.nextafter(high, -np.inf), bins.amount)
     return finer if finer.level < bins.level else None

@@ -7,6 +7,7 @@ b, the grand mean and the pooled spread. The site's own shift and spread, the pr
 empirical-Bayes estimates need its own rows only: they are computed there and never leave.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,12 @@ def common_scale(count: float, zz: Matrix, zy: Matrix, yy: Matrix, total_y: Matr
     left = yy - (zy * effects).sum(axis=0)
     mean = (total_y - total_z @ effects) / count
     return CommonScale(effects, mean, np.sqrt(np.maximum(left, 0.0) / count))
+
+
+def scale_from(numbers: Mapping[str, Any]) -> CommonScale:
+    """As the findings of the analysis hold it."""
+    mean, spread = (np.asarray(numbers[key], np.float64) for key in ("mean", "spread"))
+    return CommonScale(np.asarray(numbers["effects"], np.float64).reshape(-1, len(mean)), mean, spread)
 
 
 def standardized(common: CommonScale, y: Matrix, z: Matrix) -> Matrix:
