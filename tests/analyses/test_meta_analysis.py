@@ -106,7 +106,7 @@ def test_an_odds_ratio_by_hand_and_the_site_that_has_none():
     forest, funnel = told["charts"]
     assert [row["name"] for row in forest["series"]] == ["north", "south", "east", "random effects", "fixed effect"]
     assert sum(row["weight"] for row in forest["series"][:3]) == pytest.approx(1)
-    assert len(funnel["series"]) == 3
+    assert len(funnel["series"]) == 4  # three sites, and the middle
 
 
 def test_a_zero_cell_is_corrected_and_said():

@@ -3,7 +3,7 @@
 Johnson, Li and Rabinovic, Biostatistics 2007 (see `wardround.statistics.harmonisation.combat`). The first exchange
 gives all that is common: effects of the covariates, grand mean, pooled spread. With it every site finds its own shift
 and spread by empirical Bayes over its columns, from its own rows, and adjusts them there: `wardround apply` does it
-from the finished run. The second exchange tells how much of the variation lay between sites before, and lies there after.
+from the finished run. The second exchange tells how much of the variation lay between sites before, and after.
 A site of one patient is shifted only; one that may not tell about its patients can still adjust them.
 """
 

@@ -13,6 +13,7 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Report, Site, Tree
 from wardround.core.errors import Refusal
+from wardround.core.text import counted
 from wardround.statistics.charts import bars
 from wardround.statistics.comparison.categories import association
 from wardround.statistics.disclosure.counts import tellable_rest, told_counts
@@ -75,7 +76,7 @@ def told_of(state: Tree, rows: str, columns: str, cell: int) -> Report:
         )
     words = [
         f"{rows} and {columns} of {total:.0f} patients: {evidence(found.p).replace('a difference', 'an association')}"
-        f" (chi-squared {figure(found.chi2)}, {found.df} degrees of freedom, {p_text(found.p)}; Cramér's V"
+        f" (chi-squared {figure(found.chi2)}, {counted(found.df, 'degree')} of freedom, {p_text(found.p)}; Cramér's V"
         f" {figure(found.cramer, 2)})."
     ]
     if found.odds_ratio is not None and found.low is not None and found.high is not None:

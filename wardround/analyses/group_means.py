@@ -141,5 +141,5 @@ def told_of(state: Tree, column: str, group: str, cell: int) -> Report:
             for level, n, m, s in zip(levels, count, mean, numbers["sd"], strict=True)
         ],
     )
-    chart = forest("means", f"Mean of {column} with 95 % interval", rows, column, none=None)
+    chart = forest("means", f"Mean of {column} with 95 % interval", rows, column, null=None)
     return Findings(words, [table], [chart], numbers).report()

@@ -63,7 +63,7 @@ def meta_analysis(
     beside = [site_estimates.published_estimate(one) for one in published]
 
     def begin(agreed: Agreed) -> Tree:
-        site_estimates.check_question(asked_for, agreed)
+        meant = site_estimates.check_question(asked_for, agreed)
         check_conditions(conditions, agreed)
         if measure == "published" and not beside:
             raise Refusal(
@@ -72,7 +72,7 @@ def meta_analysis(
                 remedy='list estimates: published = [["Smith 2019", 0.41, 0.12], ...] (name, effect, standard error)',
             )
         per_unit = exposure in agreed.columns and agreed.columns[exposure].kind == "number"
-        return {"sites": agreed.sites, "per_unit": per_unit and measure in site_estimates.ADJUSTED}
+        return {"sites": agreed.sites, "meant": meant, "per_unit": per_unit and measure in site_estimates.ADJUSTED}
 
     def message(state: Tree) -> Message | None:
         if measure == "published" or "told" in state:
@@ -91,7 +91,7 @@ def meta_analysis(
     def report(state: Tree) -> Report:
         told = state.get("told", {})
         mine = [site_estimates.told_estimate(site, told[site]) for site in state["sites"] if site in told]
-        return pooled_findings(asked_for, mine, beside, tau2, adjust=hartung_knapp, per_unit=state["per_unit"])
+        return pooled_findings(state["meant"], mine, beside, tau2, adjust=hartung_knapp, per_unit=state["per_unit"])
 
     wanted = (outcome, exposure, *covariates, *(one.column for one in conditions))
     columns = tuple(dict.fromkeys(name for name in wanted if name)) if measure != "published" else ()

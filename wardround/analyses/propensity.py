@@ -85,15 +85,17 @@ def propensity(
     def begin(agreed: Agreed) -> Tree:
         check_columns(agreed, (treatment, outcome, *covariates), where="[analysis]")
         level = check_flag(agreed, treatment, treated, where="[analysis] treatment")
-        if agreed.columns[outcome].kind == "category":
-            check_flag(agreed, outcome, event, where="[analysis] outcome")
+        is_event = agreed.columns[outcome].kind == "category"
+        meant = check_flag(agreed, outcome, event, where="[analysis] outcome") if is_event else ""
         check_conditions(conditions, agreed)
         if not covariates:
             raise Refusal(
                 "there are no covariates to allow for", where="[analysis] covariates", remedy="use group_means instead"
             )
         names = covariate_names(agreed, covariates)
-        return {"all": len(agreed.sites), "names": names, "level": level, "phase": "scale", "steps": 0}
+        levels = {name: agreed.columns[name].levels for name in covariates}
+        first = {"names": names, "level": level, "event": meant, "levels": levels, "phase": "scale", "steps": 0}
+        return {"all": len(agreed.sites), **first}
 
     def message(state: Tree) -> Message | None:
         if state["phase"] == "scale":
@@ -133,7 +135,7 @@ def propensity(
         return STEPS[state["phase"]](state, told.arrays, treatment, outcome)
 
     def report(state: Tree) -> Report:
-        return treatment_findings(state, treatment, outcome, event, covariates, smallest_cell)
+        return treatment_findings(state, treatment, outcome, state["event"], covariates, smallest_cell)
 
     wanted = (treatment, outcome, *covariates, *(one.column for one in conditions))
     return Analysis(tuple(dict.fromkeys(wanted)), begin, message, ask, step, report, most=NEWTON + 3)

@@ -13,7 +13,7 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Report, Site, Tree
 from wardround.core.errors import Refusal
-from wardround.statistics.charts import bars
+from wardround.statistics.charts import histogram
 from wardround.statistics.comparison.ranks import rank_sums
 from wardround.statistics.disclosure.grid import POWERS, Bins, leaf_counts, leaves_of, spread_counts, within_cells
 from wardround.statistics.disclosure.value_range import DEPTH, first_bins, narrower_bins, told_powers
@@ -111,8 +111,7 @@ def told_of(state: Tree, column: str, group: str, cell: int) -> Report:
         [group, "patients"],
         [[a, int(n)] for a, n in zip(levels, sizes, strict=True)],
     )
-    edges = bins.edges[:-1]
-    shown = {level: (edges.tolist(), spread[place]) for place, level in enumerate(levels)}
-    chart = bars("counts", f"{column} by {group}", shown, column, "patients")
+    shown = dict(zip(levels, spread, strict=True))
+    chart = histogram("counts", f"{column} by {group}", bins.edges, shown, column)
     numbers = {"groups": list(levels), "patients": sizes.tolist(), "bin_width": bins.width, **found._asdict()}
     return Findings(words, [table], [chart], {**numbers, "sites": state["sites"]}).report()

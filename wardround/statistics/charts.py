@@ -1,4 +1,4 @@
-"""The charts of findings, by their data: one place that knows what a kind of chart is given."""
+"""The charts of findings, by their data (see `FoundChart`)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,24 +13,31 @@ def numbers(values: Any) -> list[float]:
 
 
 def forest(
-    name: str, caption: str, rows: Sequence[Mapping[str, Any]], x: str, *, none: float | None = 0.0
+    name: str, caption: str, rows: Sequence[Mapping[str, Any]], x: str, *, null: float | None = 0.0, log: bool = False
 ) -> FoundChart:
-    """Rows have `name`, `value`, `low`, `high`, and may have `weight` (a share) and `pooled`."""
-    return FoundChart(name, caption, "forest", [{"none": none, **row} for row in rows], x)
+    """Rows have `name`, `value`, `low`, `high`, and may have `weight` and `summary`; `null` is where no effect is."""
+    shared: dict[str, Any] = {"log": True} if log else {}
+    return FoundChart(name, caption, "forest", [{**row, **shared, "null": null} for row in rows], x)
 
 
 def funnel(name: str, caption: str, rows: Sequence[Mapping[str, Any]], middle: float, x: str) -> FoundChart:
     """Rows have `name`, `value` and `error`; `middle` is the pooled effect."""
-    return FoundChart(name, caption, "funnel", [{"middle": middle, **row} for row in rows], x, "standard error")
+    series = [*rows, {"name": "pooled", "value": middle, "summary": True}]
+    return FoundChart(name, caption, "funnel", series, x, "standard error")
 
 
-def bars(name: str, caption: str, series: Mapping[str, tuple[Sequence[Any], Any]], x: str, y: str) -> FoundChart:
-    """By the name of a group: what stands below the bars, and how high they are."""
+def bars(name: str, caption: str, series: Mapping[str, tuple[Sequence[str], Any]], x: str, y: str) -> FoundChart:
+    """By the name of a group: the words below the bars, and how high they are."""
     told = [{"name": key, "x": list(below), "y": numbers(high)} for key, (below, high) in series.items()]
     return FoundChart(name, caption, "bars", told, x, y)
 
 
+def histogram(name: str, caption: str, edges: Any, groups: Mapping[str, Any], x: str) -> FoundChart:
+    """Counts between edges, a line of steps a group; back to 0 at the end."""
+    told = [{"name": key, "x": numbers(edges), "y": [*numbers(counts), 0.0]} for key, counts in groups.items()]
+    return FoundChart(name, caption, "steps", told, x, "patients")
+
+
 def heat(name: str, caption: str, rows: Sequence[str], columns: Sequence[str], values: Any) -> FoundChart:
-    """One entry of the series a row: its name, the names of the columns, and the values."""
-    told = [{"name": row, "x": list(columns), "y": numbers(line)} for row, line in zip(rows, values, strict=True)]
-    return FoundChart(name, caption, "heat", told)
+    table = [numbers(line) for line in np.asarray(values)]
+    return FoundChart(name, caption, "heat", [{"x": list(columns), "y": list(rows), "z": table}])

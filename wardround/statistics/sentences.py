@@ -55,6 +55,14 @@ def listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "none"
 
 
+def named(column: str, level: str) -> str:
+    """
+    >>> named("sex", "male"), named("age", ""), named("treated", "yes"), named("died", "1")
+    ('sex = male', 'age', 'treated', 'died')
+    """
+    return column if level in ("", "1", "yes", "true") else f"{column} = {level}"
+
+
 def evidence(p: float, level: float = 0.05) -> str:
     """What a p-value says, without saying more.
 

@@ -57,3 +57,9 @@ def test_bounds_are_those_of_the_totals(place):
     low, high = bounds_of(table, np.zeros((2, 3), bool), place)
     assert high == min(rows[place[0]], columns[place[1]])
     assert low == max(0, rows[place[0]] + columns[place[1]] - table.sum())
+
+
+@given(TABLES)
+def test_larger_cells_tell_nothing_that_smaller_ones_keep_back(table):
+    # A site answers in its own cells and in doublings of them; together the answers tell what the smallest tells.
+    assert not (open_cells(table, 20) & ~open_cells(table, 10)).any()

@@ -1,7 +1,7 @@
 """Sums that few patients make up are not told: from such a sum their values could be guessed.
 
 Three rules, each on the distances from the median, so that they hold for any unit and for flags: fewer patients than a
-cell differ from the value that most have; the two largest distances are more than 85 % of all ((n, k) rule); all but the
+cell differ from the value that most have; the two largest distances are over 85 % of all ((n, k) rule); all but the
 two largest together are less than 10 % of the largest (p % rule: who knows the second could work out the first).
 Hundepool et al., "Statistical Disclosure Control", Wiley 2012, chapter 4.2.
 """

@@ -5,7 +5,7 @@ from typing import Any
 
 from wardround.core.analysis import Findings, FoundTable
 from wardround.core.contracts import Report
-from wardround.statistics.charts import bars
+from wardround.statistics.charts import histogram
 from wardround.statistics.disclosure.grid import spread_counts
 from wardround.statistics.sentences import answered_text, figure
 
@@ -22,9 +22,7 @@ def findings_of(state: Any, columns: Sequence[str], quantiles: Sequence[float], 
         )
         words.append(f"{column} of {patients} patients: {told}.")
         rows += [[column, q, one.value, one.low, one.high] for q, one in zip(quantiles, brackets, strict=True)]
-        charts.append(
-            bars(column, f"Distribution of {column}", {column: (bins.edges[:-1].tolist(), counts)}, column, "patients")
-        )
+        charts.append(histogram(column, f"Distribution of {column}", bins.edges, {column: counts}, column))
         numbers[column] = {
             "patients": patients,
             "sites": state["sites"][place],

@@ -87,8 +87,9 @@ def moderated(standard: Matrix, own: SiteShift, centre: float, spread: float) ->
 
 
 def relative_change(new: Matrix, old: Matrix) -> float:
+    """As sva and neuroCombat have it: over the old value with its sign, so that negative shifts never go on alone."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.nan_to_num(np.abs(new - old) / np.abs(old), nan=0.0, posinf=np.inf).max())
+        return float(np.nan_to_num(np.abs(new - old) / old, nan=0.0, posinf=np.inf, neginf=0.0).max())
 
 
 def harmonised(common: CommonScale, own: SiteShift, y: Matrix, z: Matrix) -> Matrix:

@@ -21,7 +21,7 @@ from wardround.statistics.pooling.random_effects import (
     prediction,
 )
 from wardround.statistics.pooling.site_estimates import LOGARITHMIC, Estimate, Question
-from wardround.statistics.sentences import evidence, figure, interval_text, listed, p_text, percent
+from wardround.statistics.sentences import evidence, figure, interval_text, listed, named, p_text, percent
 
 NAMES = {
     "mean": "mean",
@@ -105,8 +105,9 @@ def words_of(
 ) -> list[str]:
     shown, _ = shown_scale(asked.measure)
     name = NAMES[asked.measure]
-    of = f" of {asked.outcome}" if asked.outcome else ""
-    by = f" for {asked.exposure}" if asked.exposure else ""
+    whose, what_of = named(asked.exposure, asked.exposed), named(asked.outcome, asked.event)
+    of = f" of {what_of}" if what_of else ""
+    by = f" for {whose}" if whose else ""
     patients = sum(one.patients for one in used)
     whom = f"{len(used)} {'estimate' if len(used) == 1 else 'estimates'}"
     whom += f" ({patients} patients)" if patients else ""
@@ -120,7 +121,7 @@ def words_of(
         what = "odds are" if "odds" in asked.measure else "risk is"
         unit = "per unit of" if per_unit else "with"
         way = "higher" if change > 0 else "lower"
-        words.append(f"That is, {unit} {asked.exposure} the {what} {percent(abs(change))} {way}.")
+        words.append(f"That is, {unit} {whose} the {what} {percent(abs(change))} {way}.")
     if len(used) == 1:
         words.append("There is one estimate only, so nothing is known of differences between sites.")
     else:
@@ -131,6 +132,11 @@ def words_of(
             f" effect (fixed effect), it would be {figure(shown(fixed.effect))}"
             f" ({interval_text(shown(fixed.low), shown(fixed.high))})."
         )
+    if random.error < fixed.error and len(used) > 1:
+        words.append(
+            "The interval of random effects is narrower than that of a fixed effect, since the estimates agree better"
+            " than chance makes them (Hartung and Knapp's adjustment): trust the wider one."
+        )
     if math.isfinite(around[0]):
         words.append(
             f"At a new site the effect is expected between {figure(shown(around[0]))} and {figure(shown(around[1]))}"
@@ -138,8 +144,8 @@ def words_of(
         )
     if silent:
         words.append(
-            f"No estimate from {listed(silent)}: a group or outcome that nobody has, or fewer patients than may be told"
-            " about."
+            f"No estimate from {listed(silent)}: a group or an outcome that nobody has (or all of a group), or fewer"
+            " patients than may be told about."
         )
     corrected = [one.name for one in used if one.is_corrected]
     if corrected:
@@ -167,12 +173,11 @@ def lines(
                 "low": shown(one.effect - reach),
                 "high": shown(one.effect + reach),
                 "weight": float(weight),
-                "pooled": False,
             }
         )
     for label, of in (("random effects", random), ("fixed effect", fixed)):
         rows.append({"name": label, "value": shown(of.effect), "low": shown(of.low), "high": shown(of.high)})
-        rows[-1] |= {"weight": None, "pooled": True}
+        rows[-1] |= {"weight": None, "summary": True}
     return rows
 
 
@@ -189,11 +194,12 @@ def table_of(asked: Question, used: Sequence[Estimate], random: Pooled, fixed: P
 
 def charts_of(asked: Question, used: Sequence[Estimate], random: Pooled, fixed: Pooled, spread: float) -> list[Any]:
     _, none = shown_scale(asked.measure)
+    no_effect = None if asked.measure == "mean" else none
     name = NAMES[asked.measure]
     log = f"log {name}" if asked.measure in LOGARITHMIC else "Fisher's z" if asked.measure == "correlation" else name
     points = [{"name": one.name, "value": one.effect, "error": math.sqrt(one.variance)} for one in used]
     rows = lines(asked, used, random, fixed, spread)
     return [
-        forest("forest", f"The {name} site by site", rows, name, none=None if asked.measure == "mean" else none),
+        forest("forest", f"The {name} site by site", rows, name, null=no_effect, log=asked.measure in LOGARITHMIC),
         funnel("funnel", "Effects against their standard errors", points, fixed.effect, log),
     ]

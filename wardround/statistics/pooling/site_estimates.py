@@ -45,10 +45,10 @@ class Estimate(NamedTuple):
     is_published: bool = False
 
 
-def check_question(asked: Question, agreed: Agreed) -> None:
-    """Refuse what the columns cannot answer."""
+def check_question(asked: Question, agreed: Agreed) -> Question:
+    """Refuse what the columns cannot answer; give the question with the levels that are meant."""
     if asked.measure == "published":
-        return
+        return asked
     place = "[analysis]"
     if not asked.outcome:
         raise Refusal(f"the measure {asked.measure} needs an outcome", where=place, remedy="add outcome = ...")
@@ -61,13 +61,14 @@ def check_question(asked: Question, agreed: Agreed) -> None:
     names = [name for name in (asked.outcome, asked.exposure, *asked.covariates) if name]
     check_columns(agreed, names, where=place)
     if asked.measure in RATIOS:
-        check_flag(agreed, asked.outcome, asked.event, where=f"{place} outcome")
+        asked = asked._replace(event=check_flag(agreed, asked.outcome, asked.event, where=f"{place} outcome"))
     else:
         check_columns(agreed, (asked.outcome,), kind="number", where=f"{place} outcome")
     if asked.measure == "correlation":
         check_columns(agreed, (asked.exposure,), kind="number", where=f"{place} exposure")
     elif asked.exposure and not (asked.measure in ADJUSTED and agreed.columns[asked.exposure].kind == "number"):
-        check_flag(agreed, asked.exposure, asked.exposed, where=f"{place} exposure")
+        asked = asked._replace(exposed=check_flag(agreed, asked.exposure, asked.exposed, where=f"{place} exposure"))
+    return asked
 
 
 def estimate_of(asked: Question, agreed: Agreed, site: Site) -> tuple[Effect, int]:

@@ -10,7 +10,7 @@ from wardround.core.analysis import Findings, FoundTable
 from wardround.core.contracts import Report
 from wardround.statistics.charts import bars
 from wardround.statistics.propensity.inverse_weights import SandwichSums, effect_error, standardized_differences
-from wardround.statistics.sentences import answered_text, evidence, figure, interval_text, p_text, percent
+from wardround.statistics.sentences import answered_text, evidence, figure, interval_text, named, p_text, percent
 
 BALANCED = 0.1
 """Standardized difference below which groups count as alike (Austin 2011)."""
@@ -27,11 +27,11 @@ def treatment_findings(
     balance = standardized_differences(np.asarray(state["balance"]))
     sizes = [float(w[1] ** 2 / w[2]) for w in state["weighted"]]
     plain = np.asarray(state["balance"])[0, :, 0, 0]
-    what = f"{outcome} = {event}" if event else outcome
+    what = f"the share with {named(outcome, event)}" if event else outcome
     more = "more" if effect > 0 else "less"
     worst = int(np.argmax(np.abs(balance[1])))
     words = [
-        f"With {treatment}, {what} is on average {figure(abs(effect))} {more} ({figure(one)} against {figure(other)};"
+        f"With {named(treatment, state['level'])}, {what} is on average {figure(abs(effect))} {more} ({figure(one)} against {figure(other)};"
         f" 95 % interval of the difference {interval_text(effect - reach, effect + reach)}, {p_text(p)}), once"
         f" {len(covariates)} covariates are allowed for by inverse weights: {evidence(p)}.",
         f"{plain[0]:.0f} treated and {plain[1]:.0f} others of {state['count']:.0f} patients count as much as"
@@ -87,6 +87,8 @@ def treatment_findings(
             "patients": state["count"],
             "sites": state["sites"],
             "names": list(state["names"]),
+            "covariates": list(covariates),
+            "levels": {name: list(state["levels"][name]) for name in covariates},
             "intercept": intercept,
             "coefficients": slopes.tolist(),
             "errors": errors.tolist(),
