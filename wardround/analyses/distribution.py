@@ -13,7 +13,7 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Report, Site, Tree
 from wardround.core.errors import Refusal
-from wardround.statistics.disclosure.grid import POWERS, Bins, leaf_counts, within_cells
+from wardround.statistics.disclosure.grid import POWERS, GridBins, leaf_counts, within_cells
 from wardround.statistics.disclosure.value_range import DEPTH, first_bins, narrower_bins, told_powers
 from wardround.statistics.distributions.findings import findings_of
 from wardround.statistics.distributions.quantiles import Bracket, bracket_of, zoom
@@ -73,7 +73,7 @@ def distribution(
                 told.append(told_powers(values))
                 continue
             level, first = (np.asarray(asked.arrays[key])[place] for key in ("level", "first"))
-            blocks = [Bins(int(k), int(i), bins) for k, i in zip(level, first, strict=True)]
+            blocks = [GridBins(int(k), int(i), bins) for k, i in zip(level, first, strict=True)]
             nobody = np.zeros(len(values), np.int64)
             depth = DEPTH if len(blocks) == 1 else 0
             counts = [leaf_counts(values, nobody, 1, one, depth, smallest_cell)[:, 0] for one in blocks]
@@ -120,7 +120,7 @@ def distribution(
     return Analysis(wanted, begin, message, ask, step, report, most=EXCHANGES)
 
 
-def narrowed(bracket: Bracket, block: Bins, counts: np.ndarray) -> Bracket:
+def narrowed(bracket: Bracket, block: GridBins, counts: np.ndarray) -> Bracket:
     return zoom(bracket, block, counts) if bracket.is_open else bracket
 
 

@@ -59,7 +59,9 @@ def meta_analysis(
 ) -> Analysis:
     """Site estimates put together by fixed and random effects, with heterogeneity, forest and funnel plots."""
     conditions = read_conditions(where)
-    asked_for = site_estimates.Question(measure, outcome, exposure, event, exposed, covariates, where, smallest_cell)
+    asked_for = site_estimates.EffectQuestion(
+        measure, outcome, exposure, event, exposed, covariates, where, smallest_cell
+    )
     beside = [site_estimates.published_estimate(one) for one in published]
 
     def begin(agreed: Agreed) -> Tree:

@@ -15,7 +15,7 @@ from wardround.core.contracts import Message, Report, Site, Tree
 from wardround.core.errors import Refusal
 from wardround.statistics.charts import histogram
 from wardround.statistics.comparison.ranks import rank_sums
-from wardround.statistics.disclosure.grid import POWERS, Bins, leaf_counts, leaves_of, spread_counts, within_cells
+from wardround.statistics.disclosure.grid import POWERS, GridBins, leaf_counts, leaves_of, spread_counts, within_cells
 from wardround.statistics.disclosure.value_range import DEPTH, first_bins, narrower_bins, told_powers
 from wardround.statistics.selection.columns import check_columns, check_levels
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
@@ -59,7 +59,7 @@ def rank_test(*, column: str, group: str, bins: Count = 256, where: str = "", sm
         values = within_cells(rows.numbers[:0, 0] if few else rows.numbers[:, 0], smallest_cell)
         if "powers" in asked.arrays:
             return Message({"powers": told_powers(values), "sites": np.array(float(len(values) > 0))})
-        own = Bins(int(asked.arrays["level"]), int(asked.arrays["first"]), bins)
+        own = GridBins(int(asked.arrays["level"]), int(asked.arrays["first"]), bins)
         return Message({"counts": leaf_counts(values, codes[: len(values)], 2, own, DEPTH, smallest_cell)})
 
     def step(state: Tree, told: Message) -> Tree:

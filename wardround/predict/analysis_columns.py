@@ -20,7 +20,7 @@ from wardround.statistics.multivariate.components import scores
 from wardround.statistics.propensity.logistic import chances
 from wardround.statistics.selection.columns import codes_of, values_of
 from wardround.statistics.selection.covariates import covariate_matrix, split_kinds
-from wardround.statistics.selection.rows import Chosen
+from wardround.statistics.selection.rows import CompleteRows
 
 Matrix = np.ndarray[Any, Any]
 Shift = Mapping[str, Any]
@@ -82,7 +82,7 @@ def own_rows(
     known = np.isfinite(x[:, len(measured) :]).all(axis=1)
     for one in codes.values():
         known &= one >= 0
-    rows = Chosen(x[known], {name: one[known] for name, one in codes.items()}, {})
+    rows = CompleteRows(x[known], {name: one[known] for name, one in codes.items()}, {})
     return rows.numbers[:, : len(measured)], covariate_matrix(agreed, covariates, rows, first=len(measured)), known
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from wardround.statistics.disclosure.grid import (
     TOP,
-    Bins,
+    GridBins,
     bins_around,
     end_of,
     leaf_counts,
@@ -20,17 +20,17 @@ def test_the_leaves_by_hand():
     # Bins of width 1 from 0; cells of 2. 0 and 1 hold 2 and 2: halves of [0, 2), told. 2 and 3 hold 1 and 3: not
     # halved, told as [2, 4) with 4. [4, 8) holds 3 of which 4 holds 1 and 6 two: not halved, [4, 8) with 3.
     values = np.array([0.0, 0.5, 1.0, 1.2, 2.5, 3.0, 3.1, 3.9, 4.0, 6.0, 6.5])
-    told = leaf_counts(values, np.zeros(11, int), 1, Bins(0, 0, 8), 3, 2)
-    leaves = [(low, high, counts.tolist()) for low, high, counts in leaves_of(told, Bins(0, 0, 8))]
+    told = leaf_counts(values, np.zeros(11, int), 1, GridBins(0, 0, 8), 3, 2)
+    leaves = [(low, high, counts.tolist()) for low, high, counts in leaves_of(told, GridBins(0, 0, 8))]
     assert sorted(leaves) == [(0, 1, [2]), (1, 2, [2]), (2, 4, [4]), (4, 8, [3])]
-    np.testing.assert_allclose(spread_counts(told, Bins(0, 0, 8))[0], [2, 2, 2, 2, 0.75, 0.75, 0.75, 0.75])
+    np.testing.assert_allclose(spread_counts(told, GridBins(0, 0, 8))[0], [2, 2, 2, 2, 0.75, 0.75, 0.75, 0.75])
 
 
 def test_a_group_that_is_small_in_a_half_keeps_all_groups_whole():
     # Group 0 has 3 and 3 in the halves of [0, 2), group 1 has 1 and 5.
     values = np.array([0.0] * 3 + [1.0] * 3 + [0.0] + [1.0] * 5)
     groups = np.array([0] * 6 + [1] * 6)
-    told = leaf_counts(values, groups, 2, Bins(0, 0, 2), 1, 2)
+    told = leaf_counts(values, groups, 2, GridBins(0, 0, 2), 1, 2)
     assert not told[0].any()
     np.testing.assert_array_equal(told[1], [[6, 0], [6, 0]])
 
@@ -52,7 +52,7 @@ def test_what_is_told_at_all_levels_has_no_small_difference(values, cell, level)
     nobody = np.zeros(len(values), int)
     counts = {}
     for wide in (level, level + 1, level + 2):
-        bins = Bins(wide, -(2 ** (8 - wide)) if wide < 8 else -1, 2 ** (9 - wide))
+        bins = GridBins(wide, -(2 ** (8 - wide)) if wide < 8 else -1, 2 ** (9 - wide))
         for low, high, held in leaves_of(leaf_counts(values, nobody, 1, bins, 0, cell), bins):
             counts[low, high] = held[0]
     assert all(count >= cell for count in counts.values())

@@ -20,7 +20,7 @@ LOWEST = -40
 """Values within 2^-40 of 0 count as 0 when the range is found."""
 
 
-class Bins(NamedTuple):
+class GridBins(NamedTuple):
     """`amount` bins of width 2^`level`, the first beginning at `first` 2^`level`."""
 
     level: int
@@ -36,16 +36,16 @@ class Bins(NamedTuple):
         return (self.first + np.arange(self.amount + 1)) * self.width
 
 
-def bins_around(low: float, high: float, count: int) -> Bins:
+def bins_around(low: float, high: float, count: int) -> GridBins:
     """So many bins, as narrow as they can be to cover from low to high.
 
     >>> bins_around(31.0, 77.0, 16)
-    Bins(level=2, first=7, amount=16)
+    GridBins(level=2, first=7, amount=16)
     """
     level = math.ceil(math.log2(max(high - low, 2.0**LOWEST) / count))
     while math.floor(high / 2.0**level) - math.floor(low / 2.0**level) >= count:
         level += 1
-    return Bins(level, math.floor(low / 2.0**level), count)
+    return GridBins(level, math.floor(low / 2.0**level), count)
 
 
 def within_cells(values: Vector, cell: int) -> Vector:
@@ -90,7 +90,7 @@ def end_of(place: int, *, high: bool) -> float:
     return math.copysign(2.0 ** (power + outer), away)
 
 
-def leaf_counts(values: Vector, groups: Vector, amount: int, bins: Bins, depth: int, cell: int) -> Vector:
+def leaf_counts(values: Vector, groups: Vector, amount: int, bins: GridBins, depth: int, cell: int) -> Vector:
     """(depth + 1, groups, bins): patients of leaves that are 2^0, ..., 2^depth bins wide, at the leaf's first bin.
 
     Leaves that are wider still, or outside the bins, are not told.
@@ -148,7 +148,7 @@ class Leaf(NamedTuple):
     counts: Vector
 
 
-def leaves_of(told: Vector, bins: Bins) -> list[Leaf]:
+def leaves_of(told: Vector, bins: GridBins) -> list[Leaf]:
     """The leaves of all sites together, from the sum of their counts."""
     found = []
     for level, counts in enumerate(told):
@@ -159,7 +159,7 @@ def leaves_of(told: Vector, bins: Bins) -> list[Leaf]:
     return found
 
 
-def spread_counts(told: Vector, bins: Bins) -> Vector:
+def spread_counts(told: Vector, bins: GridBins) -> Vector:
     """(groups, bins): the counts of wide leaves shared out evenly over their bins."""
     spread = np.zeros(told.shape[1:])
     for low, high, counts in leaves_of(told, bins):

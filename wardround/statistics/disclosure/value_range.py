@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from wardround.statistics.disclosure.grid import POWERS, Bins, bins_around, end_of, leaves_of, power_of
+from wardround.statistics.disclosure.grid import POWERS, GridBins, bins_around, end_of, leaves_of, power_of
 
 Vector = np.ndarray[Any, Any]
 DEPTH = 8
@@ -20,8 +20,8 @@ def told_powers(values: Vector) -> Vector:
     return told
 
 
-def first_bins(powers: Vector, count: int) -> Bins | None:
-    """Bins over all that the sites told; none where nobody told anything."""
+def first_bins(powers: Vector, count: int) -> GridBins | None:
+    """GridBins over all that the sites told; none where nobody told anything."""
     if not powers.any():
         return None
     low = end_of(int(np.flatnonzero(powers[0]).min()), high=False)
@@ -29,7 +29,7 @@ def first_bins(powers: Vector, count: int) -> Bins | None:
     return bins_around(low, np.nextafter(high, -np.inf) if high > low else high, count)
 
 
-def narrower_bins(told: Vector, bins: Bins) -> Bins | None:
+def narrower_bins(told: Vector, bins: GridBins) -> GridBins | None:
     """Finer bins over what is occupied; none where they would not be finer."""
     leaves = leaves_of(told, bins)
     if not leaves:

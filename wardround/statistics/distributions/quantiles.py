@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wardround.statistics.disclosure.grid import Bins, leaves_of, spread_counts
+from wardround.statistics.disclosure.grid import GridBins, leaves_of, spread_counts
 
 Vector = np.ndarray[Any, Any]
 
@@ -27,13 +27,13 @@ class Bracket(NamedTuple):
     value: float
     is_open: bool
 
-    def block(self, count: int) -> Bins:
+    def block(self, count: int) -> GridBins:
         """The bins to count in next."""
         level = round(math.log2((self.high - self.low) / count))
-        return Bins(level, round(self.low / 2.0**level), count)
+        return GridBins(level, round(self.low / 2.0**level), count)
 
 
-def bracket_of(told: Vector, bins: Bins, share: float) -> Bracket:
+def bracket_of(told: Vector, bins: GridBins, share: float) -> Bracket:
     """From the leaves of all sites; closed from the start where leaves of different width overlap at the quantile."""
     leaves = leaves_of(told, bins)
     total = float(told.sum())
@@ -59,7 +59,7 @@ def at_rank(places: list[tuple[float, float]], rank: float) -> float:
     return ordered[int(np.searchsorted(below, rank - 1e-9))][0]
 
 
-def zoom(bracket: Bracket, block: Bins, counts: Vector) -> Bracket:
+def zoom(bracket: Bracket, block: GridBins, counts: Vector) -> Bracket:
     """The bracket after counting in the bins of the block; closed where some inside may not be told."""
     if round(float(counts.sum())) != round(bracket.inside):
         return bracket._replace(is_open=False)

@@ -20,7 +20,7 @@ from wardround.statistics.pooling.random_effects import (
     pooled,
     prediction,
 )
-from wardround.statistics.pooling.site_estimates import LOGARITHMIC, Estimate, Question
+from wardround.statistics.pooling.site_estimates import LOGARITHMIC, SiteEstimate, EffectQuestion
 from wardround.statistics.sentences import evidence, figure, interval_text, listed, named, p_text, percent
 
 NAMES = {
@@ -47,9 +47,9 @@ def shown_scale(measure: str) -> tuple[Callable[[float], float], float]:
 
 
 def pooled_findings(
-    asked: Question,
-    mine: Sequence[Estimate],
-    beside: Sequence[Estimate],
+    asked: EffectQuestion,
+    mine: Sequence[SiteEstimate],
+    beside: Sequence[SiteEstimate],
     method: Spread,
     *,
     adjust: bool,
@@ -94,8 +94,8 @@ def finite(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def words_of(
-    asked: Question,
-    used: Sequence[Estimate],
+    asked: EffectQuestion,
+    used: Sequence[SiteEstimate],
     fixed: Pooled,
     random: Pooled,
     around: tuple[float, float],
@@ -159,7 +159,7 @@ def how_much(i2: float) -> str:
 
 
 def lines(
-    asked: Question, used: Sequence[Estimate], random: Pooled, fixed: Pooled, spread: float
+    asked: EffectQuestion, used: Sequence[SiteEstimate], random: Pooled, fixed: Pooled, spread: float
 ) -> list[dict[str, Any]]:
     shown, _ = shown_scale(asked.measure)
     weights = np.array([1 / (one.variance + spread) for one in used])
@@ -181,7 +181,9 @@ def lines(
     return rows
 
 
-def table_of(asked: Question, used: Sequence[Estimate], random: Pooled, fixed: Pooled, spread: float) -> FoundTable:
+def table_of(
+    asked: EffectQuestion, used: Sequence[SiteEstimate], random: Pooled, fixed: Pooled, spread: float
+) -> FoundTable:
     rows = lines(asked, used, random, fixed, spread)
     patients = [*(one.patients or None for one in used), None, None]
     return FoundTable(
@@ -192,7 +194,9 @@ def table_of(asked: Question, used: Sequence[Estimate], random: Pooled, fixed: P
     )
 
 
-def charts_of(asked: Question, used: Sequence[Estimate], random: Pooled, fixed: Pooled, spread: float) -> list[Any]:
+def charts_of(
+    asked: EffectQuestion, used: Sequence[SiteEstimate], random: Pooled, fixed: Pooled, spread: float
+) -> list[Any]:
     _, none = shown_scale(asked.measure)
     no_effect = None if asked.measure == "mean" else none
     name = NAMES[asked.measure]

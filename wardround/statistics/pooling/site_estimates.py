@@ -13,7 +13,7 @@ from wardround.statistics.pooling.effects import UNKNOWN, Effect
 from wardround.statistics.propensity.logistic import fit_logistic
 from wardround.statistics.selection.columns import check_columns, check_flag
 from wardround.statistics.selection.covariates import covariate_matrix, split_kinds
-from wardround.statistics.selection.rows import Chosen, complete_rows
+from wardround.statistics.selection.rows import CompleteRows, complete_rows
 
 RATIOS = ("odds_ratio", "risk_ratio", "risk_difference", "adjusted_odds_ratio")
 """Measures whose outcome is a yes or no."""
@@ -21,7 +21,7 @@ LOGARITHMIC = ("odds_ratio", "risk_ratio", "adjusted_odds_ratio")
 ADJUSTED = ("adjusted_difference", "adjusted_odds_ratio")
 
 
-class Question(NamedTuple):
+class EffectQuestion(NamedTuple):
     """An effect, of what on what, among whom."""
 
     measure: str
@@ -34,7 +34,7 @@ class Question(NamedTuple):
     cell: int
 
 
-class Estimate(NamedTuple):
+class SiteEstimate(NamedTuple):
     """Of a site or a published study; `patients` is 0 where it is not known."""
 
     name: str
@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
     is_published: bool = False
 
 
-def check_question(asked: Question, agreed: Agreed) -> Question:
+def check_question(asked: EffectQuestion, agreed: Agreed) -> EffectQuestion:
     """Refuse what the columns cannot answer; give the question with the levels that are meant."""
     if asked.measure == "published":
         return asked
@@ -71,7 +71,7 @@ def check_question(asked: Question, agreed: Agreed) -> Question:
     return asked
 
 
-def estimate_of(asked: Question, agreed: Agreed, site: Site) -> tuple[Effect, int]:
+def estimate_of(asked: EffectQuestion, agreed: Agreed, site: Site) -> tuple[Effect, int]:
     """A site's estimate from its own rows, and of how many patients; unknown where it may not tell."""
     numbers, flags = [], {}
     (flags.update({asked.outcome: asked.event}) if asked.measure in RATIOS else numbers.append(asked.outcome))
@@ -97,7 +97,7 @@ def estimate_of(asked: Question, agreed: Agreed, site: Site) -> tuple[Effect, in
     return (effect_of(asked, agreed, rows, y, x, len(numbers)), len(y)) if may_tell(asked, y, x) else (UNKNOWN, 0)
 
 
-def may_tell(asked: Question, y: Any, x: Any) -> bool:
+def may_tell(asked: EffectQuestion, y: Any, x: Any) -> bool:
     """No group, and no cell of a 2 by 2 table, that is small but not empty; nobody who dominates."""
     if asked.cell <= 1:
         return len(y) > 0
@@ -108,7 +108,7 @@ def may_tell(asked: Question, y: Any, x: Any) -> bool:
     return bool((groups >= asked.cell).all())
 
 
-def effect_of(asked: Question, agreed: Agreed, rows: Chosen, y: Any, x: Any, first: int) -> Effect:
+def effect_of(asked: EffectQuestion, agreed: Agreed, rows: CompleteRows, y: Any, x: Any, first: int) -> Effect:
     if asked.measure in ("odds_ratio", "risk_ratio", "risk_difference"):
         return effects.ratio(effects.fourfold(y, x), asked.measure)
     if asked.measure in ADJUSTED:
@@ -121,7 +121,7 @@ def effect_of(asked: Question, agreed: Agreed, rows: Chosen, y: Any, x: Any, fir
     }[asked.measure]()
 
 
-def adjusted(asked: Question, z: Any, y: Any, x: Any) -> Effect:
+def adjusted(asked: EffectQuestion, z: Any, y: Any, x: Any) -> Effect:
     """The coefficient of the exposure beside the covariates: least squares, or logistic regression."""
     design = np.column_stack([np.ones(len(y)), x, z])
     if len(y) <= design.shape[1] or np.linalg.matrix_rank(design) < design.shape[1]:
@@ -135,14 +135,14 @@ def adjusted(asked: Question, z: Any, y: Any, x: Any) -> Effect:
     return Effect(float(beta[1]), left * float(inverse[1, 1]))
 
 
-def told_estimate(site: str, told: Any) -> Estimate:
+def told_estimate(site: str, told: Any) -> SiteEstimate:
     effect, variance, patients, corrected = (float(one) for one in told)
     if variance <= 0:
-        return Estimate(site, float("nan"), float("nan"))
-    return Estimate(site, effect, variance, int(patients), bool(corrected))
+        return SiteEstimate(site, float("nan"), float("nan"))
+    return SiteEstimate(site, effect, variance, int(patients), bool(corrected))
 
 
-def published_estimate(said: Any) -> Estimate:
+def published_estimate(said: Any) -> SiteEstimate:
     """From [name, effect, standard error] in a study file; ratios as logarithms."""
     fits = isinstance(said, list | tuple) and len(said) == 3 and isinstance(said[0], str)
     fits = fits and all(isinstance(one, int | float) and not isinstance(one, bool) for one in said[1:])
@@ -152,4 +152,4 @@ def published_estimate(said: Any) -> Estimate:
             where="[analysis] published",
             remedy='write [name, effect, standard error], such as ["Smith 2019", 0.41, 0.12]; ratios as logarithms',
         )
-    return Estimate(said[0], float(said[1]), float(said[2]) ** 2, is_published=True)
+    return SiteEstimate(said[0], float(said[1]), float(said[2]) ** 2, is_published=True)

@@ -31,7 +31,8 @@ def treatment_findings(
     more = "more" if effect > 0 else "less"
     worst = int(np.argmax(np.abs(balance[1])))
     words = [
-        f"With {named(treatment, state['level'])}, {what} is on average {figure(abs(effect))} {more} ({figure(one)} against {figure(other)};"
+        f"With {named(treatment, state['level'])}, {what} is on average {figure(abs(effect))} {more}"
+        f" ({figure(one)} against {figure(other)};"
         f" 95 % interval of the difference {interval_text(effect - reach, effect + reach)}, {p_text(p)}), once"
         f" {len(covariates)} covariates are allowed for by inverse weights: {evidence(p)}.",
         f"{plain[0]:.0f} treated and {plain[1]:.0f} others of {state['count']:.0f} patients count as much as"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from wardround.core.analysis import Agreed
-from wardround.statistics.selection.rows import Chosen
+from wardround.statistics.selection.rows import CompleteRows
 
 Matrix = np.ndarray[Any, Any]
 
@@ -24,7 +24,7 @@ def covariate_names(agreed: Agreed, names: Sequence[str]) -> tuple[str, ...]:
     return (*numbers, *flags)
 
 
-def covariate_matrix(agreed: Agreed, names: Sequence[str], rows: Chosen, first: int = 0) -> Matrix:
+def covariate_matrix(agreed: Agreed, names: Sequence[str], rows: CompleteRows, first: int = 0) -> Matrix:
     """(rows, columns) in the order of `covariate_names`; the numbers are from place `first` on among the chosen."""
     numbers, categories = split_kinds(agreed, names)
     flags = [

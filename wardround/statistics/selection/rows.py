@@ -14,7 +14,7 @@ from wardround.statistics.selection.conditions import meets, read_conditions
 Matrix = np.ndarray[Any, Any]
 
 
-class Chosen(NamedTuple):
+class CompleteRows(NamedTuple):
     """Of the complete rows: numbers (rows, columns), places among levels and flags, by name."""
 
     numbers: Matrix
@@ -35,7 +35,7 @@ def complete_rows(
     flags: Mapping[str, str] | None = None,
     where: str = "",
     cell: int = 1,
-) -> Chosen:
+) -> CompleteRows:
     """Refused where the condition singles out, or leaves out, fewer patients than a cell."""
     x = [values_of(site, name) for name in numbers]
     codes = {name: codes_of(agreed, site, name) for name in categories}
@@ -49,7 +49,7 @@ def complete_rows(
     if where:
         check_condition(int(kept.sum()), int(known.sum()), cell, site=site.name)
     matrix = np.column_stack([values[kept] for values in x]) if x else np.empty((int(kept.sum()), 0))
-    return Chosen(
+    return CompleteRows(
         matrix,
         {name: places[kept] for name, places in codes.items()},
         {name: values[kept] for name, values in yes.items()},
