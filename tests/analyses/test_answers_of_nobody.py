@@ -37,6 +37,9 @@ def test_an_answer_has_the_shapes_of_one_for_no_patients_and_is_as_large_as_its_
     analysis = component.build(**settings, smallest_cell=cell)
     given = {one.name: one.default for one in component.parameters if not one.required} | settings
     most = terms_of(component.factory).numbers(Extent(given, sites=4, columns=len(analysis.columns)))
+    words = terms_of(component.factory).describe(given | {"smallest_cell": cell})
+    assert not words.endswith(".")
+    assert "{" not in words
     nobody = Site("nobody", SITES[0].table.iloc[:0])
     asked = []
 

@@ -8,7 +8,7 @@ from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.engine import registry
 
-QUESTIONS = [(kind, name) for kind in ("probe", "query", "analysis") for name in registry.components(kind)]
+QUESTIONS = [(kind, name) for kind in ("probe", "query") for name in registry.components(kind)]
 SAID = {
     "noise": 1.0,
     "delta": 1e-6,

@@ -21,7 +21,7 @@ def told_powers(values: Vector) -> Vector:
 
 
 def first_bins(powers: Vector, count: int) -> GridBins | None:
-    """GridBins over all that the sites told; none where nobody told anything."""
+    """Bins over all that the sites told; none where nobody told anything."""
     if not powers.any():
         return None
     low = end_of(int(np.flatnonzero(powers[0]).min()), high=False)

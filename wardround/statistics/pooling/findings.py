@@ -20,7 +20,7 @@ from wardround.statistics.pooling.random_effects import (
     pooled,
     prediction,
 )
-from wardround.statistics.pooling.site_estimates import LOGARITHMIC, SiteEstimate, EffectQuestion
+from wardround.statistics.pooling.site_estimates import LOGARITHMIC, EffectQuestion, SiteEstimate
 from wardround.statistics.sentences import evidence, figure, interval_text, listed, named, p_text, percent
 
 NAMES = {
