@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "meters": {"core", "privacy"},
     "privacy": {"core"},
     "queries": {"core", "privacy"},
-    "statistics": {"core"},
+    "statistics": {"core", "queries"},
     "analyses": {"core", "queries", "statistics"},
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runs": {"core"},
     "report": {"core", "evaluate", "runs", "partners", "queries", "monitor"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
-    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
+    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "statistics", "study"},
     "export": {"core", "engine", "data", "queries", "evaluate", "algorithms", "runs", "report", "predict"},
     "monitor": {"core", "data", "queries", "evaluate", "predict", "runs"},
     "api": {
