@@ -1,0 +1,44 @@
+"""What a site keeps between two exchanges, so that no row is binned or scored twice; lost, it is worked out again."""
+
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from wardround.analyses.forests.question import Common
+from wardround.analyses.forests.rows import SiteRows
+from wardround.statistics.trees.bins import Layout, Numbers
+from wardround.statistics.trees.course import BinnedRows, Course
+
+MOST_TABLES = 256
+
+
+@dataclass
+class Kept:
+    """Of one table: its rows, and once bins are agreed on, these binned and how far they are."""
+
+    table: "weakref.ref[Any]"
+    rows: SiteRows
+    edges: Numbers | None = None
+    common: Common | None = None
+    layout: Layout | None = None
+    binned: BinnedRows | None = None
+    course: Course | None = None
+
+
+class Memory:
+    """By the table itself: another table, or a new copy, is another site's."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, int], Kept] = OrderedDict()
+
+    def find(self, name: str, table: Any) -> Kept | None:
+        kept = self._kept.get((name, id(table)))
+        return kept if kept is not None and kept.table() is table else None
+
+    def keep(self, name: str, table: Any, rows: SiteRows) -> Kept:
+        kept = Kept(weakref.ref(table), rows)
+        self._kept[name, id(table)] = kept
+        while len(self._kept) > MOST_TABLES:
+            self._kept.popitem(last=False)
+        return kept
