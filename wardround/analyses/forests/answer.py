@@ -40,10 +40,11 @@ from wardround.statistics.trees.forest import Forest
 
 def answer(plan: TreePlan, agreed: Agreed, memory: Memory, message: Message, site: Site) -> Message:
     """Whatever is asked, of this site's rows."""
-    outcome = outcome_of(plan, agreed)
-    kept = memory.find(site.name, site.table) or memory.keep(
-        site.name, site.table, read_rows(plan, agreed, outcome, site)
-    )
+    kept = memory.find(site.name, site.table, agreed)
+    if kept is None:
+        outcome = outcome_of(plan, agreed)
+        kept = memory.keep(site.name, site.table, agreed, outcome, read_rows(plan, agreed, outcome, site))
+    outcome = kept.outcome
     phase = phase_of(message)
     if phase == EDGES:
         return edges_answer(plan, agreed, outcome, kept, message, site)
@@ -117,7 +118,7 @@ def level_answer(
         drawn = np.flatnonzero(
             draw(plan.seed, site.name, "tree", str(number)).random(learn) < plan.rows_per_tree
         ).astype(np.uint32)
-    sums = node_sums(course, asked, learn, drawn, (len(columns), layout.width))[..., layout.used[columns]]
+    sums = node_sums(course, asked, learn, drawn, layout.used[columns])
     if plan.private:
         assert objective.reach is not None and objective.steepest is not None
         deviation = noise_multiplier(plan) * math.sqrt(objective.reach * len(columns))

@@ -45,7 +45,8 @@ def report_of(plan: TreePlan, state: TreesState) -> Report:
     charts = [
         FoundChart(
             "importance", "What matters most", "bars",
-            [{"name": row[0], "value": row[1]} for row in rows if row[1] > 0], "column", "share of the gain",
+            [{"name": "share", "x": [row[0] for row in rows if row[1] > 0], "y": [row[1] for row in rows if row[1] > 0]}],
+            "column", "share of the gain",
         )  # fmt: skip
     ]
     effect_words, effect_charts = effects(plan, outcome, state, told, numbers)

@@ -5,8 +5,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+from wardround.analyses.forests.plan import Outcome
 from wardround.analyses.forests.question import Common
 from wardround.analyses.forests.rows import SiteRows
+from wardround.core.analysis import Agreed
 from wardround.statistics.trees.bins import Layout, Numbers
 from wardround.statistics.trees.course import BinnedRows, Course
 
@@ -18,6 +20,8 @@ class Kept:
     """Of one table: its rows, and once bins are agreed on, these binned and how far they are."""
 
     table: "weakref.ref[Any]"
+    agreed: Agreed
+    outcome: Outcome
     rows: SiteRows
     edges: Numbers | None = None
     common: Common | None = None
@@ -32,12 +36,15 @@ class Memory:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, int], Kept] = OrderedDict()
 
-    def find(self, name: str, table: Any) -> Kept | None:
+    def find(self, name: str, table: Any, agreed: Agreed) -> Kept | None:
         kept = self._kept.get((name, id(table)))
-        return kept if kept is not None and kept.table() is table else None
+        if kept is None or kept.table() is not table or kept.agreed != agreed:
+            return None
+        self._kept.move_to_end((name, id(table)))
+        return kept
 
-    def keep(self, name: str, table: Any, rows: SiteRows) -> Kept:
-        kept = Kept(weakref.ref(table), rows)
+    def keep(self, name: str, table: Any, agreed: Agreed, outcome: Outcome, rows: SiteRows) -> Kept:
+        kept = Kept(weakref.ref(table), agreed, outcome, rows)
         self._kept[name, id(table)] = kept
         while len(self._kept) > MOST_TABLES:
             self._kept.popitem(last=False)

@@ -32,7 +32,7 @@ def continue_forest(
         course = with_slopes(course, objective, learn, layout.width, columns)
         while not growth.done:
             course = after_levels(course, growth.tree, growth.level, layout.width)
-            sums = node_sums(course, growth.asked, learn, None, (len(columns), layout.width))
+            sums = node_sums(course, growth.asked, learn, None, layout.used)
             growth = grow_level(growth, shape, sums)
         course = after_forest(course, course.forest.plus(growth.tree), layout.width)
         now, waited = loss(course), waited + 1

@@ -27,11 +27,11 @@ def phase_of(message: Message) -> str:
 
 
 def edges_question(edges: tuple[Numbers, ...]) -> Message:
-    """Edges of each column of numbers, filled up with infinity."""
+    """Edges of each column of numbers, filled up with the last one again: between equal edges lies nothing."""
     longest = max((len(own) for own in edges), default=0)
-    padded = np.full((len(edges), longest), np.inf)
+    padded = np.zeros((len(edges), longest))
     for place, own in enumerate(edges):
-        padded[place, : len(own)] = own
+        padded[place] = np.pad(own, (0, longest - len(own)), mode="edge")
     return Message({"edges": padded}, ((PHASE, EDGES),))
 
 

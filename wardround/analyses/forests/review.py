@@ -95,7 +95,7 @@ def permuted_losses(
 ) -> Numbers:  # fmt: skip
     """(columns, 2): the loss, and that with the column's values dealt out anew among the site's test rows."""
     found = np.zeros((len(codes), 2))
-    used = np.unique(forest.column)
+    used = set(np.unique(forest.column).tolist()) if len(y) else set()
     rows = slice(0, 4 * SAMPLE)
     codes, y = codes[:, rows], y[rows]
     plain = objective.loss(scores_of(forest, common.base, codes, width), y).sum()

@@ -80,7 +80,7 @@ def after_counts(plan: TreePlan, state: TreesState, told: Message) -> TreesState
     """Finer cells, or after the last pass the bins."""
     cells, passes = np.asarray(told.arrays["cells"]), state.passes + 1
     if passes < PASSES and state.edges:
-        pairs = zip(state.edges, cells, strict=True)
+        pairs = ((own, unpadded(counts, len(own))) for own, counts in zip(state.edges, cells, strict=True))
         return state._replace(passes=passes, edges=tuple(finer_edges(own, count, plan.bins) for own, count in pairs))
     agreed, cuts = state.agreed, iter(zip(state.edges, cells, strict=True))
     features = []
@@ -90,7 +90,7 @@ def after_counts(plan: TreePlan, state: TreesState, told: Message) -> TreesState
             features.append(Feature(name, np.empty(0), column.levels, True))
             continue
         edges, counts = next(cuts)
-        joined = join_cells(edges, counts[: len(edges) + 1], plan.bins)
+        joined = join_cells(edges, unpadded(counts, len(edges)), plan.bins, plan.smallest_leaf)
         features.append(Feature(name, joined.astype(np.float32).astype(np.float64)))
     outcome = outcome_of(plan, agreed)
     first = np.asarray(told.arrays["first"])
@@ -104,6 +104,11 @@ def after_counts(plan: TreePlan, state: TreesState, told: Message) -> TreesState
         passes=passes, common=common, shape=shape, forest=none, gain=np.zeros((0, len(features))),
         growth=seed_tree(shape, columns_drawn(plan, 0)),
     )  # fmt: skip
+
+
+def unpadded(counts: Numbers, edges: int) -> Numbers:
+    """Of cells between edges that were filled up with the last one: those of the edges themselves."""
+    return np.append(counts[:edges], counts[-1])
 
 
 def refuse_first(plan: TreePlan, classes: tuple[str, ...], first: Numbers) -> None:
@@ -133,11 +138,7 @@ def after_level(plan: TreePlan, state: TreesState, told: Message) -> TreesState:
         state = state._replace(losses=(*state.losses, float(loss / max(rows, 1))))
         if len(state.losses) - 1 - best_of(state.losses) >= plan.patience:
             return finish(plan, state)
-    used = shape.layout.used[growth.columns]
-    flat = np.asarray(told.arrays["sums"], np.float64)
-    sums = np.zeros((*flat.shape[:-1], *used.shape))
-    sums[..., used] = flat
-    growth = grow_level(growth, shape, sums)
+    growth = grow_level(growth, shape, np.asarray(told.arrays["sums"], np.float64))
     if not growth.done:
         return state._replace(growth=growth)
     if not (growth.tree.column >= 0).any():  # nothing is left to be learned

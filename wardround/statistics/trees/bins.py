@@ -17,6 +17,8 @@ PASSES = 3
 """Exchanges of counts, each finer than the one before."""
 FINEST = 512
 """Cells of one column that are counted at most."""
+MOST_PARTS = 64
+"""Into which one pass cuts a cell."""
 MOST_BINS = 254
 
 
@@ -67,26 +69,34 @@ def first_edges() -> Numbers:
 
 
 def count_cells(values: Numbers, edges: Numbers) -> Numbers:
-    """How many finite values lie below the first edge, between each two, and above the last; padding (inf) has none."""
+    """How many finite values lie below the first edge, between each two, and above the last; between equal edges there are none."""
     single = np.asarray(values, np.float32)
     known = single[np.isfinite(single)]
     return np.bincount(np.searchsorted(edges.astype(np.float32), known, side="right"), minlength=len(edges) + 1)
 
 
 def finer_edges(edges: Numbers, counts: Numbers, bins: int) -> Numbers:
-    """The same edges and more: cells are cut into equal parts, by powers of two, where they hold much."""
-    counts = np.maximum(counts[: len(edges) + 1], 0.0)
+    """The same edges and more: cells are cut into equal parts, by powers of two, where they hold much.
+
+    A cell that holds more than a bin should may be a single value, such as 0, that many patients share: it is looked
+    into, but how fine the others are cut follows from what they hold themselves.
+    """
+    counts = np.maximum(counts, 0.0)
     # Beyond the outermost edges nothing can be halved.
     inner, total = counts[1:-1], counts.sum()
     if not total:
         return edges
-    aim = total / (4 * bins)
+    light = inner[inner <= total / bins].sum()
+    aim = max(light, total / 64) / (4 * bins)
     while True:
-        parts = np.where(inner > aim, 2.0 ** np.ceil(np.log2(np.maximum(inner / aim, 1.0))), 1.0)
+        parts = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(inner / aim, 1.0))), MOST_PARTS)
         if parts.sum() + 1 <= FINEST:
             break
         aim *= 1.5
-    pieces = [np.linspace(low, high, int(many), endpoint=False) for low, high, many in zip(edges, edges[1:], parts)]
+    pieces = [
+        np.linspace(low, high, int(many), endpoint=False)
+        for low, high, many in zip(edges[:-1], edges[1:], parts, strict=True)
+    ]
     # Cells that hold nothing are joined again, so that a finer pass has room.
     return without_empty(np.append(np.concatenate(pieces), edges[-1]), np.repeat(inner > 0, parts.astype(int)))
 
@@ -97,18 +107,16 @@ def without_empty(edges: Numbers, filled: Numbers) -> Numbers:
     return edges[beside] if beside.any() else edges
 
 
-def join_cells(edges: Numbers, counts: Numbers, bins: int) -> Numbers:
-    """The edges of at most so many bins of like counts; every filled cell is one where they are few enough."""
+def join_cells(edges: Numbers, counts: Numbers, bins: int, least: float) -> Numbers:
+    """The edges of at most so many bins of like counts, none of which holds fewer than `least` patients."""
     filled = np.flatnonzero(counts > 0)
-    if len(filled) < 2:
-        return np.empty(0)
-    if len(filled) <= bins:
-        return np.asarray(edges[filled[1:] - 1])
-    cuts, held, left, room = [], 0.0, float(counts[filled].sum()), bins
-    for before, after in zip(filled, filled[1:]):
-        held += counts[before]
-        # Half of the next cell would lie beyond: cut here rather than there.
-        if held + counts[after] / 2 >= left / room and room > 1:
-            cuts.append(edges[after - 1])
+    cuts: list[float] = []
+    held, left, room = 0.0, float(counts[filled].sum()), bins
+    for before, after in zip(filled[:-1], filled[1:], strict=True):
+        held += float(counts[before])
+        # Half of the next cell would lie beyond: cut here rather than there. Few cells are a bin each.
+        full = len(filled) <= bins or held + counts[after] / 2 >= left / room
+        if full and room > 1 and held >= least and left - held >= least:
+            cuts.append(float(edges[after - 1]))
             left, held, room = left - held, 0.0, room - 1
-    return np.asarray(cuts)
+    return np.array(cuts)

@@ -47,6 +47,8 @@ def first_course(rows: BinnedRows, base: Numbers, none: Forest) -> Course:
 def follows(course: Course, forest: Forest) -> bool:
     """Whether the forest is this course's, with or without more trees."""
     done = course.forest.trees
+    if course.forest.value is forest.value:
+        return True
     return done <= forest.trees and all(
         np.array_equal(old, new[:done]) for old, new in zip(course.forest, forest, strict=True)
     )
@@ -83,6 +85,8 @@ def after_levels(course: Course, tree: Forest, levels: int, width: int) -> Cours
 
 
 def same_levels(one: Forest, other: Forest, levels: int) -> bool:
+    if one is other:
+        return True
     nodes = 2**levels - 1
     return np.array_equal(one.column[..., :nodes], other.column[..., :nodes]) and np.array_equal(
         one.left[..., :nodes, :], other.left[..., :nodes, :]
@@ -108,21 +112,26 @@ def with_builders(course: Course, constant: bool, learn: int, width: int, column
     return replace(course, builders=builders)
 
 
-def node_sums(course: Course, asked: Numbers, learn: int, drawn: Numbers | None, shape: tuple[int, int]) -> Numbers:
-    """(2, groups, asked, columns, width): sums over the drawn learning rows of the nodes asked for (-1: none)."""
-    found = np.zeros((2, *asked.shape, *shape))
+def node_sums(course: Course, asked: Numbers, learn: int, drawn: Numbers | None, used: Numbers) -> Numbers:
+    """(2, groups, asked, bins): sums over the drawn learning rows of the nodes asked for (-1: none).
+
+    `used` says which bins of a column there are; these alone are told, one column's after the other's.
+    """
+    places = np.flatnonzero(used)
+    found = np.zeros((2, *asked.shape, len(places)))
     for group, wanted in enumerate(asked):
         at = course.at[group][:learn]
-        rows = np.arange(learn, dtype=np.uint32) if drawn is None else drawn
+        order = np.arange(learn, dtype=np.uint32) if drawn is None else drawn
+        ends = np.array([len(order)])
         if course.levels:
-            inside = at[rows]
-            order = rows[np.argsort(inside, kind="stable")]
+            inside = at if drawn is None else at[order]
             ends = np.cumsum(np.bincount(inside, minlength=2**course.levels))
-        else:
-            order, ends = rows, np.array([len(rows)])
-        for place, node in enumerate(wanted):
+            if len(wanted):
+                sorted_rows = np.argsort(inside, kind="stable")
+                order = sorted_rows.astype(np.uint32) if drawn is None else order[sorted_rows]
+        for place, node in enumerate(wanted.tolist()):
             if node >= 0:
-                first, last = (ends[node - 1] if node else 0), ends[node]
+                first, last = (int(ends[node - 1]) if node else 0), int(ends[node])
                 if last > first:
-                    found[:, group, place] = course.builders[group](order[first:last])
+                    found[:, group, place] = course.builders[group](order[first:last]).reshape(2, -1)[:, places]
     return found

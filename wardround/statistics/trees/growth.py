@@ -64,8 +64,8 @@ def seed_tree(shape: Shape, columns: Numbers) -> Growth:
 
 
 def grow_level(growth: Growth, shape: Shape, told: Numbers) -> Growth:
-    """After the answer, (2, groups, asked, columns, width), the splits of the level are known."""
-    sums = level_sums(growth, shape, told)
+    """After the answer, (2, groups, asked, bins), the splits of the level are known."""
+    sums = level_sums(growth, shape, side_by_side(told, shape.layout.used[growth.columns]))
     nodes, alive = growth.nodes, growth.alive
     if growth.level == 0:
         # Every column holds every row once, so each gives the root's sums; under noise their mean is the best guess.
@@ -87,6 +87,13 @@ def grow_level(growth: Growth, shape: Shape, told: Numbers) -> Growth:
     tree.left[0, which[0], at] = pack_bins(split.left)
     np.add.at(gain, columns[split.column[worth]], split.gain[worth])
     return next_level(growth._replace(tree=tree, gain=gain), shape, which, worth, split.children, sums)
+
+
+def side_by_side(told: Numbers, used: Numbers) -> Numbers:
+    """Bins as they travel, to (..., columns, width); places that are no bin hold 0."""
+    sums = np.zeros((*told.shape[:-1], used.size))
+    sums[..., np.flatnonzero(used)] = told
+    return sums.reshape(*told.shape[:-1], *used.shape)
 
 
 def level_sums(growth: Growth, shape: Shape, told: Numbers) -> Numbers:

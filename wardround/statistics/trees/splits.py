@@ -1,8 +1,8 @@
 """The best split of every node, from sums of slopes over its bins.
 
 Gains and leaf values are those of Chen and Guestrin, "XGBoost", KDD 2016. Missing values go where they help more. The
-levels of a category are put in the order of their mean slopes and cut once (Fisher, "On grouping for maximum
-homogeneity", 1958: no other grouping into two is better). Under monotone constraints children are bounded by the middle
+levels of a category are put in the order of their mean slopes and cut once (after Fisher, "On grouping for maximum
+homogeneity", 1958), but for rare ones. Under monotone constraints children are bounded by the middle
 between them, as in XGBoost.
 """
 
@@ -125,10 +125,13 @@ def number_gains(sums: Numbers, nodes: Nodes, rules: Rules, direction: Numbers) 
 
 
 def category_gains(sums: Numbers, nodes: Nodes, used: Numbers, rules: Rules) -> tuple[Numbers, Numbers]:
-    """(nodes, columns, cuts), and the bins in the order in which they are cut; empty ones come last."""
+    """(nodes, columns, cuts), and the bins in the order in which they are cut.
+
+    Levels that weigh less than a leaf must come last and stay together: their means are chance, and few patients'.
+    """
     mean = sums[0] / (np.maximum(sums[1], 0.0) + rules.l2 + 1e-12)
-    empty = ~used[None] | ((sums[0] == 0) & (sums[1] == 0))
-    order = np.argsort(np.where(empty, np.inf, mean), axis=-1, kind="stable")
+    rare = ~used[None] | (sums[1] < rules.least)
+    order = np.argsort(np.where(rare, np.inf, mean), axis=-1, kind="stable")
     sorted_sums = np.take_along_axis(sums, order[None], axis=-1)
     lefts = np.cumsum(sorted_sums, axis=-1)[..., :-1]
     total = np.stack([nodes.gradient, nodes.hessian]).reshape(2, -1, 1, 1)
