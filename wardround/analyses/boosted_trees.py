@@ -43,7 +43,10 @@ def numbers(of: Extent) -> int:
     return max(sums, of.columns * (FINEST + 1) + classes, classes * (2 * CELLS + 10 * of.columns) + 5 * of.sites)
 
 
-@recorded("analysis", Terms(words, numbers, rows="training"))
+TERMS = Terms(words, numbers, rows="training")
+
+
+@recorded("analysis", TERMS)
 def boosted_trees(
     *,
     target: str,

@@ -16,13 +16,13 @@ from wardround.study.sections.comparison import CaseSection, CompareSection, Par
 from wardround.study.sections.data import CleaningSection, DataSection, PreparationSection
 from wardround.study.sections.deployment import DeploySection
 from wardround.study.sections.privacy import PrivacySection
-from wardround.study.sections.section import Named, Section, Settings
 from wardround.study.sections.rounds import (
     EvaluationSection,
     OperatingPointSection,
     ParticipationSection,
     StoppingSection,
 )
+from wardround.study.sections.section import Named, Section, Settings
 
 __all__ = [
     "CaseSection",

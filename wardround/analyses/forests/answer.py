@@ -24,7 +24,7 @@ from wardround.privacy.accountant import Step
 from wardround.privacy.calibration import noise_for
 from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
 from wardround.queries.cells import in_cells
-from wardround.statistics.trees.bins import Numbers, count_cells, layout_of
+from wardround.statistics.trees.bins import count_cells, layout_of
 from wardround.statistics.trees.course import (
     BinnedRows,
     Course,
@@ -61,9 +61,7 @@ def noise_multiplier(plan: TreePlan) -> float:
     return noise_for([(Step(1.0, 0.0, plan.private_sums),)], plan.epsilon, plan.delta) if plan.private else 0.0
 
 
-def edges_answer(
-    plan: TreePlan, agreed: Agreed, outcome: Outcome, kept: Kept, message: Message, site: Site
-) -> Message:
+def edges_answer(plan: TreePlan, agreed: Agreed, outcome: Outcome, kept: Kept, message: Message, site: Site) -> Message:
     """How many learning rows lie between the edges, in whole cells, and what the first score follows from."""
     rows, edges = kept.rows, np.asarray(message.arrays["edges"])
     numbers = [place for place, name in enumerate(plan.columns) if agreed.columns[name].kind == "number"]
@@ -92,7 +90,8 @@ def settle_bins(kept: Kept, message: Message, agreed: Agreed, columns: tuple[str
 
 def course_after(kept: Kept, common: Common, forest: Forest) -> Course:
     """How far learning and validation rows are after the forest."""
-    assert kept.binned is not None and kept.layout is not None
+    assert kept.binned is not None
+    assert kept.layout is not None
     course = kept.course
     if course is None or not follows(course, forest):
         before = kept.rows.test
@@ -102,9 +101,7 @@ def course_after(kept: Kept, common: Common, forest: Forest) -> Course:
     return kept.course
 
 
-def level_answer(
-    plan: TreePlan, outcome: Outcome, kept: Kept, course: Course, message: Message, site: Site
-) -> Message:
+def level_answer(plan: TreePlan, outcome: Outcome, kept: Kept, course: Course, message: Message, site: Site) -> Message:
     """Sums of slopes over the nodes asked for; with the first level of a tree, the loss of validation rows so far."""
     assert kept.layout is not None
     layout, learn, objective = kept.layout, kept.rows.learn, outcome.objective
@@ -120,7 +117,8 @@ def level_answer(
         ).astype(np.uint32)
     sums = node_sums(course, asked, learn, drawn, layout.used[columns])
     if plan.private:
-        assert objective.reach is not None and objective.steepest is not None
+        assert objective.reach is not None
+        assert objective.steepest is not None
         deviation = noise_multiplier(plan) * math.sqrt(objective.reach * len(columns))
         key = noise_key(plan.noise_seed, "sums", site.name, str(number), str(levels))
         scale = np.array([1.0, objective.steepest]).reshape(2, 1, 1, 1)
@@ -130,5 +128,3 @@ def level_answer(
         loss = objective.loss(course.scores[:, learn:], course.rows.y[learn:])
         told["loss"] = np.array([loss.sum(), len(loss)])
     return Message(told)
-
-

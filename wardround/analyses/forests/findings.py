@@ -16,7 +16,9 @@ NOT_TOLD = "too few test patients to be told"
 
 
 def report_of(plan: TreePlan, state: TreesState) -> Report:
-    assert state.looked is not None and state.forest is not None and state.gain is not None
+    assert state.looked is not None
+    assert state.forest is not None
+    assert state.gain is not None
     outcome = outcome_of(plan, state.agreed)
     told = {name: np.asarray(array) for name, array in state.looked.arrays.items()}
     quality_words, numbers = quality(plan, outcome, state, told)
@@ -44,10 +46,19 @@ def report_of(plan: TreePlan, state: TreesState) -> Report:
     ]
     charts = [
         FoundChart(
-            "importance", "What matters most", "bars",
-            [{"name": "share", "x": [row[0] for row in rows if row[1] > 0], "y": [row[1] for row in rows if row[1] > 0]}],
-            "column", "share of the gain",
-        )  # fmt: skip
+            "importance",
+            "What matters most",
+            "bars",
+            [
+                {
+                    "name": "share",
+                    "x": [row[0] for row in rows if row[1] > 0],
+                    "y": [row[1] for row in rows if row[1] > 0],
+                }
+            ],
+            "column",
+            "share of the gain",
+        )
     ]
     effect_words, effect_charts = effects(plan, outcome, state, told, numbers)
     words = [*quality_words, matters(names, share[order]), *effect_words]
@@ -96,7 +107,8 @@ def quality(
         numbers["auc_interval"] = [low, high]
         words.append(
             f"Of two test patients, one with {plan.target} {outcome.classes[outcome.positive]} and one without, they "
-            f"rank the right one higher in {value:.1%} of cases (AUC {value:.3f}, 95 % interval {low:.3f} to {high:.3f})"
+            f"rank the right one higher in {value:.1%} of cases (AUC {value:.3f}, 95 % interval {low:.3f} to "
+            f"{high:.3f})"
         )
     else:
         numbers["auc_by_class"] = {name: area.value for name, area in zip(outcome.classes, areas, strict=True)}
@@ -174,22 +186,24 @@ def bin_label(feature: Feature, code: int) -> Any:
 
 
 def effect_words(plan: TreePlan, outcome: Outcome, feature: Feature, labels: list[Any], values: Numbers) -> str:
-    if outcome.classes:
-        what, show = f"the risk of {plan.target} {outcome.classes[outcome.positive]}", lambda one: f"{one:.0%}"
-    else:
-        what, show = f"the mean {plan.target}", lambda one: f"{one:.3g}"
-    low, high = int(np.argmin(values)), int(np.argmax(values))
+    what = f"the risk of {plan.target} {outcome.classes[outcome.positive]}" if outcome.classes else plan.target
+    low, high, last = int(np.argmin(values)), int(np.argmax(values)), len(values) - 1
+
+    def show(at: int) -> str:
+        return f"{values[at]:.0%}" if outcome.classes else f"{values[at]:.3g}"
+
     if feature.is_category:
         return (
-            f"By {feature.name}, all else as it is, {what} lies between {show(values[low])} ({labels[low]}) and "
-            f"{show(values[high])} ({labels[high]})."
+            f"By {feature.name}, all else as it is, {what} lies between {show(low)} ({labels[low]}) and {show(high)} "
+            f"({labels[high]})."
         )
-    verb = "rises" if values[-1] > values[0] else "falls"
     said = (
-        f"Along {feature.name}, all else as it is, {what} {verb} from {show(values[0])} at about {labels[0]:.4g} to "
-        f"{show(values[-1])} at about {labels[-1]:.4g}"
+        f"Along {feature.name}, all else as it is, {what} {'rises' if values[last] > values[0] else 'falls'} from "
+        f"{show(0)} at about {labels[0]:.4g} to {show(last)} at about {labels[last]:.4g}"
     )
-    if not {low, high} <= {0, len(values) - 1}:
-        turn = high if high not in (0, len(values) - 1) else low
-        said += f", with {show(values[turn])} at about {labels[turn]:.4g} between"
+    turn = high if high not in (0, last) else low
+    # A turn is said where it is more than a tenth of the whole way.
+    beyond = max(values[turn] - max(values[0], values[last]), min(values[0], values[last]) - values[turn])
+    if turn not in (0, last) and beyond > 0.1 * (values[high] - values[low]):
+        said += f", by way of {show(turn)} at about {labels[turn]:.4g}"
     return said + "."

@@ -41,5 +41,3 @@ def continue_forest(
         if waited >= max(plan.patience, 1):
             break
     return best
-
-

@@ -93,7 +93,7 @@ def outcome_of(plan: TreePlan, agreed: Agreed) -> Outcome:
     classes = levels or ("0", "1")
     if len(classes) < 2:
         raise Refusal(
-            f"the target {plan.target!r} has {len(classes)} class at all sites together, so there is nothing to predict",
+            f"the target {plan.target!r} has {len(classes)} class at all sites, so there is nothing to predict",
             where=WHERE,
             remedy="choose another target, or more patients",
         )

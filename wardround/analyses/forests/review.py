@@ -31,7 +31,8 @@ def review_answer(
     plan: TreePlan, agreed: Agreed, outcome: Outcome, kept: Kept, common: Common, course: Course, message: Message,
     site: Site,
 ) -> Message:  # fmt: skip
-    assert kept.binned is not None and kept.layout is not None
+    assert kept.binned is not None
+    assert kept.layout is not None
     width, objective, forest = kept.layout.width, outcome.objective, course.forest
     codes, y = kept.binned.codes[:, kept.rows.test :], kept.binned.y[kept.rows.test :]
     scores = scores_of(forest, common.base, codes, width)

@@ -16,7 +16,7 @@ from wardround.statistics.trees.course import BinnedRows
 
 
 class SiteRows(NamedTuple):
-    """Rows whose target is known, in the order: those that learn, those that decide when to stop, those for the test."""
+    """Rows whose target is known: those that learn, then those that tell when to stop, then those for the test."""
 
     values: tuple[Numbers, ...]
     """A column each: numbers with NaN, or places of levels with -1."""

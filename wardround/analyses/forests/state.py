@@ -131,7 +131,10 @@ def refuse_first(plan: TreePlan, classes: tuple[str, ...], first: Numbers) -> No
 
 def after_level(plan: TreePlan, state: TreesState, told: Message) -> TreesState:
     """The splits of the level; with the first level the validation loss, which may end it all."""
-    assert state.growth is not None and state.shape is not None and state.forest is not None and state.gain is not None
+    assert state.growth is not None
+    assert state.shape is not None
+    assert state.forest is not None
+    assert state.gain is not None
     growth, shape, forest = state.growth, state.shape, state.forest
     if plan.watched and growth.level == 0:
         loss, rows = told.arrays["loss"]
@@ -157,7 +160,8 @@ def best_of(losses: tuple[float, ...]) -> int:
 
 def finish(plan: TreePlan, state: TreesState) -> TreesState:
     """Of the trees that were watched those up to the smallest loss; the last few may be unwatched and are dropped."""
-    assert state.forest is not None and state.gain is not None
+    assert state.forest is not None
+    assert state.gain is not None
     keep = best_of(state.losses) if plan.watched and state.losses else state.forest.trees
     if not state.forest.trees:
         raise Refusal(
@@ -171,7 +175,8 @@ def finish(plan: TreePlan, state: TreesState) -> TreesState:
 
 def effect_grid(plan: TreePlan, state: TreesState) -> tuple[Numbers, Numbers]:
     """Which columns' effects are asked for, by their gain, and at which bins; -1 fills up."""
-    assert state.common is not None and state.gain is not None
+    assert state.common is not None
+    assert state.gain is not None
     total = state.gain.sum(axis=0)
     many = 0 if plan.private else plan.effects
     shown = np.array([column for column in np.argsort(-total, kind="stable")[:many] if total[column] > 0], np.int64)

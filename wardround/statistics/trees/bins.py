@@ -5,6 +5,7 @@ are round numbers of the binary system and tell of nobody. Cells are joined to a
 category's levels are its bins. What is missing, or no agreed level, has a bin of its own: the last.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -69,7 +70,7 @@ def first_edges() -> Numbers:
 
 
 def count_cells(values: Numbers, edges: Numbers) -> Numbers:
-    """How many finite values lie below the first edge, between each two, and above the last; between equal edges there are none."""
+    """How many finite values lie below the first edge, between each two, and above the last."""
     single = np.asarray(values, np.float32)
     known = single[np.isfinite(single)]
     return np.bincount(np.searchsorted(edges.astype(np.float32), known, side="right"), minlength=len(edges) + 1)
@@ -112,7 +113,7 @@ def join_cells(edges: Numbers, counts: Numbers, bins: int, least: float) -> Numb
     filled = np.flatnonzero(counts > 0)
     cuts: list[float] = []
     held, left, room = 0.0, float(counts[filled].sum()), bins
-    for before, after in zip(filled[:-1], filled[1:], strict=True):
+    for before, after in itertools.pairwise(filled):
         held += float(counts[before])
         # Half of the next cell would lie beyond: cut here rather than there. Few cells are a bin each.
         full = len(filled) <= bins or held + counts[after] / 2 >= left / room

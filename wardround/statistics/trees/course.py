@@ -78,7 +78,9 @@ def after_levels(course: Course, tree: Forest, levels: int, width: int) -> Cours
     for level in range(start, levels):
         nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
         at = tuple(
-            descend(own, course.rows.codes, tree.column[0, group, nodes], unpack_bins(tree.left[0, group, nodes], width))
+            descend(
+                own, course.rows.codes, tree.column[0, group, nodes], unpack_bins(tree.left[0, group, nodes], width)
+            )
             for group, own in enumerate(at)
         )
     return replace(course, tree=tree, levels=levels, at=at)

@@ -122,19 +122,23 @@ def next_level(
     nodes = Nodes(*parts)
     fresh = weight_of(nodes.gradient, np.maximum(nodes.hessian, 0.0), shape.rules.l2)
     value[group, node] = np.clip(fresh, nodes.low, nodes.high)[group, node]
-    alive[group, node] = True
+    # What is too light to be split again is a leaf: nobody is asked about it.
+    alive[group, node] = nodes.hessian[group, node] >= 2 * shape.rules.least
     flat = (groups, 2 * many)
     level = growth.level + 1
-    lighter = nodes.hessian[group, node].argmin(axis=-1)
     growth = growth._replace(
         level=level, nodes=Nodes(*(part.reshape(flat) for part in nodes)), alive=alive.reshape(flat),
         value=value.reshape(flat), parents=None if shape.both else sums,
     )  # fmt: skip
-    if level == shape.depth or not worth.any():
+    if level == shape.depth or not alive.any():
         return finish_tree(growth, shape)
-    wanted = [np.flatnonzero(own) if shape.both else np.empty(0, np.int64) for own in growth.alive]
-    if not shape.both:
-        wanted = [(2 * node + lighter)[group == one] for one in range(groups)]
+    if shape.both:
+        wanted = [np.flatnonzero(own) for own in growth.alive]
+    else:
+        # The lighter child, as long as it is not a leaf, since its rows are the fewer ones.
+        weight = np.where(alive[group, node], nodes.hessian[group, node], np.inf)
+        chosen, some = 2 * node + weight.argmin(axis=-1), alive[group, node].any(axis=-1)
+        wanted = [chosen[some & (group == one)] for one in range(groups)]
     asked = np.full((groups, max(len(own) for own in wanted)), NOTHING, np.int64)
     for one, own in enumerate(wanted):
         asked[one, : len(own)] = own
@@ -144,5 +148,11 @@ def next_level(
 def finish_tree(growth: Growth, shape: Shape) -> Growth:
     """Values into the leaves; where a branch ended early, into all that lie below it."""
     value = np.repeat(growth.value, 2 ** (shape.depth - growth.level), axis=1)
-    tree = growth.tree._replace(value=np.asarray(shape.rate * value, np.float32)[None])
+    tree = growth.tree._replace(value=coarse(shape.rate * value)[None])
     return growth._replace(tree=tree, done=True)
+
+
+def coarse(value: Numbers) -> Numbers:
+    """With 8 binary digits: from more of them one could work out how many patients a leaf holds, and of which class."""
+    fraction, exponent = np.frexp(value)
+    return np.asarray(np.ldexp(np.round(fraction * 256) / 256, exponent), np.float32)

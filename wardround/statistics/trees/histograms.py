@@ -42,8 +42,6 @@ def numpy_builder(codes: Numbers, width: int, gradients: Numbers, hessians: Numb
     def build(rows: Numbers) -> Numbers:
         at = place[:, rows].ravel()
         weights = (np.tile(part[rows].astype(np.float64), columns) for part in (gradients, hessians))
-        return np.stack(
-            [np.bincount(at, weight, columns * width).reshape(columns, width) for weight in weights]
-        )
+        return np.stack([np.bincount(at, weight, columns * width).reshape(columns, width) for weight in weights])
 
     return build
