@@ -15,12 +15,13 @@ from wardround.analyses.forests.answer import answer
 from wardround.analyses.forests.findings import report_of
 from wardround.analyses.forests.memory import Memory
 from wardround.analyses.forests.plan import ObjectiveName, TreePlan
-from wardround.analyses.forests.state import after_answers, begin, next_question
+from wardround.analyses.forests.state import after_answers, begin, model_of, next_question
 from wardround.core.analysis import Analysis
 from wardround.core.bounds import Count, CountOrAll, NotNegative, Positive, Share
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.statistics.trees.bins import FINEST, MOST_BINS
+from wardround.statistics.trees.prediction import predict_forest
 from wardround.statistics.trees.quality import CELLS
 
 LABEL = "Boosted trees"
@@ -93,4 +94,6 @@ def boosted_trees(
         step=lambda state, told: after_answers(plan, state, told),
         report=lambda state: report_of(plan, state),
         most=plan.exchanges,
+        model=lambda state: model_of(plan, state),
+        predict=predict_forest,
     )

@@ -12,7 +12,7 @@ from wardround.analyses.forests.question import (
     review_question,
 )
 from wardround.analyses.forests.shape import shape_of
-from wardround.core.analysis import Agreed
+from wardround.core.analysis import Agreed, FoundModel
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.statistics.trees.bins import (
@@ -27,6 +27,7 @@ from wardround.statistics.trees.bins import (
 )
 from wardround.statistics.trees.forest import Forest, bare_forest
 from wardround.statistics.trees.growth import Growth, Shape, grow_level, seed_tree
+from wardround.statistics.trees.prediction import forest_params
 
 GRID = 10
 """Places along a column at which its effect is worked out, at most."""
@@ -171,6 +172,19 @@ def finish(plan: TreePlan, state: TreesState) -> TreesState:
         )
     keep = max(keep, 1)
     return state._replace(forest=state.forest.first(keep), gain=state.gain[:keep], growth=None)
+
+
+def model_of(plan: TreePlan, state: TreesState) -> FoundModel:
+    """The trees as a model to be used; for two classes the probabilities have the order of the agreed words."""
+    assert state.common is not None and state.forest is not None and state.shape is not None
+    outcome = outcome_of(plan, state.agreed)
+    forest, base = state.forest, state.common.base
+    if outcome.objective.groups == 1 and outcome.classes and outcome.positive == 0:
+        # Scores are those of the positive class, and a file's those of the second.
+        forest, base = forest._replace(value=-forest.value), -base
+    columns = {name: state.agreed.columns[name] for name in plan.columns}
+    params = forest_params(state.common.features, base, forest, len(outcome.classes), state.shape.layout.width)
+    return FoundModel(params, plan.target, columns, outcome.classes, outcome.positive)
 
 
 def effect_grid(plan: TreePlan, state: TreesState) -> tuple[Numbers, Numbers]:
