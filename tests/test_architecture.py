@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "privacy": {"core"},
     "queries": {"core", "privacy"},
     "statistics": {"core", "queries"},
-    "analyses": {"core", "queries", "statistics"},
+    "analyses": {"core", "privacy", "queries", "statistics"},
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
     "data": {"core", "queries"},
