@@ -20,18 +20,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "meters": {"core", "privacy"},
     "privacy": {"core"},
     "queries": {"core", "privacy"},
-    "statistics": {"core"},
-    "analyses": {"core", "queries", "statistics"},
+    "statistics": {"core", "queries"},
+    "analyses": {"core", "privacy", "queries", "statistics"},
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
     "data": {"core", "queries"},
-    "evaluate": {"core", "engine"},
+    "evaluate": {"core", "engine", "statistics"},
     "algorithms": {"core", "aggregators"},
     "engine": {"core"},
     "runs": {"core"},
     "report": {"core", "evaluate", "runs", "partners", "queries", "monitor"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
-    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
+    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "statistics", "study"},
     "export": {"core", "engine", "data", "queries", "evaluate", "algorithms", "runs", "report", "predict"},
     "monitor": {"core", "data", "queries", "evaluate", "predict", "runs"},
     "api": {
@@ -241,8 +241,9 @@ def homes_of(kind: str, name: str) -> list[Path]:
     """Where the test of a component may lie: its room mirrored, or for sources beside the other tests of data."""
     room = registry.ROOMS[kind].removeprefix("wardround.").split(".")
     mirrored = TESTS.joinpath(*room, f"test_{name}.py")
+    inner = [TESTS.joinpath(*room, one, f"test_{name}.py") for one in registry.INNER_ROOMS.get(kind, ())]
     beside = TESTS.joinpath(*room[:-1], f"test_{room[-1]}_{name}.py")
-    return [mirrored, beside] if len(room) > 1 else [mirrored]
+    return [mirrored, beside, *inner] if len(room) > 1 else [mirrored, *inner]
 
 
 def test_every_component_has_a_test_of_its_name() -> None:
