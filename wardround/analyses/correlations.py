@@ -19,7 +19,7 @@ from wardround.statistics.comparison.means import correlation_interval
 from wardround.statistics.disclosure.dominance import is_tellable
 from wardround.statistics.selection.columns import check_columns
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, figure, interval_text, listed, p_text
 
 LABEL = "Correlations"
@@ -74,7 +74,16 @@ def correlations(*, columns: tuple[str, ...], where: str = "", smallest_cell: Co
         return told_of(state, columns, smallest_cell)
 
     wanted = tuple(dict.fromkeys((*columns, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=2)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=2,
+        covers=lambda agreed, site: [covered_rows(agreed, site, columns, where)],
+    )
 
 
 def told_of(state: Tree, columns: tuple[str, ...], cell: int) -> Report:

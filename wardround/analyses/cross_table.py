@@ -19,7 +19,7 @@ from wardround.statistics.comparison.categories import association
 from wardround.statistics.disclosure.counts import tellable_rest, told_counts
 from wardround.statistics.selection.columns import check_levels
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, evidence, figure, interval_text, p_text, percent
 
 LABEL = "Cross-table"
@@ -62,7 +62,16 @@ def cross_table(
         return told_of(state, rows, columns, smallest_cell)
 
     wanted = tuple(dict.fromkeys((rows, columns, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=1)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=1,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (rows, columns), where)],
+    )
 
 
 def told_of(state: Tree, rows: str, columns: str, cell: int) -> Report:

@@ -19,7 +19,7 @@ from wardround.statistics.distributions.findings import findings_of
 from wardround.statistics.distributions.quantiles import Bracket, bracket_of, zoom
 from wardround.statistics.selection.columns import check_columns
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 
 LABEL = "Distribution and quantiles"
 EXCHANGES = 25
@@ -117,7 +117,16 @@ def distribution(
         return findings_of(state, columns, quantiles, smallest_cell)
 
     wanted = tuple(dict.fromkeys((*columns, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=EXCHANGES)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=EXCHANGES,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (one,), where) for one in columns],
+    )
 
 
 def narrowed(bracket: Bracket, block: GridBins, counts: np.ndarray) -> Bracket:

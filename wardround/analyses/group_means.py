@@ -18,7 +18,7 @@ from wardround.statistics.disclosure.counts import open_cells, tellable_rest
 from wardround.statistics.disclosure.dominance import is_dominated
 from wardround.statistics.selection.columns import check_columns, check_levels
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, evidence, figure, interval_text, listed, p_text
 
 LABEL = "Means of groups"
@@ -87,7 +87,16 @@ def group_means(
         return told_of(state, column, group, smallest_cell)
 
     wanted = tuple(dict.fromkeys((column, group, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=2)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=2,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (column, group), where)],
+    )
 
 
 def told_of(state: Tree, column: str, group: str, cell: int) -> Report:

@@ -30,7 +30,7 @@ from wardround.statistics.selection.covariates import (
     covariate_names,
     split_kinds,
 )
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, listed, percent
 
 LABEL = "Principal components"
@@ -131,6 +131,7 @@ def principal_components(
         step=step,
         report=report,
         most=rounds + 4 if correction == "admm" else 3,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (*columns, *covariates), where)],
     )
 
 

@@ -28,7 +28,7 @@ from wardround.statistics.selection.covariates import (
     covariate_names,
     split_kinds,
 )
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import listed
 
 LABEL = "Treatment effect by inverse weights"
@@ -138,7 +138,16 @@ def propensity(
         return treatment_findings(state, treatment, outcome, state["event"], covariates, smallest_cell)
 
     wanted = (treatment, outcome, *covariates, *(one.column for one in conditions))
-    return Analysis(tuple(dict.fromkeys(wanted)), begin, message, ask, step, report, most=NEWTON + 3)
+    return Analysis(
+        tuple(dict.fromkeys(wanted)),
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=NEWTON + 3,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (treatment, outcome, *covariates), where)],
+    )
 
 
 def after_scale(state: Tree, told: Tree, treatment: str, outcome: str) -> Tree:

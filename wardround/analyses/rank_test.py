@@ -19,7 +19,7 @@ from wardround.statistics.disclosure.grid import POWERS, GridBins, leaf_counts, 
 from wardround.statistics.disclosure.value_range import DEPTH, first_bins, narrower_bins, told_powers
 from wardround.statistics.selection.columns import check_columns, check_levels
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, evidence, interval_text, p_text, percent
 
 LABEL = "Rank test"
@@ -81,7 +81,16 @@ def rank_test(*, column: str, group: str, bins: Count = 256, where: str = "", sm
         return told_of(state, column, group, smallest_cell)
 
     wanted = tuple(dict.fromkeys((column, group, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=EXCHANGES)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=EXCHANGES,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (column, group), where)],
+    )
 
 
 def told_of(state: Tree, column: str, group: str, cell: int) -> Report:

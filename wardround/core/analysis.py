@@ -8,7 +8,7 @@ definition runs on one machine and over real hospitals, and gives what all rows 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from wardround.core.contracts import Message, Report, Site, Tree
+from wardround.core.contracts import Array, Message, Report, Site, Tree
 
 ColumnKind = Literal["number", "category"]
 
@@ -46,6 +46,9 @@ class Analysis(NamedTuple):
     """Exchanges at most; a site answers no more."""
     sums: bool = True
     """The sum of the answers is enough, so a secure sum can hide single ones."""
+    covers: Callable[[Agreed, Site], Sequence[Array]] | None = None
+    """Which of a site's rows answers are about, a flag a row (several such, where columns are looked at one by one);
+    none: rows with a value in every column. A site refuses a question about almost the patients of an earlier one."""
 
 
 ChartKind = Literal["forest", "funnel", "steps", "lines", "points", "bars", "heat"]

@@ -26,6 +26,15 @@ class CompleteRows(NamedTuple):
         return len(self.numbers)
 
 
+def covered_rows(agreed: Agreed, site: Site, columns: Sequence[str], where: str = "") -> Matrix:
+    """A flag a row: whether the patient has a value in these columns and meets the condition."""
+    kept: Matrix = np.asarray(meets(read_conditions(where), agreed, site))
+    for name in columns:
+        is_number = agreed.columns[name].kind == "number"
+        kept = kept & (np.isfinite(values_of(site, name)) if is_number else codes_of(agreed, site, name) >= 0)
+    return kept
+
+
 def complete_rows(
     agreed: Agreed,
     site: Site,
