@@ -41,11 +41,11 @@ def distribution(
     quantiles: tuple[float, ...] = (0.25, 0.5, 0.75),
     bins: Count = 64,
     precision: Positive = 1e-6,
-    where: str = "",
+    only: str = "",
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Histogram and quantiles of numbers over all sites, by repeated counting; bounds where cells are protected."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
 
     def begin(agreed: Agreed) -> Tree:
         check_columns(agreed, columns, kind="number", where="[analysis] columns")
@@ -67,7 +67,7 @@ def distribution(
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
         told: list[np.ndarray] = []
         for place, column in enumerate(columns):
-            rows = complete_rows(agreed, site, numbers=(column,), where=where, cell=smallest_cell)
+            rows = complete_rows(agreed, site, numbers=(column,), only=only, cell=smallest_cell)
             values = within_cells(rows.numbers[:, 0], smallest_cell)
             if "powers" in asked.arrays:
                 told.append(told_powers(values))
@@ -125,7 +125,7 @@ def distribution(
         step,
         report,
         most=EXCHANGES,
-        covers=lambda agreed, site: [covered_rows(agreed, site, (one,), where) for one in columns],
+        covers=lambda agreed, site: [covered_rows(agreed, site, (one,), only) for one in columns],
     )
 
 

@@ -55,13 +55,13 @@ def meta_analysis(
     published: tuple[Any, ...] = (),
     tau2: Spread = "reml",
     hartung_knapp: bool = True,
-    where: str = "",
+    only: str = "",
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Site estimates put together by fixed and random effects, with heterogeneity, forest and funnel plots."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
     asked_for = site_estimates.EffectQuestion(
-        measure, outcome, exposure, event, exposed, covariates, where, smallest_cell
+        measure, outcome, exposure, event, exposed, covariates, only, smallest_cell
     )
     beside = [site_estimates.published_estimate(one) for one in published]
 
@@ -108,6 +108,6 @@ def meta_analysis(
         most=1,
         sums=False,
         covers=lambda agreed, site: [
-            covered_rows(agreed, site, [one for one in (outcome, exposure, *covariates) if one], where)
+            covered_rows(agreed, site, [one for one in (outcome, exposure, *covariates) if one], only)
         ],
     )

@@ -58,11 +58,11 @@ def propensity(
     covariates: tuple[str, ...],
     treated: str = "",
     event: str = "",
-    where: str = "",
+    only: str = "",
     smallest_cell: Count = 1,
 ) -> Analysis:
     """The average effect of a treatment by propensity scores and inverse weights, with a sandwich standard error."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
 
     def variables(agreed: Agreed, site: Site) -> tuple[Any, Any, Any]:
         """Covariates, treatment and outcome of the complete rows."""
@@ -76,7 +76,7 @@ def propensity(
             numbers=(*first, *numbers),
             categories=categories,
             flags=flags,
-            where=where,
+            only=only,
             cell=smallest_cell,
         )
         y = rows.flags[outcome] if is_event else rows.numbers[:, 0]
@@ -146,7 +146,7 @@ def propensity(
         step,
         report,
         most=NEWTON + 3,
-        covers=lambda agreed, site: [covered_rows(agreed, site, (treatment, outcome, *covariates), where)],
+        covers=lambda agreed, site: [covered_rows(agreed, site, (treatment, outcome, *covariates), only)],
     )
 
 

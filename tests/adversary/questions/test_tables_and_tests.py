@@ -40,7 +40,7 @@ def ask(analysis, message):
 
 
 def sum_of_creatinine(where, cell):
-    told = ask(correlations(columns=("creatinine", "age"), where=where, smallest_cell=cell), {"means": np.zeros(2)})
+    told = ask(correlations(columns=("creatinine", "age"), only=where, smallest_cell=cell), {"means": np.zeros(2)})
     return float(told["total"][0])
 
 
@@ -61,7 +61,7 @@ def test_two_conditions_that_differ_by_few_get_one_answer(tmp_path):
     exact = sum_of_creatinine(wide, 1) - sum_of_creatinine(narrow, 1)
     assert exact == pytest.approx(TABLE.creatinine[(TABLE.age >= ages[0]) & (TABLE.age < ages[1])].sum())
     for where in (narrow, wide):
-        analysis = correlations(columns=("creatinine", "age"), where=where, smallest_cell=CELL)
+        analysis = correlations(columns=("creatinine", "age"), only=where, smallest_cell=CELL)
         if where == narrow:
             remember_rows(tmp_path / "answered", analysis, AGREED, SITE, CELL)
             remember_rows(tmp_path / "answered", analysis, AGREED, SITE, CELL)  # the same again is no news

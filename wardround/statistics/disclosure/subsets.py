@@ -28,7 +28,7 @@ def check_condition(kept: int, of: int, cell: int, *, site: str) -> None:
     if few:
         raise Refusal(
             f"the condition {few} fewer than {cell} patients, about whom the answer would tell",
-            where=f"site {site}, where",
+            where=f"site {site}, [analysis] only",
             remedy="choose a condition with at least a cell of patients on both sides, or leave it out",
         )
 

@@ -30,7 +30,7 @@ class EffectQuestion(NamedTuple):
     event: str
     exposed: str
     covariates: tuple[str, ...]
-    where: str
+    only: str
     cell: int
 
 
@@ -87,7 +87,7 @@ def estimate_of(asked: EffectQuestion, agreed: Agreed, site: Site) -> tuple[Effe
         numbers=(*numbers, *more),
         categories=categories,
         flags=flags,
-        where=asked.where,
+        only=asked.only,
         cell=asked.cell,
     )
     y = rows.flags[asked.outcome] if asked.measure in RATIOS else rows.numbers[:, 0]
