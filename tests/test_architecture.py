@@ -55,13 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         )
     },
     "deploy": {
-<<<<<<< HEAD
         *("core", "engine", "data", "queries", "evaluate", "partners", "privacy", "statistics"),
-        *("study", "runs", "workflows", "report"),
-=======
-        *("core", "engine", "data", "queries", "evaluate", "partners", "privacy"),
         *("study", "runs", "workflows", "report", "predict", "monitor"),
->>>>>>> main
     },
 }
 """Beside itself; `cli` sits on top and may import anything."""
