@@ -1,5 +1,6 @@
 """Regression from noised sums: without noise it is least squares; with noise its intervals still hold the truth."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf

@@ -39,7 +39,7 @@ from wardround.study import assemble
 from wardround.study.analysis import analysis_from, analysis_recipe, declared_levels, refuse_unfit
 from wardround.study.analysis_noise import analysis_noise, privacy_sentence, with_deviation
 from wardround.study.file import Study
-from wardround.workflows.analysis import record_of, result_of
+from wardround.workflows.analysis import keep_model, record_of, result_of
 
 AGREEMENT = "columns.json"
 
@@ -90,7 +90,7 @@ def conduct_analysis(
     def exchange(number: int, asked: Message) -> Message:
         return with_deviation(ask_sites(number, asked), noise, len(engine.sites))
 
-    report = analyse(analysis, agreement.agreed, exchange)
+    report = analyse(analysis, agreement.agreed, exchange, lambda found: keep_model(folder, study, recipe, found))
     result = result_of(
         study,
         recipe,
