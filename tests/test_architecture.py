@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "meters": {"core", "privacy"},
     "privacy": {"core"},
     "queries": {"core", "privacy"},
-    "statistics": {"core"},
+    "statistics": {"core", "queries"},
     "analyses": {"core", "queries", "statistics"},
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
@@ -31,11 +31,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runs": {"core"},
     "report": {"core", "evaluate", "runs", "partners", "queries", "monitor"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
-    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
+    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "statistics", "study"},
     "export": {"core", "engine", "data", "queries", "evaluate", "algorithms", "runs", "report", "predict"},
     "monitor": {"core", "data", "queries", "evaluate", "predict", "runs"},
     "api": {
-        *("core", "engine", "data", "evaluate", "models", "predict", "privacy", "report", "runs", "study", "workflows")
+        *("core", "engine", "data", "evaluate", "models", "monitor", "predict", "privacy", "report", "runs", "study"),
+        "workflows",
     },
     "workflows": {
         *(
@@ -55,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "deploy": {
         *("core", "engine", "data", "queries", "evaluate", "partners", "privacy"),
-        *("study", "runs", "workflows", "report"),
+        *("study", "runs", "workflows", "report", "predict", "monitor"),
     },
 }
 """Beside itself; `cli` sits on top and may import anything."""

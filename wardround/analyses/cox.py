@@ -15,7 +15,7 @@ import numpy as np
 from wardround.analyses.survival import cox_sums
 from wardround.analyses.survival.cox_findings import Closed, CoxFit, cox_findings
 from wardround.analyses.survival.rows import (
-    DesignColumn,
+    Covariate,
     FollowUp,
     Outcome,
     design_of,
@@ -66,7 +66,7 @@ class CoxState(NamedTuple):
     """What is known so far; `sums` are the last sums by interval where sites are compared with each other."""
 
     agreed: Agreed
-    design: tuple[DesignColumn, ...]
+    design: tuple[Covariate, ...]
     ascent: Ascent
     survey: Survey | None = None
     center: Values | None = None

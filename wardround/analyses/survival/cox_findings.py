@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import chi2, norm
 
 from wardround.analyses.survival.cox_sums import pairs_from
-from wardround.analyses.survival.rows import DesignColumn
+from wardround.analyses.survival.rows import Covariate
 from wardround.analyses.survival.survey import Survey, survey_words
 from wardround.analyses.survival.words import (
     Unit,
@@ -52,7 +52,7 @@ class CoxFit(NamedTuple):
     """A finished fit, on the scale of standardised columns."""
 
     agreed: Agreed
-    design: tuple[DesignColumn, ...]
+    design: tuple[Covariate, ...]
     ascent: Ascent
     survey: Survey
     center: Values

@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     """Where several compete: the event is then 1 for the first of them, 2 for the second, ..."""
 
 
-class DesignColumn(NamedTuple):
+class Covariate(NamedTuple):
     """One column of the design: a number, or 1 for one level of a category and 0 for the reference."""
 
     column: str
@@ -149,16 +149,16 @@ def said_of(pairs: Sequence[str], key: str, known: Sequence[str]) -> dict[str, s
     return found
 
 
-def design_of(agreed: Agreed, columns: Sequence[str], references: Sequence[str] = ()) -> tuple[DesignColumn, ...]:
+def design_of(agreed: Agreed, columns: Sequence[str], references: Sequence[str] = ()) -> tuple[Covariate, ...]:
     """The columns of the design; the reference of a category is its first level unless another is said."""
     said = said_of(references, "references", columns)
-    design: list[DesignColumn] = []
+    design: list[Covariate] = []
     for name in columns:
         column = agreed.columns.get(name)
         if column is None:
             raise Refusal(f"no site has told what '{name}' is", remedy=suggest_name(name, agreed.columns))
         if column.kind == "number":
-            design.append(DesignColumn(name))
+            design.append(Covariate(name))
             continue
         levels = levels_of(agreed, name)
         if len(levels) < 2:
@@ -166,11 +166,11 @@ def design_of(agreed: Agreed, columns: Sequence[str], references: Sequence[str] 
         first = said.get(name, levels[0])
         if first not in levels:
             raise Refusal(f"references: '{name}' has no level '{first}'", remedy=suggest_name(first, levels))
-        design += [DesignColumn(name, level, first) for level in levels if level != first]
+        design += [Covariate(name, level, first) for level in levels if level != first]
     return tuple(design)
 
 
-def matrix_of(agreed: Agreed, design: Sequence[DesignColumn], site: Site) -> Values:
+def matrix_of(agreed: Agreed, design: Sequence[Covariate], site: Site) -> Values:
     """(rows, columns of the design), NaN where unknown."""
     x = np.empty((len(site.table), len(design)))
     codes = {one.column: codes_of(site, one.column, agreed.columns[one.column].levels) for one in design if one.level}
@@ -194,7 +194,7 @@ def follow_up(
     site: Site,
     outcome: Outcome,
     *,
-    design: Sequence[DesignColumn] = (),
+    design: Sequence[Covariate] = (),
     group: str = "",
     strata: Sequence[str] = (),
     held_out: str = "",
