@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "privacy": {"core"},
     "queries": {"core", "privacy"},
     "statistics": {"core", "queries"},
-    "analyses": {"core", "queries", "statistics"},
+    "analyses": {"core", "privacy", "queries", "statistics"},
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
     "data": {"core", "queries"},
@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         )
     },
     "deploy": {
-        *("core", "engine", "data", "queries", "evaluate", "partners", "privacy"),
+        *("core", "engine", "data", "queries", "evaluate", "partners", "privacy", "statistics"),
         *("study", "runs", "workflows", "report", "predict", "monitor"),
     },
 }

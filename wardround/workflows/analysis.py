@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from wardround.core.analysis import Agreed, Analysis
+from wardround.core.analysis import Agreed, Analysis, FoundModel
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message, Query, Report, RoundRecord, Site
 from wardround.core.errors import Refusal
@@ -47,6 +47,7 @@ from wardround.study.analysis import (
     declared_levels,
     refuse_unfit,
 )
+from wardround.study.analysis_model import analysis_facts
 from wardround.study.file import Study
 
 NO_TARGET = "(an analysis names its columns)"
@@ -141,7 +142,7 @@ def run_analysis(plan: AnalysisPlan, folder: RunFolder, *, resume: bool = False)
     exchange = recorded_exchange(
         plan.analysis, plan.agreed, sites, plan.recipe.name, folder, hidden=bool(study.transforms)
     )
-    report = analyse(plan.analysis, plan.agreed, exchange)
+    report = analyse(plan.analysis, plan.agreed, exchange, lambda found: keep_model(folder, study, plan.recipe, found))
     rows = {site.name: len(site.table) for site in plan.sites}
     result = result_of(
         study,
@@ -156,6 +157,11 @@ def run_analysis(plan: AnalysisPlan, folder: RunFolder, *, resume: bool = False)
     folder.write_result(result)
     folder.finish(manifest)
     return result
+
+
+def keep_model(folder: RunFolder, study: Study, recipe: Recipe, found: FoundModel) -> None:
+    """Into the run folder, with all that a prediction needs."""
+    folder.write_model(found.params, analysis_facts(study, recipe, found, rounds=len(folder.records())))
 
 
 def recorded_exchange(

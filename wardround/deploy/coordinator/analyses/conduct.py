@@ -38,7 +38,7 @@ from wardround.runs.read import has_manifest
 from wardround.study import assemble
 from wardround.study.analysis import analysis_from, analysis_recipe, declared_levels, refuse_unfit
 from wardround.study.file import Study
-from wardround.workflows.analysis import record_of, result_of
+from wardround.workflows.analysis import keep_model, record_of, result_of
 
 AGREEMENT = "columns.json"
 
@@ -84,7 +84,7 @@ def conduct_analysis(
     engine.introductions = [question_of(agreement.agreed)]
     records = ExchangeRecords(recipe.name, analysis.most, folder, observer)
     exchange = exchange_over(engine, analysis, recipe, agreement.agreed, records)
-    report = analyse(analysis, agreement.agreed, exchange)
+    report = analyse(analysis, agreement.agreed, exchange, lambda found: keep_model(folder, study, recipe, found))
     result = result_of(
         study,
         recipe,
