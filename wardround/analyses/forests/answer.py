@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wardround.analyses.forests.memory import Kept, Memory
+from wardround.analyses.forests.memory import Kept, SiteMemory
 from wardround.analyses.forests.plan import Outcome, TreePlan, outcome_of
 from wardround.analyses.forests.question import (
     EDGES,
@@ -27,7 +27,7 @@ from wardround.queries.cells import in_cells
 from wardround.statistics.trees.bins import count_cells, layout_of
 from wardround.statistics.trees.course import (
     BinnedRows,
-    Course,
+    RowCourse,
     after_forest,
     after_levels,
     first_course,
@@ -38,7 +38,7 @@ from wardround.statistics.trees.course import (
 from wardround.statistics.trees.forest import Forest
 
 
-def answer(plan: TreePlan, agreed: Agreed, memory: Memory, message: Message, site: Site) -> Message:
+def answer(plan: TreePlan, agreed: Agreed, memory: SiteMemory, message: Message, site: Site) -> Message:
     """Whatever is asked, of this site's rows."""
     kept = memory.find(site.name, site.table, agreed)
     if kept is None:
@@ -88,7 +88,7 @@ def settle_bins(kept: Kept, message: Message, agreed: Agreed, columns: tuple[str
     return kept.common
 
 
-def course_after(kept: Kept, common: Common, forest: Forest) -> Course:
+def course_after(kept: Kept, common: Common, forest: Forest) -> RowCourse:
     """How far learning and validation rows are after the forest."""
     assert kept.binned is not None
     assert kept.layout is not None
@@ -101,7 +101,9 @@ def course_after(kept: Kept, common: Common, forest: Forest) -> Course:
     return kept.course
 
 
-def level_answer(plan: TreePlan, outcome: Outcome, kept: Kept, course: Course, message: Message, site: Site) -> Message:
+def level_answer(
+    plan: TreePlan, outcome: Outcome, kept: Kept, course: RowCourse, message: Message, site: Site
+) -> Message:
     """Sums of slopes over the nodes asked for; with the first level of a tree, the loss of validation rows so far."""
     assert kept.layout is not None
     layout, learn, objective = kept.layout, kept.rows.learn, outcome.objective
