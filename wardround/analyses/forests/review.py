@@ -45,7 +45,8 @@ def review_answer(
     loss = objective.loss(scores, y)
     told["loss"] = np.array([loss.sum(), len(loss)])
     own = np.zeros((len(agreed.sites), 5))
-    place = agreed.sites.index(site.name)
+    # A table without patients, by which shapes are known beforehand, may be nobody's.
+    place = agreed.sites.index(site.name) if site.name in agreed.sites else 0
     own[place, :3] = own_figure(outcome, objective.outcome(scores), y)
     if plan.personal:
         further = continue_forest(plan, agreed, outcome, kept.layout, course, kept.rows.learn)
