@@ -15,6 +15,7 @@ from wardround.deploy.site.release.release_list import (
     release_list,
     sites_of,
 )
+from wardround.privacy.secure_sum.wide_point import PLACES
 from wardround.queries.names_of import MOST_NAMES
 from wardround.study.analysis import all_settings, analysis_of, analysis_recipe, analysis_terms
 from wardround.study.file import Study
@@ -53,7 +54,7 @@ def analysis_releases(study: Study, columns: Mapping[str, str], cell: int) -> Re
     numbers = most_numbers(study)
     asked = HEADER + ASKED + 8 * numbers
     if study.transforms:
-        size = ROOM + 2 * 8 * numbers + FOR_A_SITE * sites
+        size = ROOM + 8 * len(PLACES) * numbers + FOR_A_SITE * sites
         precise = "masked; only sums are opened; double precision, without noise"
         room = asked + 2 * FOR_A_SITE * sites
         found.append(Release("secure", "whole table", analysis.most, size, room, precise, cell))

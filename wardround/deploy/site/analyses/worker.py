@@ -7,7 +7,7 @@ fewer rows than its smallest cell answers as if it had none.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +15,34 @@ import jax
 import numpy as np
 
 from wardround.core.analysis import Agreed, AgreedColumn, Analysis
-from wardround.core.components.recipes import Recipe, from_json
+from wardround.core.components.recipes import Recipe, from_json, recipe_of, to_json
 from wardround.core.contracts import Message, Query, Site
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.core.json_arrays import unpack
 from wardround.data.column_agreement import columns_of_analysis, no_rows, rows_of_analysis
 from wardround.data.table import Table
-from wardround.deploy.protocol.requests import AgreeColumns, AskAnalysis, AskQuery, Received, Topic, read_request
+from wardround.deploy.protocol.requests import (
+    AgreeColumns,
+    AskAnalysis,
+    AskQuery,
+    Received,
+    SecureStep,
+    Topic,
+    read_request,
+)
 from wardround.deploy.site.analyses.releases import most_numbers
 from wardround.deploy.site.release.agreement import check_sites
 from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.deploy.site.release.model_shapes import is_bounded
-from wardround.deploy.site.release.secure_round import SecureSite
+from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.engine.registry import make_from
+from wardround.privacy.secure_sum.fixed_point import RING
+from wardround.privacy.secure_sum.wide_point import PRECISION, to_digits
 from wardround.queries.cells import in_cells
 from wardround.queries.names_of import MOST_NAMES
 from wardround.study.analysis import analysis_of
+from wardround.study.assemble import links_of
 from wardround.study.file import Study
 
 Header = dict[str, Any]
@@ -55,7 +66,6 @@ class AnalysisWorker:
     agreed: Agreed | None = None
     rows: Site | None = None
     """The same as all sites agreed to read them."""
-    _shapes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def start(
@@ -124,6 +134,25 @@ class AnalysisWorker:
                 remedy=REMEDY,
             )
         return {}, self.answer(asked.question.recipe, message)
+
+    def secure(self, asked: Received[SecureStep], message: Message) -> tuple[Header, Message]:
+        """One step of an exchange of which only the sum is opened, and that of all sites: a part would be no answer."""
+        assert self.sums is not None
+        question = asked.question
+        said = [to_json(recipe_of(one)) for one in links_of(self.study.transforms)]
+        if not said or list(question.transforms) != said or question.seed != self.study.study.seed:
+            raise Refusal("the approved study has no such secure sum", remedy=REMEDY)
+        if self.agreed is None:
+            raise Refusal("an exchange was requested before the sites agreed on columns", remedy="agree first")
+        self.allow(question.recipe)
+        sites = self.agreed.sites
+        terms = sum_terms(self.study, sites, asked, PRECISION, smallest=self.smallest_sum, silent=False)
+        terms = replace(terms, fewest=max(terms.fewest, len(terms.sites)))
+
+        def ring() -> Message:
+            return Message({RING: to_digits(self.answer(question.recipe, message))})
+
+        return self.sums.step(asked, message, terms, ring)
 
     def answer(self, recipe: Recipe, message: Message) -> Message:
         self.allow(recipe)
