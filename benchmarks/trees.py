@@ -35,7 +35,7 @@ from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.data.datasets.adult import adult
 from wardround.data.datasets.heart_disease import heart_disease
-from wardround.data.folder import data_file
+from wardround.data.datasets.sepsis import sepsis
 from wardround.engine.analyse import combine_answers
 from wardround.statistics.trees.forest import scores_of
 
@@ -264,20 +264,11 @@ def heart_study() -> dict[str, Any]:
     return small_study(draws[0], draws[1:], trees=60, depth=2, learning_rate=0.1, smallest_leaf=10)
 
 
-def sepsis_study(rows: int) -> dict[str, Any]:
-    """Hours of so many patients of each hospital; patients, not hours, are held out."""
-    whole = pd.read_parquet(data_file("cinc2019_sepsis", "sepsis_A_B.parquet"))
-    learn, test = {}, {}
-    for name, frame in whole.groupby("hospital", observed=True):
-        people = np.random.default_rng(0).permutation(frame["patient"].unique())[:rows]
-        own = frame.drop(columns=["hospital"]).assign(SepsisLabel=frame["SepsisLabel"].astype(int).astype(str))
-        cut = len(people) // 5
-        learn[str(name)], test[str(name)] = (
-            own[own["patient"].isin(part)].drop(columns="patient").reset_index(drop=True)
-            for part in (people[cut:], people[:cut])
-        )
-    patients = Patients(learn, test, "SepsisLabel", "1")
-    return small_study(patients, [], trees=100, depth=5, learning_rate=0.1, smallest_leaf=50)
+def sepsis_study() -> dict[str, Any]:
+    """One row a patient, the last value of every column; two hospital systems."""
+    made = sepsis()
+    patients = split_sites(made.sites, made.target, str(made.positive), 0)
+    return small_study(patients, [], trees=100, depth=4, learning_rate=0.1, smallest_leaf=20)
 
 
 def main() -> None:
@@ -285,13 +276,12 @@ def main() -> None:
     parser.add_argument("--xgboost", help="a Python that has xgboost, in an environment of its own")
     parser.add_argument("--only", choices=("adult", "size", "heart", "sepsis"))
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--sepsis-patients", type=int, default=3000)
     words = parser.parse_args()
     studies: dict[str, Callable[[], Any]] = {
         "adult": lambda: adult_study(words.xgboost, words.repeats),
         "size": lambda: size_study(words.xgboost),
         "heart": heart_study,
-        "sepsis": lambda: sepsis_study(words.sepsis_patients),
+        "sepsis": sepsis_study,
     }
     json.dump({name: run() for name, run in studies.items() if words.only in (None, name)}, sys.stdout, indent=1)
 
