@@ -59,6 +59,9 @@ class Analysis(NamedTuple):
     """Exchanges at most; a site answers no more."""
     sums: bool = True
     """The sum of the answers is enough, so a secure sum can hide single ones."""
+    covers: Callable[[Agreed, Site], Sequence[Array]] | None = None
+    """Which of a site's rows answers are about, a flag a row (several such, where columns are looked at one by one);
+    none: rows with a value in every column. A site refuses a question about almost the patients of an earlier one."""
     model: Callable[[Tree], FoundModel] | None = None
     """The model in the last state, where the method finds one."""
     predict: Callable[[Params, Array], Array] | None = None

@@ -31,6 +31,7 @@ from wardround.deploy.protocol.requests import (
     Topic,
     read_request,
 )
+from wardround.deploy.site.analyses.answered_rows import FILE, remember_rows
 from wardround.deploy.site.analyses.releases import most_numbers
 from wardround.deploy.site.release.agreement import check_sites
 from wardround.deploy.site.release.disclosure import in_own_cells
@@ -163,6 +164,8 @@ class AnalysisWorker:
         made: Analysis = make_from(in_own_cells(recipe, self.smallest_cell))
         nobody = no_rows(self.agreed, self.site)
         few = len(self.rows.table) < self.smallest_cell
+        if not few:
+            remember_rows(self.folder.parent.parent / FILE, made, self.agreed, self.rows, self.smallest_cell)
         pattern = made.ask(self.agreed, message, nobody)
         found = pattern if few else made.ask(self.agreed, message, self.rows)
         return checked_answer(found, pattern, most_numbers(self.study))
