@@ -56,6 +56,8 @@ def load(
     table: Table,
     *,
     seed: int,
+    fold: int = 0,
+    dealt_by: int | None = None,
     shares: Sequence[float] = (0.6, 0.2, 0.2),
     impute: Impute = "median",
     scale: Scale = "standard",
@@ -73,6 +75,8 @@ def load(
     blank: float = 0.0,
 ) -> LoadedData:
     """The table's sites with their rows split and prepared; `by` names the patient, who is then in one part only.
+
+    A `fold` of the split has other test patients; `dealt_by` is the seed of the partition, by default the split's.
 
     Of a `private` study neither the split nor the preparation tells anything exact about a patient; rows whose target
     is unknown are blank ones there (see `frame_for_schema`).
@@ -95,7 +99,7 @@ def load(
         agree_schema(table, empty_sites="keep", **policy)
         if len(table.sites) > 1:
             notes.append(f"The rows of {len(table.sites)} sites were pooled and dealt out anew by the partition.")
-        table = split_table(settle_targets(table), partition, seed)
+        table = split_table(settle_targets(table), partition, seed if dealt_by is None else dealt_by)
     schema = agree_schema(table, empty_sites=empty_sites, **policy)
     notes += [*table.notes, *schema.notes]
     if private is not None:
@@ -105,7 +109,9 @@ def load(
         notes += warn_of_shared_patients(table, by)
 
     sites = [
-        split_site_rows(name, frame, table, schema, seed=seed, shares=shares, by=by, stratify=private is None)
+        split_site_rows(
+            name, frame, table, schema, seed=seed, shares=shares, by=by, stratify=private is None, fold=fold
+        )
         for name, frame in table.sites.items()
     ]
     training = [site.training for site in sites]

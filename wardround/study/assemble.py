@@ -20,7 +20,7 @@ from wardround.data.cleanup import Cleanup, clean_table
 from wardround.data.inspection.findings import Finding, find_in_rows, find_in_table
 from wardround.data.load import LoadedData, load
 from wardround.data.preparation import Preparation
-from wardround.data.row_split import check_shares
+from wardround.data.row_split import check_shares, folds, window
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
 from wardround.engine.participation import Participation, everyone, pattern, random_cohort, random_fraction
@@ -51,11 +51,28 @@ class Setting:
     """Row k of a site's rows in the federation is row `order[site][k]` of its table; none for arrays."""
 
 
-def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lambda table: None) -> Setting:
+def load_repeat(study: Study, repeat: int) -> Setting:
+    """The data as a repeat of a comparison has them: the same sites, and other test patients.
+
+    Repeats are the folds of a cross-validation: with a fifth for testing, five of them test every patient once. Where
+    there are more repeats than folds, the patients are shuffled anew and the next ones are folds again.
+    """
+    again, fold = divmod(repeat, folds(study.data.shares))
+    return load_setting(study, study.study.seed + again, fold=fold, dealt_by=study.study.seed)
+
+
+def load_setting(
+    study: Study,
+    seed: int,
+    on_rows: Callable[[Table], None] = lambda table: None,
+    *,
+    fold: int = 0,
+    dealt_by: int | None = None,
+) -> Setting:
     """Read, check, partition, split and prepare the data; a new seed splits anew.
 
-    The rows are inspected with the study's own seed only: repeats have the same ones. `on_rows` is called with the rows
-    as soon as they are read, before anything about them is refused.
+    The rows are inspected on the study's first split only: repeats have the same ones. `on_rows` is called with the
+    rows as soon as they are read, before anything about them is refused.
     """
     data = study.data
     refuse_dropped_rows(study)
@@ -66,13 +83,15 @@ def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lam
             where="[data.partition]", **data.partition.settings
         )
     if isinstance(raw, Federation):
-        return array_setting(raw, partition, seed, data)
+        return array_setting(raw, partition, seed, data, fold, dealt_by)
     on_rows(raw)
-    inspects = seed == study.study.seed
+    inspects = seed == study.study.seed and not fold
     found = inspect_table(study, raw) if inspects else []
     loaded = load(
         raw,
         seed=seed,
+        fold=fold,
+        dealt_by=dealt_by,
         shares=tuple(data.shares),
         partition=partition,
         by=data.split_by or "",
@@ -95,7 +114,7 @@ def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lam
         notes=(*loaded.notes, *told),
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
-        whole=loaded if seed == study.study.seed else None,
+        whole=loaded if inspects else None,
         findings=tuple(found),
         preparation=loaded.preparation,
         order=loaded.order,
@@ -164,10 +183,17 @@ def refuse_dropped_rows(study: Study) -> None:
         )
 
 
-def array_setting(federation: Federation, partition: Partition | None, seed: int, data: DataSection) -> Setting:
+def array_setting(
+    federation: Federation,
+    partition: Partition | None,
+    seed: int,
+    data: DataSection,
+    fold: int = 0,
+    dealt_by: int | None = None,
+) -> Setting:
     """Data that come as arrays (images) need no preparation; a partition deals their rows out anew."""
     if partition is not None:
-        federation = deal_rows(federation, partition, seed, tuple(data.shares))
+        federation = deal_rows(federation, partition, seed, tuple(data.shares), fold, dealt_by)
     sample = np.linspace(0, len(federation.x) - 1, min(1000, len(federation.x))).astype(int)
     labels = sha256(np.ascontiguousarray(federation.y).tobytes()).hexdigest()
     rows = federation.x[sample].tobytes().hex()
@@ -175,7 +201,14 @@ def array_setting(federation: Federation, partition: Partition | None, seed: int
     return Setting(federation, fingerprint, positive=max(0, len(federation.task.classes) - 1))
 
 
-def deal_rows(federation: Federation, partition: Partition, seed: int, shares: Sequence[float]) -> Federation:
+def deal_rows(
+    federation: Federation,
+    partition: Partition,
+    seed: int,
+    shares: Sequence[float],
+    fold: int = 0,
+    dealt_by: int | None = None,
+) -> Federation:
     if partition.alter is not None:
         raise Refusal(
             "this partition changes columns, and the data set consists of images",
@@ -183,16 +216,18 @@ def deal_rows(federation: Federation, partition: Partition, seed: int, shares: S
             remedy="choose a partition that only deals rows out, such as iid or by_label_dirichlet",
         )
     check_shares(shares)
-    generator = np.random.default_rng((seed, 0xDEA1))
+    generator = np.random.default_rng((seed if dealt_by is None else dealt_by, 0xDEA1))
     rows = np.concatenate([federation.rows_of(part) for part in PARTS])
     target = pd.Series(federation.y[rows])
     positions = partition.split(pd.DataFrame(index=range(len(rows))), target, generator)
+    if dealt_by not in (None, seed):
+        generator = np.random.default_rng((seed, 0xDEA1))
     order, counts = [], []
     for position in positions:
         mixed = generator.permutation(rows[position])
-        ends = np.round(np.cumsum(shares) / np.sum(shares) * len(mixed)).astype(int)
-        order.append(mixed)
-        counts.append(np.diff(ends, prepend=0))
+        first, end, validation = window(len(mixed), shares, fold)
+        order.append(np.roll(mixed, len(mixed) - end))
+        counts.append([len(mixed) - (end - first) - validation, validation, end - first])
     index = np.concatenate(order)
     table = np.array(counts, np.int64)
     totals = table.sum(axis=1)

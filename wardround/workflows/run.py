@@ -31,7 +31,7 @@ from wardround.workflows.loss_course import is_still_falling, validation_losses
 from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.patient_table import patients_of
 from wardround.workflows.predictions import predictions_table
-from wardround.workflows.results import average, comparison_of, data_summary, method_block
+from wardround.workflows.results import average, comparison_of, data_summary, method_block, resample_notes
 from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
 
 OnRound = Callable[[Method, int, RoundRecord], None]
@@ -68,20 +68,20 @@ def run(
     resume: bool = False,
     on_round: OnRound = lambda method, repeat, record: None,
     notes: Sequence[str] = (),
-    load: Callable[[Study, int], Setting] = assemble.load_setting,
+    load: Callable[[Study, int], Setting] = assemble.load_repeat,
 ) -> RunResult:
     """Train every method on every split, and write manifest, rounds, models and result; gives the result.
 
     `plans` are those of the first split, as `check_methods` gives them for a study that can work; `load` reads the
-    other splits by their seeds.
+    data of the other repeats.
     """
-    first = plans or plan_methods(study, load(study, study.study.seed), methods, 0)
+    first = plans or plan_methods(study, load(study, 0), methods, 0)
     manifest = folder.begin(study.model_dump(mode="json"), first[0][0].setting.fingerprint, kind=kind, resume=resume)
     settings: list[Setting] = []
     trained: list[TrainedModel] = []
     clinical: list[ClinicalFigures] = []
     for repeat in range(repeats):
-        planned = plan_methods(study, load(study, study.study.seed + repeat), methods, repeat) if repeat else first
+        planned = plan_methods(study, load(study, repeat), methods, repeat) if repeat else first
         settings.append(planned[0][0].setting)
         for of_method in planned:
             each = [train(plan, folder, resume=resume, on_round=on_round) for plan in of_method]
@@ -113,6 +113,7 @@ def run(
         notes=(
             *settings[0].notes,
             *notes,
+            *resample_notes(study, settings),
             *filter(None, [first[0][0].transform.words]),
             *underfit_notes(study, {plan.method.label: recorded_rounds(plan, folder) for plan, *_ in first}),
         ),

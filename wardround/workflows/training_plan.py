@@ -100,7 +100,7 @@ def draft(study: Study, setting: Setting, method: Method, repeat: int = 0) -> Tr
         algorithm=assemble.build(bare, method, federation.task, federation.sites),
         transform=assemble.transform_of(study.transforms),
         participation=assemble.participation_of(study, federation.sites, seed),
-        evaluated=evaluated_sites(study, setting, seed),
+        evaluated=evaluated_sites(study, setting, study.study.seed),
     )
 
 
