@@ -280,7 +280,7 @@ def _difference(
         if len(place.repeats) == 1 or only_one + only_other < FEWEST_DISCORDANT:
             exact = mcnemar(only_one, only_other, patients, level) if only_one + only_other else None
             return settle(value, "", *exact) if exact else settle(value, "both classify every patient alike")
-    if why := _no_test(value, max(_patients_at(pair, place.of) for pair in pairs), error):
+    if why := _no_test(value, int(max(_patients_at(pair, place.of) for pair in pairs) / inflation), error):
         return settle(value, why)
     wide = error.value * np.sqrt(inflation)
     reach = float(stdtrit(error.freedom, 0.5 + level / 2)) * wide

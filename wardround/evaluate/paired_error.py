@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import betaincinv
 from scipy.stats import binom
 
-from wardround.evaluate.influence import contributions
+from wardround.evaluate.influence import contributions, pairs_counted_twice
 from wardround.evaluate.intervals import ENOUGH, chunks, resample_counts
 from wardround.evaluate.metrics import Metric, compute_metric
 from wardround.evaluate.rows import Numbers, Rows
@@ -72,7 +72,7 @@ def closed_error(
     pairs: Sequence[Pair], figures: Sequence[Figures], weights: Numbers, metric: str
 ) -> StandardError | None:
     """Of the weighted mean over passes; none for a metric without a closed form."""
-    keys, moved, strata = [], [], []
+    keys, moved, strata, twice = [], [], [], 0.0
     for pair, figure, weight in zip(pairs, figures, weights, strict=True):
         one, other = contributions(pair.one, metric), contributions(pair.other, metric)
         if one is None or other is None:
@@ -82,6 +82,8 @@ def closed_error(
         keys.append(np.stack([pair.one.site[used], pair.patients[used]], axis=1))
         moved.append(weight * share[used] * (one.values - other.values)[used])
         strata.append(one.stratum[used])
+        if metric == "roc_auc" and len(pair.one.task.classes) == 2:
+            twice += float(np.square(weight * figure.shares) @ pairs_counted_twice(pair.one, pair.other))
     _, first, patient = np.unique(np.concatenate(keys), axis=0, return_index=True, return_inverse=True)
     total = np.bincount(patient.ravel(), weights=np.concatenate(moved))
     names, stratum = np.unique(np.concatenate(strata)[first], return_inverse=True)
@@ -99,6 +101,7 @@ def closed_error(
     if spread <= 0:
         return StandardError(0.0, 1.0)
     freedom = spread**2 / np.sum(np.square(variances[several]) / (sizes[several] - 1))
+    spread = max(spread - twice, spread / 2)
     return StandardError(float(np.sqrt(spread / (1 - lacking))), float(freedom))
 
 
