@@ -70,6 +70,8 @@ def study_of(study: Study, case: CaseSection) -> Study:
     if case.privacy:
         whole["privacy"] = {**whole.get("privacy", {}), **case.privacy}
     whole["compare"]["cases"] = []
+    if "rounds" not in {*study.study.model_fields_set, *case.study}:
+        whole["study"].pop("rounds")  # left open: such a study adjusts itself
     return parse_study(whole, where=f"[[compare.cases]] {case.name}")
 
 

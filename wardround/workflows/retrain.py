@@ -28,6 +28,7 @@ from wardround.study.assemble import Setting
 from wardround.study.file import ParticipationSection, Study, parse_study
 from wardround.study.methods import Method, compared_methods, own_method
 from wardround.workflows.run import OnRound, run
+from wardround.workflows.self_adjustment import adjusted_before
 from wardround.workflows.training_plan import check_methods
 
 SIMULATED = ("run", "compare", "demo")
@@ -64,7 +65,7 @@ def retrain(
     unchanged = None if manifest.get("without") else manifest["data_hash"]
     setting = setting_without(study, study.study.seed, gone, names, unchanged)
     study = study_without(study, gone, names)
-    methods = methods_of(study, manifest["kind"], folder)
+    study, methods = adjusted_before(study, methods_of(study, manifest["kind"], folder), RunFolder(folder))
     plans = check_methods(study, setting, methods)
     new = RunFolder.create(out, resume=False)
     result = run(study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[retrain_note(gone)])

@@ -13,7 +13,7 @@ from wardround.core.components.packages import OWN, in_a_line
 from wardround.core.contracts import Params, RoundRecord, Scores
 from wardround.core.federation import Federation
 from wardround.engine import registry
-from wardround.engine.fit import EarlyStopping, FitResult, Schedule, fit
+from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.engine.participation import restrict
 from wardround.report.notes import underfit_note
 from wardround.runs.clinical.figures import ClinicalFigures
@@ -32,7 +32,15 @@ from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.patient_table import patients_of
 from wardround.workflows.predictions import predictions_table
 from wardround.workflows.results import average, comparison_of, data_summary, method_block, resample_notes
-from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
+from wardround.workflows.self_adjustment import adjust
+from wardround.workflows.training_plan import (
+    Plans,
+    TrainingPlan,
+    has_validation,
+    main_metric,
+    plan_methods,
+    stopping_of,
+)
 
 OnRound = Callable[[Method, int, RoundRecord], None]
 
@@ -77,6 +85,7 @@ def run(
     """
     first = plans or plan_methods(study, load(study, 0), methods, 0)
     manifest = folder.begin(study.model_dump(mode="json"), first[0][0].setting.fingerprint, kind=kind, resume=resume)
+    study, methods, first, remarks = adjust(study, methods, first, folder)
     settings: list[Setting] = []
     trained: list[TrainedModel] = []
     clinical: list[ClinicalFigures] = []
@@ -113,6 +122,7 @@ def run(
         notes=(
             *settings[0].notes,
             *notes,
+            *remarks,
             *resample_notes(study, settings),
             *filter(None, [first[0][0].transform.words]),
             *underfit_notes(study, {plan.method.label: recorded_rounds(plan, folder) for plan, *_ in first}),
@@ -252,13 +262,6 @@ def checkpoint_suffix(study: Study, method: Method, federation: Federation) -> s
     """What tells the checkpoints of sites that take turns apart; names of sites may hold anything, numbers do not."""
     user = asking_in_turn(study, method)
     return "" if user is None else f"-for-{site_number(user, federation.sites)}"
-
-
-def stopping_of(study: Study) -> EarlyStopping | None:
-    if study.stopping is None:
-        return None
-    site = study.study.user if study.stopping.user else None
-    return EarlyStopping(study.stopping.patience, study.stopping.smallest, site)
 
 
 def recorded_rounds(plan: TrainingPlan, folder: RunFolder) -> list[dict[str, Any]]:
