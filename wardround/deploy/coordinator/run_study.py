@@ -54,6 +54,7 @@ from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
 from wardround.evaluate.metrics import names_with
+from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest
@@ -101,12 +102,16 @@ def conduct(
     transport: Transport,
     observer: Observer = ignore,
     signer: TranscriptSigner | None = None,
-) -> RunResult:
+) -> RunResult | AnalysisResult:
     """Offer the study, wait for approval, agree, train, and let every site judge; gives the result.
 
     With a `signer` a transcript of the training is kept, and given to every site with the model.
     """
     study = submission.study
+    if study.analysis is not None:
+        from wardround.deploy.coordinator.analyses.conduct import conduct_analysis  # which offers studies as we do
+
+        return conduct_analysis(submission, folder, transport, observer)
     engine = Deployment(
         sites=tuple(sorted(submission.sites)),
         gatherer=Gatherer(submission.id, transport, policy_of(submission), observer),

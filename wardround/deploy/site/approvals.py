@@ -23,6 +23,7 @@ from wardround.deploy.party.decisions import (
     study_of,
 )
 from wardround.deploy.protocol.status import Status
+from wardround.deploy.site.analyses.releases import releases_of
 from wardround.deploy.site.datasets import (
     columns_for,
     find,
@@ -119,7 +120,7 @@ def columns_read(home: SiteHome, name: str, study: Study, policy: Policy) -> dic
 def derive_releases(home: SiteHome, study: Study, columns: Mapping[str, str], policy: Policy) -> Releases:
     """All that would leave; a study of which that cannot be told is not approved."""
     try:
-        return release_list.release_list(study, columns, policy.smallest_cell)
+        return releases_of(study, columns, policy.smallest_cell)
     except Refusal as refusal:
         raise Refusal(
             f"what would leave cannot be worked out: {refusal.what}", where=home.settings.name, remedy=refusal.remedy

@@ -20,7 +20,7 @@ from wardround.core.components.recipes import Recipe, names_in
 from wardround.deploy.package_versions import ANY, Versions, is_allowed
 from wardround.deploy.settings_files import SettingsFile
 
-SAFE = ("algorithm", "aggregator", "model", "transform", "probe", "choice", "query")
+SAFE = ("algorithm", "aggregator", "model", "transform", "probe", "choice", "query", "analysis")
 """Kinds of components that a study may bring to a site; sources are the site's own affair."""
 UNSAFE = frozenset({"algorithm/centralized", "model/from_torch", "model/from_flax"})
 """One would put all rows in one place, the others need code that no study can bring."""
@@ -264,7 +264,7 @@ def components_of(study: Mapping[str, Any]) -> list[str]:
     """Every component that the study names and a site would run."""
     names = [
         f"{kind}/{section(study, kind).get('name', '')}"
-        for kind in ("algorithm", "aggregator", "model")
+        for kind in ("algorithm", "aggregator", "model", "analysis")
         if section(study, kind)
     ]
     transforms = study.get("transforms") or []

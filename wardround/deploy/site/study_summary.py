@@ -86,6 +86,10 @@ class StudySummary:
 
 def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySummary:
     """What the study would mean for this site, on these registered data."""
+    if study_of(offer).analysis is not None:
+        from wardround.deploy.site.analyses.summary import describe_analysis  # which uses our sentences
+
+        return describe_analysis(home, offer, data)
     study, policy, name = study_of(offer), read_policy(home.policy_path), find(home, data)
     frame = frame_of(name, read_datasets(home)[name])
     seen = summarize_table(frame)

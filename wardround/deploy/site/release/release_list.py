@@ -152,8 +152,8 @@ def preparation_times(study: Study) -> list[tuple[Recipe, int]]:
 
 
 def most_statistics(releases: Releases) -> int:
-    """Answers to queries that the study may ask for."""
-    return sum(one.times for one in releases if one.kind.startswith("query/"))
+    """Answers to queries and analyses that the study may ask for."""
+    return sum(one.times for one in releases if one.kind.startswith(("query/", "analysis/")))
 
 
 def most_features(study: Study, columns: Mapping[str, str]) -> int:
@@ -351,12 +351,14 @@ NAMES = {
     "begin": "receipts for the first model",
     "finish": "receipts for the final model",
     "refusal": "refusals",
+    "agree": "number of rows",
 }
 
 
 def name_of(kind: str) -> str:
     what, _, name = kind.partition("/")
-    return NAMES.get(kind) or f"{'statistics' if what == 'query' else 'answers to the probe'} {name}"
+    known = {"query": "statistics", "analysis": "sums for the analysis"}
+    return NAMES.get(kind) or f"{known.get(what, 'answers to the probe')} {name}"
 
 
 def sentences(releases: Releases) -> tuple[str, ...]:
