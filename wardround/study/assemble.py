@@ -29,6 +29,7 @@ from wardround.study import privacy as privately
 from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site
 from wardround.study.release_noise import statistics_noise, statistics_steps
+from wardround.study.roles import refuse_user_shares, shares_by_role
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,9 @@ class Setting:
 def load_repeat(study: Study, repeat: int) -> Setting:
     """The data as a repeat of a comparison has them: the same sites, and other test patients.
 
-    Repeats are the folds of a cross-validation: with a fifth for testing, five of them test every patient once. Where
-    there are more repeats than folds, the patients are shuffled anew and the next ones are folds again.
+    Repeats are folds: with a fifth for testing, five of them test every patient once; the next are folds anew.
     """
-    again, fold = divmod(repeat, folds(study.data.shares))
+    again, fold = divmod(repeat, folds(study.data.user_shares or study.data.shares))
     return load_setting(study, study.study.seed + again, fold=fold, dealt_by=study.study.seed)
 
 
@@ -71,11 +71,11 @@ def load_setting(
 ) -> Setting:
     """Read, check, partition, split and prepare the data; a new seed splits anew.
 
-    The rows are inspected on the study's first split only: repeats have the same ones. `on_rows` is called with the
-    rows as soon as they are read, before anything about them is refused.
+    The rows are inspected on the first split only. `on_rows` is called with them before anything is refused.
     """
     data = study.data
     refuse_dropped_rows(study)
+    refuse_user_shares(study)
     raw = read_rows(data)
     partition = None
     if data.partition is not None:
@@ -93,6 +93,7 @@ def load_setting(
         fold=fold,
         dealt_by=dealt_by,
         shares=tuple(data.shares),
+        shares_at=shares_by_role(study),
         partition=partition,
         by=data.split_by or "",
         missing_columns=data.missing_columns,
@@ -194,6 +195,8 @@ def array_setting(
     dealt_by: int | None = None,
 ) -> Setting:
     """Data that come as arrays (images) need no preparation; a partition deals their rows out anew."""
+    if data.user_shares is not None:
+        raise Refusal("images come in parts of their own", where="[data] user_shares", remedy="remove user_shares")
     if partition is not None:
         federation = deal_rows(federation, partition, seed, tuple(data.shares), fold, dealt_by)
     sample = np.linspace(0, len(federation.x) - 1, min(1000, len(federation.x))).astype(int)

@@ -32,14 +32,19 @@ MOST_PAIRED = 4
 """Methods up to which every pair is compared."""
 
 
-def data_summary(setting: Setting) -> dict[str, Any]:
-    """The task and the sites, in numbers that reveal no patient."""
+def data_summary(setting: Setting, *, course: bool = False) -> dict[str, Any]:
+    """The task and the sites, in numbers that reveal no patient.
+
+    For the `course` of accuracy also how many test patients have the outcome: always saying yes is right so often.
+    """
     federation, task = setting.federation, setting.federation.task
+    draws = course and len(task.classes) == 2
     first, count = federation.part("train")
+    test_first, test_count = federation.part("test")
     sites = []
     for index in range(min(len(federation.sites), 10_000)):
         rows = slice(int(first[index]), int(first[index] + count[index]))
-        share = None
+        share, tested = None, federation.y[int(test_first[index]) : int(test_first[index] + test_count[index])]
         if not task.regression and count[index]:
             share = float((federation.y[rows] == setting.positive).mean())
         train, validation, test = (int(number) for number in federation.counts[index])
@@ -50,6 +55,7 @@ def data_summary(setting: Setting) -> dict[str, Any]:
                 validation=validation,
                 test=test,
                 prevalence=share if len(task.classes) == 2 else None,
+                test_prevalence=float((tested == setting.positive).mean()) if draws and len(tested) else None,
             )
         )
     described: dict[str, Any] = {

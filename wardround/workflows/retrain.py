@@ -27,6 +27,7 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import ParticipationSection, Study, parse_study
 from wardround.study.methods import Method, compared_methods, own_method
+from wardround.study.roles import shares_by_role
 from wardround.workflows.run import OnRound, run
 from wardround.workflows.self_adjustment import adjusted_before
 from wardround.workflows.training_plan import check_methods
@@ -123,6 +124,7 @@ def setting_without(
         others,
         seed=seed,
         shares=tuple(data.shares),
+        shares_at=shares_by_role(study),
         by=data.split_by or "",
         missing_columns=data.missing_columns,
         missing_target=data.missing_target,

@@ -105,7 +105,7 @@ def run(
         study=study.study.name,
         kind=kind,
         metric=metric,
-        **data_summary(settings[0]),
+        **data_summary(settings[0], course=study.evaluation.course),
         **patients_of(study, settings[0]),
         repeats=repeats,
         methods=tuple(
@@ -229,6 +229,7 @@ def train(
             participation,
             Schedule(study.study.rounds, study.evaluation.every, study.evaluation.every),
             validates=has_validation(plan),
+            course="test" if study.evaluation.course and folder is not None else None,
             stopping=stopping_of(study),
             checkpoint=checkpoint,
             identity=digest([study.model_dump(mode="json"), method, plan.setting.fingerprint]),

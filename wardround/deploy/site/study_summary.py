@@ -364,6 +364,7 @@ def answer_of(study: Study, table: Table) -> AnswerSize:
         table,
         seed=study.study.seed,
         shares=tuple(data.shares),
+        shares_at={name: data.shares_at(name, study.study.user) for name in table.sites},
         by=data.split_by or "",
         missing_target=data.missing_target,
         empty_sites="keep",
