@@ -388,11 +388,8 @@ def participation_of(study: Study, sites: Sequence[str], seed: int) -> Participa
 
 def participation_from(said: ParticipationSection, sites: Sequence[str], rounds: int, seed: int) -> Participation:
     if sum(value is not None for value in (said.fraction, said.cohort, said.present)) > 1:
-        raise Refusal(
-            "participation is said in two ways",
-            where="[participation]",
-            remedy="keep one of fraction, cohort and present",
-        )
+        remedy = "keep one of fraction, cohort and present"
+        raise Refusal("participation is said in two ways", where="[participation]", remedy=remedy)
     if said.fraction is not None:
         return random_fraction(len(sites), said.fraction, seed)
     if said.cohort is not None:

@@ -22,6 +22,7 @@ from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import CaseSection, Settings, Study, parse_study
 from wardround.study.methods import Method, compared_methods
+from wardround.study.roles import shares_by_role
 from wardround.workflows.equal_cost import Trainer, budgets
 from wardround.workflows.learning_rates import rate_of, refuse_rates, with_rate
 from wardround.workflows.run import OnRound, run
@@ -127,7 +128,7 @@ class SplitCache:
 
 def split_of(study: Study, repeat: int) -> str:
     """All that decides about a split of the data."""
-    return digest([study.data.model_dump(mode="json"), study.study.seed, repeat])
+    return digest([study.data.model_dump(mode="json"), shares_by_role(study), study.study.seed, repeat])
 
 
 def first_split(study: Study, cases: Sequence[Case]) -> Setting:
