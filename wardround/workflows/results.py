@@ -55,7 +55,7 @@ def data_summary(setting: Setting, *, course: bool = False) -> dict[str, Any]:
                 validation=validation,
                 test=test,
                 prevalence=share if len(task.classes) == 2 else None,
-                test_prevalence=float((tested == setting.positive).mean()) if draws and len(tested) else None,
+                **({"test_prevalence": float((tested == setting.positive).mean())} if draws and len(tested) else {}),
             )
         )
     described: dict[str, Any] = {
