@@ -26,10 +26,10 @@ from wardround.engine import registry
 from wardround.engine.participation import Participation, everyone, pattern, random_cohort, random_fraction
 from wardround.runs.folder import digest
 from wardround.study import privacy as privately
+from wardround.study.data_rules import refuse_dropped_rows, refuse_monitor, refuse_user_shares, shares_by_role
 from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site
 from wardround.study.release_noise import statistics_noise, statistics_steps
-from wardround.study.roles import refuse_user_shares, shares_by_role
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def load_setting(
     The rows are inspected on the first split only. `on_rows` is called with them before anything is refused.
     """
     data = study.data
+    refuse_monitor(study)
     refuse_dropped_rows(study)
     refuse_user_shares(study)
     raw = read_rows(data)
@@ -173,17 +174,6 @@ def read_rows(data: DataSection, target: str | None = None) -> Table | Federatio
 
 def cleanup_of(said: CleaningSection) -> Cleanup:
     return Cleanup(**said.model_dump())
-
-
-def refuse_dropped_rows(study: Study) -> None:
-    """A private study tells the number of rows exactly: a patient's values must not decide whether a row counts."""
-    said = study.data.cleaning
-    if study.privacy is not None and study.privacy.level == "sample" and (said.drop_rows or said.duplicates == "drop"):
-        raise Refusal(
-            "rows cannot be left out by their values under [privacy]: the number of rows is told exactly",
-            where="[data.cleaning]",
-            remedy="leave them out of the table itself, or remove drop_rows and duplicates",
-        )
 
 
 def array_setting(

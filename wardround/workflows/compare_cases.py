@@ -20,9 +20,9 @@ from wardround.runs.read import has_manifest, read_manifest, read_result
 from wardround.runs.result import ALL, CasesResult, RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
+from wardround.study.data_rules import shares_by_role
 from wardround.study.file import CaseSection, Settings, Study, parse_study
 from wardround.study.methods import Method, compared_methods
-from wardround.study.roles import shares_by_role
 from wardround.workflows.equal_cost import Trainer, budgets
 from wardround.workflows.learning_rates import rate_of, refuse_rates, with_rate
 from wardround.workflows.run import OnRound, run

@@ -25,9 +25,9 @@ from wardround.runs.read import require_manifest, require_result
 from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
+from wardround.study.data_rules import shares_by_role
 from wardround.study.file import ParticipationSection, Study, parse_study
 from wardround.study.methods import Method, compared_methods, own_method
-from wardround.study.roles import shares_by_role
 from wardround.workflows.run import OnRound, run
 from wardround.workflows.self_adjustment import adjusted_before
 from wardround.workflows.training_plan import check_methods

@@ -8,19 +8,22 @@ import pytest
 
 from tests.support.analyses.spread import lend_spread
 from tests.support.in_process import NAMES, Consortium, Died, die_at
+from wardround.core.components.recipes import to_json
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.analyses import conduct as conducted
 from wardround.deploy.coordinator.run_study import Submission
 from wardround.deploy.demo import PURPOSE
 from wardround.deploy.party.decisions import read_offer
-from wardround.deploy.protocol.requests import request_of
+from wardround.deploy.protocol.replies import read_reply
+from wardround.deploy.protocol.requests import AskAnalysis, request_of
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.study_summary import describe
 from wardround.report.run.page import write_report
 from wardround.runs.read import require_result
+from wardround.study.analysis import analysis_recipe
 from wardround.study.file import parse_study
 
 
@@ -196,3 +199,30 @@ def test_the_run_folder_is_read_and_reported(consortium):
     page = write_report(consortium.run(study)).read_text()
     assert all(part in page for part in ("The mean of age is", "over real hospitals"))
     assert json.loads((consortium.run(study) / "manifest.json").read_text())["kind"] == "analysis"
+
+
+def test_under_a_secure_sum_the_answer_is_the_same_and_no_single_one_is_seen(consortium):
+    plain, study = consortium.conduct(words(by="sex")), words(name="hidden", by="sex", transforms=["secure_sum"])
+    found = consortium.conduct(study)
+    assert found["numbers"] == pytest.approx(plain["numbers"], rel=1e-14)
+    assert found["sums_only"]
+    for name in NAMES:
+        left = consortium.left(name, study)
+        assert {one["release"] for one in left} == {"query/kinds_of", "query/names_of", "agree", "secure"}
+        # Three numbers in four digits each are masked, and nothing else of the rows leaves.
+        assert [one["arrays"] for one in left if "vector" in str(one["arrays"])] == [{"['vector']": [12]}] * 2
+
+
+def test_a_single_answer_is_not_given_where_only_sums_are_opened(consortium):
+    study = consortium.full(words(name="hidden", transforms=["secure_sum"]))
+    consortium.conduct(study)
+    asked = AskAnalysis(to_json(analysis_recipe(study)))
+    message = Message({"around": np.array(0.0), "power": np.array(1.0)})
+    request = request_of(asked, message, study=consortium.id(study), number=1)
+    reply = read_reply(consortium.transport.ask("bo", "analysis", request.body, 10.0))
+    assert (reply.status, "only the sum of the answers is opened" in reply.why) == ("refused", True)
+
+
+def test_two_sites_are_too_few_for_a_secure_sum(tmp_path):
+    with pytest.raises(Refusal, match="2 sites with patients take part"):
+        Consortium(tmp_path, NAMES[:2]).conduct(words(transforms=["secure_sum"]))

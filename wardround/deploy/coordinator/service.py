@@ -44,7 +44,7 @@ from wardround.deploy.trust.audit_log import event_entry
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json, write_json
-from wardround.runs.result import RunResult
+from wardround.runs.result import MonitorResult, RunResult
 from wardround.study.analysis import analysis_of
 from wardround.study.file import Study
 
@@ -90,7 +90,7 @@ class Coordinator:
             self.write_status()
             self.stopped.wait(LOOK)
 
-    def run(self, name: str) -> RunResult | AnalysisResult | None:
+    def run(self, name: str) -> RunResult | MonitorResult | AnalysisResult | None:
         """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue.
 
         A fault of our own ends the study too, never the process: the next study in the queue has its turn.
@@ -134,7 +134,7 @@ class Coordinator:
             )
         )
 
-    def _conduct(self, name: str, folder: Path) -> RunResult | AnalysisResult:
+    def _conduct(self, name: str, folder: Path) -> RunResult | MonitorResult | AnalysisResult:
         study, submitter = read_submission(folder)
         rounds = study.study.rounds if study.analysis is None else analysis_of(study).most
         self.state |= {"study": name, "state": "running", "round": 0, "rounds": rounds, "missing": {}}

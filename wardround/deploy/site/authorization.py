@@ -35,8 +35,9 @@ from wardround.deploy.party.own_questions import answer_about_itself
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.analyses.releases import releases_of
-from wardround.deploy.site.approvals import approval_status
+from wardround.deploy.site.approvals import approval_status, refuse_differencing
 from wardround.deploy.site.datasets import table_for
+from wardround.deploy.site.monitor.watched_rows import watched_table
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release.gate import ReleaseClaim, ReleaseRecord
@@ -140,7 +141,9 @@ class HomeAccess:
     def table(self, study: Study) -> Table:
         self._require_approval(study_id(study))
         decision = self._decision(study_id(study))
-        return table_for(self.home, decision.data, study, read_policy(self.home.policy_path), decision.columns)
+        read, policy = table_for if study.monitor is None else watched_table, read_policy(self.home.policy_path)
+        refuse_differencing(self.home, study, decision.data, policy, decision.columns)
+        return read(self.home, decision.data, study, policy, decision.columns)
 
     def folder(self, study: str) -> Path:
         return self.home.folder(self._id(study))

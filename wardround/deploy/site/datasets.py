@@ -192,6 +192,8 @@ def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[s
 def required_columns(study: Study) -> tuple[str, ...]:
     """The columns that a study names and cannot do without."""
     said = study.data.settings
+    if study.monitor is not None:
+        return tuple(dict.fromkeys(filter(None, (study.monitor.outcome, study.monitor.date))))
     split_by = (study.data.split_by,) if study.data.split_by else ()
     if study.analysis is not None:
         said = {

@@ -7,7 +7,7 @@ again after a crash, the loop runs through the answers that there were and comes
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from wardround.core.analysis import Agreed, AgreedColumn, Analysis
-from wardround.core.components.recipes import Recipe, to_json
+from wardround.core.components.recipes import Recipe, recipe_of, to_json
 from wardround.core.contracts import Message, Query, Report, RoundRecord
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
@@ -24,19 +24,22 @@ from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.coordinator.events import Observer, RoundDone, ignore
 from wardround.deploy.coordinator.gather import Gatherer
 from wardround.deploy.coordinator.run_study import Submission, offer_study, policy_of
+from wardround.deploy.coordinator.secure_round import refuse_strangers, repeat_attempts, secure_round
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Reply
 from wardround.deploy.protocol.reply_form import largest_reply
-from wardround.deploy.protocol.requests import AgreeColumns, AskAnalysis, Topic
+from wardround.deploy.protocol.requests import AgreeColumns, AskAnalysis, Topic, TrainRound
 from wardround.deploy.transport.contract import Transport
 from wardround.engine.analyse import Exchange, analyse, combine_answers
+from wardround.privacy.secure_sum.wide_point import PRECISION, entries_of, from_digits
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.read import has_manifest
 from wardround.study import assemble
 from wardround.study.analysis import analysis_from, analysis_recipe, declared_levels, refuse_unfit
+from wardround.study.analysis_noise import analysis_noise, privacy_sentence, with_deviation
 from wardround.study.file import Study
-from wardround.workflows.analysis import record_of, result_of
+from wardround.workflows.analysis import keep_model, record_of, result_of
 
 AGREEMENT = "columns.json"
 
@@ -64,6 +67,8 @@ def conduct_analysis(
     analysis = analysis_from(recipe)
     refuse_unfit(study, analysis)
     refuse_simulated(study)
+    if study.transforms:
+        refuse_strangers(submission.sites, transport.certificates())
     engine = Deployment(
         sites=tuple(sorted(submission.sites)),
         gatherer=Gatherer(submission.id, transport, policy_of(submission), observer),
@@ -77,9 +82,15 @@ def conduct_analysis(
     offer_study(engine, submission, wait=not began)
     point("coordinator.offer.approved")
     agreement = settle_columns(engine, study, analysis, folder.path)
+    engine.introductions = [question_of(agreement.agreed)]
     records = ExchangeRecords(recipe.name, analysis.most, folder, observer)
-    exchange = exchange_over(engine, analysis, recipe, agreement.agreed, records)
-    report = analyse(analysis, agreement.agreed, exchange)
+    noise = analysis_noise(study, analysis, agreement.agreed)
+    ask_sites = exchange_over(engine, analysis, recipe, agreement.agreed, records)
+
+    def exchange(number: int, asked: Message) -> Message:
+        return with_deviation(ask_sites(number, asked), noise, len(engine.sites))
+
+    report = analyse(analysis, agreement.agreed, exchange, lambda found: keep_model(folder, study, recipe, found))
     result = result_of(
         study,
         recipe,
@@ -89,6 +100,7 @@ def conduct_analysis(
         folder.records(),
         notes=notes_of(agreement),
         deployed=True,
+        privacy=privacy_sentence(study, noise),
     )
     point("coordinator.result.before_save")
     folder.write_result(result)
@@ -128,6 +140,7 @@ def settle_columns(engine: Deployment, study: Study, analysis: Analysis, folder:
         analysis.columns,
         declared=declared_levels(study, analysis),
         smallest_cell=study.data.preparation.smallest_cell,
+        private=study.privacy is not None,
     )
     agreed = Agreed(engine.sites, columns)
     analysis.begin(agreed)  # what cannot be computed is refused before any site is asked for sums
@@ -192,6 +205,14 @@ def exchange_over(
         pattern = pattern_of(analysis, agreed, asked)
         sizes = [int(leaf.nbytes) for leaf in jax.tree.leaves(pattern)]
         point("coordinator.round.before_asking")
+        if engine.transform.sum_only:
+            method = TrainRound(to_json(recipe), [to_json(recipe_of(one)) for one in engine.transforms], engine.seed)
+            one = secure_round(engine, method, number, asked, entries_of(pattern), PRECISION)
+            found = repeat_attempts(engine, one, engine.sites, lambda here: {})
+            took = time.perf_counter() - started, time.process_time() - cpu
+            record = record_of(number, asked, dict.fromkeys(engine.sites, pattern), *took)
+            records.add(replace(record, bytes_up=sum(found.bytes_up.values())))
+            return from_digits(found.total, pattern)
 
         def check(reply: Reply) -> str | None:
             return sums_problem(reply, pattern)

@@ -28,7 +28,12 @@ from wardround.study.release_noise import release_noise
 
 
 def preparation_queries(study: Study) -> tuple[Recipe, ...]:
-    """The queries of the study's preparation, or those from which the sites of an analysis agree on its columns."""
+    """The queries of the study's preparation, or those from which the sites of an analysis agree on its columns.
+
+    A monitor prepares nothing.
+    """
+    if study.monitor is not None:
+        return ()
     said = study.data.preparation
     if study.analysis is not None:
         names = (("epsilon", 0.0), ("seed", None), ("smallest_cell", said.smallest_cell))

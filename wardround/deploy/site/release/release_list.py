@@ -28,6 +28,7 @@ from wardround.queries.cards import MOST_CLASSES
 from wardround.runs.folder import digest
 from wardround.study import assemble
 from wardround.study.file import Study
+from wardround.study.monitor_section import QUERY, MonitorSection
 from wardround.study.partners import asks_of
 from wardround.study.release_noise import STATISTICS, release_noise
 
@@ -85,6 +86,9 @@ def sites_of(study: Study) -> list[str]:
 
 def release_list(study: Study, columns: Mapping[str, str], cell: int) -> Releases:
     """All that may leave; `columns` are those that the study reads here, each with its kind."""
+    refusal = Release("refusal", "none", REFUSALS, ROOM, 0, "in words that quote no value of a patient", arrays=())
+    if study.monitor is not None:
+        return (monitor_windows(study.monitor, cell), refusal)
     shapes = largest_shapes(study, most_features(study, columns), most_classes(study, columns), sites_of(study))
     silent = [
         nothing("settle", 1, HEADER),
@@ -98,7 +102,7 @@ def release_list(study: Study, columns: Mapping[str, str], cell: int) -> Release
             "that it is done, and a signature under the transcript that came with it",
             arrays=(),
         ),
-        Release("refusal", "none", REFUSALS, ROOM, 0, "in words that quote no value of a patient", arrays=()),
+        refusal,
     ]
     found = [*statistics(study, columns, cell), *rounds(study, shapes), *partner_rounds(study, shapes)]
     return (*found, *looks(study, shapes, cell), *silent)
@@ -134,6 +138,13 @@ def statistics(study: Study, columns: Mapping[str, str], cell: int) -> list[Rele
     categories = FOR_A_VALUE * most_features(study, columns)
     rows = Release("prepare", "all parts", 1, ROOM, HEADER + 4 * categories, precision, cell, arrays=("rows",))
     return [*found, rows]
+
+
+def monitor_windows(said: MonitorSection, cell: int) -> Release:
+    """The one answer of a study with [monitor]: a second question, in whatever words, has no place on the list."""
+    size = ROOM + FOR_A_VALUE * numbers_in(said.query, Extent())
+    told = f"counts in cells of {max(cell, said.smallest_cell)}, mean risks on a grid" if cell > 1 else "exact"
+    return Release(f"query/{QUERY}", "whole table", 1, size, HEADER, told, cell)
 
 
 def with_categories(recipe: Recipe, study: Study) -> Recipe:

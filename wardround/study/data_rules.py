@@ -1,4 +1,4 @@
-"""Shares by role: how the asking site's patients are split, where the others' are split in another way."""
+"""What must hold before a study's rows are read, and shares by role: how the asking site's patients are split."""
 
 from wardround.core.errors import Refusal
 from wardround.study.file import Study
@@ -25,4 +25,25 @@ def refuse_user_shares(study: Study) -> None:
             "with shares of its own, every asking site makes another split, and all methods train anew",
             where="[data] user_shares",
             remedy='name one case for each asking site: [[compare.cases]] study = { user = "..." }, and users = "one"',
+        )
+
+
+def refuse_dropped_rows(study: Study) -> None:
+    """A private study tells the number of rows exactly: a patient's values must not decide whether a row counts."""
+    said = study.data.cleaning
+    if study.privacy is not None and study.privacy.level == "sample" and (said.drop_rows or said.duplicates == "drop"):
+        raise Refusal(
+            "rows cannot be left out by their values under [privacy]: the number of rows is told exactly",
+            where="[data.cleaning]",
+            remedy="leave them out of the table itself, or remove drop_rows and duplicates",
+        )
+
+
+def refuse_monitor(study: Study) -> None:
+    """A study that only asks is not trained in its stead."""
+    if study.monitor is not None:
+        raise Refusal(
+            "this study asks real sites whether a model ages, and trains nothing",
+            where="[monitor]",
+            remedy="queue it with `wardround coordinator run`; for a table of new patients use `wardround monitor`",
         )
