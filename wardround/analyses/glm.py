@@ -16,10 +16,11 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site, Tree
 from wardround.core.errors import Refusal
-from wardround.statistics.regression.course import Course, RegressionSettings
-from wardround.statistics.regression.design import Design, Rows, design_of, rows_of
+from wardround.statistics.regression.course import FitCourse, RegressionSettings
+from wardround.statistics.regression.design import Design, DesignRows, design_of, rows_of
 from wardround.statistics.regression.families import FAMILIES, LINKS, FamilyName, LinkName
 from wardround.statistics.regression.formula import parse_formula
+from wardround.statistics.regression.private_fit import private_fit
 from wardround.statistics.regression.report import findings_of
 from wardround.statistics.regression.site_sums import Problem, evaluate, folds_of, is_telling, moments
 
@@ -38,6 +39,8 @@ def parameters_in(triangles: int, settings: Settings) -> int:
 def numbers_of(of: Extent) -> int:
     """In one exchange: a triangle and a few numbers for every fit that it is about."""
     said = of.settings
+    if said["ranges"]:
+        return (int(said["most_parameters"]) + 1) * (int(said["most_parameters"]) + 2) // 2
     fits = 1 + (int(said["most_terms"]) if said["likelihood_ratio"] else 0) + (of.sites if said["by_site"] else 0)
     if said["penalty"] != "none" and said["strength"] is None:
         fits += (int(said["folds"]) + 1) * GRID
@@ -45,6 +48,11 @@ def numbers_of(of: Extent) -> int:
 
 
 def words_of(said: Settings) -> str:
+    if said["ranges"]:
+        return (
+            f"sums of products for the regression {said['formula']}, of columns clipped to the ranges that the study "
+            f"declares ({'; '.join(said['ranges'])})"
+        )
     return (
         f"sums over your patients for the regression {said['formula']} ({said['family']}), at coefficients that are "
         "sent to you: products of columns with one another and with the outcome, weighted, and the deviance; at most "
@@ -72,12 +80,16 @@ def glm(
     likelihood_ratio: bool = False,
     by_site: bool = False,
     per: tuple[str, ...] = (),
+    ranges: tuple[str, ...] = (),
     level: Share = 0.95,
     most_parameters: Count = 50,
     most_terms: Count = 20,
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Linear, logistic, Poisson, gamma or negative binomial regression, equal to the fit on pooled rows."""
+    if ranges:
+        refuse_beside_ranges(family, penalty, weights, link, others=robust or likelihood_ratio or by_site)
+        return private_fit(formula=formula, ranges=ranges, per=per, level=level, most_parameters=most_parameters)
     parsed, kind = parse_formula(formula), FAMILIES[family]
     way = LINKS[kind.link if link == "default" else link]
     refuse_settings(family, link, alpha, penalty, strength, robust=robust, by_site=by_site)
@@ -107,9 +119,9 @@ def glm(
         return made
 
     def begin(agreed: Agreed) -> Tree:
-        return Course.start(settings, design_for(agreed), agreed)
+        return FitCourse.start(settings, design_for(agreed), agreed)
 
-    def message(course: Course) -> Message | None:
+    def message(course: FitCourse) -> Message | None:
         return course.question()
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
@@ -117,7 +129,7 @@ def glm(
         stage, knots = int(arrays["stage"]), arrays.get("knots", {})
         if stage == 0:
             return Message(spline_sums(design, agreed, site, smallest_cell))
-        rows: Rows | None = rows_of(design, agreed, site.table, knots)
+        rows: DesignRows | None = rows_of(design, agreed, site.table, knots)
         assert rows is not None, "always"
         refuse_outcome(rows, site)
         splines = {one.column: complete(design, agreed, site, one.column) for one in design.splines}
@@ -150,7 +162,7 @@ def glm(
             found.append(own)
         return Message({name: np.stack([one[name] for one in found]) for name in found[0]})
 
-    def refuse_outcome(rows: Rows, site: Site) -> None:
+    def refuse_outcome(rows: DesignRows, site: Site) -> None:
         if not kind.fits(rows.y):
             raise Refusal(
                 f"the outcome {parsed.outcome!r} has values that a {family} regression cannot have (it needs "
@@ -161,10 +173,10 @@ def glm(
         if weights and (rows.weights < 0).any():
             raise Refusal(f"the weights {weights!r} are below 0 for some patients", where=f"site {site.name}")
 
-    def step(course: Course, told: Message) -> Tree:
+    def step(course: FitCourse, told: Message) -> Tree:
         return course.advance(told.arrays)
 
-    def report(course: Course) -> Report:
+    def report(course: FitCourse) -> Report:
         return findings_of(course, formula=formula, per=per, level=level).report()
 
     return Analysis(columns, begin, message, ask, step, report, most=60 if penalty != "none" else 40, sums=not by_site)
@@ -185,6 +197,16 @@ def refuse_settings(
     for what, is_wrong in wrong.items():
         if is_wrong:
             raise Refusal(what, where="[analysis]", remedy="leave one of them out")
+
+
+def refuse_beside_ranges(family: str, penalty: str, weights: str, link: str, *, others: bool) -> None:
+    """Sums of clipped columns are enough for least squares alone."""
+    if family != "gaussian" or penalty != "none" or weights or link not in ("default", "identity") or others:
+        raise Refusal(
+            "with ranges, as [privacy] needs them, there is plain linear regression only",
+            where="[analysis]",
+            remedy="leave out all but formula, per and level; or leave out ranges and do without [privacy]",
+        )
 
 
 def checked(arrays: dict[str, Any], design: Design, settings: RegressionSettings, agreed: Agreed) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from wardround.core.contracts import Aggregator, Model, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.engine import registry
 
-KINDS = ("algorithm", "aggregator", "model", "transform", "choice", "partition")
+KINDS = ("algorithm", "aggregator", "model", "transform", "choice", "partition", "analysis")
 """Kinds that a study names with settings; a name stands for the first of these that has it."""
 
 

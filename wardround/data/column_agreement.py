@@ -118,7 +118,7 @@ def levels_of(column: str, told: Mapping[str, Sequence[str]], declared: Declared
 
 
 def rows_of_analysis(site: Site, agreed: Agreed) -> Site:
-    """The site's rows as agreed: float64 with NaN, words with None; a word that was not agreed on is unknown."""
+    """The site's rows as agreed: float64 with NaN, words with gaps; a word that was not agreed on is unknown."""
     found: dict[str, Any] = {}
     for name, column in agreed.columns.items():
         own, kind = site.table[name], kind_of(site.table[name])

@@ -74,7 +74,7 @@ def refuse_privacy(study: Study, analysis: Analysis, name: str) -> None:
         raise Refusal(
             f"the analysis '{name}' has no noise to offer for [privacy]",
             where="[privacy]",
-            remedy='remove [privacy], or choose an analysis that has, such as "private_regression"',
+            remedy="remove [privacy]; or, for a linear glm, declare the ranges of its columns in [analysis]",
         )
     if said.level != "sample":
         raise Refusal(

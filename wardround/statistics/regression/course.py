@@ -15,7 +15,7 @@ from wardround.core.analysis import Agreed
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.statistics.regression.design import Design, knots_for, places_of, unpacked
-from wardround.statistics.regression.families import Family, Link
+from wardround.statistics.regression.families import Link, OutcomeFamily
 from wardround.statistics.regression.newton import Fit, Penalty, advance, refuse_collinear, separating
 
 Array = np.ndarray[Any, Any]
@@ -26,7 +26,7 @@ EVERYWHERE = -1
 class RegressionSettings(NamedTuple):
     """What the study says of a regression, beside its formula."""
 
-    family: Family
+    family: OutcomeFamily
     link: Link
     alpha: float = 0.0
     penalty: str = "none"
@@ -53,7 +53,7 @@ class RegressionSettings(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Course:
+class FitCourse:
     """All that is known so far."""
 
     settings: RegressionSettings
@@ -75,7 +75,7 @@ class Course:
     """(strength, held-out deviance per patient, its standard error over folds)."""
 
     @classmethod
-    def start(cls, settings: RegressionSettings, design: Design, agreed: Agreed) -> "Course":
+    def start(cls, settings: RegressionSettings, design: Design, agreed: Agreed) -> "FitCourse":
         return cls(settings, design, agreed, knots=None if design.splines else {})
 
     # ---- what is asked ----
@@ -104,7 +104,7 @@ class Course:
 
     # ---- what follows from the answers ----
 
-    def advance(self, told: Mapping[str, Any]) -> "Course":
+    def advance(self, told: Mapping[str, Any]) -> "FitCourse":
         each = dict(told) if self.settings.by_site else {}
         total: dict[str, Any] = (
             {key: np.sum([np.asarray(one[key]) for one in each.values()], axis=0) for key in next(iter(each.values()))}
@@ -117,7 +117,7 @@ class Course:
             return self._scale(total, each)
         return self._step(total)
 
-    def _place_knots(self, total: Mapping[str, Any]) -> "Course":
+    def _place_knots(self, total: Mapping[str, Any]) -> "FitCourse":
         knots = {}
         for one in self.design.splines:
             count, sum_of, square = (float(part) for part in np.asarray(total[one.column]))
@@ -131,7 +131,7 @@ class Course:
             knots[one.column] = knots_for(sum_of / count, spread**0.5, int(one.argument))
         return replace(self, knots=knots)
 
-    def _scale(self, total: Mapping[str, Any], each: Mapping[str, Any]) -> "Course":
+    def _scale(self, total: Mapping[str, Any], each: Mapping[str, Any]) -> "FitCourse":
         rows = float(total["rows"])
         if rows <= self.design.width:
             few = " (sites that would tell of few patients add nothing)" if float(total["silent"]) else ""
@@ -197,7 +197,7 @@ class Course:
             fits += [first._replace(place=number) for number in range(len(self.agreed.sites))]
         return tuple(fits)
 
-    def _step(self, total: Mapping[str, Any]) -> "Course":
+    def _step(self, total: Mapping[str, Any]) -> "FitCourse":
         at, fits = 0, list(self.fits)
         null = self.null_deviance
         for number, fit in enumerate(self.fits):
@@ -253,7 +253,7 @@ class Course:
 
     # ---- the strength of a penalty ----
 
-    def _spread_strengths(self, total: Mapping[str, Any]) -> "Course":
+    def _spread_strengths(self, total: Mapping[str, Any]) -> "FitCourse":
         """From the sums at the mean outcome: the strength at which all coefficients are 0, and a grid below it."""
         first, said = self.fits[0], self.settings
         score = np.abs(np.asarray(total["score"][0]))[1 if self.design.formula.intercept else 0 :] / self.rows
@@ -272,7 +272,7 @@ class Course:
     def _plan_beta(self, first: Fit) -> Array:
         return first.before if first.before is not None else first.beta
 
-    def _choose(self) -> "Course":
+    def _choose(self) -> "FitCourse":
         """The strength of the smallest held-out deviance."""
         grid = self.settings.grid
         tried = []

@@ -51,7 +51,7 @@ class Design(NamedTuple):
         return len(self.columns)
 
 
-class Rows(NamedTuple):
+class DesignRows(NamedTuple):
     """A site's complete rows: the design without its scaling, the outcome, prior weights, offsets."""
 
     x: Matrix
@@ -142,7 +142,7 @@ def parts_of(variable: Variable, column: AgreedColumn, *, whole: bool) -> list[t
 # ---- numbers ----
 
 
-def rows_of(design: Design, agreed: Agreed, table: pd.DataFrame, knots: Mapping[str, Matrix]) -> Rows:
+def rows_of(design: Design, agreed: Agreed, table: pd.DataFrame, knots: Mapping[str, Matrix]) -> DesignRows:
     """The complete rows of a site; a column of a product is the product of its factors' columns."""
     formula = design.formula
     used = list(dict.fromkeys((*formula.columns, *([design.weights] if design.weights else []))))
@@ -177,7 +177,7 @@ def rows_of(design: Design, agreed: Agreed, table: pd.DataFrame, knots: Mapping[
     y = (outcome == design.events[formula.outcome]).astype(np.float64) if design.events else outcome.astype(np.float64)
     weights = kept[design.weights].to_numpy(np.float64) if design.weights else np.ones(len(kept))
     offset = sum((kept[name].to_numpy(np.float64) for name in formula.offsets), np.zeros(len(kept)))
-    return Rows(x, y, weights, offset, int(missing.sum()))
+    return DesignRows(x, y, weights, offset, int(missing.sum()))
 
 
 def values_of(

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special, stats
 
 from wardround.statistics.regression.design import Design, places_of, unpacked
-from wardround.statistics.regression.families import Family
+from wardround.statistics.regression.families import OutcomeFamily
 from wardround.statistics.regression.newton import Fit, inverse, unscaled
 
 Array = np.ndarray[Any, Any]
@@ -46,7 +46,14 @@ class FoundFit(NamedTuple):
 
 
 def found_fit(
-    fit: Fit, design: Design, family: Family, center: Array, scale: Array, *, sites: int = 0, robust: bool = False
+    fit: Fit,
+    design: Design,
+    family: OutcomeFamily,
+    center: Array,
+    scale: Array,
+    *,
+    sites: int = 0,
+    robust: bool = False,
 ) -> FoundFit:
     """`robust` errors are clustered by site, of which there are so many."""
     assert fit.sums is not None, "a fit that was never asked about"
@@ -82,7 +89,7 @@ def found_fit(
     )
 
 
-def loglik_of(family: Family, sums: dict[str, Any], deviance: float, rows: float, dispersion: float) -> float:
+def loglik_of(family: OutcomeFamily, sums: dict[str, Any], deviance: float, rows: float, dispersion: float) -> float:
     if family.name == "gaussian":
         return -rows / 2 * (math.log(2 * math.pi * deviance / rows) + 1) if deviance > 0 else math.inf
     if family.name == "gamma":

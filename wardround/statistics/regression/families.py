@@ -72,7 +72,7 @@ LINKS: dict[str, Link] = {
 }
 
 
-class Family(NamedTuple):
+class OutcomeFamily(NamedTuple):
     """`alpha` is the dispersion of a negative binomial: variance = mean + alpha mean^2."""
 
     name: str
@@ -110,8 +110,8 @@ def negative_binomial_loglik(y: Array, mean: Array, alpha: float) -> Array:
     return np.asarray(known + special.xlogy(y, alpha * mean) - (y + size) * np.log1p(alpha * mean))
 
 
-FAMILIES: dict[str, Family] = {
-    "gaussian": Family(
+FAMILIES: dict[str, OutcomeFamily] = {
+    "gaussian": OutcomeFamily(
         "gaussian",
         "identity",
         lambda mean, alpha: np.ones_like(mean),
@@ -122,7 +122,7 @@ FAMILIES: dict[str, Family] = {
         True,
         (-np.inf, np.inf),
     ),
-    "binomial": Family(
+    "binomial": OutcomeFamily(
         "binomial",
         "logit",
         lambda mean, alpha: mean * (1 - mean),
@@ -132,7 +132,7 @@ FAMILIES: dict[str, Family] = {
         "0 and 1, shares between them, or two words",
         bounds=(NEAR_ONE, 1 - NEAR_ONE),
     ),
-    "poisson": Family(
+    "poisson": OutcomeFamily(
         "poisson",
         "log",
         lambda mean, alpha: mean,
@@ -141,7 +141,7 @@ FAMILIES: dict[str, Family] = {
         lambda y: bool((y >= 0).all()),
         "counts, 0 or more",
     ),
-    "gamma": Family(
+    "gamma": OutcomeFamily(
         "gamma",
         "log",
         lambda mean, alpha: mean * mean,
@@ -151,7 +151,7 @@ FAMILIES: dict[str, Family] = {
         "numbers above 0",
         True,
     ),
-    "negative_binomial": Family(
+    "negative_binomial": OutcomeFamily(
         "negative_binomial",
         "log",
         lambda mean, alpha: mean + alpha * mean * mean,

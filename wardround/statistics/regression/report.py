@@ -9,7 +9,7 @@ from scipy import stats
 
 from wardround.core.analysis import Findings, FoundChart, FoundTable
 from wardround.core.text import counted
-from wardround.statistics.regression.course import Course
+from wardround.statistics.regression.course import FitCourse
 from wardround.statistics.regression.design import INTERCEPT, natural_spline, places_of, term_label
 from wardround.statistics.regression.effects import Effect, scaled, sentence, units_of
 from wardround.statistics.regression.estimates import (
@@ -25,7 +25,7 @@ SAID = 12
 """Effects that are told in sentences; all are in the table."""
 
 
-def findings_of(course: Course, *, formula: str, per: Sequence[str], level: float) -> Findings:
+def findings_of(course: FitCourse, *, formula: str, per: Sequence[str], level: float) -> Findings:
     said, design, sites = course.settings, course.design, len(course.agreed.sites)
     found = found_fit(
         course.fits[0],
@@ -63,7 +63,7 @@ def findings_of(course: Course, *, formula: str, per: Sequence[str], level: floa
     return Findings(words, tables, charts, numbers_of(course, found, effects, walds, ratios, spreads, own, formula))
 
 
-def ratio_of(course: Course) -> str:
+def ratio_of(course: FitCourse) -> str:
     """What the exponential of a coefficient is called."""
     is_rate = course.settings.link.ratio == "mean" and bool(course.design.formula.offsets)
     return "rate" if is_rate else course.settings.link.ratio
@@ -77,7 +77,7 @@ def effect_of(found: FoundFit, at: int, level: float) -> Effect:
     return Effect(value, value - far, value + far, found.p_value(value / error))
 
 
-def ratio_tests(course: Course, found: FoundFit) -> list[TermTest]:
+def ratio_tests(course: FitCourse, found: FoundFit) -> list[TermTest]:
     said, design = course.settings, course.design
     if not said.likelihood_ratio:
         return []
@@ -93,7 +93,7 @@ def ratio_tests(course: Course, found: FoundFit) -> list[TermTest]:
 # ---- site by site ----
 
 
-def by_site(course: Course) -> tuple[dict[int, SpreadOfSites], dict[str, FoundFit]]:
+def by_site(course: FitCourse) -> tuple[dict[int, SpreadOfSites], dict[str, FoundFit]]:
     """Each site's own fit, and how far they differ in every coefficient."""
     said, design = course.settings, course.design
     fits = {fit.place: fit for fit in course.fits if fit.place >= 0}
@@ -112,7 +112,7 @@ def by_site(course: Course) -> tuple[dict[int, SpreadOfSites], dict[str, FoundFi
     return spreads, own
 
 
-def heterogeneity_words(course: Course, spreads: dict[int, SpreadOfSites]) -> list[str]:
+def heterogeneity_words(course: FitCourse, spreads: dict[int, SpreadOfSites]) -> list[str]:
     told = []
     for at, one in spreads.items():
         label = course.design.labels[at]
@@ -126,7 +126,7 @@ def heterogeneity_words(course: Course, spreads: dict[int, SpreadOfSites]) -> li
     return told[:SAID]
 
 
-def spline_words(course: Course, walds: Sequence[TermTest]) -> list[str]:
+def spline_words(course: FitCourse, walds: Sequence[TermTest]) -> list[str]:
     return [
         f"{term_label(course.design, one.term)} {'matters' if one.p_value < 0.05 else 'is not more than chance'} taken "
         f"as a whole (p = {one.p_value:.3g}); its chart shows how."
@@ -135,7 +135,7 @@ def spline_words(course: Course, walds: Sequence[TermTest]) -> list[str]:
     ]
 
 
-def closing_words(course: Course, found: FoundFit) -> list[str]:
+def closing_words(course: FitCourse, found: FoundFit) -> list[str]:
     """How many patients it rests on, who was left out and why."""
     said = course.settings
     family = said.family.name.replace("_", " ")
@@ -167,7 +167,7 @@ def closing_words(course: Course, found: FoundFit) -> list[str]:
 
 
 def coefficient_table(
-    course: Course, found: FoundFit, effects: Sequence[Effect], ratio: str, level: float
+    course: FitCourse, found: FoundFit, effects: Sequence[Effect], ratio: str, level: float
 ) -> FoundTable:
     ends = [f"{100 * level:g} % low", "high"]
     rows: list[list[Any]] = []
@@ -188,12 +188,12 @@ def number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def test_table(name: str, caption: str, course: Course, tests: Sequence[TermTest]) -> FoundTable:
+def test_table(name: str, caption: str, course: FitCourse, tests: Sequence[TermTest]) -> FoundTable:
     rows: list[list[Any]] = [[term_label(course.design, one.term), *one[1:]] for one in tests]
     return FoundTable(name, caption, ("term", "statistic", "degrees of freedom", "p"), rows)
 
 
-def site_table(course: Course, own: dict[str, FoundFit], spreads: dict[int, SpreadOfSites]) -> FoundTable:
+def site_table(course: FitCourse, own: dict[str, FoundFit], spreads: dict[int, SpreadOfSites]) -> FoundTable:
     rows: list[list[Any]] = []
     for at, label in enumerate(course.design.labels):
         for site in course.agreed.sites:
@@ -208,7 +208,7 @@ def site_table(course: Course, own: dict[str, FoundFit], spreads: dict[int, Spre
     )
 
 
-def fit_table(course: Course, found: FoundFit) -> FoundTable:
+def fit_table(course: FitCourse, found: FoundFit) -> FoundTable:
     loglik = number(found.loglik)
     extra = 1 if course.settings.family.dispersed or course.settings.finds_alpha else 0
     rows: list[list[Any]] = [
@@ -226,7 +226,7 @@ def fit_table(course: Course, found: FoundFit) -> FoundTable:
     return FoundTable("fit", "The fit", ("figure", "value"), rows)
 
 
-def null_test(course: Course, found: FoundFit) -> TermTest | None:
+def null_test(course: FitCourse, found: FoundFit) -> TermTest | None:
     """Against the model that knows the mean outcome only; with an offset that is another one."""
     design, said = course.design, course.settings
     if design.formula.offsets or not design.formula.intercept or course.null_deviance is None:
@@ -241,7 +241,7 @@ def null_test(course: Course, found: FoundFit) -> TermTest | None:
 
 
 def charts_of(
-    course: Course,
+    course: FitCourse,
     effects: Sequence[Effect],
     ratio: str,
     units: dict[str, float],
@@ -300,7 +300,7 @@ def charts_of(
     return charts
 
 
-def curve(course: Course, found: FoundFit, term: int, axis: str) -> FoundChart | None:
+def curve(course: FitCourse, found: FoundFit, term: int, axis: str) -> FoundChart | None:
     """A spline of one column, compared with the middle of its knots."""
     variables = course.design.formula.terms[term]
     if len(variables) > 1 or variables[0].function != "spline" or found.covariance is None or not course.knots:
@@ -322,7 +322,7 @@ def unit_label(label: str, units: dict[str, float]) -> str:
 
 
 def numbers_of(
-    course: Course,
+    course: FitCourse,
     found: FoundFit,
     effects: Sequence[Effect],
     walds: Sequence[TermTest],

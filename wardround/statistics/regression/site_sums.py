@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wardround.core.errors import Refusal
-from wardround.statistics.regression.design import Design, Rows, packed
-from wardround.statistics.regression.families import Family, Link, alpha_slopes
+from wardround.statistics.regression.design import Design, DesignRows, packed
+from wardround.statistics.regression.families import Link, OutcomeFamily, alpha_slopes
 
 Array = np.ndarray[Any, Any]
 BLOCK = 1 << 13
@@ -41,7 +41,9 @@ class Problem(NamedTuple):
     """The number of the only site that counts; -1: all do."""
 
 
-def is_telling(rows: Rows, design: Design, knots: Mapping[str, Array], splines: Mapping[str, Array], cell: int) -> bool:
+def is_telling(
+    rows: DesignRows, design: Design, knots: Mapping[str, Array], splines: Mapping[str, Array], cell: int
+) -> bool:
     """Whether sums over these rows would tell of fewer patients than a cell; see the rules above."""
     count = len(rows.y)
     if cell <= 1:
@@ -67,7 +69,7 @@ def is_small_group(column: Array, cell: int) -> bool:
     return bool((first | (column == high)).all()) and min(many, len(column) - many) < cell
 
 
-def moments(rows: Rows | None, width: int) -> dict[str, Array]:
+def moments(rows: DesignRows | None, width: int) -> dict[str, Array]:
     """Sums from which the columns are centred and scaled, and the mean outcome; none where a site adds nothing."""
     if rows is None:
         zero = np.zeros(())
@@ -92,9 +94,9 @@ def folds_of(count: int, folds: int, site: str) -> Array:
 
 
 def evaluate(
-    rows: Rows | None,
+    rows: DesignRows | None,
     problem: Problem,
-    family: Family,
+    family: OutcomeFamily,
     link: Link,
     *,
     center: Array,

@@ -7,7 +7,7 @@ import statsmodels.formula.api as smf
 
 from tests.support.analyses.patients import answer_of, patients
 from tests.support.in_process import NAMES, Consortium
-from wardround.analyses.private_regression import private_regression
+from wardround.analyses.glm import glm
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.demo import PURPOSE
@@ -22,7 +22,7 @@ RANGES = ("age = 0 to 120", "score = -10 to 15", "dose = 0 to 30")
 
 
 def made(**more):
-    return private_regression(formula="score ~ age + dose + sex", ranges=RANGES, **more)
+    return glm(formula="score ~ age + dose + sex", ranges=RANGES, **more)
 
 
 def study_of(table, multiplier=None, bound=1.0, seed=0):
@@ -36,7 +36,7 @@ def study_of(table, multiplier=None, bound=1.0, seed=0):
                 "site": "site",
                 "preparation": {"categories": {"sex": ["f", "m"]}},
             },
-            "analysis": {"name": "private_regression", "formula": "score ~ age + sex", "ranges": list(RANGES[:2])},
+            "analysis": {"name": "glm", "formula": "score ~ age + sex", "ranges": list(RANGES[:2])},
             "privacy": {**noise, "seeded": True},
         },
         where="test",
@@ -102,7 +102,7 @@ def test_noise_that_hides_all_is_refused(tmp_path):
 )
 def test_bad_input_is_refused(settings, match):
     with pytest.raises(Refusal, match=match):
-        answer_of(private_regression(**settings), patients())
+        answer_of(glm(**settings), patients())
 
 
 def words(**privacy):
@@ -111,7 +111,7 @@ def words(**privacy):
             "study": {"name": "private", "purpose": PURPOSE},
             "data": {"source": "csv", "path": "x", "preparation": {"smallest_cell": 10}},
             "analysis": {
-                "name": "private_regression",
+                "name": "glm",
                 "formula": "temperature ~ age",
                 "ranges": ["temperature = 30 to 45", "age = 0 to 110"],
             },

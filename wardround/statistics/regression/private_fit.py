@@ -13,16 +13,12 @@ import numpy as np
 from scipy import stats
 
 from wardround.core.analysis import NOISE, Agreed, Analysis, Findings, FoundChart, FoundTable
-from wardround.core.bounds import Count, Share
-from wardround.core.components.recipes import recorded
-from wardround.core.components.terms import Settings, Terms
 from wardround.core.contracts import Message, Report, Site, Tree
 from wardround.core.errors import Refusal
 from wardround.statistics.regression.design import INTERCEPT, Design, design_of, packed, rows_of, unpacked
 from wardround.statistics.regression.effects import Effect, sentence, units_of
 from wardround.statistics.regression.formula import parse_formula
 
-LABEL = "Private linear regression"
 CLEAR = 4.0
 """The smallest eigenvalue of the summed products, in deviations of the noise of a matrix, that is still a fit."""
 
@@ -37,35 +33,17 @@ class NoisedState(NamedTuple):
     """Standard deviation of the noise in each of the summed products."""
 
 
-def words_of(said: Settings) -> str:
-    return (
-        f"sums of products for the regression {said['formula']}, of columns clipped to the ranges that the study "
-        "declares, with noise that your site adds"
-    )
-
-
-def numbers_of(said: Settings) -> int:
-    width = int(said["most_parameters"]) + 1
-    return width * (width + 1) // 2
-
-
-@recorded("analysis", Terms(words_of, lambda of: numbers_of(of.settings)))
-def private_regression(
-    *,
-    formula: str,
-    ranges: tuple[str, ...],
-    per: tuple[str, ...] = (),
-    level: Share = 0.95,
-    most_parameters: Count = 30,
+def private_fit(
+    *, formula: str, ranges: tuple[str, ...], per: tuple[str, ...], level: float, most_parameters: int
 ) -> Analysis:
-    """Linear regression from noised sums of clipped columns, for studies with [privacy]."""
+    """Least squares from sums of clipped columns, which [privacy] can noise."""
     parsed, known = parse_formula(formula), ranges_of(ranges)
     simple = all(len(term) == 1 and term[0].function in ("", "category") for term in parsed.terms)
     if not simple or parsed.offsets or not parsed.intercept:
         raise Refusal(
-            "a private regression takes an intercept and columns, and no products, functions or offsets",
+            "with ranges a regression takes an intercept and columns, and no products, functions or offsets",
             where="[analysis] formula",
-            remedy='leave them out, or use name = "glm" without [privacy]',
+            remedy="leave them out, or do without ranges and [privacy]",
         )
 
     def design_for(agreed: Agreed) -> Design:
