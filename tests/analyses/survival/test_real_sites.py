@@ -50,6 +50,7 @@ def test_cox_over_real_sites_is_the_stratified_fit_of_all_rows(consortium):
     assert found["exchanges"] < 10
 
 
+@pytest.mark.slow
 def test_curves_over_real_sites_are_told_in_cells(consortium):
     found = consortium.conduct(study("kaplan_meier", horizons=[200.0]))
     rows = made_patients(rows=500)
@@ -82,3 +83,18 @@ def test_site_by_site_and_a_secure_sum_are_refused_together(consortium):
     with pytest.raises(Refusal, match="needs the answer of each site by itself"):
         consortium.conduct(study("cox", columns=["age"], site_by_site=True, transforms=["secure_sum"]))
     assert consortium.asked == []
+
+
+@pytest.mark.slow
+def test_a_secure_sum_changes_nothing(consortium):
+    plain = consortium.conduct(study("cox", columns=["age", "ill"]))["numbers"]
+    hidden = consortium.conduct(study("cox", columns=["age", "ill"], transforms=["secure_sum"]))
+    assert hidden["sums_only"]
+    np.testing.assert_allclose(hidden["numbers"]["coefficients"], plain["coefficients"], rtol=1e-12)
+
+
+def test_two_sites_are_too_few_for_a_secure_sum(tmp_path):
+    two = Consortium(tmp_path, NAMES[:2])
+    with pytest.raises(Refusal, match="secure_sum"):
+        two.conduct(study("kaplan_meier", transforms=["secure_sum"]))
+    assert two.asked == []
