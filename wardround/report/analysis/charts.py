@@ -111,7 +111,23 @@ def axis_range(seen: Sequence[float], on_log: bool) -> Spec:
     if not on_log:
         return {"range": span(seen)}
     # Plotly takes the ends of a logarithmic axis as powers of ten.
-    return {"type": "log", "range": span([log10(one) for one in seen if one > 0]), "nticks": 6}
+    low, high = span([log10(one) for one in seen if one > 0])
+    ticks = ratio_ticks(10**low, 10**high)
+    return {"type": "log", "range": [low, high], "tickvals": ticks, "ticktext": [f"{one:g}" for one in ticks]}
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Round ratios between two; Plotly itself would write 0.2 as 2, a digit of its decade.
+
+    >>> ratio_ticks(0.15, 6.0), ratio_ticks(0.9, 1.7)
+    ([0.2, 0.5, 1.0, 2.0, 5.0], [1.0, 1.2, 1.5])
+    """
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)):
+        found = [digit * 10.0**power for power in range(-8, 9) for digit in digits]
+        inside = [float(f"{one:.3g}") for one in found if low <= one <= high]
+        if len(inside) >= 4:
+            break
+    return inside if len(inside) >= 3 else [float(f"{low + (high - low) * part:.3g}") for part in (0.1, 0.5, 0.9)]
 
 
 def line_at(x: float) -> Spec:
