@@ -4,6 +4,7 @@ Run it after adding or changing a component (`make docs`); tests/test_docs.py fa
 """
 
 import ast
+import importlib
 import inspect
 import json
 import sys
@@ -288,7 +289,7 @@ def study_page() -> str:
         f"{HEAD}# The study file\n\nA study is one TOML file. Unknown keys are refused, with the nearest known key. "
         "A relative `path` in `[data]` is taken from the file's folder.\n"
     ]
-    documented = attribute_words(study_file)
+    documented = {key: words for module in study_modules() for key, words in attribute_words(module).items()}
     for path, section in sections(study_file.Study, ""):
         title = f"[[{path}]]" if path == "transforms" else f"[{path}]"
         parts.append(f"## `{title}`\n\n{inspect.getdoc(section)}\n")
@@ -310,6 +311,12 @@ def study_page() -> str:
             lines.append(f"| `{key}` | {in_words(field.annotation)}{limits(field)} | {default} | {said} |")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def study_modules() -> list[types.ModuleType]:
+    """Those that hold the tables of the study file."""
+    tables = {section.__module__ for _, section in sections(study_file.Study, "")}
+    return [importlib.import_module(name) for name in sorted(tables)]
 
 
 def sections(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:

@@ -80,6 +80,11 @@ def round_bar(rounds: int, runs: int) -> Iterator[OnRound]:
 
 def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_json: bool) -> None:
     """`run`, `compare` and `demo`: train, write the folder and the report, print the table."""
+    if study.analysis is not None and kind == "run":
+        from wardround.cli.analyses import analysis_command
+
+        analysis_command(study, out=out, resume=resume, as_json=as_json)
+        return
     if kind == "compare" and study.compare is not None and (study.compare.cases or study.compare.rates):
         cases_command(study, out=out, resume=resume, as_json=as_json)
         return

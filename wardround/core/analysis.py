@@ -61,7 +61,14 @@ class FoundTable(NamedTuple):
 
 
 class FoundChart(NamedTuple):
-    """A chart by its data; how a kind is drawn is the report's. `series` has one mapping per line, row or group."""
+    """A chart by its data; how a kind is drawn is the report's. `series` has one mapping per line, row or group.
+
+    forest: {name, value, low, high} a row, and where it helps weight, summary = True, heading = True (a row without a
+    value), null (where no effect is; the last one counts), log = True (of ratios).
+    funnel: {name, value, error} a site, and {name, value, summary = True} for the middle.
+    steps, lines, points: {name, x: [...], y: [...]}, and where it helps low: [...], high: [...], text: [...].
+    bars: {name, x: [words], y: [numbers]}. heat: {x: [...], y: [...], z: [[...]]}, one row of z for each of y.
+    """
 
     name: str
     caption: str

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.cases_result import BudgetTables, CaseResult, MethodLabel, RateSearch
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
@@ -232,12 +233,15 @@ class TuneResult(ResultPart):
     all: Many[TuneTrial]
 
 
-Result = RunResult | CasesResult | PartnersResult | TuneResult
-KINDS: dict[str, type[RunResult] | type[CasesResult] | type[PartnersResult] | type[TuneResult]] = {
+Result = RunResult | CasesResult | PartnersResult | TuneResult | AnalysisResult
+KINDS: dict[
+    str, type[RunResult] | type[CasesResult] | type[PartnersResult] | type[TuneResult] | type[AnalysisResult]
+] = {
     **dict.fromkeys(("run", "compare", "demo", "deployed"), RunResult),
     "cases": CasesResult,
     "partners": PartnersResult,
     "tune": TuneResult,
+    "analysis": AnalysisResult,
 }
 
 

@@ -123,8 +123,8 @@ def training_tables(loaded: LoadedData) -> tuple[Site, ...]:
     )
 
 
-def read_rows(data: DataSection) -> Table | Federation:
-    """What the named source or data set gives."""
+def read_rows(data: DataSection, target: str | None = None) -> Table | Federation:
+    """What the named source or data set gives; `target` is the outcome where the study names none and needs none."""
     known = {name: kind for kind in ("source", "dataset") for name in registry.names(kind)}
     known.pop("frame", None)  # takes a data frame, which no file can hold
     if data.source not in known:
@@ -137,6 +137,8 @@ def read_rows(data: DataSection) -> Table | Federation:
     later = [column for column in as_names(dropped) if column in cleanup.references]
     if later:
         settings["drop"] = [column for column in as_names(dropped) if column not in later]
+    if target is not None and known[data.source] == "source":
+        settings.setdefault("target", target)
     rows: Table | Federation = component.build(where="[data]", **settings)
     if known[data.source] == "dataset" and said == CleaningSection():
         return rows  # data sets that come by name are clean
