@@ -1,1 +1,1 @@
-"""Classifiers that sites exchange whole: any kind, as an ONNX file with its preparation inside, checked before it runs."""
+"""Classifiers that sites exchange whole: any kind, as a checked ONNX file with its preparation inside."""

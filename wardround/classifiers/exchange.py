@@ -49,7 +49,7 @@ class LoadedClassifier(NamedTuple):
     def _scores(self, frame: pd.DataFrame) -> Values:
         if self.matrix:
             values = np.stack([as_numbers(frame[name]) for name in self.matrix], axis=1)
-            given = {self.inputs[0][0]: values.astype(NUMBERS[self.inputs[0][1]])}
+            given: dict[str, Values] = {self.inputs[0][0]: values.astype(NUMBERS[self.inputs[0][1]])}
         else:
             given = {name: _column(frame[name], kind) for name, kind in self.inputs}
         try:
@@ -158,7 +158,9 @@ def _matrix(
         _check_column(name, asked, where)
         if asked.columns[name] != "number":
             raise Refusal(
-                f"the classifier takes the words of {name!r} as numbers", where=where, remedy="give it an input of texts"
+                f"the classifier takes the words of {name!r} as numbers",
+                where=where,
+                remedy="give it an input of texts",
             )
     return tuple(names)
 
@@ -207,7 +209,9 @@ def _session(content: bytes, where: str) -> Any:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise Refusal(
-            f"the classifier cannot be loaded ({str(error).splitlines()[0][:120]})", where=where, remedy="write it again"
+            f"the classifier cannot be loaded ({str(error).splitlines()[0][:120]})",
+            where=where,
+            remedy="write it again",
         ) from None
 
 

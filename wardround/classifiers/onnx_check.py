@@ -27,7 +27,9 @@ def check_file(content: bytes, *, where: str) -> Any:
     try:
         model = onnx.load_model_from_string(content)
     except (DecodeError, ValueError, RuntimeError):
-        raise _refusal("is no ONNX file", where, "send the .onnx file that the site's classifier was written to") from None
+        raise _refusal(
+            "is no ONNX file", where, "send the .onnx file that the site's classifier was written to"
+        ) from None
     if not model.graph.node:
         raise _refusal("is no ONNX file", where, "send the .onnx file that the site's classifier was written to")
     _check_versions(model, where)
@@ -36,7 +38,9 @@ def check_file(content: bytes, *, where: str) -> Any:
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        raise _refusal(f"is no valid ONNX model ({str(error).splitlines()[0][:100]})", where, "write it again") from None
+        raise _refusal(
+            f"is no valid ONNX model ({str(error).splitlines()[0][:100]})", where, "write it again"
+        ) from None
     _check_shapes(model, where)
     return model
 
@@ -59,7 +63,9 @@ def _check_versions(model: Any, where: str) -> None:
     for one in model.opset_import:
         domain = "" if one.domain == "ai.onnx" else one.domain
         if domain not in OPSETS:
-            raise _refusal(f"uses operators of '{one.domain}', which are not known", where, "use standard operators only")
+            raise _refusal(
+                f"uses operators of '{one.domain}', which are not known", where, "use standard operators only"
+            )
         if one.version not in OPSETS[domain]:
             known = OPSETS[domain]
             raise _refusal(

@@ -13,6 +13,8 @@ from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.cases_result import BudgetTables, CaseResult, MethodLabel, RateSearch
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
+from wardround.runs.explain.explain_result import ExplainResult
+from wardround.runs.explain.gaps_result import GapsResult
 from wardround.runs.fields import (
     ByName,
     Flag,
@@ -233,15 +235,24 @@ class TuneResult(ResultPart):
     all: Many[TuneTrial]
 
 
-Result = RunResult | CasesResult | PartnersResult | TuneResult | AnalysisResult
+Result = RunResult | CasesResult | PartnersResult | TuneResult | AnalysisResult | ExplainResult | GapsResult
 KINDS: dict[
-    str, type[RunResult] | type[CasesResult] | type[PartnersResult] | type[TuneResult] | type[AnalysisResult]
+    str,
+    type[RunResult]
+    | type[CasesResult]
+    | type[PartnersResult]
+    | type[TuneResult]
+    | type[AnalysisResult]
+    | type[ExplainResult]
+    | type[GapsResult],
 ] = {
     **dict.fromkeys(("run", "compare", "demo", "deployed"), RunResult),
     "cases": CasesResult,
     "partners": PartnersResult,
     "tune": TuneResult,
     "analysis": AnalysisResult,
+    "explain": ExplainResult,
+    "gaps": GapsResult,
 }
 
 

@@ -45,10 +45,15 @@ def competence(nearby: Values, epsilon: float = EPSILON) -> Values:
     return np.log((nearby[:1] + epsilon) / (nearby[1:] + epsilon))
 
 
+def own_difference(losses: Values) -> Values:
+    """How much smaller each other classifier's loss is for the very patient, (others, rows)."""
+    return losses[:1] - losses[1:]
+
+
 def pick_other(found: Values, scores: Values, by: Pick = "competence") -> Values:
     """Which other classifier would decide for each patient: (others, rows) of competence and scores.
 
-    "score" is the formula as printed in 3.2.1, the one with the highest score at x; "competence" the one that knows most
-    about patients like x, which is what the text around the formula asks for.
+    "score" is the formula as printed in 3.2.1, the one with the highest score at x; "competence" the one that knows
+    most about patients like x, which is what the text around the formula asks for.
     """
     return np.asarray(np.argmax(found if by == "competence" else scores, axis=0))

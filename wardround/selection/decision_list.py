@@ -11,7 +11,15 @@ import numpy as np
 
 from wardround.selection.flips import Flips, binomial_p, corrected_p, count_flips
 from wardround.selection.rule_columns import RuleColumns
-from wardround.selection.rule_search import Z, best_rule, column_pairs, tables_of, taken_from
+from wardround.selection.rule_search import (
+    RuleBy,
+    best_rule,
+    column_pairs,
+    lower_bound,
+    rule_score,
+    tables_of,
+    taken_from,
+)
 from wardround.selection.rules import Rule
 
 Values = np.ndarray[Any, Any]
@@ -20,10 +28,12 @@ LEAST_SHARE = 0.015
 
 
 class ListedRule(NamedTuple):
-    """A rule, its place among the sources, its bound and mean competence, and the rows that it takes (and no earlier)."""
+    """A rule, the place of its source, its bound and mean competence, and the rows that it takes (and no earlier)."""
 
     rule: Rule
     source: int
+    score: float
+    """By which it was the best; that of later rules is for the rows that earlier ones left."""
     bound: float
     mean: float
     rows: Values
@@ -47,12 +57,12 @@ def decision_list(
     least: float = LEAST_SHARE,
     features: int = 2,
     most: int = MOST_RULES,
-    z: float = Z,
+    by: RuleBy = "clearest",
 ) -> tuple[ListedRule, ...]:
     """The whole list: `competence` is (sources, rows); a rule takes at least a share `least` of the rows.
 
-    With several sources each rule is for the one whose patients it describes best. Ends where no rule promises more
-    than the site's own classifier does on average over its patients (a mean competence of 0).
+    With several sources each rule is for the one whose patients it describes best. By "clearest" the list ends where no
+    rule has a mean above 0; by "bound" it goes on, and the test on changed decisions says where to cut it.
     """
     rows = competence.shape[1]
     enough = max(2, int(np.ceil(least * rows)))
@@ -64,27 +74,28 @@ def decision_list(
         tried = [
             (best, source)
             for source, one in enumerate(competence)
-            if (best := best_rule(columns, sums[source], one, left, enough, z)) is not None
+            if (best := best_rule(columns, sums[source], one, left, enough, rule_score(by, one))) is not None
+            and (by == "bound" or best.mean > 0)
         ]
         if not tried:
             break
-        best, source = max(tried, key=lambda pair: pair[0].bound)
+        best, source = max(tried, key=lambda pair: pair[0].score)
         conditions = tuple(
             columns.condition(place, low, high)
             for place, (low, high) in zip(best.ends.columns, best.ends.ends, strict=True)
             if low is not None or high is not None
         )
         rule = Rule(conditions=conditions, source=sources[source])
-        found.append(ListedRule(rule, source, best.bound, best.mean, best.rows))
+        taken = competence[source][best.rows]
+        bound = lower_bound(np.array(len(taken)), taken.sum(), np.square(taken).sum(), enough)
+        found.append(ListedRule(rule, source, best.score, float(bound), best.mean, best.rows))
         left &= ~best.rows
         gone = np.flatnonzero(best.rows)
         sums = [taken_from(own, tables_of(columns, pairs, competence[at], gone)) for at, own in enumerate(sums)]
     return tuple(found)
 
 
-def cut_list(
-    listed: Sequence[ListedRule], signs: Values, patients: Values, rng: np.random.Generator
-) -> ListCut:
+def cut_list(listed: Sequence[ListedRule], signs: Values, patients: Values, rng: np.random.Generator) -> ListCut:
     """Where the list is best cut; `signs` is (sources, rows), what each source's classifier changes."""
     if not listed:
         return ListCut(0, Flips(0, 0), 1.0, 1.0, 0)

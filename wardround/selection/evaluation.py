@@ -32,7 +32,7 @@ class Handled(NamedTuple):
 
 
 def judge(source: Values, signs: Values, right: Values, patients: Values) -> Handled:
-    """`source` is -1 where the site's own classifier decides; `signs` (sources, rows) and `right` (1 + sources, rows)."""
+    """`source` is -1 where the own classifier decides; `signs` (sources, rows), `right` (1 + sources, rows)."""
     taken = np.flatnonzero(source >= 0)
     who = source[taken]
     changed = signs[who, taken]

@@ -84,7 +84,7 @@ def _smallest(signs: Values, ends: Values) -> Values:
 
 
 def p_by_patient(signs: Values, patients: Values) -> float:
-    """One look, where patients count and not rows: the sum of signs over its deviation if each patient's sign were fair.
+    """One look in which patients count: the sum of signs over its deviation if each patient's sign were fair.
 
     With one changed row a patient it is the normal form of the binomial test.
     """
@@ -94,7 +94,7 @@ def p_by_patient(signs: Values, patients: Values) -> float:
 
 
 def success_share(signs: Values, patients: Values, level: float = 0.95) -> Estimate:
-    """The share of changed decisions that became right, with Wilson's interval for as many rows as patients are worth."""
+    """The share of changed decisions that became right; Wilson's interval for what the patients are worth."""
     kept = signs != 0
     many = int(kept.sum())
     if not many:

@@ -3,7 +3,7 @@
 Caldas 2022, appendix B.1: patients for whom the other classifier has the smaller loss, and those for whom it has not,
 are two groups; for each the Renyi divergence (Poczos and Schneider, "On the estimation of alpha-divergences", AISTATS
 2011) between the competence in two halves of the validation set is a curve over k; the larger k of the two knees is
-taken. Or by cross-validation: the k whose competence best tells the sign of the difference in loss at held-out patients.
+taken. Or by cross-validation, each patient left out of its own neighbours: the k by which the most loss is saved.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,13 @@ def halves(patients: Values, rng: np.random.Generator) -> tuple[Values, Values]:
 
 
 def choose_k(
-    x: Values, losses: Values, patients: Values, rng: np.random.Generator, *, grid: Sequence[int] = GRID, where: str = ""
+    x: Values,
+    losses: Values,
+    patients: Values,
+    rng: np.random.Generator,
+    *,
+    grid: Sequence[int] = GRID,
+    where: str = "",
 ) -> KChoice:
     """By the heuristic of B.1; `losses` is (own and others, rows), and the first other is the one compared."""
     parts = halves(patients, rng)
@@ -89,9 +95,7 @@ def choose_k(
     curves = []
     for group in (True, False):
         of = [better[part] == group for part in parts]
-        curves.append(
-            tuple(renyi_divergence(ratios[0][at][of[0]], ratios[1][at][of[1]]) for at in range(len(usable)))
-        )
+        curves.append(tuple(renyi_divergence(ratios[0][at][of[0]], ratios[1][at][of[1]]) for at in range(len(usable))))
     chosen = max(usable[knee(curve)] for curve in curves)
     return KChoice(chosen, tuple(usable), tuple(curves), "divergence")
 
@@ -99,14 +103,17 @@ def choose_k(
 def choose_k_by_folds(
     x: Values, losses: Values, patients: Values, *, grid: Sequence[int] = GRID, where: str = ""
 ) -> KChoice:
-    """The k whose competence (each patient left out of its own neighbours) agrees best with who had the smaller loss."""
+    """The k that saves the most loss where the more competent classifier decides; no patient is its own neighbour."""
     usable = _usable(grid, len(x), patients)
-    truth = np.log((losses[0] + 1e-3) / (losses[1:].min(axis=0) + 1e-3))
-    agreement = []
-    for ratio in _ratios(x, losses, patients, usable, where):
-        spread = float(ratio.std() * truth.std())
-        agreement.append(float(((ratio - ratio.mean()) * (truth - truth.mean())).mean() / spread) if spread else 0.0)
-    return KChoice(usable[int(np.argmax(agreement))], tuple(usable), (tuple(agreement),), "folds")
+    near = nearest(x, x, max(usable), patients=(patients, patients), where=where)
+    rows = np.arange(len(x))
+    saved = []
+    for k in usable:
+        found = competence(loss_nearby(losses, near[:, :k]))
+        best = found.argmax(axis=0)
+        taken = found[best, rows] > 0
+        saved.append(float(np.where(taken, losses[0] - losses[1 + best, rows], 0.0).mean()))
+    return KChoice(usable[int(np.argmax(saved))], tuple(usable), (tuple(saved),), "folds")
 
 
 def _usable(grid: Sequence[int], rows: int, patients: Values) -> list[int]:

@@ -1,4 +1,4 @@
-"""Operating points: from which risk on a classifier says yes, by name, so that a site can tell it with its classifier."""
+"""Operating points: from which risk on a classifier says yes, by a name that travels with it."""
 
 from typing import Any, Literal, NamedTuple
 

@@ -3,19 +3,18 @@
 After Potosnak 2022 (Caldas 2022, 3.4). What is shuffled are the losses of the validation patients, and competence is
 worked out again from the same neighbours: the mean over neighbours is smooth over the columns even where nothing is to
 be found, so shuffling competence itself would let such rules pass. Rows of a patient move together, with those of a
-patient of as many rows. A rule is kept while its bound is above all but a share `level` of the best bounds that
+patient of as many rows. A rule is kept while it is better than all but a share `level` of the best rules that
 shuffled patients give.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wardround.selection.competence import competence, loss_nearby
 from wardround.selection.decision_list import LEAST_SHARE, ListedRule
 from wardround.selection.rule_columns import RuleColumns
-from wardround.selection.rule_search import Z, best_rule, column_pairs, tables_of
+from wardround.selection.rule_search import RuleBy, best_rule, column_pairs, rule_score, tables_of
 
 Values = np.ndarray[Any, Any]
 SHUFFLES = 99
@@ -50,7 +49,7 @@ def prune(
     listed: Sequence[ListedRule],
     columns: RuleColumns,
     losses: Values,
-    neighbours: Values,
+    values_of: Callable[[Values], Values],
     patients: Values,
     rng: np.random.Generator,
     *,
@@ -58,9 +57,12 @@ def prune(
     shuffles: int = SHUFFLES,
     least: float = LEAST_SHARE,
     features: int = 2,
-    z: float = Z,
+    by: RuleBy = "clearest",
 ) -> Pruned:
-    """Keep the rules before the first that does not pass; `losses` is (own and sources, rows)."""
+    """Keep the rules before the first that does not pass; `losses` is (own and sources, rows).
+
+    `values_of` makes of losses what rules were looked for in: competence, (sources, rows).
+    """
     if not listed:
         return Pruned(0, ())
     rows = losses.shape[1]
@@ -68,12 +70,12 @@ def prune(
     null = np.full(shuffles, -np.inf)
     for number in range(shuffles):
         shuffled = losses[:, shuffle_by_patient(patients, rng)]
-        for one in competence(loss_nearby(shuffled, neighbours)):
+        for one in values_of(shuffled):
             found = best_rule(
-                columns, tables_of(columns, pairs, one, np.arange(rows)), one, everybody, enough, z
+                columns, tables_of(columns, pairs, one, np.arange(rows)), one, everybody, enough, rule_score(by, one)
             )
             if found is not None:
-                null[number] = max(null[number], found.bound)
-    p_values = tuple(float((1 + (null >= one.bound).sum()) / (1 + shuffles)) for one in listed)
+                null[number] = max(null[number], found.score)
+    p_values = tuple(float((1 + (null >= one.score).sum()) / (1 + shuffles)) for one in listed)
     kept = next((place for place, p in enumerate(p_values) if p > level), len(p_values))
     return Pruned(kept, p_values)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.queries.columns import as_codes, as_numbers, kind_of
-from wardround.selection.rules import Condition, short_between
+from wardround.selection.rules import Condition, ConditionKind, short_between
 
 Values = np.ndarray[Any, Any]
 TAILS = (0.015, 0.03)
@@ -51,7 +51,7 @@ class RuleColumns(NamedTuple):
             return Condition(column=column.name, kind="is" if there else "is_not", value=column.value)
         values = self.numbers[place]
         ends = [None if end is None else _rounded(values, end) for end in (low, high)]
-        kind = "between" if low is not None and high is not None else "above" if low is not None else "at_most"
+        kind: ConditionKind = "at_most" if low is None else "above" if high is None else "between"
         return Condition(column=column.name, kind=kind, low=ends[0], high=ends[1])
 
 

@@ -3,11 +3,14 @@
 In the spirit of Moore and Schneider, "Real-valued all-dimensions search", UAI 2002: sums over bins answer every rule of
 one or two columns at once. Counts, sums and squares of competence are added up in a table of bins for each pair of
 columns; running sums over the table give all four corners (above or at most, twice) of every pair of thresholds. The
-best corner is then moved to the best exact values. The bound is mean - z sd / sqrt(n): patients are few in a rule, and
-a mean over few is often high by chance.
+best corner is then moved to the best exact values. What is best is said in one of two ways. "bound": the greatest lower
+bound on the mean, mean - z sd / sqrt(n), as in the thesis; it likes the few with the highest mean. "clearest": the mean
+that is most clearly above 0, mean sqrt(n) / (sd + sd of all rows); it likes the whole of a region, in one rule. The
+second deviation keeps patients out about whom both classifiers are sure and one is a little surer (as in Tusher,
+Tibshirani and Chu, PNAS 2001).
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,6 +22,20 @@ Z = 1.6448536269514722
 SWEEPS = 2
 
 
+RuleBy = Literal["bound", "clearest"]
+
+
+class RuleScore(NamedTuple):
+    """What makes a rule the best; `spread` is the standard deviation of all rows, for "clearest"."""
+
+    by: RuleBy = "bound"
+    spread: float = 0.0
+
+
+def rule_score(by: RuleBy, competence: Values) -> RuleScore:
+    return RuleScore(by, float(np.std(competence)))
+
+
 class RuleEnds(NamedTuple):
     """One or two columns by their place, each with what it must be above of and what at most."""
 
@@ -27,10 +44,10 @@ class RuleEnds(NamedTuple):
 
 
 class FoundRule(NamedTuple):
-    """The best rule: its lower bound, and the rows it takes of those that were left."""
+    """The best rule: how good it is, and the rows it takes of those that were left."""
 
     ends: RuleEnds
-    bound: float
+    score: float
     mean: float
     rows: Values
 
@@ -87,24 +104,42 @@ def lower_bound(count: Values, total: Values, square: Values, least: int, z: flo
     return np.where(enough, mean - z * np.sqrt(variance / n), -np.inf)
 
 
+def clearness(count: Values, total: Values, square: Values, least: int, spread: float) -> Values:
+    """The mean in units of its error, to which `spread` is added; minus infinity where fewer than `least` rows are."""
+    enough = count >= max(2, least)
+    n = np.where(enough, count, 2.0)
+    variance = np.maximum(square - total * total / n, 0.0) / (n - 1)
+    return np.where(enough, total / (np.sqrt(n) * (np.sqrt(variance) + spread + 1e-12)), -np.inf)
+
+
+def scored(count: Values, total: Values, square: Values, least: int, by: RuleScore) -> Values:
+    if by.by == "bound":
+        return lower_bound(count, total, square, least)
+    return clearness(count, total, square, least, by.spread)
+
+
 def best_rule(
-    columns: RuleColumns, sums: PairTables, competence: Values, left: Values, least: int, z: float = Z
+    columns: RuleColumns, sums: PairTables, competence: Values, left: Values, least: int, by: RuleScore
 ) -> FoundRule | None:
     """The best rule for the rows that are `left` (True), which `sums` are of; none where no rule has enough rows."""
-    candidates = [found for found in (_best_single(columns, sums, least, z), _best_pair(columns, sums, least, z)) if found]
-    refined = [_refine(columns, ends, competence, left, least, z) for _, ends in candidates]
+    candidates = [
+        found for found in (_best_single(columns, sums, least, by), _best_pair(columns, sums, least, by)) if found
+    ]
+    refined = [_refine(columns, ends, competence, left, least, by) for _, ends in candidates]
     whole = [one for one in refined if one is not None]
-    return max(whole, key=lambda one: (one.bound, -len(one.ends.columns)), default=None)
+    return max(whole, key=lambda one: (one.score, -len(one.ends.columns)), default=None)
 
 
-def _best_single(columns: RuleColumns, sums: PairTables, least: int, z: float) -> tuple[float, RuleEnds] | None:
+def _best_single(columns: RuleColumns, sums: PairTables, least: int, by: RuleScore) -> tuple[float, RuleEnds] | None:
     """Over every interval of every column."""
     if not len(sums.singles):
         return None
-    running = np.concatenate([np.zeros((*sums.singles.shape[:2], 1)), np.cumsum(sums.singles[:, :, 1:], axis=2)], axis=2)
+    running = np.concatenate(
+        [np.zeros((*sums.singles.shape[:2], 1)), np.cumsum(sums.singles[:, :, 1:], axis=2)], axis=2
+    )
     # From after bin i to bin j: (columns, i, j).
     inside = running[:, :, None, :] - running[:, :, :, None]
-    bounds = lower_bound(inside[:, 0], inside[:, 1], inside[:, 2], least, z)
+    bounds = scored(inside[:, 0], inside[:, 1], inside[:, 2], least, by)
     # From the first to the last bin is every known value, which is no rule about a number.
     last = bounds.shape[2] - 1
     bounds[:, 0, last] = -np.inf
@@ -124,7 +159,7 @@ def _edge(edges: Values, bins: int) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _best_pair(columns: RuleColumns, sums: PairTables, least: int, z: float) -> tuple[float, RuleEnds] | None:
+def _best_pair(columns: RuleColumns, sums: PairTables, least: int, by: RuleScore) -> tuple[float, RuleEnds] | None:
     if not len(sums.pairs):
         return None
     running = sums.tables[:, :, 1:, 1:].cumsum(axis=2).cumsum(axis=3)
@@ -140,7 +175,7 @@ def _best_pair(columns: RuleColumns, sums: PairTables, least: int, z: float) -> 
             inside = bottom - both
         else:
             inside = corner - right - bottom + both
-        bounds = lower_bound(inside[:, 0], inside[:, 1], inside[:, 2], least, z)
+        bounds = scored(inside[:, 0], inside[:, 1], inside[:, 2], least, by)
         at = int(np.argmax(bounds))
         pair, i, j = np.unravel_index(at, bounds.shape)
         value = float(bounds[pair, i, j])
@@ -175,7 +210,7 @@ def rows_within(columns: RuleColumns, ends: RuleEnds) -> Values:
 
 
 def _refine(
-    columns: RuleColumns, ends: RuleEnds, competence: Values, left: Values, least: int, z: float
+    columns: RuleColumns, ends: RuleEnds, competence: Values, left: Values, least: int, by: RuleScore
 ) -> FoundRule | None:
     """Move each end in turn to the value with the best bound, the others held."""
     for _ in range(SWEEPS):
@@ -183,15 +218,15 @@ def _refine(
         for part, place in enumerate(ends.columns):
             for side in (0, 1):
                 if ends.ends[part][side] is not None:
-                    ends = _moved(columns, ends, part, side, place, competence, left, least, z)
+                    ends = _moved(columns, ends, part, side, place, competence, left, least, by)
         if ends == before:
             break
     rows = rows_within(columns, ends) & left
     values = competence[rows]
     if len(values) < max(2, least):
         return None
-    bound = lower_bound(np.array(len(values)), values.sum(), np.square(values).sum(), least, z)
-    return FoundRule(ends, float(bound), float(values.mean()), rows)
+    score = scored(np.array(len(values)), values.sum(), np.square(values).sum(), least, by)
+    return FoundRule(ends, float(score), float(values.mean()), rows)
 
 
 def _moved(
@@ -203,7 +238,7 @@ def _moved(
     competence: Values,
     left: Values,
     least: int,
-    z: float,
+    by: RuleScore,
 ) -> RuleEnds:
     def with_end(value: float | None) -> RuleEnds:
         pair = list(ends.ends[part])
@@ -216,12 +251,14 @@ def _moved(
     values = columns.numbers[place][open_rows]
     # In the order in which a moving end takes them in.
     order = np.argsort(values if side else -values, kind="stable")
-    sums = np.cumsum(np.stack([np.ones(len(order)), competence[open_rows[order]], competence[open_rows[order]] ** 2]), 1)
+    sums = np.cumsum(
+        np.stack([np.ones(len(order)), competence[open_rows[order]], competence[open_rows[order]] ** 2]), 1
+    )
     ranked = values[order]
     cuts = np.flatnonzero(ranked[1:] != ranked[:-1])
     if not len(cuts):
         return ends
-    bounds = lower_bound(*sums[:, cuts], least, z)
+    bounds = scored(sums[0, cuts], sums[1, cuts], sums[2, cuts], least, by)
     best = int(np.argmax(bounds))
     if not np.isfinite(bounds[best]):
         return ends

@@ -1,4 +1,4 @@
-"""Rules in words: at most two conditions on columns as they are recorded, which a clinician can read and a program apply.
+"""Rules in words: conditions on columns as recorded, which a clinician can read and a program apply.
 
 A value that is not recorded meets no condition on numbers. Thresholds are the shortest decimal between two neighbouring
 values of the validation patients, so the words are exactly what is applied.

@@ -9,6 +9,7 @@ from wardround.selection.decision_list import LEAST_SHARE, MOST_RULES
 from wardround.selection.k_choice import GRID
 from wardround.selection.operating_points import Keeps, PointOfUse, operating_point
 from wardround.selection.pruning import SHUFFLES
+from wardround.selection.rule_search import RuleBy
 
 PAPER_POINTS = (operating_point("sensitivity", 0.9), operating_point("specificity", 0.9))
 
@@ -21,10 +22,13 @@ class SelectionSettings:
     keeps: Keeps = "local"
     k: int | None = 100
     """Neighbours; None chooses by `k_by`."""
-    k_by: Literal["divergence", "folds"] = "divergence"
+    k_by: Literal["folds", "divergence"] = "folds"
     k_grid: Sequence[int] = GRID
     pick: Pick = "competence"
     epsilon: float = EPSILON
+    rules_from: Literal["patients", "neighbours"] = "patients"
+    """What rules are looked for in: each patient's own difference in loss, or competence among its neighbours."""
+    rules_by: RuleBy = "clearest"
     features: int = 2
     least: float = LEAST_SHARE
     most_rules: int = MOST_RULES

@@ -1,13 +1,13 @@
 """A site's whole choice, made at home: neighbours, competence, threshold, rules, and what they did to test patients."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.selection.competence import competence, cross_entropy, loss_nearby, pick_other
+from wardround.selection.competence import competence, cross_entropy, loss_nearby, own_difference, pick_other
 from wardround.selection.decision_list import ListCut, ListedRule, cut_list, decision_list
 from wardround.selection.evaluation import Handled, judge
 from wardround.selection.flips import signs_of
@@ -24,7 +24,7 @@ Values = np.ndarray[Any, Any]
 
 
 class PatientPart(NamedTuple):
-    """Validation or test rows of a site: as recorded, as prepared, and scored by its own and the others' classifiers."""
+    """Validation or test rows of a site: as recorded, as prepared, and scored by all classifiers."""
 
     frame: pd.DataFrame
     x: Values
@@ -106,10 +106,22 @@ def choose_at_site(
     there = nearest(validation.x, test.x, chosen.k, where=where)
     found = tuple(competence(loss_nearby(losses, one), settings.epsilon) for one in (near, there))
     columns = rule_columns(validation.frame, least=settings.least, gaps=settings.gaps)
+
+    def values_of(of: Values) -> Values:
+        if settings.rules_from == "patients":
+            return own_difference(of)
+        return competence(loss_nearby(of, near), settings.epsilon)
+
     listed = decision_list(
-        columns, found[0], sources, least=settings.least, features=settings.features, most=settings.most_rules
+        columns,
+        values_of(losses),
+        sources,
+        least=settings.least,
+        features=settings.features,
+        most=settings.most_rules,
+        by=settings.rules_by,
     )
-    pruned = _prune(listed, columns, losses, near, validation.patients, settings, rng)
+    pruned = _prune(listed, columns, losses, values_of, validation.patients, settings, rng)
     known = _known(validation, test, (found[0], found[1]), listed, settings)
     cells = tuple(
         _cell(validation, test, known, pruned, own_thresholds, settings, point, keeps, rng, where)
@@ -133,7 +145,7 @@ def _prune(
     listed: tuple[ListedRule, ...],
     columns: RuleColumns,
     losses: Values,
-    near: Values,
+    values_of: Callable[[Values], Values],
     patients: Values,
     settings: SelectionSettings,
     rng: np.random.Generator,
@@ -144,13 +156,14 @@ def _prune(
         listed,
         columns,
         losses,
-        near,
+        values_of,
         patients,
         rng,
         level=settings.level,
         shuffles=settings.shuffles,
         least=settings.least,
         features=settings.features,
+        by=settings.rules_by,
     )
 
 
@@ -161,7 +174,9 @@ def _known(
     listed: tuple[ListedRule, ...],
     settings: SelectionSettings,
 ) -> _Known:
-    picked = [pick_other(one, part.scores[1:], settings.pick) for one, part in zip(found, (validation, test), strict=True)]
+    picked = [
+        pick_other(one, part.scores[1:], settings.pick) for one, part in zip(found, (validation, test), strict=True)
+    ]
     rules = tuple(one.rule for one in listed)
     return _Known(
         (picked[0], picked[1]),

@@ -27,7 +27,7 @@ class ThresholdChoice(NamedTuple):
 def choose_competence_threshold(
     competence: Values, signs: Values, patients: Values, rng: np.random.Generator, *, grid: int = GRID
 ) -> ThresholdChoice:
-    """By validation patients: `signs` are those of `signs_of`, `competence` is that of the classifier that would decide.
+    """By validation patients: what would change (`signs_of`), and how competent who would decide is.
 
     The grid is made of equal shares of the patients, the first of which is everybody.
     """

@@ -15,14 +15,15 @@ from wardround.engine.registry import suggest_name
 from wardround.study.sections.comparison import CaseSection, CompareSection, PartnersSection, TuneSection
 from wardround.study.sections.data import CleaningSection, DataSection, PreparationSection
 from wardround.study.sections.deployment import DeploySection
+from wardround.study.sections.explain import ExplainSection, GapsSection
 from wardround.study.sections.privacy import PrivacySection
-from wardround.study.sections.section import Named, Section, Settings
 from wardround.study.sections.rounds import (
     EvaluationSection,
     OperatingPointSection,
     ParticipationSection,
     StoppingSection,
 )
+from wardround.study.sections.section import Named, Section, Settings
 
 __all__ = [
     "CaseSection",
@@ -94,12 +95,15 @@ class Study(Section):
     compare: CompareSection | None = None
     tune: TuneSection | None = None
     analysis: Named | None = None
+    explain: ExplainSection | None = None
+    gaps: GapsSection | None = None
 
     @model_serializer(mode="wrap")
     def _one_or_the_other(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The words of a study are its identity: tables that do not concern it are none of them.
         unused = ("analysis",) if self.analysis is None else OF_TRAINING
-        return {key: value for key, value in write(self).items() if key not in unused}
+        absent = [name for name in ("explain", "gaps") if getattr(self, name) is None]
+        return {key: value for key, value in write(self).items() if key not in (*unused, *absent)}
 
 
 def read_study(path: Path) -> Study:
@@ -126,6 +130,13 @@ def read_study(path: Path) -> Study:
         data = table.get("data") if isinstance(table, dict) else None
         if isinstance(data, dict) and isinstance(data.get("path"), str):
             data["path"] = str((path.parent / Path(data["path"]).expanduser()).resolve())
+    explain = content.get("explain")
+    files = explain.get("files") if isinstance(explain, dict) else None
+    if isinstance(explain, dict) and isinstance(files, dict):
+        explain["files"] = {
+            name: str((path.parent / Path(file).expanduser()).resolve()) if isinstance(file, str) else file
+            for name, file in files.items()
+        }
     return parse_study(content, where=str(path))
 
 

@@ -8,10 +8,10 @@ Critical Care Medicine 2020 (CC BY 4.0): 40,336 patients, 1,552,210 hours. Needs
 from the usual one in the direction in which the column is dangerous (LOW: the lowest; BOTH: the one farthest from the
 middle of the normal range; else the highest). The target is then whether the patient ever becomes septic. "hours" gives
 one row an hour, with the challenge's label (1 from six hours before the onset) as target and the patient's number kept,
-so that no patient need be in two parts. "balanced" are the instances of Caldas 2022, 3.3: hours with the last value known
-of every column, the interval between beats (RR) and the deviations of pressure and breathing so far, as many hours
-before sepsis as others, these drawn by `draw` from both hospitals together. The hour in intensive care (ICULOS) is a feature of an hour but not of a
-patient, where it would be the length of the stay, known only afterwards.
+so that no patient need be in two parts. "balanced" are the instances of Caldas 2022, 3.3: hours with the last value
+known of every column, the interval between beats (RR) and the deviations of pressure and breathing so far, as many
+hours before sepsis as others, these drawn by `draw` from both hospitals together. The hour in intensive care (ICULOS) is
+a feature of an hour but not of a patient, where it would be the length of the stay, known only afterwards.
 """
 
 from pathlib import Path
@@ -97,7 +97,7 @@ def _worst(hours: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _balanced(path: Path, draw: int) -> pd.DataFrame:
-    """As many hours before sepsis as others, worked out a column at a time: memory holds no second copy of all hours."""
+    """As many hours before sepsis as others, a column at a time: memory holds no second copy of all hours."""
     keys = pd.read_parquet(path, columns=["hospital", "patient", "SepsisLabel"])
     # Rows of a patient stand together: where each stay begins.
     begins = np.flatnonzero(np.diff(keys["patient"].to_numpy(np.int64), prepend=-1) != 0)
