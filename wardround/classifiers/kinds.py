@@ -53,7 +53,11 @@ def fit_kind(kind: str, x: Values, y: Values, patients: Values, seed: int, *, wh
         "svm": _svm,
         "mlp": _mlp,
     }[kind]
-    return fit(x, y, patients, seed)
+    from threadpoolctl import threadpool_limits
+
+    # Matrices of a few dozen columns: threads would wait for each other far longer than they compute.
+    with threadpool_limits(1, user_api="blas"):
+        return fit(x, y, patients, seed)
 
 
 def folds_of(y: Values, patients: Values, seed: int) -> list[tuple[Values, Values]]:

@@ -167,7 +167,7 @@ def partners(
 @app.command()
 def explain(study: StudyPath, out: Out = None, as_json: AsJson = False) -> None:
     """Find out for which patients another site's model knows more than the own one, with rules in words."""
-    from wardround.cli.explain import explain_command
+    from wardround.cli.models.expertise import explain_command
     from wardround.study.file import read_study
 
     with name_study_file(study):
@@ -177,7 +177,7 @@ def explain(study: StudyPath, out: Out = None, as_json: AsJson = False) -> None:
 @app.command()
 def gaps(study: StudyPath, out: Out = None, as_json: AsJson = False) -> None:
     """Find practices in which another organisation decides more consistently, and try its model as a stop-gap."""
-    from wardround.cli.explain import gaps_command
+    from wardround.cli.models.expertise import gaps_command
     from wardround.study.file import read_study
 
     with name_study_file(study):

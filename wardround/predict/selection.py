@@ -12,7 +12,7 @@ from wardround.core.errors import Refusal
 from wardround.predict.patients import PatientRows
 from wardround.queries.columns import kind_of
 from wardround.runs.explain.selection_file import Selection
-from wardround.selection.rules import Rule, first_rule
+from wardround.selection.rules import WordRule, first_rule
 
 DECIDED = "decided by"
 RULE = "rule"
@@ -26,7 +26,7 @@ class SelectionPredictor:
         self.selection = selection
         task = selection.facts.task
         self.asked = AskedTask(task.target, tuple(task.classes), task.positive or task.classes[-1], selection.columns)
-        self.rules = tuple(Rule.model_validate(one) for one in selection.rules)
+        self.rules = tuple(WordRule.model_validate(one) for one in selection.rules)
         self.classifiers: dict[str, LoadedClassifier] = {}
         for name, file in selection.files.items():
             path = folder / Path(file).name

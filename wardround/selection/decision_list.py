@@ -20,7 +20,7 @@ from wardround.selection.rule_search import (
     tables_of,
     taken_from,
 )
-from wardround.selection.rules import Rule
+from wardround.selection.rules import WordRule
 
 Values = np.ndarray[Any, Any]
 MOST_RULES = 12
@@ -30,7 +30,7 @@ LEAST_SHARE = 0.015
 class ListedRule(NamedTuple):
     """A rule, the place of its source, its bound and mean competence, and the rows that it takes (and no earlier)."""
 
-    rule: Rule
+    rule: WordRule
     source: int
     score: float
     """By which it was the best; that of later rules is for the rows that earlier ones left."""
@@ -85,7 +85,7 @@ def decision_list(
             for place, (low, high) in zip(best.ends.columns, best.ends.ends, strict=True)
             if low is not None or high is not None
         )
-        rule = Rule(conditions=conditions, source=sources[source])
+        rule = WordRule(conditions=conditions, source=sources[source])
         taken = competence[source][best.rows]
         bound = lower_bound(np.array(len(taken)), taken.sum(), np.square(taken).sum(), enough)
         found.append(ListedRule(rule, source, best.score, float(bound), best.mean, best.rows))

@@ -68,7 +68,7 @@ class Condition(BaseModel):
         return f"{self.column} is {'not ' if self.kind == 'is_not' else ''}{self.value}"
 
 
-class Rule(BaseModel):
+class WordRule(BaseModel):
     """All conditions together; no condition is everybody. `source` is whose classifier decides."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -86,7 +86,7 @@ class Rule(BaseModel):
         return " and ".join(condition.words(units) for condition in self.conditions) or "all patients"
 
 
-def first_rule(rules: tuple[Rule, ...], frame: pd.DataFrame) -> Values:
+def first_rule(rules: tuple[WordRule, ...], frame: pd.DataFrame) -> Values:
     """For every row the place of the first rule that takes it, -1 for none: a decision list."""
     place = np.full(len(frame), -1)
     for number, rule in enumerate(rules):

@@ -8,7 +8,7 @@ from wardround.selection.competence import EPSILON, Pick
 from wardround.selection.decision_list import LEAST_SHARE, MOST_RULES
 from wardround.selection.k_choice import GRID
 from wardround.selection.operating_points import Keeps, PointOfUse, operating_point
-from wardround.selection.pruning import SHUFFLES
+from wardround.selection.permutation_test import SHUFFLES
 from wardround.selection.rule_search import RuleBy
 
 PAPER_POINTS = (operating_point("sensitivity", 0.9), operating_point("specificity", 0.9))

@@ -14,7 +14,7 @@ from wardround.selection.flips import signs_of
 from wardround.selection.k_choice import KChoice, choose_k, choose_k_by_folds
 from wardround.selection.neighbours import nearest
 from wardround.selection.operating_points import Keeps, PointOfUse, risk_threshold
-from wardround.selection.pruning import Pruned, prune
+from wardround.selection.permutation_test import Pruned, prune
 from wardround.selection.rule_columns import RuleColumns, rule_columns
 from wardround.selection.rules import first_rule
 from wardround.selection.settings import SelectionSettings
@@ -49,7 +49,7 @@ class Strategy(NamedTuple):
     rules: int = 0
 
 
-class Cell(NamedTuple):
+class PointChoice(NamedTuple):
     """An operating point with one way to give the others' classifiers a threshold, and the strategies there."""
 
     point: PointOfUse
@@ -66,11 +66,11 @@ class SiteChoice(NamedTuple):
     k: KChoice
     listed: tuple[ListedRule, ...]
     pruned: Pruned
-    cells: tuple[Cell, ...]
+    cells: tuple[PointChoice, ...]
     competence: tuple[Values, Values]
     """Of the others at validation and test patients, (others, rows)."""
 
-    def cell(self, point: str, keeps: str) -> Cell:
+    def cell(self, point: str, keeps: str) -> PointChoice:
         return next(one for one in self.cells if (one.point.name, one.keeps) == (point, keeps))
 
 
@@ -202,7 +202,7 @@ def _cell(
     keeps: Keeps,
     rng: np.random.Generator,
     where: str,
-) -> Cell:
+) -> PointChoice:
     local = [risk_threshold(point, one, validation.outcome, where=where) for one in validation.scores]
     thresholds = local if keeps == "local" else [local[0], *(one[point.name] for one in own)]
     parts = [_Labels(part, np.array(thresholds)[:, None]) for part in (validation, test)]
@@ -221,7 +221,7 @@ def _cell(
         "hybrid": _hybrid(cut, by_rules, known, parts, settings, rng),
     }
     explained = [_share(rules >= 0, wide >= 0) for rules, wide in zip(by_rules, by_threshold, strict=True)]
-    return Cell(point, keeps, tuple(thresholds), strategies, (explained[0], explained[1]))
+    return PointChoice(point, keeps, tuple(thresholds), strategies, (explained[0], explained[1]))
 
 
 def _by_rules(places: Values, listed: Sequence[ListedRule], used: int) -> Values:

@@ -10,7 +10,7 @@ middle of the normal range; else the highest). The target is then whether the pa
 one row an hour, with the challenge's label (1 from six hours before the onset) as target and the patient's number kept,
 so that no patient need be in two parts. "balanced" are the instances of Caldas 2022, 3.3: hours with the last value
 known of every column, the interval between beats (RR) and the deviations of pressure and breathing so far, as many
-hours before sepsis as others, these drawn by `draw` from both hospitals together. The hour in intensive care (ICULOS) is
+hours before sepsis as others, these drawn by `draw` from both hospitals. The hour in intensive care (ICULOS) is
 a feature of an hour but not of a patient, where it would be the length of the stay, known only afterwards.
 """
 

@@ -14,9 +14,9 @@ from wardround.runs.explain.explain_result import (
     SplitRecord,
 )
 from wardround.selection.evaluation import Handled
-from wardround.selection.rules import Rule, first_rule
+from wardround.selection.rules import WordRule, first_rule
 from wardround.selection.shares import more_there
-from wardround.selection.site_choice import Cell, Strategy
+from wardround.selection.site_choice import PointChoice, Strategy
 from wardround.study.sections.explain import ExplainSection
 from wardround.workflows.explain import words
 from wardround.workflows.explain.choices import ChosenSite
@@ -58,7 +58,7 @@ def main_cell(cells: Sequence[OperatingCell], said: ExplainSection) -> Operating
     return next((one for one in cells if one.point == point and one.keeps == said.keeps), cells[0])
 
 
-def operating_cell(chosen: ChosenSite, cell: Cell) -> OperatingCell:
+def operating_cell(chosen: ChosenSite, cell: PointChoice) -> OperatingCell:
     names = (chosen.site.name, *chosen.sources)
     return OperatingCell(
         point=cell.point.name,
@@ -71,7 +71,7 @@ def operating_cell(chosen: ChosenSite, cell: Cell) -> OperatingCell:
     )
 
 
-def strategy_of(chosen: ChosenSite, cell: Cell, one: Strategy) -> ChoiceStrategy:
+def strategy_of(chosen: ChosenSite, cell: PointChoice, one: Strategy) -> ChoiceStrategy:
     threshold = one.threshold
     return ChoiceStrategy(
         name=one.name,
@@ -142,7 +142,7 @@ def rules_in_words(
     return found
 
 
-def _counted(rule: Rule, site: SiteParts) -> tuple[int, int]:
+def _counted(rule: WordRule, site: SiteParts) -> tuple[int, int]:
     frame = site.train.frame
     return int(rule.holds(frame).sum()), len(frame)
 

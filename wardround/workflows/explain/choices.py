@@ -10,7 +10,7 @@ from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
 from wardround.selection.evaluation import holm
 from wardround.selection.settings import SelectionSettings
-from wardround.selection.site_choice import Cell, PatientPart, SiteChoice, choose_at_site
+from wardround.selection.site_choice import PatientPart, PointChoice, SiteChoice, choose_at_site
 from wardround.study.sections.explain import ExplainSection
 from wardround.workflows.explain.rows import SitePart, SiteParts
 from wardround.workflows.explain.senders import SentClassifier, points_of
@@ -95,7 +95,7 @@ def choose_for(
     return ChosenSite(site, tuple(one.site for one in others), choice, (parts[0], parts[1]), confirmed)
 
 
-def confirmed_in(cells: list[Cell], level: float) -> list[tuple[str, str, str]]:
+def confirmed_in(cells: list[PointChoice], level: float) -> list[tuple[str, str, str]]:
     """Strategies that passed in validation and whose test p-value by patient holds after Holm's correction."""
     passed = [(cell, one) for cell in cells for one in cell.strategies.values() if one.passes]
     corrected = holm([one.test.by_patient for _, one in passed])
