@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wardround.selection.flips import Flips, binomial_p, corrected_p, count_flips
+from wardround.selection.flips import DRAWS, Flips, binomial_p, corrected_p, count_flips
 from wardround.selection.rule_columns import RuleColumns
 from wardround.selection.rule_search import (
     RuleBy,
@@ -95,7 +95,9 @@ def decision_list(
     return tuple(found)
 
 
-def cut_list(listed: Sequence[ListedRule], signs: Values, patients: Values, rng: np.random.Generator) -> ListCut:
+def cut_list(
+    listed: Sequence[ListedRule], signs: Values, patients: Values, rng: np.random.Generator, *, draws: int = DRAWS
+) -> ListCut:
     """Where the list is best cut; `signs` is (sources, rows), what each source's classifier changes."""
     if not listed:
         return ListCut(0, Flips(0, 0), 1.0, 1.0, 0)
@@ -110,6 +112,6 @@ def cut_list(listed: Sequence[ListedRule], signs: Values, patients: Values, rng:
         best + 1,
         count_flips(changed[: ends[best]]),
         float(p_values[best]),
-        corrected_p(changed, ends, patients[order], rng),
+        corrected_p(changed, ends, patients[order], rng, draws),
         len(ends),
     )

@@ -67,15 +67,20 @@ def prune(
         return Pruned(0, ())
     rows = losses.shape[1]
     enough, everybody, pairs = max(2, int(np.ceil(least * rows))), np.ones(rows, bool), column_pairs(columns, features)
-    null = np.full(shuffles, -np.inf)
-    for number in range(shuffles):
+    null: list[float] = []
+    # Once so many shuffles did better than the first rule, it cannot pass any more, and nothing after it can.
+    most = int(level * (1 + shuffles)) - 1
+    for _ in range(shuffles):
         shuffled = losses[:, shuffle_by_patient(patients, rng)]
+        best = -np.inf
         for one in values_of(shuffled):
-            found = best_rule(
-                columns, tables_of(columns, pairs, one, np.arange(rows)), one, everybody, enough, rule_score(by, one)
-            )
-            if found is not None:
-                null[number] = max(null[number], found.score)
-    p_values = tuple(float((1 + (null >= one.score).sum()) / (1 + shuffles)) for one in listed)
+            sums = tables_of(columns, pairs, one, np.arange(rows))
+            found = best_rule(columns, sums, one, everybody, enough, rule_score(by, one))
+            best = max(best, -np.inf if found is None else found.score)
+        null.append(best)
+        if sum(score >= listed[0].score for score in null) > most:
+            break
+    drawn = np.array(null)
+    p_values = tuple(float((1 + (drawn >= one.score).sum()) / (1 + len(drawn))) for one in listed)
     kept = next((place for place, p in enumerate(p_values) if p > level), len(p_values))
     return Pruned(kept, p_values)

@@ -12,6 +12,7 @@ Values = np.ndarray[Any, Any]
 TAILS = (0.015, 0.03)
 """Shares at both ends where bins are finer: rules are often about the few who are far out."""
 STEPS = 0.05
+IN_A_BIN = 8
 MOST_CATEGORIES = 20
 
 
@@ -82,7 +83,9 @@ def rule_columns(frame: pd.DataFrame, *, least: float = 0.015, gaps: bool = Fals
         elif kind in ("text", "mixed"):
             codes, texts = as_codes(series)
             counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-            for place in np.argsort(-counts, kind="stable")[:MOST_CATEGORIES]:
+            # Of two categories one is enough: not to be the one is to be the other.
+            most = 1 if len(texts) == 2 else MOST_CATEGORIES
+            for place in np.argsort(-counts, kind="stable")[:most]:
                 if least * rows <= counts[place] < (codes >= 0).sum():
                     columns.append(RuleColumn(name, str(texts[place])))
                     numbers.append(np.where(codes < 0, np.nan, (codes == place).astype(float)))
@@ -97,6 +100,10 @@ def rule_columns(frame: pd.DataFrame, *, least: float = 0.015, gaps: bool = Fals
 
 def _binned(numbers: Values) -> tuple[Values, Values]:
     shares = np.unique(np.round([*TAILS, *np.arange(STEPS, 1, STEPS), *(1 - np.array(TAILS))], 6))
+    if numbers.shape[1] < IN_A_BIN * len(shares):
+        # Few patients: bins of fewer than these would only cost time, since the ends are moved to exact values anyway.
+        many = max(4, numbers.shape[1] // IN_A_BIN)
+        shares = np.arange(1, many) / many
     edges = np.full((len(numbers), len(shares)), np.inf)
     bins = np.zeros(numbers.shape, np.uint8)
     for place, values in enumerate(numbers):

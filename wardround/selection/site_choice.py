@@ -121,8 +121,10 @@ def choose_at_site(
         most=settings.most_rules,
         by=settings.rules_by,
     )
-    pruned = _prune(listed, columns, losses, values_of, validation.patients, settings, rng)
     known = _known(validation, test, (found[0], found[1]), listed, settings)
+    pruned = Pruned(len(listed), ())
+    if settings.prune and _may_pass(validation, listed, own_thresholds, settings, where):
+        pruned = _prune(listed, columns, losses, values_of, validation.patients, settings, rng)
     cells = tuple(
         _cell(validation, test, known, pruned, own_thresholds, settings, point, keeps, rng, where)
         for point in settings.points
@@ -141,6 +143,31 @@ def _choose_k(
     return choose_k(part.x, losses, part.patients, rng, grid=settings.k_grid, where=where)
 
 
+def _may_pass(
+    validation: PatientPart,
+    listed: tuple[ListedRule, ...],
+    own: Sequence[Mapping[str, float]],
+    settings: SelectionSettings,
+    where: str,
+) -> bool:
+    """Whether the best p-value of the rules passes anywhere; if not, shuffling patients can change nothing."""
+    rng = np.random.default_rng(0)
+    for point in settings.points:
+        for keeps in _both_ways(point, own):
+            thresholds = _thresholds(validation, own, point, keeps, where)
+            signs = _Labels(validation, np.array(thresholds)[:, None]).signs
+            if cut_list(listed, signs, validation.patients, rng, draws=1).p_value <= settings.level:
+                return True
+    return False
+
+
+def _thresholds(
+    validation: PatientPart, own: Sequence[Mapping[str, float]], point: PointOfUse, keeps: Keeps, where: str
+) -> list[float]:
+    local = [risk_threshold(point, one, validation.outcome, where=where) for one in validation.scores]
+    return local if keeps == "local" else [local[0], *(one[point.name] for one in own)]
+
+
 def _prune(
     listed: tuple[ListedRule, ...],
     columns: RuleColumns,
@@ -150,8 +177,6 @@ def _prune(
     settings: SelectionSettings,
     rng: np.random.Generator,
 ) -> Pruned:
-    if not settings.prune:
-        return Pruned(len(listed), ())
     return prune(
         listed,
         columns,
@@ -203,8 +228,7 @@ def _cell(
     rng: np.random.Generator,
     where: str,
 ) -> PointChoice:
-    local = [risk_threshold(point, one, validation.outcome, where=where) for one in validation.scores]
-    thresholds = local if keeps == "local" else [local[0], *(one[point.name] for one in own)]
+    thresholds = _thresholds(validation, own, point, keeps, where)
     parts = [_Labels(part, np.array(thresholds)[:, None]) for part in (validation, test)]
     rows = np.arange(len(validation.outcome))
     best = choose_competence_threshold(

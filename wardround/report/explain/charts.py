@@ -1,15 +1,11 @@
 """The charts of the page of `explain`: what changed decisions became, and how the answer varies with the split."""
 
-from wardround.report.explain.tables import STRATEGIES
+from wardround.report.explain.tables import STRATEGIES, standing
 from wardround.report.html.charts import Chart, layout, rows_axis
 from wardround.report.html.palette import INK, colour
-from wardround.runs.explain.explain_result import ChoiceStrategy, OperatingCell, SiteAnswer
+from wardround.runs.explain.explain_result import OperatingCell, SiteAnswer
 
 HALF = {"type": "line", "x0": 50, "x1": 50, "yref": "paper", "y0": 0, "y1": 1, "line": {"color": INK, "dash": "dot"}}
-
-
-def standing(one: ChoiceStrategy) -> str:
-    return "confirmed" if one.confirmed else "not confirmed" if one.passes else "declined"
 
 
 def flips_chart(one: SiteAnswer, cell: OperatingCell) -> Chart | None:

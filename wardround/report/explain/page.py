@@ -52,7 +52,7 @@ def site_parts(result: ExplainResult, one: SiteAnswer, at: int) -> list[Html]:
     point = one.cells[0].point if one.cells else ""
     keeps = str(result.settings.get("keeps", "local"))
     cell = one.cell(point, keeps) or (one.cells[0] if one.cells else None)
-    parts = [paragraph(safe(one.headline), "lead"), bullets(map(safe, one.sentences)) if one.sentences else Html("")]
+    parts = [bullets(map(safe, one.sentences)) if one.sentences else Html("")]
     used = [rule for rule in one.rules if rule.used]
     if used:
         steps = [
@@ -71,11 +71,10 @@ def site_parts(result: ExplainResult, one: SiteAnswer, at: int) -> list[Html]:
                 )
             )
         )
-    if one.rules:
-        rules = rule_table(one, used_only=bool(used))
-        parts.append(rules)
-        if used and len(used) < len(one.rules):
-            parts.append(details("Rules that were found and are not followed", rule_table(one)))
+    if used:
+        parts.append(rule_table(one, used=True))
+    if len(used) < len(one.rules):
+        parts.append(details("Groups of patients that were found and are not followed", rule_table(one, used=False)))
     if cell is not None:
         parts += [chart_figures(f"flips-{at}", [flips_chart(one, cell)]), point_table(one, cell)]
         others = [other for other in one.cells if other is not cell]

@@ -1,7 +1,7 @@
 """The tables of the page of `explain`: rules, strategies at an operating point, splits, models."""
 
 from wardround.report.html.markup import FigureCell, Html, table
-from wardround.runs.explain.explain_result import HandedOver, OperatingCell, SiteAnswer
+from wardround.runs.explain.explain_result import ChoiceStrategy, HandedOver, OperatingCell, SiteAnswer
 
 STRATEGIES = {"threshold": "competence threshold", "rules": "rules", "hybrid": "rules, then threshold"}
 
@@ -29,7 +29,13 @@ def success(done: HandedOver) -> FigureCell:
     return FigureCell(f"{100 * done.success:.0f} %", span)
 
 
-def rule_table(one: SiteAnswer, *, used_only: bool = False) -> Html:
+def standing(one: ChoiceStrategy) -> str:
+    """Whether validation let it through, and whether test patients confirm it."""
+    return "confirmed" if one.confirmed else "not confirmed" if one.passes else "declined"
+
+
+def rule_table(one: SiteAnswer, *, used: bool) -> Html:
+    """The rules that are followed, or those that are not."""
     rows = [
         [
             rule.words,
@@ -40,16 +46,15 @@ def rule_table(one: SiteAnswer, *, used_only: bool = False) -> Html:
             share(rule.there),
             p_value(rule.more_there),
             p_value(rule.prune_p),
-            "yes" if rule.used else "no",
         ]
         for rule in one.rules
-        if rule.used or not used_only
+        if rule.used == used
     ]
     columns = [
         "patients with", "decided by", "test rows", "became right / wrong", "share here", "share there",
-        "p: more there", "p: by chance", "followed",
+        "p: more there", "p: by chance",
     ]  # fmt: skip
-    return table(f"The rules of {one.site}, in order", columns, rows)
+    return table(f"Rules of {one.site}, in order" if used else f"Not followed at {one.site}", columns, rows)
 
 
 def point_table(one: SiteAnswer, cell: OperatingCell) -> Html:
@@ -59,19 +64,18 @@ def point_table(one: SiteAnswer, cell: OperatingCell) -> Html:
             STRATEGIES.get(found.name, found.name),
             p_value(found.p_value),
             p_value(found.corrected),
-            "yes" if found.passes else "no",
             f"{found.test.rows or 0:,} ({share(found.test.share)})",
             f"{found.test.right or 0:,} / {found.test.wrong or 0:,}",
             success(found.test),
             p_value(found.test.by_patient),
             f"{share(found.test.local_accuracy)} → {share(found.test.other_accuracy)}",
-            "yes" if found.confirmed else "no",
+            standing(found),
         ]
         for found in cell.strategies
     ]
     columns = [
-        "strategy", "validation p", "corrected", "passes", "test rows handed over", "became right / wrong",
-        "right among changed", "test p", "accuracy own → other", "confirmed",
+        "strategy", "validation p", "corrected", "test rows handed over", "became right / wrong",
+        "right among changed", "test p", "accuracy", "standing",
     ]  # fmt: skip
     return table(f"{one.site} {cell.words}; other models with {kept}", columns, rows)
 
