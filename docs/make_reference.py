@@ -294,7 +294,7 @@ def study_page() -> str:
         title = f"[[{path}]]" if path == "transforms" else f"[{path}]"
         parts.append(f"## `{title}`\n\n{inspect.getdoc(section)}\n")
         if section is study_file.Named:
-            kind = next((k for k in KINDS if path.removesuffix("s").endswith(k)), "")
+            kind = next(k for k in KINDS if path.endswith(k) or path.removesuffix("s").endswith(k))
             page = KINDS[kind][0]
             default = study_file.Study.model_fields[path].default if path in study_file.Study.model_fields else None
             known = f" The default is `{default.name}`." if isinstance(default, study_file.Named) else ""

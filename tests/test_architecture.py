@@ -20,25 +20,29 @@ MAY_IMPORT: dict[str, set[str]] = {
     "meters": {"core", "privacy"},
     "privacy": {"core"},
     "queries": {"core", "privacy"},
-    "statistics": {"core"},
+    "statistics": {"core", "queries"},
     "selection": {"core", "queries", "evaluate"},
     "classifiers": {"core", "data", "queries", "export"},
     "practice_gaps": {"core"},
-    "analyses": {"core", "queries", "statistics", "data", "classifiers", "selection"},
+    "analyses": {"core", "privacy", "queries", "statistics", "data", "classifiers", "selection"},
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
     "data": {"core", "queries"},
-    "evaluate": {"core", "engine"},
+    "evaluate": {"core", "engine", "statistics"},
     "algorithms": {"core", "aggregators"},
     "engine": {"core"},
     "runs": {"core"},
     "report": {"core", "evaluate", "runs", "partners", "queries", "monitor"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
-    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study", "classifiers", "selection"},
+    "predict": {
+        *("core", "engine", "data", "queries", "evaluate", "runs", "statistics", "study"),
+        *("classifiers", "selection"),
+    },
     "export": {"core", "engine", "data", "queries", "evaluate", "algorithms", "runs", "report", "predict"},
     "monitor": {"core", "data", "queries", "evaluate", "predict", "runs"},
     "api": {
-        *("core", "engine", "data", "evaluate", "models", "predict", "privacy", "report", "runs", "study", "workflows")
+        *("core", "engine", "data", "evaluate", "models", "monitor", "predict", "privacy", "report", "runs", "study"),
+        "workflows",
     },
     "workflows": {
         *(
@@ -63,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "deploy": {
         *("core", "engine", "data", "queries", "evaluate", "partners", "privacy"),
-        *("study", "runs", "workflows", "report"),
+        *("study", "runs", "workflows", "report", "predict", "monitor"),
     },
 }
 """Beside itself; `cli` sits on top and may import anything."""
@@ -248,8 +252,9 @@ def homes_of(kind: str, name: str) -> list[Path]:
     """Where the test of a component may lie: its room mirrored, or for sources beside the other tests of data."""
     room = registry.ROOMS[kind].removeprefix("wardround.").split(".")
     mirrored = TESTS.joinpath(*room, f"test_{name}.py")
+    inner = [TESTS.joinpath(*room, one, f"test_{name}.py") for one in registry.INNER_ROOMS.get(kind, ())]
     beside = TESTS.joinpath(*room[:-1], f"test_{room[-1]}_{name}.py")
-    return [mirrored, beside] if len(room) > 1 else [mirrored]
+    return [mirrored, beside, *inner] if len(room) > 1 else [mirrored, *inner]
 
 
 def test_every_component_has_a_test_of_its_name() -> None:

@@ -80,13 +80,14 @@ def check_names(where: str, text: str) -> None:
         content = {"study": {"name": "piece"}, "data": {"source": "triage"}, **content}
     content["data"].setdefault("source", "triage")
     study = parse_study(content, where=where)
-    for kind in ("model", "algorithm", "aggregator"):
+    for kind in ("model", "algorithm", "aggregator") if study.analysis is None else ("analysis",):
         one = getattr(study, kind)
         component = registry.find(kind, one.name, where=where)
         registry.check_settings(component, one.settings, where)
     source = {**registry.components("source"), **registry.components("dataset")}[study.data.source]
     if study.data.settings:
-        registry.check_settings(source, study.data.settings, where)
+        outcome = {"target": "none"} if study.analysis is not None and source.kind == "source" else {}
+        registry.check_settings(source, {**outcome, **study.data.settings}, where)
     if study.data.partition:
         partition = registry.find("partition", study.data.partition.name)
         registry.check_settings(partition, study.data.partition.settings, where)

@@ -51,7 +51,8 @@ def shown_table(one: ResultTable) -> Table:
     caption = Text(f"and {more:,} more rows in the report") if more > 0 else None
     shown = Table(title=Text(plain(one.caption)), title_justify="left", caption=caption, caption_justify="left")
     for index, column in enumerate(one.columns):
-        shown.add_column(Text(plain(column)), justify="left" if index == 0 else "right")
+        # The name of a row is read whole, whatever it takes from the numbers.
+        shown.add_column(Text(plain(column)), justify="left" if index == 0 else "right", no_wrap=index == 0)
     for row in one.rows[:MOST_ROWS]:
         # As Text, never as a string: a name such as "[red]" would be taken for a style.
         shown.add_row(*(Text(plain(cell(value))) for value in row))

@@ -8,7 +8,7 @@ definition runs on one machine and over real hospitals, and gives what all rows 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from wardround.core.contracts import Message, Report, Site, Tree
+from wardround.core.contracts import Array, Message, Params, Report, Site, Tree
 
 ColumnKind = Literal["number", "category"]
 
@@ -25,6 +25,19 @@ class Agreed(NamedTuple):
 
     sites: tuple[str, ...]
     columns: Mapping[str, AgreedColumn]
+
+
+class FoundModel(NamedTuple):
+    """A model that an analysis found, to be kept in a file and used for new patients."""
+
+    params: Params
+    target: str
+    columns: Mapping[str, AgreedColumn]
+    """What it predicts from, in order."""
+    classes: tuple[str, ...] = ()
+    """In the order of its probabilities; none where it predicts a number."""
+    positive: int = 0
+    """Of two classes the place of the one that is looked for."""
 
 
 class Analysis(NamedTuple):
@@ -46,6 +59,14 @@ class Analysis(NamedTuple):
     """Exchanges at most; a site answers no more."""
     sums: bool = True
     """The sum of the answers is enough, so a secure sum can hide single ones."""
+    model: Callable[[Tree], FoundModel] | None = None
+    """The model in the last state, where the method finds one."""
+    predict: Callable[[Params, Array], Array] | None = None
+    """From its arrays and prepared rows to probabilities (rows, classes) or values (rows,).
+
+    A prepared row has for every number its value (0 where missing) and a mark of whether it is missing, for every
+    category a place for each level and the same mark.
+    """
 
 
 ChartKind = Literal["forest", "funnel", "steps", "lines", "points", "bars", "heat"]

@@ -71,6 +71,12 @@ def refuse_unfit(study: Study, analysis: Analysis) -> None:
             where="[[transforms]]",
             remedy='remove it; of all transforms an analysis takes "secure_sum" alone',
         )
+    if any(one.settings for one in study.transforms):
+        raise Refusal(
+            "an analysis needs double precision, which the secure sum gives it by itself",
+            where="[[transforms]] secure_sum",
+            remedy="remove fraction_bits and bound",
+        )
     if study.transforms and not analysis.sums:
         raise Refusal(
             f"the analysis '{name}' needs the answer of each site by itself, and a secure sum opens only their sum",

@@ -58,6 +58,7 @@ def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lam
     as soon as they are read, before anything about them is refused.
     """
     data = study.data
+    refuse_monitor(study)
     refuse_dropped_rows(study)
     raw = read_rows(data)
     partition = None
@@ -163,6 +164,16 @@ def refuse_dropped_rows(study: Study) -> None:
             "rows cannot be left out by their values under [privacy]: the number of rows is told exactly",
             where="[data.cleaning]",
             remedy="leave them out of the table itself, or remove drop_rows and duplicates",
+        )
+
+
+def refuse_monitor(study: Study) -> None:
+    """A study that only asks is not trained in its stead."""
+    if study.monitor is not None:
+        raise Refusal(
+            "this study asks real sites whether a model ages, and trains nothing",
+            where="[monitor]",
+            remedy="queue it with `wardround coordinator run`; for a table of new patients use `wardround monitor`",
         )
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, Validation
 
 from wardround.core.errors import Refusal
 from wardround.engine.registry import suggest_name
+from wardround.study.monitor_section import MonitorSection, refuse_unused, with_data
 from wardround.study.sections.comparison import CaseSection, CompareSection, PartnersSection, TuneSection
 from wardround.study.sections.data import CleaningSection, DataSection, PreparationSection
 from wardround.study.sections.deployment import DeploySection
@@ -95,15 +96,16 @@ class Study(Section):
     compare: CompareSection | None = None
     tune: TuneSection | None = None
     analysis: Named | None = None
+    monitor: MonitorSection | None = None
     explain: ExplainSection | None = None
     gaps: GapsSection | None = None
 
     @model_serializer(mode="wrap")
     def _one_or_the_other(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The words of a study are its identity: tables that do not concern it are none of them.
-        unused = ("analysis",) if self.analysis is None else OF_TRAINING
-        absent = [name for name in ("explain", "gaps") if getattr(self, name) is None]
-        return {key: value for key, value in write(self).items() if key not in (*unused, *absent)}
+        absent = {name for name in ("analysis", "monitor", "explain", "gaps") if getattr(self, name) is None}
+        unused = absent if {"analysis", "monitor"} <= absent else {*absent, *OF_TRAINING}
+        return {key: value for key, value in write(self).items() if key not in unused}
 
 
 def read_study(path: Path) -> Study:
@@ -142,10 +144,12 @@ def read_study(path: Path) -> Study:
 
 def parse_study(content: Settings, *, where: str) -> Study:
     try:
-        study = Study.model_validate(content)
+        study = Study.model_validate(with_data(content))
     except ValidationError as error:
         raise refusal_of(error, where) from None
-    if study.analysis is not None:
+    if study.monitor is not None:
+        refuse_unused(study, study.data, where)
+    elif study.analysis is not None:
         refuse_training(study, where)
     return study
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from wardround.core.analysis import Agreed, Analysis
+from wardround.core.analysis import Agreed, Analysis, FoundModel
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message, Query, Report, RoundRecord, Site
 from wardround.core.errors import Refusal
@@ -26,6 +26,8 @@ from wardround.data.query import ask_all
 from wardround.data.table import Table
 from wardround.engine import registry
 from wardround.engine.analyse import Exchange, analyse, combine_answers
+from wardround.engine.checks import refuse_few
+from wardround.privacy.secure_sum.wide_point import from_digits, to_digits
 from wardround.queries.columns import list_some
 from wardround.runs.analyses.analysis_result import (
     AnalysisResult,
@@ -45,6 +47,7 @@ from wardround.study.analysis import (
     declared_levels,
     refuse_unfit,
 )
+from wardround.study.analysis_model import analysis_facts
 from wardround.study.file import Study
 
 NO_TARGET = "(an analysis names its columns)"
@@ -71,6 +74,7 @@ def check_analysis(study: Study) -> AnalysisPlan:
     refuse_unfit(study, analysis)
     assemble.refuse_dropped_rows(study)
     table = table_of(study)
+    refuse_few(assemble.transform_of(study.transforms), len(table.sites), "[[transforms]]")
     where = [f"site {name}, {table.origin}" for name in table.sites]
     tables = [
         Site(name, columns_of_analysis(frame, analysis.columns, place))
@@ -135,8 +139,10 @@ def run_analysis(plan: AnalysisPlan, folder: RunFolder, *, resume: bool = False)
     manifest = folder.begin(study.model_dump(mode="json"), plan.fingerprint, kind="analysis", resume=resume)
     cell = study.data.preparation.smallest_cell
     sites = [site if len(site.table) >= cell else no_rows(plan.agreed, site.name) for site in plan.sites]
-    exchange = recorded_exchange(plan.analysis, plan.agreed, sites, plan.recipe.name, folder)
-    report = analyse(plan.analysis, plan.agreed, exchange)
+    exchange = recorded_exchange(
+        plan.analysis, plan.agreed, sites, plan.recipe.name, folder, hidden=bool(study.transforms)
+    )
+    report = analyse(plan.analysis, plan.agreed, exchange, lambda found: keep_model(folder, study, plan.recipe, found))
     rows = {site.name: len(site.table) for site in plan.sites}
     result = result_of(
         study,
@@ -153,21 +159,36 @@ def run_analysis(plan: AnalysisPlan, folder: RunFolder, *, resume: bool = False)
     return result
 
 
+def keep_model(folder: RunFolder, study: Study, recipe: Recipe, found: FoundModel) -> None:
+    """Into the run folder, with all that a prediction needs."""
+    folder.write_model(found.params, analysis_facts(study, recipe, found, rounds=len(folder.records())))
+
+
 def recorded_exchange(
-    analysis: Analysis, agreed: Agreed, sites: Sequence[Site], name: str, folder: RunFolder
+    analysis: Analysis, agreed: Agreed, sites: Sequence[Site], name: str, folder: RunFolder, *, hidden: bool = False
 ) -> Exchange:
-    """Sites on this machine, each shown its own table only; what an exchange took is written down."""
+    """Sites on this machine, each shown its own table only; what an exchange took is written down.
+
+    Under a secure sum (`hidden`) the masks are left out, which cancel; the whole numbers that it adds are not.
+    """
 
     def exchange(number: int, asked: Message) -> Message:
         started, cpu = time.perf_counter(), time.process_time()
         answers = {site.name: analysis.ask(agreed, asked, site) for site in sites}
-        combined = combine_answers(analysis, answers)
+        combined = summed_digits(answers) if hidden else combine_answers(analysis, answers)
         folder.record(
             name, 0, record_of(number, asked, answers, time.perf_counter() - started, time.process_time() - cpu)
         )
         return combined
 
     return exchange
+
+
+def summed_digits(answers: Mapping[str, Message]) -> Message:
+    """The sum as a secure sum opens it."""
+    vectors = [to_digits(answer) for answer in answers.values()]
+    total = np.stack(vectors).sum(axis=0, dtype=np.uint64)
+    return from_digits(np.asarray(total), next(iter(answers.values())))
 
 
 def record_of(

@@ -18,7 +18,7 @@ from wardround.runs.explain.explain_result import ExplainResult
 from wardround.runs.explain.gaps_result import GapsResult
 from wardround.runs.file_names import REPORT
 from wardround.runs.read import read_manifest, read_result
-from wardround.runs.result import CasesResult, PartnersResult
+from wardround.runs.result import CasesResult, MonitorResult, PartnersResult
 from wardround.runs.run import Run, read_run
 
 KINDS = {
@@ -60,6 +60,10 @@ def report_page(folder: Path) -> Html:
         from wardround.report.cases.page import cases_page  # which itself draws on pages of runs
 
         return cases_page(folder)
+    if found is not None and isinstance(found.result, MonitorResult):
+        from wardround.report.monitor.consortium import consortium_page  # which draws on pages of monitors
+
+        return consortium_page(found.result, read_manifest(folder) or {})
     if found is None or not isinstance(found.result, PartnersResult):
         return run_page(read_run(folder))
     manifest, name = read_manifest(folder), folder.resolve().name

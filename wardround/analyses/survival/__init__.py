@@ -1,0 +1,1 @@
+"""What the survival analyses share: a site's rows, the first question to all sites, the words of the answer."""
