@@ -4,13 +4,22 @@ from collections.abc import Sequence
 
 from wardround.core.text import counted
 from wardround.report.explain.charts import flips_chart, split_chart
+from wardround.report.explain.gaps_page import gaps_page
 from wardround.report.explain.tables import auc_table, point_table, rule_table, split_table
 from wardround.report.html.document import chart_figures, date_text, document, facts, notices, remark_list
 from wardround.report.html.markup import Html, bullets, details, join, paragraph, plain, safe, section, table
 from wardround.runs.explain.explain_result import ExplainResult, SiteAnswer
+from wardround.runs.explain.gaps_result import GapsResult
 from wardround.runs.fields import Json
 
 VERDICTS = {"gain": "gains", "unconfirmed": "no benefit that holds", "none": "no benefit"}
+
+
+def selection_page(result: ExplainResult | GapsResult, manifest: Json, remarks: Sequence[str] = ()) -> Html:
+    """The page of `explain` or of `gaps`."""
+    if isinstance(result, GapsResult):
+        return gaps_page(result, manifest, remarks)
+    return explain_page(result, manifest, remarks)
 
 
 def explain_page(result: ExplainResult, manifest: Json, remarks: Sequence[str] = ()) -> Html:

@@ -1,6 +1,6 @@
 """The tables of the page of `explain`: rules, strategies at an operating point, splits, models."""
 
-from wardround.report.html.markup import FigureCell, Html, table
+from wardround.report.html.markup import Cell, FigureCell, Html, table
 from wardround.runs.explain.explain_result import ChoiceStrategy, HandedOver, OperatingCell, SiteAnswer
 
 STRATEGIES = {"threshold": "competence threshold", "rules": "rules", "hybrid": "rules, then threshold"}
@@ -59,7 +59,7 @@ def rule_table(one: SiteAnswer, *, used: bool) -> Html:
 
 def point_table(one: SiteAnswer, cell: OperatingCell) -> Html:
     kept = "their own hospital's threshold" if cell.keeps == "own" else "a threshold chosen here"
-    rows = [
+    rows: list[list[Cell]] = [
         [
             STRATEGIES.get(found.name, found.name),
             p_value(found.p_value),

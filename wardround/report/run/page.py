@@ -6,8 +6,7 @@ from pathlib import Path
 
 from wardround.core.errors import Refusal
 from wardround.report.analysis.page import analysis_page
-from wardround.report.explain.gaps_page import gaps_page
-from wardround.report.explain.page import explain_page
+from wardround.report.explain.page import selection_page
 from wardround.report.html.document import date_text, document, notices
 from wardround.report.html.markup import Html, join, safe, section
 from wardround.report.partners.answer import partnership_of
@@ -52,10 +51,8 @@ def report_page(folder: Path) -> Html:
     found = read_result(folder)
     if found is not None and isinstance(found.result, AnalysisResult):
         return analysis_page(found.result, read_manifest(folder) or {}, found.remarks)
-    if found is not None and isinstance(found.result, ExplainResult):
-        return explain_page(found.result, read_manifest(folder) or {}, found.remarks)
-    if found is not None and isinstance(found.result, GapsResult):
-        return gaps_page(found.result, read_manifest(folder) or {}, found.remarks)
+    if found is not None and isinstance(found.result, ExplainResult | GapsResult):
+        return selection_page(found.result, read_manifest(folder) or {}, found.remarks)
     if found is not None and isinstance(found.result, CasesResult):
         from wardround.report.cases.page import cases_page  # which itself draws on pages of runs
 
