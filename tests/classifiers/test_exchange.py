@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from sklearn.linear_model import LogisticRegression
 
-from tests.support.exchange import ASKED, classifier, patients
+from tests.support.selection.exchange import ASKED, classifier, patients
 from wardround.classifiers.exchange import load_classifier
 from wardround.classifiers.kinds import KINDS, STRENGTHS, fit_kind, folds_of, ridge_path
 from wardround.classifiers.local_fit import fit_classifier, local_preparation
@@ -71,7 +71,7 @@ def test_a_matrix_of_numbers_with_names():
     filled = own.frame.fillna({"lactate": 0, "age": 0})
     np.testing.assert_allclose(loaded.scores(filled), model.predict_proba(x)[:, 1], atol=1e-6)
     plain = to_onnx(model, x[:1], target_opset={"": 17, "ai.onnx.ml": 3})
-    with pytest.raises(Refusal, match="zipmap=False|not allowed"):
+    with pytest.raises(Refusal, match=r"zipmap=False|not allowed"):
         load_classifier(plain.SerializeToString(), ASKED, source="B")
 
 

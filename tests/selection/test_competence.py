@@ -8,7 +8,7 @@ from wardround.selection.neighbours import nearest
 
 def test_competence_by_hand():
     # Losses 1, 3, 5 (own) and 1, 1, 1 (other). A patient whose two nearest are the last two: own (3 + 5) / 2 = 4, other
-    # 1, so rho' = log(4.001 / 1.001) = 1.38554; one whose nearest are the first two: own 2, log(2.001 / 1.001) = 0.69265.
+    # 1, so rho' = log(4.001 / 1.001) = 1.38554; whose nearest are the first two: own 2, log(2.001 / 1.001) = 0.69265.
     nearby = loss_nearby(np.array([[1.0, 3.0, 5.0], [1.0, 1.0, 1.0]]), np.array([[1, 2], [0, 1]]))
     np.testing.assert_allclose(nearby, [[4, 2], [1, 1]])
     np.testing.assert_allclose(competence(nearby), [[1.38554, 0.69265]], atol=1e-5)

@@ -44,7 +44,7 @@ def test_many_looks_at_fair_coins_stay_at_their_level():
 
 
 def test_rows_of_one_patient_are_one_opinion():
-    # Twelve rows that are right look sure (p = 0.0002); as rows of two patients they are two coins: p = 0.25, or for the
+    # Twelve rows that are right look sure (p = 0.0002); as rows of two patients they are two coins: p = 0.25, or in the
     # normal form 6 * 2 / sqrt(72) = 1.414 standard deviations, p = 0.0786.
     signs, one, two = np.ones(12), np.arange(12), np.repeat([0, 1], 6)
     rng = np.random.default_rng(0)

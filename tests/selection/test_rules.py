@@ -16,7 +16,7 @@ from wardround.selection.rule_search import (
     tables_of,
     taken_from,
 )
-from wardround.selection.rules import Condition, WordRule, first_rule, short_between
+from wardround.selection.rules import RuleCondition, WordRule, first_rule, short_between
 from wardround.selection.threshold import choose_competence_threshold
 
 
@@ -36,12 +36,15 @@ def made_up(rows, seed=0):
 
 def test_conditions_and_missing_values():
     frame = pd.DataFrame({"age": [40.0, 60.0, np.nan], "sex": ["f", None, "m"]})
-    above, below = Condition(column="age", kind="above", low=40), Condition(column="age", kind="at_most", high=40)
+    above, below = (
+        RuleCondition(column="age", kind="above", low=40),
+        RuleCondition(column="age", kind="at_most", high=40),
+    )
     assert above.holds(frame).tolist() == [False, True, False]
     assert below.holds(frame).tolist() == [True, False, False]
-    assert Condition(column="sex", kind="is_not", value="f").holds(frame).tolist() == [False, False, True]
-    assert Condition(column="age", kind="missing").holds(frame).tolist() == [False, False, True]
-    rule = WordRule(conditions=(below, Condition(column="sex", kind="is", value="f")), source="B")
+    assert RuleCondition(column="sex", kind="is_not", value="f").holds(frame).tolist() == [False, False, True]
+    assert RuleCondition(column="age", kind="missing").holds(frame).tolist() == [False, False, True]
+    rule = WordRule(conditions=(below, RuleCondition(column="sex", kind="is", value="f")), source="B")
     assert rule.words({"age": "years"}) == "age at most 40 years and sex is f"
     assert first_rule((rule, WordRule(conditions=(above,), source="B")), frame).tolist() == [0, 1, -1]
     assert WordRule.model_validate(rule.model_dump(mode="json")) == rule

@@ -10,6 +10,7 @@ Measure = Callable[[Values, Values, Values], Values]
 ENOUGH_BEYOND = 25
 """Draws that lie outside an interval at each end, at least, so that its ends are not single draws."""
 AT_ONCE = 2_000_000
+LEAST_ENTROPY = 0.5
 
 
 class Difference(NamedTuple):
@@ -70,13 +71,14 @@ def paired_difference(
     return Difference(value, float(low), float(high), float(min(1.0, 2 * tail)))
 
 
-def gap_verdict(performance: Difference, entropy: Difference) -> str:
+def gap_verdict(performance: Difference, entropy: Difference, other_entropy: float) -> str:
     """ "performance" or "entropy" say what speaks against a gap (P and E of the thesis' table 4.2); "gap" is a star.
 
-    The other model is better; or it is not worse, and its scores are more consistent.
+    The other model is better; or it is not worse, and its scores are more consistent. One that says nearly the same of
+    everybody (an `other_entropy` below half a bit) has learned nothing, and its consistency is none.
     """
     if performance.is_below:
         return "gap"
     if performance.is_above:
         return "performance"
-    return "gap" if entropy.is_above else "entropy"
+    return "gap" if entropy.is_above and other_entropy >= LEAST_ENTROPY else "entropy"

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from wardround.queries.columns import as_codes, as_numbers, kind_of
-from wardround.selection.rules import Condition, ConditionKind, short_between
+from wardround.selection.rules import ConditionKind, RuleCondition, short_between
 
 Values = np.ndarray[Any, Any]
 TAILS = (0.015, 0.03)
@@ -42,18 +42,18 @@ class RuleColumns(NamedTuple):
         """Bins a column, that of missing values included."""
         return self.edges.shape[1] + 2
 
-    def condition(self, place: int, low: float | None, high: float | None) -> Condition:
+    def condition(self, place: int, low: float | None, high: float | None) -> RuleCondition:
         """The condition "above `low` and at most `high`" on a column, with shorter numbers that mean the same here."""
         column = self.columns[place]
         if column.value is not None or column.gap:
             there = low is not None
             if column.gap:
-                return Condition(column=column.name, kind="missing" if there else "recorded")
-            return Condition(column=column.name, kind="is" if there else "is_not", value=column.value)
+                return RuleCondition(column=column.name, kind="missing" if there else "recorded")
+            return RuleCondition(column=column.name, kind="is" if there else "is_not", value=column.value)
         values = self.numbers[place]
         ends = [None if end is None else _rounded(values, end) for end in (low, high)]
         kind: ConditionKind = "at_most" if low is None else "above" if high is None else "between"
-        return Condition(column=column.name, kind=kind, low=ends[0], high=ends[1])
+        return RuleCondition(column=column.name, kind=kind, low=ends[0], high=ends[1])
 
 
 def _rounded(values: Values, end: float) -> float:

@@ -18,7 +18,7 @@ Values = np.ndarray[Any, Any]
 ConditionKind = Literal["above", "at_most", "between", "is", "is_not", "missing", "recorded"]
 
 
-class Condition(BaseModel):
+class RuleCondition(BaseModel):
     """One condition on one column: above `low`, at most `high`, between them, or (not) the category `value`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,9 +51,9 @@ class Condition(BaseModel):
 
     def words(self, units: Mapping[str, str] | None = None) -> str:
         """
-        >>> Condition(column="FiO2", kind="above", low=0.65).words()
+        >>> RuleCondition(column="FiO2", kind="above", low=0.65).words()
         'FiO2 above 0.65'
-        >>> Condition(column="age", kind="between", low=40, high=60.5).words({"age": "years"})
+        >>> RuleCondition(column="age", kind="between", low=40, high=60.5).words({"age": "years"})
         'age above 40 and at most 60.5 years'
         """
         unit = f" {units[self.column]}" if units and units.get(self.column) else ""
@@ -73,7 +73,7 @@ class WordRule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[RuleCondition, ...]
     source: str
 
     def holds(self, frame: pd.DataFrame) -> Values:

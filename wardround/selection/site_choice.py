@@ -9,7 +9,7 @@ import pandas as pd
 from wardround.core.errors import Refusal
 from wardround.selection.competence import competence, cross_entropy, loss_nearby, own_difference, pick_other
 from wardround.selection.decision_list import ListCut, ListedRule, cut_list, decision_list
-from wardround.selection.evaluation import Handled, judge
+from wardround.selection.evaluation import Handled, holm, judge
 from wardround.selection.flips import signs_of
 from wardround.selection.k_choice import KChoice, choose_k, choose_k_by_folds
 from wardround.selection.neighbours import nearest
@@ -320,3 +320,20 @@ def _hybrid(
         best.value if further else None,
         cut.rules if passed else 0,
     )
+
+
+def confirmed_in(cells: Sequence[PointChoice], level: float) -> list[tuple[str, str, str]]:
+    """Strategies that passed in validation and whose test p-value by patient holds after Holm's correction.
+
+    The two ways to give other classifiers a threshold are two studies of the same question, each corrected by itself.
+    """
+    found: list[tuple[str, str, str]] = []
+    for keeps in ("local", "own"):
+        passed = [(one, by) for one in cells if one.keeps == keeps for by in one.strategies.values() if by.passes]
+        corrected = holm([by.test.by_patient for _, by in passed])
+        found += [
+            (one.point.name, one.keeps, by.name)
+            for (one, by), p_value in zip(passed, corrected, strict=True)
+            if p_value <= level and by.test.flips.right > by.test.flips.wrong
+        ]
+    return found

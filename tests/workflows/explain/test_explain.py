@@ -169,9 +169,7 @@ def test_three_sites_with_classifiers_of_their_own_kind(tmp_path):
     tables = planted(400, 3)
     tables["C"] = planted(400, 4)["A"]
     (tmp_path / "b.onnx").write_bytes(b"nothing")  # B is left out, the others go on
-    result = run_small(
-        tmp_path, tables, classifiers={"C": "gradient_boosting"}, files={"B": str(tmp_path / "b.onnx")}
-    )
+    result = run_small(tmp_path, tables, classifiers={"C": "gradient_boosting"}, files={"B": str(tmp_path / "b.onnx")})
     assert {one.site: one.kind for one in result.classifiers} == {
         "A": "logistic regression with ridge penalty",
         "C": "gradient boosting",

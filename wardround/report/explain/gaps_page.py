@@ -215,5 +215,6 @@ def limits(result: GapsResult) -> list[str]:
         "A more consistent model may come from more consistent care, from cleaner records, or from chance that "
         "is left: "
         "a star is a reason to look at the practice, no proof.",
+        "A model that says nearly the same of everybody is consistent because it learned nothing; it makes no star.",
     ]
     return said + [f"Left out: {name}: {why}" for name, why in result.left_out.items()][:20]

@@ -44,13 +44,9 @@ def gaps_table(result: GapsResult) -> Table:
     marks = {"gap": "★", "performance": "P", "entropy": "E"}
     for one in result.gaps:
         stop = one.stop_gap
-        said = (
-            ""
-            if stop is None
-            else f"{share(stop.success)} right, p {p_value(stop.test_p)}"
-            if stop.used
-            else "declined"
-        )
+        said = "–"
+        if stop is not None:
+            said = f"{share(stop.success)} right, p {p_value(stop.test_p)}" if stop.used else "declined"
         cells = (
             one.practice, one.organisation, one.other, _difference(one.performance.value),
             _difference(one.entropy.value), marks.get(one.verdict, ""), marks.get(one.sized_verdict, "–"), said,

@@ -39,11 +39,13 @@ class ExplainSection(Section):
     least: float = Field(default=0.015, gt=0, lt=0.5)
     """Share of the validation patients that a rule concerns at least."""
     most_rules: int = Field(default=12, ge=1, le=50)
+    """Rules that are looked for, at most."""
     level: float = Field(default=0.05, gt=0, lt=0.5)
     """Level of all tests."""
     prune: bool = True
     """Drop rules that shuffled patients would have given as well."""
     shuffles: int = Field(default=99, ge=19, le=10_000)
+    """How often patients are shuffled for that."""
     gaps: bool = False
     """Rules may also say that a column is not recorded."""
     own_rows: Literal["left_out", "counted"] = "left_out"
@@ -80,10 +82,12 @@ class GapsSection(Section):
     metric: str = "tnr_at_90_tpr"
     """tnr_at_90_tpr, roc_auc or accuracy."""
     classifier: Kind = "ridge"
+    """What every organisation trains."""
     resamples: int = Field(default=1000, ge=100, le=100_000)
     """Of the bootstrap."""
     subsamples: int = Field(default=10, ge=0, le=100)
     """Trainings with as many patients as the smaller organisation has."""
     level: float = Field(default=0.05, gt=0, lt=0.5)
+    """Of all comparisons together."""
     fewest: int = Field(default=60, ge=20)
     """Patients of a practice at an organisation, below which it is left out."""

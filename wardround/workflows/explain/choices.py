@@ -8,9 +8,8 @@ import numpy as np
 from wardround.classifiers.exchange import LoadedClassifier
 from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
-from wardround.selection.evaluation import holm
 from wardround.selection.settings import SelectionSettings
-from wardround.selection.site_choice import PatientPart, PointChoice, SiteChoice, choose_at_site
+from wardround.selection.site_choice import PatientPart, SiteChoice, choose_at_site, confirmed_in
 from wardround.study.sections.explain import ExplainSection
 from wardround.workflows.explain.rows import SitePart, SiteParts
 from wardround.workflows.explain.senders import SentClassifier, points_of
@@ -87,20 +86,5 @@ def choose_for(
         seed=seed,
         where=where,
     )
-    confirmed = frozenset(
-        name
-        for keeps in ("local", "own")
-        for name in confirmed_in([one for one in choice.cells if one.keeps == keeps], settings.level)
-    )
+    confirmed = frozenset(confirmed_in(choice.cells, settings.level))
     return ChosenSite(site, tuple(one.site for one in others), choice, (parts[0], parts[1]), confirmed)
-
-
-def confirmed_in(cells: list[PointChoice], level: float) -> list[tuple[str, str, str]]:
-    """Strategies that passed in validation and whose test p-value by patient holds after Holm's correction."""
-    passed = [(cell, one) for cell in cells for one in cell.strategies.values() if one.passes]
-    corrected = holm([one.test.by_patient for _, one in passed])
-    return [
-        (cell.point.name, cell.keeps, one.name)
-        for (cell, one), p_value in zip(passed, corrected, strict=True)
-        if p_value <= level and one.test.flips.right > one.test.flips.wrong
-    ]

@@ -217,7 +217,7 @@ def measured(
         other_score=_known(scores[1]),
         performance=told(performance),
         entropy=told(entropy),
-        verdict=gap_verdict(performance, entropy),
+        verdict=gap_verdict(performance, entropy, float(score_entropy(other, ones)[0])),
         holm_p=None,
     )
     return gap, performance, entropy
@@ -266,11 +266,13 @@ def with_size(
     if not pairs:
         return gap
     performance, entropy = differences(plan, pairs, site.test.outcome, level, many, one.seed + 1)
+    ones = np.ones((1, len(site.test.outcome)))
+    other = float(np.mean([score_entropy(scores, ones)[0] for _, scores in pairs]))
     return gap.model_copy(
         update={
             "sized_performance": told(performance),
             "sized_entropy": told(entropy),
-            "sized_verdict": gap_verdict(performance, entropy),
+            "sized_verdict": gap_verdict(performance, entropy, other),
         }
     )
 

@@ -47,6 +47,8 @@ from wardround.study.file import Study
 
 Header = dict[str, Any]
 LONGEST_WORD = 500
+KEPT = "kept"
+"""The folder of what the site keeps of an analysis for itself."""
 REMEDY = "ask for what was approved"
 
 
@@ -165,7 +167,12 @@ class AnalysisWorker:
         few = len(self.rows.table) < self.smallest_cell
         pattern = made.ask(self.agreed, message, nobody)
         found = pattern if few else made.ask(self.agreed, message, self.rows)
-        return checked_answer(found, pattern, most_numbers(self.study))
+        answer = checked_answer(found, pattern, most_numbers(self.study))
+        if made.keep is not None and not few:
+            for name, content in made.keep(self.agreed, message, self.rows).items():
+                (self.folder / KEPT).mkdir(exist_ok=True)
+                write_whole(self.folder / KEPT / Path(name).name, content)
+        return answer
 
 
 def checked(kind: str, levels: Any) -> tuple[Any, tuple[str, ...]]:
