@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "queries": {"core", "privacy"},
     "statistics": {"core", "queries"},
     "selection": {"core", "queries", "evaluate"},
-    "classifiers": {"core", "data", "queries", "export"},
+    "classifiers": {"core", "data", "queries", "export", "runs", "selection"},
     "practice_gaps": {"core"},
     "analyses": {"core", "privacy", "queries", "statistics", "data", "classifiers", "selection"},
     "partners": {"core", "privacy", "queries"},

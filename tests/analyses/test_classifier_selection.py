@@ -59,9 +59,10 @@ def test_a_site_keeps_its_rules_and_sends_none(conducted):
     asked = seen[1][0]
     answer = analysis.ask(AGREED, asked, own[0])
     kept = analysis.keep(AGREED, asked, own[0])
-    told = json.loads(kept["rules.json"])
-    assert "lactate above" in told["rules"][0]["words"]
-    assert set(kept) == {"own.onnx", "rules.json", f"{told['rules'][0]['source']}.onnx"}
+    told = json.loads(kept["selection.json"])
+    assert "lactate above" in told["words"][0]
+    assert set(kept) == {"selection.json", *told["files"].values()}
+    assert set(told["files"]) == {"A", told["rules"][0]["source"]}
     assert set(answer.arrays) == {"counts"}
 
 

@@ -80,7 +80,7 @@ def test_the_search_agrees_with_trying_all_rules():
             if rows.sum() >= least:
                 inside = value[rows]
                 best = max(best, inside.mean() - 1.6448536 * inside.std(ddof=1) / np.sqrt(len(inside)))
-    # Intervals of one column are searched too, and the search moves from the best bins: it may be a little better or less.
+    # Intervals of one column are searched too, and the search moves from the best bins: it may differ a little.
     assert found.score >= best - 0.05
 
 

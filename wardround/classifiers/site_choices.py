@@ -3,12 +3,12 @@
 The parts are drawn from the site's own rows with the analysis' seed: 40 % to train, 30 % to choose, 30 % to judge.
 """
 
-import json
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from wardround import __version__
 from wardround.classifiers.exchange import AskedTask, LoadedClassifier, load_classifier
 from wardround.classifiers.local_fit import fit_classifier, local_preparation
 from wardround.classifiers.onnx_file import with_thresholds
@@ -16,6 +16,9 @@ from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
 from wardround.data.row_split import split
 from wardround.queries.columns import as_text
+from wardround.runs.explain.selection_file import NAME, Selection, classifier_file, selection_bytes
+from wardround.runs.model_file import ModelFacts
+from wardround.runs.sites import PredictionTask
 from wardround.selection.operating_points import risk_threshold
 from wardround.selection.settings import SelectionSettings
 from wardround.selection.site_choice import PatientPart, SiteChoice, choose_at_site, confirmed_in
@@ -41,6 +44,7 @@ class SiteQuestion(NamedTuple):
 class HomeChoice(NamedTuple):
     """A site's choice, and what it was made from; none of it leaves the site but counts."""
 
+    site: str
     own: bytes
     others: tuple[bytes, ...]
     choice: SiteChoice
@@ -53,20 +57,38 @@ class HomeChoice(NamedTuple):
         cell = self.choice.cells[0]
         name = (cell.point.name, cell.keeps, "rules")
         used = self.choice.listed[: cell.strategies["rules"].rules] if name in self.confirmed else ()
-        rules = [{**one.rule.model_dump(mode="json", exclude_none=True), "words": one.rule.words()} for one in used]
-        told = {
-            "point": cell.point.name,
-            "thresholds": list(cell.thresholds),
-            "target": self.task.target,
-            "classes": list(self.task.classes),
-            "positive": self.task.positive,
-            "columns": dict(self.task.columns),
-            "rules": rules,
-        }
-        kept = {"own.onnx": self.own, "rules.json": (json.dumps(told, ensure_ascii=False) + "\n").encode()}
-        for one in used:
-            kept[f"{one.rule.source}.onnx"] = self.others[one.source]
-        return kept
+        places = {self.site: 0, **{one.rule.source: 1 + one.source for one in used}}
+        contents = (self.own, *self.others)
+        task = PredictionTask(
+            kind="classification",
+            target=self.task.target,
+            classes=self.task.classes,
+            features=tuple(self.task.columns),
+            positive=self.task.positive,
+        )
+        told = Selection(
+            site=self.site,
+            study="classifier_selection",
+            point=cell.point.words,
+            facts=ModelFacts(
+                wardround=__version__,
+                study="classifier_selection",
+                method="explain",
+                label="classifier selection",
+                rounds=0,
+                task=task,
+                shape=(len(self.task.columns),),
+                recipe=None,
+                preparation=None,
+            ),
+            columns=dict(self.task.columns),
+            thresholds={name: cell.thresholds[place] for name, place in places.items()},
+            files={name: classifier_file(name) for name in places},
+            rules=tuple(one.rule.model_dump(mode="json", exclude_none=True) for one in used),
+            words=tuple(one.rule.words() for one in used),
+        )
+        files = {classifier_file(name): contents[place] for name, place in places.items()}
+        return {**files, NAME: selection_bytes(told)}
 
 
 class _Parts(NamedTuple):
@@ -179,7 +201,7 @@ def choose_at_home(question: SiteQuestion, task: AskedTask, site: Site, files: l
         return None
     confirmed = frozenset(confirmed_in(choice.cells, question.settings.level))
     sizes = (len(parts[0].outcome), len(parts[1].outcome))
-    return HomeChoice(own, tuple(others), choice, confirmed, sizes, task)
+    return HomeChoice(site.name, own, tuple(others), choice, confirmed, sizes, task)
 
 
 def counts_of(question: SiteQuestion, found: HomeChoice | None) -> Values:

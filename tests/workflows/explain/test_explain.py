@@ -83,11 +83,9 @@ def test_predict_follows_the_rules_and_says_so(explained, capsys):
     new = planted(400, 77)["A"]
     new.assign(number=range(400)).to_csv(explained / "new.csv", index=False)
     out = explained / "predicted.csv"
+    options = ["--site", "A", "--keep", "number", "--out", str(out)]
     with pytest.raises(SystemExit) as ended:
-        main(
-            ["predict", str(explained / "run"), str(explained / "new.csv"), "--site", "A", "--keep", "number"]
-            + ["--out", str(out)]
-        )
+        main(["predict", str(explained / "run"), str(explained / "new.csv"), *options])
     assert ended.value.code == 0
     assert "A's own model decided for" in capsys.readouterr().out
     table = pd.read_csv(out)
@@ -150,12 +148,11 @@ def test_the_page_says_it_for_clinicians(explained):
 
 
 def study_of(tables, **explain):
-    content = {
+    return {
         "study": {"name": "small", "seed": 1},
         "data": {"source": "csv", "path": "patients.csv", "site": "hospital", "target": "died", "drop": ["inside"]},
         "explain": {"points": ["youden"], "prune": False, "k": 10, **explain},
     }
-    return content
 
 
 def run_small(tmp_path, tables, **explain):

@@ -18,6 +18,8 @@ from wardround.runs.model_file import ModelFacts
 
 FORMAT = 1
 NAME = "selection.json"
+KEPT = "kept"
+"""The folder, in that of a study at a site, of what the site keeps of an analysis for itself."""
 
 
 class Selection(BaseModel):
@@ -61,7 +63,12 @@ def write_selection(folder: Path, selection: Selection, classifiers: dict[str, b
     folder.mkdir(parents=True, exist_ok=True)
     for site, content in classifiers.items():
         write_file(folder / selection.files[site], content)
-    write_file(folder / NAME, (json.dumps(selection.model_dump(mode="json"), ensure_ascii=False) + "\n").encode())
+    write_file(folder / NAME, selection_bytes(selection))
+
+
+def selection_bytes(selection: Selection) -> bytes:
+    """The content of the file."""
+    return (json.dumps(selection.model_dump(mode="json"), ensure_ascii=False) + "\n").encode()
 
 
 def has_selection(run: Path) -> bool:

@@ -41,14 +41,13 @@ from wardround.privacy.secure_sum.fixed_point import RING
 from wardround.privacy.secure_sum.wide_point import PRECISION, to_digits
 from wardround.queries.cells import in_cells
 from wardround.queries.names_of import MOST_NAMES
+from wardround.runs.explain.selection_file import KEPT
 from wardround.study.analysis import analysis_of
 from wardround.study.assemble import links_of
 from wardround.study.file import Study
 
 Header = dict[str, Any]
 LONGEST_WORD = 500
-KEPT = "kept"
-"""The folder of what the site keeps of an analysis for itself."""
 REMEDY = "ask for what was approved"
 
 
