@@ -1,6 +1,6 @@
 """Measures classifier selection: speed, planted regions, false rules, and the sepsis study of Caldas 2022, chapter 3.
 
-python -m benchmarks.explain speed | planted | pruning | sepsis [--seeds 10] [--out FILE.jsonl] | one-seed
+python -m benchmarks.explain speed | planted | pruning | sepsis [--seeds 10] [--out FILE.jsonl] | one-seed | privacy
 """
 
 import argparse
@@ -193,6 +193,86 @@ def speed() -> None:
         print(f"decision list on 10,000 x 40, {by}: {best_of(make):.2f} s, {len(make())} rules")
 
 
+def private_study(epsilon: float | None) -> Any:
+    """The sepsis study with the study's own model, logistic regression, at each site alone; with or without noise."""
+    from wardround.study.file import parse_study
+
+    content: dict[str, Any] = {
+        "study": {"name": "sepsis", "seed": 0, "rounds": 30},
+        "data": {"source": "sepsis", "rows": "balanced", "shares": list(SHARES)},
+        "model": {"name": "logistic"},
+        "algorithm": {"name": "fed_avg", "learning_rate": 0.5, "batch_size": 256},
+    }
+    if epsilon is not None:
+        content["privacy"] = {"epsilon": epsilon, "delta": 1e-5, "clip": 1.0}
+    return parse_study(content, where="benchmark")
+
+
+def membership_area(scores: Any, outcome: Any, scores_out: Any, outcome_out: Any) -> float:
+    """How well a patient's loss tells members from others: 0.5 is not at all (Yeom et al., CSF 2018)."""
+    from sklearn.metrics import roc_auc_score
+
+    from wardround.selection.competence import cross_entropy
+
+    inside, outside = -cross_entropy(scores, outcome), -cross_entropy(scores_out, outcome_out)
+    return float(roc_auc_score(np.repeat([1, 0], [len(inside), len(outside)]), np.concatenate([inside, outside])))
+
+
+def measure_privacy() -> None:
+    """What classifiers tell about their patients, with a control that tells a lot; and what noise does to the rules."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    from wardround.classifiers.exchange import load_classifier
+    from wardround.classifiers.onnx_file import with_thresholds
+    from wardround.selection.operating_points import risk_threshold
+    from wardround.workflows.explain.study_models import study_classifiers
+
+    tables = dict(sepsis(rows="balanced").sites)
+    columns = [name for name in tables["A"].columns if name not in ("patient", "sepsis")]
+    rows = rows_of_tables(tables, "sepsis", "sepsis", columns, 0, "")
+    said = ExplainSection(k=100, prune=False)
+    settings = selection_settings(said)
+    plain = send_all(rows, said, 0)
+    makers: dict[str, dict[str, SentClassifier]] = {"ridge": plain}
+    makers["random_forest"] = send_all(rows, ExplainSection(classifier="random_forest"), 0)
+    for epsilon in (None, 3.0, 1.0):
+        files = study_classifiers(private_study(epsilon), 0, list(tables))
+        made = {}
+        for site in rows.sites:
+            asked = rows.asked
+            loaded = load_classifier(files[site.name], asked, source=site.name)
+            risk = loaded.scores(site.validation.frame)
+            thresholds = {p.name: risk_threshold(p, risk, site.validation.outcome) for p in settings.points}
+            content = with_thresholds(files[site.name], thresholds)
+            made[site.name] = plain[site.name]._replace(content=content, loaded=loaded._replace(thresholds=thresholds))
+        makers[f"study's model, epsilon {epsilon}"] = made
+    site = rows.sites[0]
+    x = [plain["A"].preparation.apply(part.frame) for part in (site.train, site.test)]
+    control = RandomForestClassifier(50, random_state=0).fit(x[0], site.train.outcome)
+    found = [control.predict_proba(one)[:, 1] for one in x]
+    print(f"control (forest with leaves of one patient): membership "
+          f"{membership_area(found[0], site.train.outcome, found[1], site.test.outcome):.3f}", flush=True)  # fmt: skip
+    for name, sent in makers.items():
+        for site in rows.sites:
+            own = sent[site.name].loaded
+            told = membership_area(
+                own.scores(site.train.frame), site.train.outcome, own.scores(site.test.frame), site.test.outcome
+            )
+            chosen = choose_for(site, sent, settings, 0)
+            done = [
+                f"{cell.point.name} {by.name} {by.test.rows} rows {by.test.flips.right}/{by.test.flips.all}"
+                f"{' confirmed' if (cell.point.name, cell.keeps, by.name) in chosen.confirmed else ''}"
+                for cell in chosen.choice.cells
+                if cell.keeps == "local"
+                for by in cell.strategies.values()
+                if by.passes
+            ]
+            rules = "; ".join(one.rule.words() for one in chosen.choice.listed[:2])
+            print(
+                f"{name}, {site.name}: membership {told:.3f}; {done or 'no benefit'}; first rules: {rules}", flush=True
+            )
+
+
 PLANTED_COLUMNS = ("lactate", "age", "pulse", "sodium", "sex")
 
 
@@ -249,7 +329,7 @@ def measure_pruning(shuffles: int = 200) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["speed", "planted", "pruning", "sepsis", "one-seed"])
+    parser.add_argument("what", choices=["speed", "planted", "pruning", "sepsis", "one-seed", "privacy"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path("sepsis_cells.jsonl"))
     given = parser.parse_args()
@@ -259,6 +339,7 @@ def main() -> None:
         "pruning": measure_pruning,
         "sepsis": lambda: run_sepsis(given.seeds, given.out),
         "one-seed": one_seed,
+        "privacy": measure_privacy,
     }
     actions[given.what]()
 

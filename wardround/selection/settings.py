@@ -29,6 +29,8 @@ class SelectionSettings:
     rules_from: Literal["patients", "neighbours"] = "patients"
     """What rules are looked for in: each patient's own difference in loss, or competence among its neighbours."""
     rules_by: RuleBy = "clearest"
+    both_ways: bool = True
+    """Whether rules are also looked for in the thesis' way, and those taken that validation favours."""
     features: int = 2
     least: float = LEAST_SHARE
     most_rules: int = MOST_RULES

@@ -1,6 +1,7 @@
 """A site's whole choice, made at home: neighbours, competence, threshold, rules, and what they did to test patients."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,38 +100,68 @@ def choose_at_site(
         raise Refusal("no other site sent a classifier", where=where, remedy="wait for the others, and ask again")
     rng = np.random.default_rng((seed, 0x5E1))
     losses = np.stack([cross_entropy(one, validation.outcome) for one in validation.scores])
-    everyone = validation.patients if settings.own_rows == "left_out" else np.arange(len(validation.x)) - len(losses[0])
     chosen = _choose_k(validation, losses, settings, rng, where)
-    itself = (validation.patients, everyone) if settings.own_rows == "left_out" else None
+    itself = (validation.patients, validation.patients) if settings.own_rows == "left_out" else None
     near = nearest(validation.x, validation.x, chosen.k, patients=itself, where=where)
     there = nearest(validation.x, test.x, chosen.k, where=where)
     found = tuple(competence(loss_nearby(losses, one), settings.epsilon) for one in (near, there))
     columns = rule_columns(validation.frame, least=settings.least, gaps=settings.gaps)
 
-    def values_of(of: Values) -> Values:
-        if settings.rules_from == "patients":
-            return own_difference(of)
-        return competence(loss_nearby(of, near), settings.epsilon)
+    def listed_in(way: SelectionSettings) -> tuple[tuple[ListedRule, ...], Pruned]:
+        def values_of(of: Values) -> Values:
+            if way.rules_from == "patients":
+                return own_difference(of)
+            return competence(loss_nearby(of, near), way.epsilon)
 
-    listed = decision_list(
-        columns,
-        values_of(losses),
-        sources,
-        least=settings.least,
-        features=settings.features,
-        most=settings.most_rules,
-        by=settings.rules_by,
-    )
+        listed = decision_list(
+            columns,
+            values_of(losses),
+            sources,
+            least=way.least,
+            features=way.features,
+            most=way.most_rules,
+            by=way.rules_by,
+        )
+        if way.prune and _may_pass(validation, listed, own_thresholds, way, where):
+            return listed, _prune(listed, columns, losses, values_of, validation.patients, way, rng)
+        return listed, Pruned(len(listed), ())
+
+    ways = [listed_in(way) for way in _ways(settings)]
+    listed, pruned = min(ways, key=lambda way: _first_p(validation, way, own_thresholds, settings, where))
     known = _known(validation, test, (found[0], found[1]), listed, settings)
-    pruned = Pruned(len(listed), ())
-    if settings.prune and _may_pass(validation, listed, own_thresholds, settings, where):
-        pruned = _prune(listed, columns, losses, values_of, validation.patients, settings, rng)
     cells = tuple(
-        _cell(validation, test, known, pruned, own_thresholds, settings, point, keeps, rng, where)
+        _cell(validation, test, known, pruned, own_thresholds, settings, point, keeps, rng, where, len(ways))
         for point in settings.points
         for keeps in _both_ways(point, own_thresholds)
     )
     return SiteChoice(chosen, listed, pruned, cells, (found[0], found[1]))
+
+
+def _ways(settings: SelectionSettings) -> tuple[SelectionSettings, ...]:
+    """Rules as the settings say; and, where both ways are looked at, the thesis' way beside it.
+
+    Rules of competence among neighbours are not pruned there: no patient's own outcome is in its competence, so the
+    test on changed decisions is a test of the rules as well; shuffled losses would judge losses and not decisions.
+    """
+    printed = replace(settings, rules_from="neighbours", rules_by="bound", prune=False)
+    if not settings.both_ways or (settings.rules_from, settings.rules_by) == ("neighbours", "bound"):
+        return (settings,)
+    return (settings, printed)
+
+
+def _first_p(
+    validation: PatientPart,
+    way: tuple[tuple[ListedRule, ...], Pruned],
+    own: Sequence[Mapping[str, float]],
+    settings: SelectionSettings,
+    where: str,
+) -> float:
+    """The corrected p-value of these rules at the first operating point."""
+    point = settings.points[0]
+    keeps = settings.keeps if settings.keeps in _both_ways(point, own) else "local"
+    signs = _Labels(validation, np.array(_thresholds(validation, own, point, keeps, where))[:, None]).signs
+    cut = cut_list(way[0][: way[1].kept], signs, validation.patients, np.random.default_rng(0))
+    return cut.corrected + 1e-9 * cut.p_value
 
 
 def _choose_k(
@@ -227,6 +258,7 @@ def _cell(
     keeps: Keeps,
     rng: np.random.Generator,
     where: str,
+    ways: int,
 ) -> PointChoice:
     thresholds = _thresholds(validation, own, point, keeps, where)
     parts = [_Labels(part, np.array(thresholds)[:, None]) for part in (validation, test)]
@@ -235,6 +267,8 @@ def _cell(
         known.picked_competence[0], parts[0].signs[known.picked[0], rows], validation.patients, rng
     )
     cut = cut_list(known.listed[: pruned.kept], parts[0].signs, validation.patients, rng)
+    # The better of two lists was taken: that is two looks.
+    cut = cut._replace(corrected=min(1.0, ways * cut.corrected))
     by_threshold = [
         np.where(one > best.value, who, -1) for one, who in zip(known.picked_competence, known.picked, strict=True)
     ]

@@ -32,6 +32,8 @@ class ExplainSection(Section):
     """Rules are looked for in each patient's own difference in loss, or in competence among its neighbours;"""
     rules_by: Literal["clearest", "bound"] = "clearest"
     """by the mean most clearly above 0 (few, wide rules), or the greatest lower bound on the mean (as printed)."""
+    both_ways: bool = True
+    """Look for rules in the printed way as well, and take those that validation patients favour."""
     pick: Literal["competence", "score"] = "competence"
     """Which of several other classifiers: the one most competent at the patient, or the one with the highest score."""
     features: int = Field(default=2, ge=1, le=2)

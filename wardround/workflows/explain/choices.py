@@ -34,6 +34,7 @@ def selection_settings(said: ExplainSection) -> SelectionSettings:
         pick=said.pick,
         rules_from=said.rules_from,
         rules_by=said.rules_by,
+        both_ways=said.both_ways,
         features=said.features,
         least=said.least,
         most_rules=said.most_rules,
