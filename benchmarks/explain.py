@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -193,13 +194,20 @@ def speed() -> None:
         print(f"decision list on 10,000 x 40, {by}: {best_of(make):.2f} s, {len(make())} rules")
 
 
-def private_study(epsilon: float | None) -> Any:
+def private_study(epsilon: float | None, path: Path) -> Any:
     """The sepsis study with the study's own model, logistic regression, at each site alone; with or without noise."""
     from wardround.study.file import parse_study
 
     content: dict[str, Any] = {
         "study": {"name": "sepsis", "seed": 0, "rounds": 30},
-        "data": {"source": "sepsis", "rows": "balanced", "shares": list(SHARES)},
+        "data": {
+            "source": "csv",
+            "path": str(path),
+            "site": "hospital",
+            "target": "sepsis",
+            "positive": "sepsis",
+            "shares": list(SHARES),
+        },
         "model": {"name": "logistic"},
         "algorithm": {"name": "fed_avg", "learning_rate": 0.5, "batch_size": 256},
     }
@@ -232,11 +240,15 @@ def measure_privacy() -> None:
     rows = rows_of_tables(tables, "sepsis", "sepsis", columns, 0, "")
     said = ExplainSection(k=100, prune=False)
     settings = selection_settings(said)
+    place = Path(mkdtemp()) / "sepsis.csv"
+    pd.concat([table[[*columns, "sepsis"]].assign(hospital=name) for name, table in tables.items()]).to_csv(
+        place, index=False
+    )
     plain = send_all(rows, said, 0)
     makers: dict[str, dict[str, SentClassifier]] = {"ridge": plain}
     makers["random_forest"] = send_all(rows, ExplainSection(classifier="random_forest"), 0)
     for epsilon in (None, 3.0, 1.0):
-        files = study_classifiers(private_study(epsilon), 0, list(tables))
+        files = study_classifiers(private_study(epsilon, place), 0, list(tables))
         made = {}
         for site in rows.sites:
             asked = rows.asked

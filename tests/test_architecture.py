@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         )
     },
     "deploy": {
-        *("core", "engine", "data", "queries", "evaluate", "partners", "privacy"),
+        *("core", "engine", "data", "queries", "evaluate", "partners", "privacy", "statistics"),
         *("study", "runs", "workflows", "report", "predict", "monitor"),
     },
 }

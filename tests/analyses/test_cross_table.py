@@ -51,13 +51,13 @@ def test_the_sum_of_what_sites_tell_has_no_small_cell():
 
 
 def test_a_condition_is_that_of_the_pooled_rows_and_one_on_few_is_refused():
-    told = found(cross_table(rows="treated", columns="died", where="age >= 60 and sex = female"), SITES)["numbers"]
+    told = found(cross_table(rows="treated", columns="died", only="age >= 60 and sex = female"), SITES)["numbers"]
     part = FRAME[(FRAME.age >= 60) & (FRAME.sex == "female")]
     np.testing.assert_array_equal(told["counts"], pd.crosstab(part.treated, part.died))
     oldest = int(FRAME[FRAME.site == "north"].age.max())
-    for where in (f"age < {oldest}", f"age >= {oldest}"):
+    for only in (f"age < {oldest}", f"age >= {oldest}"):
         with pytest.raises(Refusal, match="fewer than 5 patients"):
-            found(cross_table(rows="treated", columns="died", where=where, smallest_cell=5), SITES)
+            found(cross_table(rows="treated", columns="died", only=only, smallest_cell=5), SITES)
 
 
 def test_a_zero_cell_is_said_and_corrected():
@@ -74,9 +74,9 @@ def test_what_cannot_be_computed_is_refused():
         ({"rows": "ward", "columns": "age"}, "'age' holds numbers, and categories are needed"),
         ({"rows": "ward", "columns": "wards"}, "There is no column 'wards'"),
         ({"rows": "ward", "columns": "died", "most_levels": 2}, "has 3 categories, and 2 to 2 can be compared"),
-        ({"rows": "ward", "columns": "died", "where": "age => 3"}, "The condition 'age => 3' cannot be read"),
-        ({"rows": "ward", "columns": "died", "where": "sex > male"}, "does not fit the categories of 'sex'"),
-        ({"rows": "ward", "columns": "died", "where": "age > old"}, "'old' is no number"),
+        ({"rows": "ward", "columns": "died", "only": "age => 3"}, "The condition 'age => 3' cannot be read"),
+        ({"rows": "ward", "columns": "died", "only": "sex > male"}, "does not fit the categories of 'sex'"),
+        ({"rows": "ward", "columns": "died", "only": "age > old"}, "'old' is no number"),
         ({"rows": "ward", "columns": "died", "smallest_cell": 90}, "fewer than two rows or columns that may be told"),
     ):
         with pytest.raises(Refusal, match=words):

@@ -19,7 +19,7 @@ from wardround.statistics.comparison.means import correlation_interval
 from wardround.statistics.disclosure.dominance import is_tellable
 from wardround.statistics.selection.columns import check_columns
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, figure, interval_text, listed, p_text
 
 LABEL = "Correlations"
@@ -32,9 +32,9 @@ TERMS = Terms(
 
 
 @recorded("analysis", TERMS)
-def correlations(*, columns: tuple[str, ...], where: str = "", smallest_cell: Count = 1) -> Analysis:
+def correlations(*, columns: tuple[str, ...], only: str = "", smallest_cell: Count = 1) -> Analysis:
     """Pearson's correlations of columns over all sites, with Fisher's intervals; means and SDs beside."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
 
     def begin(agreed: Agreed) -> Tree:
         check_columns(agreed, columns, kind="number", where="[analysis] columns")
@@ -49,7 +49,7 @@ def correlations(*, columns: tuple[str, ...], where: str = "", smallest_cell: Co
         return None if "products" in state else Message({"around": state["mean"]})
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
-        x = complete_rows(agreed, site, numbers=columns, where=where, cell=smallest_cell).numbers
+        x = complete_rows(agreed, site, numbers=columns, only=only, cell=smallest_cell).numbers
         told = is_tellable(x, smallest_cell, parameters=len(columns))
         x = x if told else x[:0]
         if "means" in asked.arrays:
@@ -74,7 +74,16 @@ def correlations(*, columns: tuple[str, ...], where: str = "", smallest_cell: Co
         return told_of(state, columns, smallest_cell)
 
     wanted = tuple(dict.fromkeys((*columns, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=2)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=2,
+        covers=lambda agreed, site: [covered_rows(agreed, site, columns, only)],
+    )
 
 
 def told_of(state: Tree, columns: tuple[str, ...], cell: int) -> Report:

@@ -19,7 +19,7 @@ from wardround.statistics.comparison.categories import association
 from wardround.statistics.disclosure.counts import tellable_rest, told_counts
 from wardround.statistics.selection.columns import check_levels
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, evidence, figure, interval_text, p_text, percent
 
 LABEL = "Cross-table"
@@ -32,10 +32,10 @@ TERMS = Terms(
 
 @recorded("analysis", TERMS)
 def cross_table(
-    *, rows: str, columns: str, where: str = "", most_levels: Count = 20, smallest_cell: Count = 1
+    *, rows: str, columns: str, only: str = "", most_levels: Count = 20, smallest_cell: Count = 1
 ) -> Analysis:
     """Counts of two categories together, chi-squared test, and Fisher's test with the odds ratio for 2 by 2."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
 
     def begin(agreed: Agreed) -> Tree:
         levels = [check_levels(agreed, name, most_levels, where="[analysis]") for name in (rows, columns)]
@@ -48,7 +48,7 @@ def cross_table(
         return None if "counts" in state else Message({"table": np.zeros([len(one) for one in state["levels"]])})
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
-        known = complete_rows(agreed, site, categories=(rows, columns), where=where, cell=smallest_cell)
+        known = complete_rows(agreed, site, categories=(rows, columns), only=only, cell=smallest_cell)
         counts = np.zeros(asked.arrays["table"].shape)
         np.add.at(counts, (known.codes[rows], known.codes[columns]), 1.0)
         told = told_counts(counts, smallest_cell)
@@ -62,7 +62,16 @@ def cross_table(
         return told_of(state, rows, columns, smallest_cell)
 
     wanted = tuple(dict.fromkeys((rows, columns, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=1)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=1,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (rows, columns), only)],
+    )
 
 
 def told_of(state: Tree, rows: str, columns: str, cell: int) -> Report:

@@ -25,7 +25,7 @@ from wardround.analyses.survival.words import of_time, p_words, percent
 from wardround.core.analysis import Agreed, Analysis, Findings, FoundChart, FoundTable
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
-from wardround.core.components.terms import Extent, Terms
+from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
 from wardround.statistics.survival.gray import gray_test
@@ -42,13 +42,16 @@ def size_of(of: Extent) -> int:
     return NUMBERS + numbers_told(groups, edges, len(of.settings["causes"]))
 
 
-TERMS = Terms(
-    "how many of your patients, by {group}, leave follow-up in each interval of time, and by which of {causes}; never"
-    " fewer than {smallest_cell} at once",
-    size_of,
-    times=2,
-    rows="table",
-)
+def words_of(settings: Settings) -> str:
+    by = f", by {settings['group']}," if settings["group"] else ""
+    return (
+        f"how many of your patients{by} leave follow-up in each interval of time,"
+        f" and by which of {', '.join(settings['causes'])}"
+        f"; never fewer than {settings['smallest_cell']} at once"
+    )
+
+
+TERMS = Terms(words_of, size_of, times=2, rows="table")
 
 
 class IncidenceState(NamedTuple):

@@ -19,7 +19,7 @@ from wardround.statistics.distributions.findings import findings_of
 from wardround.statistics.distributions.quantiles import Bracket, bracket_of, zoom
 from wardround.statistics.selection.columns import check_columns
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 
 LABEL = "Distribution and quantiles"
 EXCHANGES = 25
@@ -41,11 +41,11 @@ def distribution(
     quantiles: tuple[float, ...] = (0.25, 0.5, 0.75),
     bins: Count = 64,
     precision: Positive = 1e-6,
-    where: str = "",
+    only: str = "",
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Histogram and quantiles of numbers over all sites, by repeated counting; bounds where cells are protected."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
 
     def begin(agreed: Agreed) -> Tree:
         check_columns(agreed, columns, kind="number", where="[analysis] columns")
@@ -67,7 +67,7 @@ def distribution(
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
         told: list[np.ndarray] = []
         for place, column in enumerate(columns):
-            rows = complete_rows(agreed, site, numbers=(column,), where=where, cell=smallest_cell)
+            rows = complete_rows(agreed, site, numbers=(column,), only=only, cell=smallest_cell)
             values = within_cells(rows.numbers[:, 0], smallest_cell)
             if "powers" in asked.arrays:
                 told.append(told_powers(values))
@@ -117,7 +117,16 @@ def distribution(
         return findings_of(state, columns, quantiles, smallest_cell)
 
     wanted = tuple(dict.fromkeys((*columns, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=EXCHANGES)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=EXCHANGES,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (one,), only) for one in columns],
+    )
 
 
 def narrowed(bracket: Bracket, block: GridBins, counts: np.ndarray) -> Bracket:

@@ -18,7 +18,7 @@ from wardround.statistics.disclosure.counts import open_cells, tellable_rest
 from wardround.statistics.disclosure.dominance import is_dominated
 from wardround.statistics.selection.columns import check_columns, check_levels
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, evidence, figure, interval_text, listed, p_text
 
 LABEL = "Means of groups"
@@ -32,10 +32,10 @@ TERMS = Terms(
 
 @recorded("analysis", TERMS)
 def group_means(
-    *, column: str, group: str, where: str = "", most_levels: Count = 20, smallest_cell: Count = 1
+    *, column: str, group: str, only: str = "", most_levels: Count = 20, smallest_cell: Count = 1
 ) -> Analysis:
     """Means of a number in groups, compared by t and Welch's test (two groups) or analysis of variance (more)."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
 
     def begin(agreed: Agreed) -> Tree:
         check_columns(agreed, (column,), kind="number", where="[analysis] column")
@@ -49,7 +49,7 @@ def group_means(
         return None if "squares" in state else Message({"around": state["mean"]})
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
-        rows = complete_rows(agreed, site, numbers=(column,), categories=(group,), where=where, cell=smallest_cell)
+        rows = complete_rows(agreed, site, numbers=(column,), categories=(group,), only=only, cell=smallest_cell)
         x, codes = rows.numbers[:, 0], rows.codes[group]
         amount = len(agreed.columns[group].levels)
         held = [x[codes == place] for place in range(amount)]
@@ -87,7 +87,16 @@ def group_means(
         return told_of(state, column, group, smallest_cell)
 
     wanted = tuple(dict.fromkeys((column, group, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=2)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=2,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (column, group), only)],
+    )
 
 
 def told_of(state: Tree, column: str, group: str, cell: int) -> Report:

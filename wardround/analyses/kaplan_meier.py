@@ -26,7 +26,7 @@ from wardround.analyses.survival.words import number
 from wardround.core.analysis import Agreed, Analysis
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
-from wardround.core.components.terms import Extent, Terms
+from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 
 LABEL = "Survival curves (Kaplan-Meier)"
@@ -38,13 +38,16 @@ def size_of(of: Extent) -> int:
     return NUMBERS + numbers_told(groups, max(len(of.settings["times"]), of.settings["bins"]) + 1)
 
 
-TERMS = Terms(
-    "how many of your patients, by {group}, leave follow-up in each interval of time, with and without the event; never"
-    " fewer than {smallest_cell} at once",
-    size_of,
-    times=2,
-    rows="table",
-)
+def words_of(settings: Settings) -> str:
+    by = f", by {settings['group']}," if settings["group"] else ""
+    return (
+        f"how many of your patients{by} leave follow-up in each interval of time,"
+        f" with and without {settings['event']}"
+        f"; never fewer than {settings['smallest_cell']} at once"
+    )
+
+
+TERMS = Terms(words_of, size_of, times=2, rows="table")
 
 
 class CurveState(NamedTuple):

@@ -24,7 +24,7 @@ from wardround.analyses.survival.words import number, p_words
 from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.components.recipes import recorded
-from wardround.core.components.terms import Extent, Terms
+from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
 from wardround.queries.cells import in_cells
@@ -40,13 +40,15 @@ def size_of(of: Extent) -> int:
     return NUMBERS + MOST_LEVELS * (MOST_LEVELS + 3) + 2 * MOST_LEVELS * edges + 2
 
 
-TERMS = Terms(
-    "observed and expected events of your patients, by {group}, in all and not by time unless sites are compared with"
-    " each other; never of fewer than {smallest_cell}",
-    size_of,
-    times=2,
-    rows="table",
-)
+def words_of(settings: Settings) -> str:
+    when = "in all, not by time" if settings["by_site"] else "in each interval of time"
+    return (
+        f"observed and expected events of your patients by {settings['group']}, {when}; nothing of fewer than"
+        f" {settings['smallest_cell']} patients or events"
+    )
+
+
+TERMS = Terms(words_of, size_of, times=2, rows="table")
 
 
 class RankState(NamedTuple):

@@ -20,6 +20,7 @@ from wardround.statistics.pooling import site_estimates
 from wardround.statistics.pooling.findings import pooled_findings
 from wardround.statistics.pooling.random_effects import Spread
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
+from wardround.statistics.selection.rows import covered_rows
 
 LABEL = "Meta-analysis"
 TERMS = Terms(
@@ -54,13 +55,13 @@ def meta_analysis(
     published: tuple[Any, ...] = (),
     tau2: Spread = "reml",
     hartung_knapp: bool = True,
-    where: str = "",
+    only: str = "",
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Site estimates put together by fixed and random effects, with heterogeneity, forest and funnel plots."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
     asked_for = site_estimates.EffectQuestion(
-        measure, outcome, exposure, event, exposed, covariates, where, smallest_cell
+        measure, outcome, exposure, event, exposed, covariates, only, smallest_cell
     )
     beside = [site_estimates.published_estimate(one) for one in published]
 
@@ -97,4 +98,16 @@ def meta_analysis(
 
     wanted = (outcome, exposure, *covariates, *(one.column for one in conditions))
     columns = tuple(dict.fromkeys(name for name in wanted if name)) if measure != "published" else ()
-    return Analysis(columns, begin, message, ask, step, report, most=1, sums=False)
+    return Analysis(
+        columns,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=1,
+        sums=False,
+        covers=lambda agreed, site: [
+            covered_rows(agreed, site, [one for one in (outcome, exposure, *covariates) if one], only)
+        ],
+    )

@@ -30,7 +30,7 @@ from wardround.statistics.selection.covariates import (
     covariate_names,
     split_kinds,
 )
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, listed, percent
 
 LABEL = "Principal components"
@@ -61,17 +61,17 @@ def principal_components(
     correction: Literal["closed", "admm"] = "closed",
     rounds: Count = 500,
     local_components: CountOrAll = 0,
-    where: str = "",
+    only: str = "",
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Principal components of columns over all sites, corrected for covariates: W and S of Silva et al."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
     size = len(columns)
 
     def matrix_of(agreed: Agreed, site: Site) -> Any:
         numbers, categories = split_kinds(agreed, covariates)
         rows = complete_rows(
-            agreed, site, numbers=(*columns, *numbers), categories=categories, where=where, cell=smallest_cell
+            agreed, site, numbers=(*columns, *numbers), categories=categories, only=only, cell=smallest_cell
         )
         return np.column_stack([rows.numbers[:, :size], covariate_matrix(agreed, covariates, rows, first=size)])
 
@@ -131,6 +131,7 @@ def principal_components(
         step=step,
         report=report,
         most=rounds + 4 if correction == "admm" else 3,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (*columns, *covariates), only)],
     )
 
 

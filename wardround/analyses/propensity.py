@@ -28,7 +28,7 @@ from wardround.statistics.selection.covariates import (
     covariate_names,
     split_kinds,
 )
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import listed
 
 LABEL = "Treatment effect by inverse weights"
@@ -58,11 +58,11 @@ def propensity(
     covariates: tuple[str, ...],
     treated: str = "",
     event: str = "",
-    where: str = "",
+    only: str = "",
     smallest_cell: Count = 1,
 ) -> Analysis:
     """The average effect of a treatment by propensity scores and inverse weights, with a sandwich standard error."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
 
     def variables(agreed: Agreed, site: Site) -> tuple[Any, Any, Any]:
         """Covariates, treatment and outcome of the complete rows."""
@@ -76,7 +76,7 @@ def propensity(
             numbers=(*first, *numbers),
             categories=categories,
             flags=flags,
-            where=where,
+            only=only,
             cell=smallest_cell,
         )
         y = rows.flags[outcome] if is_event else rows.numbers[:, 0]
@@ -138,7 +138,16 @@ def propensity(
         return treatment_findings(state, treatment, outcome, state["event"], covariates, smallest_cell)
 
     wanted = (treatment, outcome, *covariates, *(one.column for one in conditions))
-    return Analysis(tuple(dict.fromkeys(wanted)), begin, message, ask, step, report, most=NEWTON + 3)
+    return Analysis(
+        tuple(dict.fromkeys(wanted)),
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=NEWTON + 3,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (treatment, outcome, *covariates), only)],
+    )
 
 
 def after_scale(state: Tree, told: Tree, treatment: str, outcome: str) -> Tree:

@@ -19,7 +19,7 @@ from wardround.statistics.disclosure.grid import POWERS, GridBins, leaf_counts, 
 from wardround.statistics.disclosure.value_range import DEPTH, first_bins, narrower_bins, told_powers
 from wardround.statistics.selection.columns import check_columns, check_levels
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
-from wardround.statistics.selection.rows import complete_rows
+from wardround.statistics.selection.rows import complete_rows, covered_rows
 from wardround.statistics.sentences import answered_text, evidence, interval_text, p_text, percent
 
 LABEL = "Rank test"
@@ -34,9 +34,9 @@ TERMS = Terms(
 
 
 @recorded("analysis", TERMS)
-def rank_test(*, column: str, group: str, bins: Count = 256, where: str = "", smallest_cell: Count = 1) -> Analysis:
+def rank_test(*, column: str, group: str, bins: Count = 256, only: str = "", smallest_cell: Count = 1) -> Analysis:
     """Mann-Whitney test of a number in two groups, over shared bins, with the error of the bins told."""
-    conditions = read_conditions(where)
+    conditions = read_conditions(only)
 
     def begin(agreed: Agreed) -> Tree:
         check_columns(agreed, (column,), kind="number", where="[analysis] column")
@@ -52,7 +52,7 @@ def rank_test(*, column: str, group: str, bins: Count = 256, where: str = "", sm
         return Message({"level": np.array(state["bins"].level), "first": np.array(state["bins"].first)})
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
-        rows = complete_rows(agreed, site, numbers=(column,), categories=(group,), where=where, cell=smallest_cell)
+        rows = complete_rows(agreed, site, numbers=(column,), categories=(group,), only=only, cell=smallest_cell)
         codes = rows.codes[group]
         sizes = np.bincount(codes, minlength=2)
         few = ((sizes > 0) & (sizes < smallest_cell)).any()
@@ -81,7 +81,16 @@ def rank_test(*, column: str, group: str, bins: Count = 256, where: str = "", sm
         return told_of(state, column, group, smallest_cell)
 
     wanted = tuple(dict.fromkeys((column, group, *(one.column for one in conditions))))
-    return Analysis(wanted, begin, message, ask, step, report, most=EXCHANGES)
+    return Analysis(
+        wanted,
+        begin,
+        message,
+        ask,
+        step,
+        report,
+        most=EXCHANGES,
+        covers=lambda agreed, site: [covered_rows(agreed, site, (column, group), only)],
+    )
 
 
 def told_of(state: Tree, column: str, group: str, cell: int) -> Report:
@@ -104,6 +113,11 @@ def told_of(state: Tree, column: str, group: str, cell: int) -> Report:
         f" {interval_text(100 * found.lowest, 100 * found.highest)} %, and p between {found.p_least:.2g} and"
         f" {found.p_most:.2g}.",
     ]
+    if found.p_least < 0.05 <= found.p_most:
+        words.append(
+            "These bins are too wide to be sure of the test: the order within them could turn it either way. Use more"
+            " bins, or smaller cells where the sites allow it."
+        )
     words += [text for text in (answered_text(state["sites"], state["all"], cell),) if text]
     table = FoundTable(
         "groups",

@@ -353,7 +353,7 @@ def status_lines(facts: Mapping[str, Any]) -> list[str]:
     lines += [f"  {site['name']}: {site_words(site, facts['running'])}" for site in facts["sites"]] or ["  none yet"]
     lines += ["", "Studies"]
     for one in facts["studies"]:
-        course = f"monitors {one['monitors']}" if one["monitors"] else f"round {one['round']} of {one['rounds']}"
+        course = f"monitors {one['monitors']}" if one.get("monitors") else f"round {one['round']} of {one['rounds']}"
         words = f"  {one['study']}: {one['state']}, {course}"
         words += f"; {format_bytes(one['bytes_down'])} to the sites, {format_bytes(one['bytes_up'])} back"
         if one["epsilon"] is not None:

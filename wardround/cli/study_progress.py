@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from wardround.deploy.home import CoordinatorHome
 
 INTERRUPTED = 130
+WITHOUT_MODEL = ("monitor", "analysis")
+"""Kinds of studies that train none, so there is no card to write."""
 WRITTEN = {"Report": "report.html", "Model card": "model_card.md"}
 
 
@@ -183,9 +185,11 @@ def write_pages(run: Path) -> None:
     """Report and model card of a finished study; the study is finished even if one of them cannot be written."""
     from wardround.report.model_card.facts import write_card
     from wardround.report.run.page import write_report
-    from wardround.runs.file_names import MODEL
+    from wardround.runs.file_names import MANIFEST
+    from wardround.runs.json_files import read_json
 
-    trained = (("model card", write_card),) if (run / MODEL).exists() else ()  # a monitor leaves no model
+    manifest = read_json(run / MANIFEST, "") if (run / MANIFEST).exists() else {}
+    trained = () if manifest.get("kind") in WITHOUT_MODEL else (("model card", write_card),)
     for what, write in (("report", write_report), *trained):
         try:
             write(run)

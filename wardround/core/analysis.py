@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple
 from wardround.core.contracts import Array, Message, Params, Report, Site, Tree
 
 ColumnKind = Literal["number", "category"]
+NOISE = "noise/deviation"
+"""The name under which a sum comes with the standard deviation of the noise in each of its numbers."""
 
 
 class AgreedColumn(NamedTuple):
@@ -59,6 +61,9 @@ class Analysis(NamedTuple):
     """Exchanges at most; a site answers no more."""
     sums: bool = True
     """The sum of the answers is enough, so a secure sum can hide single ones."""
+    covers: Callable[[Agreed, Site], Sequence[Array]] | None = None
+    """Which of a site's rows answers are about, a flag a row (several such, where columns are looked at one by one);
+    none: rows with a value in every column. A site refuses a question about almost the patients of an earlier one."""
     model: Callable[[Tree], FoundModel] | None = None
     """The model in the last state, where the method finds one."""
     predict: Callable[[Params, Array], Array] | None = None
@@ -69,6 +74,11 @@ class Analysis(NamedTuple):
     """
     keep: Callable[[Agreed, Message, Site], Mapping[str, bytes]] | None = None
     """At a site, after its answer: files by name that it keeps for itself, such as rules to follow; none leaves."""
+    sensitivity: Callable[[Agreed], float] | None = None
+    """The length by which one patient can change an answer, in every exchange: for [privacy], whose noise a site adds.
+
+    None: [privacy] is not offered. Under it `step` is also told the deviation of the noise in the sum, as NOISE.
+    """
 
 
 ChartKind = Literal["forest", "funnel", "steps", "lines", "points", "bars", "heat"]

@@ -16,6 +16,7 @@ from wardround.analyses.meta_analysis import meta_analysis
 from wardround.analyses.propensity import propensity
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
+from wardround.deploy.site.analyses.answered_rows import remember_rows
 
 CELL = 5
 GENERATOR = np.random.default_rng(11)
@@ -39,7 +40,7 @@ def ask(analysis, message):
 
 
 def sum_of_creatinine(where, cell):
-    told = ask(correlations(columns=("creatinine", "age"), where=where, smallest_cell=cell), {"means": np.zeros(2)})
+    told = ask(correlations(columns=("creatinine", "age"), only=where, smallest_cell=cell), {"means": np.zeros(2)})
     return float(told["total"][0])
 
 
@@ -53,16 +54,35 @@ def test_everybody_but_one_is_refused(where):
         sum_of_creatinine(where, CELL)
 
 
-def test_two_conditions_that_differ_by_few_give_no_difference_beyond_what_the_site_remembers():
-    """Both have a cell on either side, so a site that forgets answers both; it must remember whom it spoke about."""
-    from wardround.statistics.disclosure.subsets import check_difference, fingerprints
-
+def test_two_conditions_that_differ_by_few_get_one_answer(tmp_path):
+    """Both have a cell on either side, so the site must remember whom its first answer was about."""
     ages = np.sort(TABLE.age)[-(CELL + 1) :]
-    wide, narrow = (set(TABLE.index[TABLE.age >= bound]) for bound in (ages[0], ages[1]))
-    assert 0 < len(wide - narrow) < CELL
-    salt = b"secret"
+    wide, narrow = (f"age >= {bound:g}" for bound in ages[:2])
+    exact = sum_of_creatinine(wide, 1) - sum_of_creatinine(narrow, 1)
+    assert exact == pytest.approx(TABLE.creatinine[(TABLE.age >= ages[0]) & (TABLE.age < ages[1])].sum())
+    for where in (narrow, wide):
+        analysis = correlations(columns=("creatinine", "age"), only=where, smallest_cell=CELL)
+        if where == narrow:
+            remember_rows(tmp_path / "answered", analysis, AGREED, SITE, CELL)
+            remember_rows(tmp_path / "answered", analysis, AGREED, SITE, CELL)  # the same again is no news
+            continue
+        with pytest.raises(Refusal, match="covers the patients of an earlier one"):
+            remember_rows(tmp_path / "answered", analysis, AGREED, SITE, CELL)
+
+
+def test_a_column_that_one_patient_lacks_gets_one_answer(tmp_path):
+    """Without any condition: the patient without a value is left out of one question and not of the other."""
+    site = Site("A", TABLE.assign(lab=TABLE.creatinine.where(TABLE.age < 97)))
+    agreed = agreed_on([site])
+    total = {
+        columns: correlations(columns=columns).ask(agreed, Message({"means": np.zeros(2)}), site).arrays["total"][0]
+        for columns in (("creatinine", "age"), ("creatinine", "lab"))
+    }
+    assert np.diff(list(total.values())).item() == pytest.approx(-SECRET)  # with cells of 1, where nothing is promised
+    first, second = (correlations(columns=columns, smallest_cell=CELL) for columns in total)
+    remember_rows(tmp_path / "answered", first, agreed, site, CELL)
     with pytest.raises(Refusal, match="covers the patients of an earlier one"):
-        check_difference(fingerprints(wide, salt), [fingerprints(narrow, salt)], CELL, site="A")
+        remember_rows(tmp_path / "answered", second, agreed, site, CELL)
 
 
 def test_edges_cannot_close_in_on_a_patient():

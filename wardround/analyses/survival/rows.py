@@ -12,7 +12,7 @@ import pandas as pd
 from wardround.core.analysis import Agreed
 from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
-from wardround.queries.columns import as_numbers, as_text, suggest_name
+from wardround.queries.columns import as_codes, as_numbers, suggest_name
 
 Values = np.ndarray[Any, Any]
 EVENT = {"1": 1.0, "0": 0.0, "True": 1.0, "False": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
@@ -27,18 +27,6 @@ class Outcome(NamedTuple):
     event_is: str = ""
     causes: tuple[str, ...] = ()
     """Where several compete: the event is then 1 for the first of them, 2 for the second, ..."""
-
-
-class DesignColumn(NamedTuple):
-    """One column of the design: a number, or 1 for one level of a category and 0 for the reference."""
-
-    column: str
-    level: str = ""
-    reference: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.column}={self.level}" if self.level else self.column
 
 
 class FollowUp(NamedTuple):
@@ -96,25 +84,28 @@ def times_of(site: Site, name: str) -> Values:
 
 def events_of(site: Site, outcome: Outcome) -> Values:
     """1 for an event (or the number of its cause), 0 for a censored time, NaN where unknown."""
-    words = as_text(column_of(site, outcome.event))
-    known = np.array([word is not None for word in words], bool)
+    codes, words = as_codes(column_of(site, outcome.event))
     if outcome.causes:
-        return np.where(known, 1.0 + codes_of(site, outcome.event, outcome.causes), np.nan)
-    if outcome.event_is:
-        return np.where(known, (words == outcome.event_is).astype(np.float64), np.nan)
-    if any(word not in EVENT for word in words[known]):
+        meaning = {cause: number for number, cause in enumerate(outcome.causes, 1)}
+        values = [float(meaning.get(str(word), 0)) for word in words]
+    elif outcome.event_is:
+        values = [float(word == outcome.event_is) for word in words]
+    elif any(word not in EVENT for word in words):
         raise Refusal(
             f"the event column '{outcome.event}' does not hold 0 and 1",
             where=f"site {site.name}",
             remedy='say which value is the event: event_is = "..."; all others count as censored',
         )
-    return np.array([np.nan if word is None else EVENT[word] for word in words], np.float64)
+    else:
+        values = [EVENT[str(word)] for word in words]
+    return np.array([*values, np.nan])[codes]  # a code of -1 is unknown: the last
 
 
 def codes_of(site: Site, name: str, levels: Sequence[str]) -> Values:
     """The number of each row's level; -1 where it is unknown, or no level that was agreed on."""
     place = {level: number for number, level in enumerate(levels)}
-    return np.array([place.get(word, -1) if word is not None else -1 for word in as_text(column_of(site, name))], int)
+    codes, words = as_codes(column_of(site, name))
+    return np.array([*(place.get(str(word), -1) for word in words), -1], np.int64)[codes]
 
 
 def levels_of(agreed: Agreed, name: str) -> tuple[str, ...]:
@@ -132,58 +123,6 @@ def levels_of(agreed: Agreed, name: str) -> tuple[str, ...]:
     return column.levels
 
 
-def said_of(pairs: Sequence[str], key: str, known: Sequence[str]) -> dict[str, str]:
-    """Settings such as "grade = 1", by column.
-
-    >>> said_of(("age = 10 years",), "units", ("age",))
-    {'age': '10 years'}
-    """
-    found = {}
-    for pair in pairs:
-        column, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not value:
-            raise Refusal(f"{key}: '{pair}' is not of the form COLUMN = VALUE")
-        if column not in known:
-            raise Refusal(f"{key}: there is no column '{column}' in the model", remedy=suggest_name(column, known))
-        found[column] = value
-    return found
-
-
-def design_of(agreed: Agreed, columns: Sequence[str], references: Sequence[str] = ()) -> tuple[DesignColumn, ...]:
-    """The columns of the design; the reference of a category is its first level unless another is said."""
-    said = said_of(references, "references", columns)
-    design: list[DesignColumn] = []
-    for name in columns:
-        column = agreed.columns.get(name)
-        if column is None:
-            raise Refusal(f"no site has told what '{name}' is", remedy=suggest_name(name, agreed.columns))
-        if column.kind == "number":
-            design.append(DesignColumn(name))
-            continue
-        levels = levels_of(agreed, name)
-        if len(levels) < 2:
-            raise Refusal(f"'{name}' has one level only, so it has no effect", remedy="leave it out")
-        first = said.get(name, levels[0])
-        if first not in levels:
-            raise Refusal(f"references: '{name}' has no level '{first}'", remedy=suggest_name(first, levels))
-        design += [DesignColumn(name, level, first) for level in levels if level != first]
-    return tuple(design)
-
-
-def matrix_of(agreed: Agreed, design: Sequence[DesignColumn], site: Site) -> Values:
-    """(rows, columns of the design), NaN where unknown."""
-    x = np.empty((len(site.table), len(design)))
-    codes = {one.column: codes_of(site, one.column, agreed.columns[one.column].levels) for one in design if one.level}
-    for number, one in enumerate(design):
-        if not one.level:
-            x[:, number] = numbers_in(site, one.column)
-            continue
-        code = codes[one.column]
-        is_level = code == agreed.columns[one.column].levels.index(one.level)
-        x[:, number] = np.where(code >= 0, is_level, np.nan)
-    return x
-
-
 def strata_of(agreed: Agreed, strata: Sequence[str]) -> int:
     """How many combinations of levels there are."""
     return int(np.prod([len(levels_of(agreed, name)) for name in strata])) if strata else 1
@@ -194,15 +133,18 @@ def follow_up(
     site: Site,
     outcome: Outcome,
     *,
-    design: Sequence[DesignColumn] = (),
+    x: Values | None = None,
     group: str = "",
     strata: Sequence[str] = (),
     held_out: str = "",
     held: bool = False,
 ) -> FollowUp:
-    """The site's patients; with `held_out` ("COLUMN = VALUE") those without that value, or, if `held`, those with."""
+    """The site's patients, with the columns `x` of a model.
+
+    With `held_out` ("COLUMN = VALUE") those without that value, or, if `held`, those with it.
+    """
     time, event = times_of(site, outcome.time), events_of(site, outcome)
-    x = matrix_of(agreed, design, site)
+    x = np.empty((len(time), 0)) if x is None else x
     code = codes_of(site, group, levels_of(agreed, group)) if group else np.zeros(len(time), int)
     stratum, lost = np.zeros(len(time), int), code < 0
     for name in strata:
@@ -212,7 +154,7 @@ def follow_up(
     asked = np.ones(len(time), bool)
     if held_out:
         column, _, value = (part.strip() for part in held_out.partition("="))
-        asked = (as_text(column_of(site, column)) == value) == held
+        asked = (codes_of(site, column, (value,)) == 0) == held
     lost = lost | np.isnan(time) | np.isnan(event) | np.isnan(x).any(axis=1)
     kept = asked & ~lost
     return FollowUp(time[kept], event[kept], x[kept], code[kept], stratum[kept], int((asked & lost).sum()))

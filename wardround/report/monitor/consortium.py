@@ -169,4 +169,4 @@ def site_table(site: MonitoredSite) -> Html:
         for one in site.windows
     ]
     shown = table(site.name, head, rows)
-    return shown if is_aged(site) else details(f"{site.name}: nothing shown", shown)
+    return shown if is_aged(site) else details(f"{site.name}: not shown to be wrong", shown)

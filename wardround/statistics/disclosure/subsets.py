@@ -6,7 +6,6 @@ one that covers almost the same, in whatever way the difference came about: by a
 missing, or by a patient who has left.
 """
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,24 +28,21 @@ def check_condition(kept: int, of: int, cell: int, *, site: str) -> None:
     if few:
         raise Refusal(
             f"the condition {few} fewer than {cell} patients, about whom the answer would tell",
-            where=f"site {site}, where",
+            where=f"site {site}, [analysis] only",
             remedy="choose a condition with at least a cell of patients on both sides, or leave it out",
         )
 
 
-def fingerprints(rows: Iterable[Any], salt: bytes) -> frozenset[str]:
-    """The patients of a question as a site remembers them: 16 hexadecimal digits each, under a secret of its own."""
-    return frozenset(hashlib.blake2b(repr(row).encode(), digest_size=8, key=salt).hexdigest() for row in rows)
-
-
-def check_difference(now: frozenset[str], earlier: Iterable[frozenset[str]], cell: int, *, site: str) -> None:
-    """Refuse patients who are those of an earlier question but for a few."""
+def check_difference(now: Mask, earlier: Iterable[Mask], cell: int, *, site: str) -> None:
+    """Refuse patients who are those of an earlier question but for a few; masks of a table that grew are longer."""
     if cell <= 1:
         return
     for before in earlier:
+        both = np.zeros((2, max(len(now), len(before))), bool)
+        both[0, : len(now)], both[1, : len(before)] = now, before
         # Either side alone: 3 who left and 40 who came still tell of the 3, by two answers about the others.
-        gone, new = len(before - now), len(now - before)
-        if (before & now) and (0 < gone < cell or 0 < new < cell):
+        new, gone = int((both[0] & ~both[1]).sum()), int((both[1] & ~both[0]).sum())
+        if both.all(axis=0).any() and (0 < gone < cell or 0 < new < cell):
             raise Refusal(
                 f"the question covers the patients of an earlier one but for fewer than {cell}, and the difference of"
                 " the answers would tell about them",

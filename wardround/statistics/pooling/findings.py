@@ -11,7 +11,7 @@ from wardround.core.contracts import Report
 from wardround.core.errors import Refusal
 from wardround.statistics.charts import forest, funnel
 from wardround.statistics.pooling.random_effects import (
-    Heterogeneity,
+    BetweenSites,
     Pooled,
     Spread,
     between,
@@ -99,7 +99,7 @@ def words_of(
     fixed: Pooled,
     random: Pooled,
     around: tuple[float, float],
-    varied: Heterogeneity,
+    varied: BetweenSites,
     silent: Sequence[str],
     per_unit: bool,
 ) -> list[str]:

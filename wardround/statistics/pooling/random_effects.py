@@ -26,7 +26,7 @@ class Pooled(NamedTuple):
     df: float
 
 
-class Heterogeneity(NamedTuple):
+class BetweenSites(NamedTuple):
     """Q with its p-value, I2 as a share, tau2 and its interval."""
 
     q: float
@@ -98,14 +98,14 @@ def crossing(y: Vector, v: Vector, level: float) -> float:
     return float(optimize.brentq(lambda tau2: cochran(y, v, tau2) - level, 0.0, high, xtol=1e-14, rtol=1e-14))
 
 
-def heterogeneity(y: Vector, v: Vector, tau2: float, level: float = 0.95) -> Heterogeneity:
+def heterogeneity(y: Vector, v: Vector, tau2: float, level: float = 0.95) -> BetweenSites:
     df = len(y) - 1
     if df < 1:
-        return Heterogeneity(0.0, math.nan, 0.0, 0.0, math.nan, math.nan)
+        return BetweenSites(0.0, math.nan, 0.0, 0.0, math.nan, math.nan)
     q = cochran(y, v)
     upper, lower = stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], df)
     i2 = max(0.0, (q - df) / q) if q > 0 else 0.0
-    return Heterogeneity(
+    return BetweenSites(
         q, float(stats.chi2.sf(q, df)), i2, tau2, crossing(y, v, float(upper)), crossing(y, v, float(lower))
     )
 

@@ -9,7 +9,7 @@ from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
 from wardround.statistics.disclosure.dominance import is_tellable
 from wardround.statistics.pooling import effects
-from wardround.statistics.pooling.effects import UNKNOWN, Effect
+from wardround.statistics.pooling.effects import UNKNOWN, OwnEffect
 from wardround.statistics.propensity.logistic import fit_logistic
 from wardround.statistics.selection.columns import check_columns, check_flag
 from wardround.statistics.selection.covariates import covariate_matrix, split_kinds
@@ -30,7 +30,7 @@ class EffectQuestion(NamedTuple):
     event: str
     exposed: str
     covariates: tuple[str, ...]
-    where: str
+    only: str
     cell: int
 
 
@@ -71,7 +71,7 @@ def check_question(asked: EffectQuestion, agreed: Agreed) -> EffectQuestion:
     return asked
 
 
-def estimate_of(asked: EffectQuestion, agreed: Agreed, site: Site) -> tuple[Effect, int]:
+def estimate_of(asked: EffectQuestion, agreed: Agreed, site: Site) -> tuple[OwnEffect, int]:
     """A site's estimate from its own rows, and of how many patients; unknown where it may not tell."""
     numbers, flags = [], {}
     (flags.update({asked.outcome: asked.event}) if asked.measure in RATIOS else numbers.append(asked.outcome))
@@ -87,7 +87,7 @@ def estimate_of(asked: EffectQuestion, agreed: Agreed, site: Site) -> tuple[Effe
         numbers=(*numbers, *more),
         categories=categories,
         flags=flags,
-        where=asked.where,
+        only=asked.only,
         cell=asked.cell,
     )
     y = rows.flags[asked.outcome] if asked.measure in RATIOS else rows.numbers[:, 0]
@@ -108,7 +108,7 @@ def may_tell(asked: EffectQuestion, y: Any, x: Any) -> bool:
     return bool((groups >= asked.cell).all())
 
 
-def effect_of(asked: EffectQuestion, agreed: Agreed, rows: CompleteRows, y: Any, x: Any, first: int) -> Effect:
+def effect_of(asked: EffectQuestion, agreed: Agreed, rows: CompleteRows, y: Any, x: Any, first: int) -> OwnEffect:
     if asked.measure in ("odds_ratio", "risk_ratio", "risk_difference"):
         return effects.ratio(effects.fourfold(y, x), asked.measure)
     if asked.measure in ADJUSTED:
@@ -121,18 +121,18 @@ def effect_of(asked: EffectQuestion, agreed: Agreed, rows: CompleteRows, y: Any,
     }[asked.measure]()
 
 
-def adjusted(asked: EffectQuestion, z: Any, y: Any, x: Any) -> Effect:
+def adjusted(asked: EffectQuestion, z: Any, y: Any, x: Any) -> OwnEffect:
     """The coefficient of the exposure beside the covariates: least squares, or logistic regression."""
     design = np.column_stack([np.ones(len(y)), x, z])
     if len(y) <= design.shape[1] or np.linalg.matrix_rank(design) < design.shape[1]:
         return UNKNOWN
     if asked.measure == "adjusted_odds_ratio":
         fitted = fit_logistic(design, y)
-        return UNKNOWN if fitted is None else Effect(float(fitted[0][1]), float(fitted[1][1, 1]))
+        return UNKNOWN if fitted is None else OwnEffect(float(fitted[0][1]), float(fitted[1][1, 1]))
     inverse = np.linalg.inv(design.T @ design)
     beta = inverse @ design.T @ y
     left = float(((y - design @ beta) ** 2).sum()) / (len(y) - design.shape[1])
-    return Effect(float(beta[1]), left * float(inverse[1, 1]))
+    return OwnEffect(float(beta[1]), left * float(inverse[1, 1]))
 
 
 def told_estimate(site: str, told: Any) -> SiteEstimate:

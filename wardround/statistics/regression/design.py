@@ -170,7 +170,7 @@ def rows_of(design: Design, agreed: Agreed, table: pd.DataFrame, knots: Mapping[
         made = block(term[0], whole)
         for variable in term[1:]:
             other = block(variable, False)
-            made = (made[:, :, None] * other[:, None, :]).reshape(len(kept), -1)
+            made = (made[:, :, None] * other[:, None, :]).reshape(len(kept), made.shape[1] * other.shape[1])
         x[:, at : at + width] = made
         at += width
     outcome = kept[formula.outcome].to_numpy()

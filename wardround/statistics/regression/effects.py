@@ -11,7 +11,7 @@ from wardround.statistics.regression.design import Design, DesignColumn, referen
 NOUNS = {
     "odds": "odds of {outcome}",
     "rate": "rate of {outcome}",
-    "mean": "mean {outcome}",
+    "mean": "mean of {outcome}",
     "hazard": "hazard of {outcome}",
 }
 
@@ -70,7 +70,7 @@ def sentence(
         kind = "multiplies" if ratio else "adds to"
         return f"The interaction {column.label} {kind} the effects on the {noun}: {told}{proof(effect)}."
     if ratio:
-        return f"{what} the {noun} {change(effect, bool(column.levels), level)}{proof(effect)}."
+        return f"{what} the {noun} {change(effect, bool(column.levels), level, plural=ratio == 'odds')}{proof(effect)}."
     return f"{what} {noun} {difference(effect, bool(column.levels), level)}{proof(effect)}."
 
 
@@ -87,30 +87,27 @@ def subject(column: DesignColumn, design: Design, agreed: Agreed, unit: float) -
     return f"With {name} = {shown}, compared with {reference_of(variable, agreed.columns[name])},"
 
 
-def change(effect: Effect, is_level: bool, level: float) -> str:
+def change(effect: Effect, is_level: bool, level: float, *, plural: bool) -> str:
     """A ratio as a percentage; one that doubles or more as a factor."""
     ratio = math.exp(min(effect.value, 700.0))
     ends = [None if one is None else math.exp(min(one, 700.0)) for one in (effect.low, effect.high)]
-    verb = ("are" if is_level else "rise", "are" if is_level else "fall")
-    if ratio >= 2 or (ends[1] or 0) >= 10:
-        told = f"{'are' if is_level else 'change'} by a factor of {ratio:.3g}"
-        if ends[0] is not None and ends[1] is not None:
-            told += f" ({level:.0%} interval {ends[0]:.3g} to {ends[1]:.3g})".replace("%", " %")
-        return told
+    known = [one for one in ends if one is not None]
+    interval = f"{100 * level:g} % interval"
+    if ratio >= 2 or max(known, default=0.0) >= 10:
+        told = f"{'are' if plural else 'is'} {ratio:.3g} times as high"
+        return f"{told} ({interval} {known[0]:.3g} to {known[1]:.3g})" if len(known) == 2 else told
     percent = 100 * (ratio - 1)
-    up = percent >= 0
-    word = (
-        f"{verb[0 if up else 1]} {abs(percent):.3g} % {'higher' if up else 'lower'}"
-        if is_level
-        else (f"{verb[0 if up else 1]} by {abs(percent):.3g} %")
-    )
-    if ends[0] is None or ends[1] is None:
-        return word
-    low, high = (100 * (end - 1) for end in ends if end is not None)
+    if is_level:
+        told = f"{'are' if plural else 'is'} {abs(percent):.3g} % {'higher' if percent >= 0 else 'lower'}"
+    else:
+        told = f"{'rise' if percent >= 0 else 'fall'}{'' if plural else 's'} by {abs(percent):.3g} %"
+    if len(known) < 2:
+        return told
+    low, high = (100 * (end - 1) for end in known)
     if (low >= 0) == (high >= 0):
         inner = sorted((abs(low), abs(high)))
-        return f"{word} ({100 * level:g} % interval {inner[0]:.3g} to {inner[1]:.3g} %)"
-    return f"{word} ({100 * level:g} % interval {abs(low):.3g} % lower to {high:.3g} % higher)"
+        return f"{told} ({interval} {inner[0]:.3g} to {inner[1]:.3g} %)"
+    return f"{told} ({interval} {abs(low):.3g} % lower to {high:.3g} % higher)"
 
 
 def difference(effect: Effect, is_level: bool, level: float) -> str:

@@ -27,6 +27,8 @@ class Link(NamedTuple):
     slope: Callable[[Array], Array]
     ratio: str = ""
     """What the exponential of a coefficient is: "odds", "rate", "mean"; empty where it is none."""
+    bends: bool = True
+    """Whether the weights of patients follow from the coefficients, by a scale that is the same for any outcome."""
 
 
 def exponential(eta: Array) -> Array:
@@ -51,7 +53,7 @@ def doubly_exponential(eta: Array) -> Array:
 
 
 LINKS: dict[str, Link] = {
-    "identity": Link(lambda mean: mean, lambda eta: eta, np.ones_like),
+    "identity": Link(lambda mean: mean, lambda eta: eta, np.ones_like, bends=False),
     "log": Link(np.log, exponential, exponential, "mean"),
     "logit": Link(special.logit, logistic, logistic_slope, "odds"),
     "probit": Link(special.ndtri, lambda eta: np.clip(special.ndtr(eta), NEAR_ONE, 1 - NEAR_ONE), normal_density),
@@ -65,6 +67,7 @@ LINKS: dict[str, Link] = {
         lambda mean: 1 / mean,
         lambda eta: 1 / np.maximum(eta, 1e-10),
         lambda eta: -1 / np.maximum(eta, 1e-10) ** 2,
+        bends=False,
     ),
 }
 

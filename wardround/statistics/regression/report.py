@@ -10,7 +10,7 @@ from scipy import stats
 from wardround.core.analysis import Findings, FoundChart, FoundTable
 from wardround.core.text import counted
 from wardround.statistics.regression.course import Course
-from wardround.statistics.regression.design import INTERCEPT, term_label
+from wardround.statistics.regression.design import INTERCEPT, natural_spline, places_of, term_label
 from wardround.statistics.regression.effects import Effect, scaled, sentence, units_of
 from wardround.statistics.regression.estimates import (
     FoundFit,
@@ -65,8 +65,8 @@ def findings_of(course: Course, *, formula: str, per: Sequence[str], level: floa
 
 def ratio_of(course: Course) -> str:
     """What the exponential of a coefficient is called."""
-    counts = course.settings.family.name in ("poisson", "negative_binomial")
-    return "rate" if course.settings.link.ratio == "mean" and counts else course.settings.link.ratio
+    is_rate = course.settings.link.ratio == "mean" and bool(course.design.formula.offsets)
+    return "rate" if is_rate else course.settings.link.ratio
 
 
 def effect_of(found: FoundFit, at: int, level: float) -> Effect:
@@ -128,8 +128,8 @@ def heterogeneity_words(course: Course, spreads: dict[int, SpreadOfSites]) -> li
 
 def spline_words(course: Course, walds: Sequence[TermTest]) -> list[str]:
     return [
-        f"{term_label(course.design, one.term)} bends as the chart of coefficients cannot show: taken together "
-        f"{'it matters' if one.p_value < 0.05 else 'it is not more than chance'} (p = {one.p_value:.3g})."
+        f"{term_label(course.design, one.term)} {'matters' if one.p_value < 0.05 else 'is not more than chance'} taken "
+        f"as a whole (p = {one.p_value:.3g}); its chart shows how."
         for one in walds
         if "spline(" in term_label(course.design, one.term)
     ]
@@ -271,6 +271,7 @@ def charts_of(
     if shown:
         rows = [row(unit_label(labels[at], units), scaled(effects[at], units.get(labels[at], 1.0))) for at in shown]
         charts.append(FoundChart("effects", "Effects with their intervals", "forest", rows, axis))
+    charts += [chart for term in range(len(course.design.formula.terms)) if (chart := curve(course, found, term, axis))]
     for at in shown[:SAID] if own else ():
         unit = units.get(labels[at], 1.0)
         rows = [
@@ -297,6 +298,23 @@ def charts_of(
         }
         charts.append(FoundChart("tuning", "Strength of the penalty", "lines", [line], "log10 strength", "deviance"))
     return charts
+
+
+def curve(course: Course, found: FoundFit, term: int, axis: str) -> FoundChart | None:
+    """A spline of one column, compared with the middle of its knots."""
+    variables = course.design.formula.terms[term]
+    if len(variables) > 1 or variables[0].function != "spline" or found.covariance is None or not course.knots:
+        return None
+    knots = np.asarray(course.knots[variables[0].column])
+    grid, middle = np.linspace(knots[0], knots[-1], 61), np.array([(knots[0] + knots[-1]) / 2])
+    away, at = natural_spline(grid, knots) - natural_spline(middle, knots), places_of(course.design, term)
+    value = away @ found.beta[at]
+    error = 1.959964 * np.sqrt(np.einsum("ij,jk,ik->i", away, found.covariance[np.ix_(at, at)], away))
+    shown = np.exp if course.settings.link.ratio else np.asarray
+    line = {"name": variables[0].column, "x": grid.tolist(), "y": shown(value).tolist()}
+    line |= {"low": shown(value - error).tolist(), "high": shown(value + error).tolist()}
+    name, column = term_label(course.design, term), variables[0].column
+    return FoundChart(name, f"{name}, compared with {column} = {middle[0]:.4g}", "lines", [line], column, axis)
 
 
 def unit_label(label: str, units: dict[str, float]) -> str:

@@ -41,7 +41,7 @@ def read_conditions(text: str) -> tuple[Condition, ...]:
         if matched is None:
             raise Refusal(
                 f"the condition {part!r} cannot be read",
-                where="where",
+                where="[analysis] only",
                 remedy='write a column, a sign (=, !=, <, <=, >, >=) and a value, such as "age >= 60 and sex = female"',
             )
         name, sign, value = (word.strip("\"'") for word in matched.groups())
@@ -53,16 +53,20 @@ def check_conditions(conditions: tuple[Condition, ...], agreed: Agreed) -> None:
     """Refuse what does not fit the agreed columns, before anybody is asked."""
     for column, sign, value in conditions:
         if column not in agreed.columns:
-            raise Refusal(f"there is no column {column!r}", where="where", remedy=suggest_name(column, agreed.columns))
+            raise Refusal(
+                f"there is no column {column!r}", where="[analysis] only", remedy=suggest_name(column, agreed.columns)
+            )
         kind, levels = agreed.columns[column]
         if kind == "category" and (sign not in ("=", "!=") or value not in levels):
             raise Refusal(
                 f"the condition {column} {sign} {value} does not fit the categories of {column!r}",
-                where="where",
+                where="[analysis] only",
                 remedy=f"compare by = or != with one of {', '.join(levels)}",
             )
         if kind == "number" and not is_number(value):
-            raise Refusal(f"{value!r} is no number", where=f"where, {column}", remedy="compare it with a number")
+            raise Refusal(
+                f"{value!r} is no number", where=f"[analysis] only, {column}", remedy="compare it with a number"
+            )
 
 
 def is_number(text: str) -> bool:

@@ -26,6 +26,15 @@ class CompleteRows(NamedTuple):
         return len(self.numbers)
 
 
+def covered_rows(agreed: Agreed, site: Site, columns: Sequence[str], only: str = "") -> Matrix:
+    """A flag a row: whether the patient has a value in these columns and meets the condition."""
+    kept: Matrix = np.asarray(meets(read_conditions(only), agreed, site))
+    for name in columns:
+        is_number = agreed.columns[name].kind == "number"
+        kept = kept & (np.isfinite(values_of(site, name)) if is_number else codes_of(agreed, site, name) >= 0)
+    return kept
+
+
 def complete_rows(
     agreed: Agreed,
     site: Site,
@@ -33,7 +42,7 @@ def complete_rows(
     numbers: Sequence[str] = (),
     categories: Sequence[str] = (),
     flags: Mapping[str, str] | None = None,
-    where: str = "",
+    only: str = "",
     cell: int = 1,
 ) -> CompleteRows:
     """Refused where the condition singles out, or leaves out, fewer patients than a cell."""
@@ -45,8 +54,8 @@ def complete_rows(
         known &= np.isfinite(values)
     for places in codes.values():
         known &= places >= 0
-    kept = known & meets(read_conditions(where), agreed, site) if where else known
-    if where:
+    kept = known & meets(read_conditions(only), agreed, site) if only else known
+    if only:
         check_condition(int(kept.sum()), int(known.sum()), cell, site=site.name)
     matrix = np.column_stack([values[kept] for values in x]) if x else np.empty((int(kept.sum()), 0))
     return CompleteRows(

@@ -15,7 +15,7 @@ AGREED = agreed_on(SITES)
 ASKED = {
     "combat": [{"columns": ("a", "b"), "covariates": ("age", "ward")}],
     "correlations": [{"columns": ("a", "b", "age")}],
-    "cross_table": [{"rows": "ward", "columns": "died"}],
+    "cross_table": [{"rows": "ward", "columns": "died", "only": "age >= 30"}],
     "distribution": [{"columns": ("a", "age")}],
     "group_means": [{"column": "a", "group": "ward"}],
     "meta_analysis": [
@@ -40,6 +40,8 @@ def test_an_answer_has_the_shapes_of_one_for_no_patients_and_is_as_large_as_its_
     words = terms_of(component.factory).describe(given | {"smallest_cell": cell})
     assert not words.endswith(".")
     assert "{" not in words
+    assert analysis.covers is not None or "only" not in settings
+    assert "age" in analysis.columns or "only" not in settings, "the condition arrived"
     nobody = Site("nobody", SITES[0].table.iloc[:0])
     asked = []
 
