@@ -81,6 +81,7 @@ class GapsSection(Section):
     organisations: list[str] = Field(default_factory=list)
     """The two or more sites to compare; by default those with the most patients, `most_organisations` of them."""
     most_organisations: int = Field(default=4, ge=2, le=20)
+    """How many these are."""
     metric: str = "tnr_at_90_tpr"
     """tnr_at_90_tpr, roc_auc or accuracy."""
     classifier: Kind = "ridge"
