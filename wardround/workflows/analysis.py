@@ -55,6 +55,7 @@ from wardround.study.analysis_noise import (
     with_deviation,
     with_noise,
 )
+from wardround.study.data_rules import refuse_dropped_rows
 from wardround.study.file import Study
 
 NO_TARGET = "(an analysis names its columns)"
@@ -79,7 +80,7 @@ def check_analysis(study: Study) -> AnalysisPlan:
     recipe = analysis_recipe(study)
     analysis = analysis_from(recipe)
     refuse_unfit(study, analysis)
-    assemble.refuse_dropped_rows(study)
+    refuse_dropped_rows(study)
     table = table_of(study)
     refuse_few(assemble.transform_of(study.transforms), len(table.sites), "[[transforms]]")
     where = [f"site {name}, {table.origin}" for name in table.sites]

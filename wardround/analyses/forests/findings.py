@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wardround.analyses.forests.plan import Outcome, TreePlan, outcome_of
+from wardround.analyses.forests.plan import TreeOutcome, TreePlan, outcome_of
 from wardround.analyses.forests.state import TreesState, best_of, effect_grid
 from wardround.core.analysis import Findings, FoundChart, FoundTable
 from wardround.core.contracts import Report
@@ -78,7 +78,7 @@ def exchanges_of(state: TreesState) -> int:
 
 
 def quality(
-    plan: TreePlan, outcome: Outcome, state: TreesState, told: dict[str, Numbers]
+    plan: TreePlan, outcome: TreeOutcome, state: TreesState, told: dict[str, Numbers]
 ) -> tuple[list[str], dict[str, Any]]:
     assert state.forest is not None
     cells, trees = told["cells"], state.forest.trees
@@ -116,7 +116,7 @@ def quality(
     return [f"{one}." for one in reversed(words)], numbers
 
 
-def site_table(outcome: Outcome, state: TreesState, numbers: dict[str, Any]) -> list[FoundTable]:
+def site_table(outcome: TreeOutcome, state: TreesState, numbers: dict[str, Any]) -> list[FoundTable]:
     assert state.looked is not None
     own = state.looked.arrays.get("sites")
     if own is None:
@@ -144,7 +144,7 @@ def matters(names: list[str], share: Numbers) -> str:
 
 
 def effects(
-    plan: TreePlan, outcome: Outcome, state: TreesState, told: dict[str, Numbers], numbers: dict[str, Any]
+    plan: TreePlan, outcome: TreeOutcome, state: TreesState, told: dict[str, Numbers], numbers: dict[str, Any]
 ) -> tuple[list[str], list[FoundChart]]:
     """How the mean prediction changes along the columns that matter most, all else as it is."""
     if "effects" not in told or state.common is None:
@@ -185,7 +185,7 @@ def bin_label(feature: Feature, code: int) -> Any:
     return float((ends[0] + ends[1]) / 2)
 
 
-def looked_for(plan: TreePlan, outcome: Outcome) -> str:
+def looked_for(plan: TreePlan, outcome: TreeOutcome) -> str:
     """The outcome in words: "dies yes", but of a disease that is its own column's name, just that."""
     name = outcome.classes[outcome.positive]
     return name if name.lower() == plan.target.lower() else f"{plan.target} {name}"
@@ -199,7 +199,7 @@ def plainly(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def effect_words(plan: TreePlan, outcome: Outcome, feature: Feature, labels: list[Any], values: Numbers) -> str:
+def effect_words(plan: TreePlan, outcome: TreeOutcome, feature: Feature, labels: list[Any], values: Numbers) -> str:
     what = f"the risk of {looked_for(plan, outcome)}" if outcome.classes else plan.target
     low, high, last = int(np.argmin(values)), int(np.argmax(values)), len(values) - 1
 

@@ -16,10 +16,10 @@ from wardround.queries.columns import as_codes, as_numbers, suggest_name
 
 Values = np.ndarray[Any, Any]
 EVENT = {"1": 1.0, "0": 0.0, "True": 1.0, "False": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
-MOST_LEVELS = 50
+MOST_LEVELS = 20
 
 
-class Outcome(NamedTuple):
+class FollowUpOutcome(NamedTuple):
     """Which column tells the time, which the event, and by what value (none: 0 and 1, no and yes)."""
 
     time: str
@@ -82,7 +82,7 @@ def times_of(site: Site, name: str) -> Values:
     return times
 
 
-def events_of(site: Site, outcome: Outcome) -> Values:
+def events_of(site: Site, outcome: FollowUpOutcome) -> Values:
     """1 for an event (or the number of its cause), 0 for a censored time, NaN where unknown."""
     codes, words = as_codes(column_of(site, outcome.event))
     if outcome.causes:
@@ -131,7 +131,7 @@ def strata_of(agreed: Agreed, strata: Sequence[str]) -> int:
 def follow_up(
     agreed: Agreed,
     site: Site,
-    outcome: Outcome,
+    outcome: FollowUpOutcome,
     *,
     x: Values | None = None,
     group: str = "",

@@ -12,7 +12,7 @@ import numpy as np
 
 from wardround.analyses.survival.counts import Counted, axis_words, count_rows, numbers_told, read_counts
 from wardround.analyses.survival.curves import curve_findings
-from wardround.analyses.survival.rows import MOST_LEVELS, Outcome, follow_up, levels_of
+from wardround.analyses.survival.rows import MOST_LEVELS, FollowUpOutcome, follow_up, levels_of
 from wardround.analyses.survival.survey import (
     NUMBERS,
     Survey,
@@ -75,7 +75,7 @@ def kaplan_meier(
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Survival curves by group, with intervals, medians and survival at horizons."""
-    outcome = Outcome(time, event, event_is)
+    outcome = FollowUpOutcome(time, event, event_is)
 
     def begin(agreed: Agreed) -> CurveState:
         check_times(times, bins)

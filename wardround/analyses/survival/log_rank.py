@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wardround.analyses.survival.rows import MOST_LEVELS, FollowUp, Outcome, follow_up, levels_of, strata_of
+from wardround.analyses.survival.rows import MOST_LEVELS, FollowUp, FollowUpOutcome, follow_up, levels_of, strata_of
 from wardround.analyses.survival.survey import (
     NUMBERS,
     Survey,
@@ -79,7 +79,7 @@ def log_rank(
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Log-rank test of two or more groups, stratified by site and other columns, with optional weights."""
-    outcome = Outcome(time, event, event_is)
+    outcome = FollowUpOutcome(time, event, event_is)
 
     def begin(agreed: Agreed) -> RankState:
         check_times(times, bins)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wardround.analyses.survival.counts import Counted, axis_words, count_rows, numbers_told, read_counts
-from wardround.analyses.survival.rows import MOST_LEVELS, Outcome, follow_up, levels_of
+from wardround.analyses.survival.rows import MOST_LEVELS, FollowUpOutcome, follow_up, levels_of
 from wardround.analyses.survival.survey import (
     NUMBERS,
     Survey,
@@ -93,7 +93,7 @@ def cumulative_incidence(
         return Message({"edges": state.edges}, (("asked", "counts"),)) if state.counted is None else None
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
-        rows = follow_up(agreed, site, Outcome(time, event, causes=causes), group=group)
+        rows = follow_up(agreed, site, FollowUpOutcome(time, event, causes=causes), group=group)
         if dict(asked.meta)["asked"] == "survey":
             any_cause = (rows.event > 0).astype(np.float64)
             return Message(survey_of(rows._replace(event=any_cause), smallest_cell))
@@ -140,7 +140,7 @@ def cumulative_incidence(
                 numbers["gray"][cause] = test._asdict()
                 clear = "differs" if test.p_value is not None and test.p_value < 0.05 else "does not clearly differ"
                 how = f"Gray's test, {p_words(test.p_value)}"
-                words.append(f"The incidence of {event} {cause} {clear} between the groups ({how}).")
+                words.insert(number_, f"The incidence of {event} {cause} {clear} between the groups ({how}).")
         words += survey_words(state.survey, len(state.agreed.sites), smallest_cell)
         words.append(axis_words(counted, edges, unit, smallest_cell))
         columns = ["group", "cause", "time", "incidence", "low", "high"]
