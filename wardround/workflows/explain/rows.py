@@ -14,7 +14,8 @@ from wardround.data.preparation import Preparation, TextColumn
 from wardround.data.table import Table
 from wardround.engine import registry
 from wardround.queries.columns import as_text
-from wardround.study.assemble import read_rows, refuse_dropped_rows
+from wardround.study.assemble import read_rows
+from wardround.study.data_rules import refuse_dropped_rows
 from wardround.study.file import Study
 
 Values = np.ndarray[Any, Any]
