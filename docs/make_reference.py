@@ -24,6 +24,7 @@ from wardround.engine import registry
 from wardround.evaluate.metrics import CLASSIFICATION, REGRESSION
 from wardround.runs import cases_result, partners_result, result, scores, sites
 from wardround.runs.clinical import figures, patient_table
+from wardround.runs.explain import explain_result, gaps_result
 from wardround.runs.file_names import MANIFEST, RESULT, ROUNDS
 from wardround.runs.schema import schema_of_result
 from wardround.study import file as study_file
@@ -96,7 +97,17 @@ MEANINGS: Mapping[str, str] = {
 }
 
 SCHEMA = "result.schema.json"
-RESULT_MODULES = (result, sites, patient_table, scores, figures, cases_result, partners_result)
+RESULT_MODULES = (
+    result,
+    sites,
+    patient_table,
+    scores,
+    figures,
+    cases_result,
+    partners_result,
+    explain_result,
+    gaps_result,
+)
 """Where the parts of a result are described."""
 
 FOLDER = f"""

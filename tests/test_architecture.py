@@ -21,7 +21,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "privacy": {"core"},
     "queries": {"core", "privacy"},
     "statistics": {"core", "queries"},
-    "analyses": {"core", "privacy", "queries", "statistics"},
+    "selection": {"core", "queries", "evaluate"},
+    "classifiers": {"core", "data", "queries", "export", "runs", "selection"},
+    "practice_gaps": {"core"},
+    "analyses": {"core", "privacy", "queries", "statistics", "data", "classifiers", "selection"},
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
     "data": {"core", "queries"},
@@ -31,7 +34,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runs": {"core"},
     "report": {"core", "evaluate", "runs", "partners", "queries", "monitor"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
-    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "statistics", "study"},
+    "predict": {
+        *("core", "engine", "data", "queries", "evaluate", "runs", "statistics", "study"),
+        *("classifiers", "selection"),
+    },
     "export": {"core", "engine", "data", "queries", "evaluate", "algorithms", "runs", "report", "predict"},
     "monitor": {"core", "data", "queries", "evaluate", "predict", "runs"},
     "api": {
@@ -52,6 +58,11 @@ MAY_IMPORT: dict[str, set[str]] = {
             "runs",
             "report",
             "deploy",
+            "predict",
+            "export",
+            "classifiers",
+            "selection",
+            "practice_gaps",
         )
     },
     "deploy": {

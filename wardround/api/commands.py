@@ -18,6 +18,8 @@ from wardround.privacy.attacks.membership import FEWEST_SHADOWS
 from wardround.report.cases.page import write_cases_report
 from wardround.report.model_card.facts import write_card
 from wardround.report.run.page import write_report
+from wardround.runs.explain.explain_result import ExplainResult
+from wardround.runs.explain.gaps_result import GapsResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.result import CasesResult, PartnersResult, RunResult, TuneResult
 from wardround.study import assemble
@@ -28,6 +30,8 @@ from wardround.workflows import compare_cases as cases
 from wardround.workflows import run as runs
 from wardround.workflows import tune as tuning
 from wardround.workflows.attack import attack as attacks
+from wardround.workflows.explain import explain as explaining
+from wardround.workflows.explain import gaps
 from wardround.workflows.partners import recommend
 from wardround.workflows.training_plan import Plans, check_methods
 
@@ -222,6 +226,38 @@ def recommend_partners(
     on_folder(folder.path)
     result = recommend.partners(plan, folder, step=step)
     return result, write_report(folder.path)
+
+
+def explain_study(
+    study: Study,
+    *,
+    out: str | Path | None = None,
+    say: Callable[[str], None] = lambda words: None,
+    on_folder: OnFolder = unnoticed,
+) -> tuple[ExplainResult, Path]:
+    """For which patients another site's classifier knows more, with rules in words; and the folder with the page."""
+    plan = explaining.check_explain(study, say)
+    folder = open_folder(study, out, resume=False)
+    on_folder(folder.path)
+    result = explaining.run_explain(plan, folder, say)
+    write_report(folder.path)
+    return result, folder.path
+
+
+def find_gaps(
+    study: Study,
+    *,
+    out: str | Path | None = None,
+    say: Callable[[str], None] = lambda words: None,
+    on_folder: OnFolder = unnoticed,
+) -> tuple[GapsResult, Path]:
+    """For which practices another organisation's model is better or more consistent; and the folder with the page."""
+    plan = gaps.check_gaps(study)
+    folder = open_folder(study, out, resume=False)
+    on_folder(folder.path)
+    result = gaps.run_gaps(plan, folder, say)
+    write_report(folder.path)
+    return result, folder.path
 
 
 def attack(study: Study, *, shadows: int = 16, say: Callable[[str], None] = lambda words: None) -> dict[str, Any]:

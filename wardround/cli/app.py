@@ -165,6 +165,26 @@ def partners(
 
 
 @app.command()
+def explain(study: StudyPath, out: Out = None, as_json: AsJson = False) -> None:
+    """Find out for which patients another site's model knows more than the own one, with rules in words."""
+    from wardround.cli.models.expertise import explain_command
+    from wardround.study.file import read_study
+
+    with name_study_file(study):
+        explain_command(read_study(study), out=out, as_json=as_json)
+
+
+@app.command()
+def gaps(study: StudyPath, out: Out = None, as_json: AsJson = False) -> None:
+    """Find practices in which another organisation decides more consistently, and try its model as a stop-gap."""
+    from wardround.cli.models.expertise import gaps_command
+    from wardround.study.file import read_study
+
+    with name_study_file(study):
+        gaps_command(read_study(study), out=out, as_json=as_json)
+
+
+@app.command()
 def retrain(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
     without: Annotated[list[str], typer.Option("--without", metavar="SITE", help="The site that withdrew.")],

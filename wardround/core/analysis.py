@@ -72,6 +72,8 @@ class Analysis(NamedTuple):
     A prepared row has for every number its value (0 where missing) and a mark of whether it is missing, for every
     category a place for each level and the same mark.
     """
+    keep: Callable[[Agreed, Message, Site], Mapping[str, bytes]] | None = None
+    """At a site, after its answer: files by name that it keeps for itself, such as rules to follow; none leaves."""
     sensitivity: Callable[[Agreed], float] | None = None
     """The length by which one patient can change an answer, in every exchange: for [privacy], whose noise a site adds.
 

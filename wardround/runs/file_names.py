@@ -14,6 +14,8 @@ PERSONAL = "personal.safetensors"
 """The models that sites use themselves."""
 PREDICTIONS = "predictions.csv"
 """What was predicted for single test patients, where a study says that it may be kept."""
+SELECTION = "selection"
+"""The folder of what `explain` chose: for each site its rules and the classifiers they name."""
 MODEL_CARD = "model_card.json"
 REPORT = "report.html"
 

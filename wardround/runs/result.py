@@ -14,6 +14,8 @@ from wardround.runs.cases_result import BudgetTables, CaseResult, MethodLabel, R
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.clinical.monitor import MonitoredSite
 from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
+from wardround.runs.explain.explain_result import ExplainResult
+from wardround.runs.explain.gaps_result import GapsResult
 from wardround.runs.fields import (
     ByName,
     Flag,
@@ -250,7 +252,9 @@ class MonitorResult(ResultPart):
     notes: Texts
 
 
-Result = RunResult | CasesResult | PartnersResult | TuneResult | AnalysisResult | MonitorResult
+Result = (
+    RunResult | CasesResult | PartnersResult | TuneResult | AnalysisResult | MonitorResult | ExplainResult | GapsResult
+)
 KINDS: dict[str, type[Result]] = {
     **dict.fromkeys(("run", "compare", "demo", "deployed"), RunResult),
     "cases": CasesResult,
@@ -258,6 +262,8 @@ KINDS: dict[str, type[Result]] = {
     "tune": TuneResult,
     "monitor": MonitorResult,
     "analysis": AnalysisResult,
+    "explain": ExplainResult,
+    "gaps": GapsResult,
 }
 
 

@@ -16,6 +16,7 @@ from wardround.study.monitor_section import MonitorSection, refuse_unused, with_
 from wardround.study.sections.comparison import CaseSection, CompareSection, PartnersSection, TuneSection
 from wardround.study.sections.data import CleaningSection, DataSection, PreparationSection
 from wardround.study.sections.deployment import DeploySection
+from wardround.study.sections.explain import ExplainSection, GapsSection
 from wardround.study.sections.privacy import PrivacySection
 from wardround.study.sections.rounds import (
     EvaluationSection,
@@ -96,12 +97,14 @@ class Study(Section):
     tune: TuneSection | None = None
     analysis: Named | None = None
     monitor: MonitorSection | None = None
+    explain: ExplainSection | None = None
+    gaps: GapsSection | None = None
 
     @model_serializer(mode="wrap")
     def _one_or_the_other(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The words of a study are its identity: tables that do not concern it are none of them.
-        absent = {name for name in ("analysis", "monitor") if getattr(self, name) is None}
-        unused = absent if len(absent) == 2 else {*absent, *OF_TRAINING}
+        absent = {name for name in ("analysis", "monitor", "explain", "gaps") if getattr(self, name) is None}
+        unused = absent if {"analysis", "monitor"} <= absent else {*absent, *OF_TRAINING}
         return {key: value for key, value in write(self).items() if key not in unused}
 
 
@@ -129,6 +132,13 @@ def read_study(path: Path) -> Study:
         data = table.get("data") if isinstance(table, dict) else None
         if isinstance(data, dict) and isinstance(data.get("path"), str):
             data["path"] = str((path.parent / Path(data["path"]).expanduser()).resolve())
+    explain = content.get("explain")
+    files = explain.get("files") if isinstance(explain, dict) else None
+    if isinstance(explain, dict) and isinstance(files, dict):
+        explain["files"] = {
+            name: str((path.parent / Path(file).expanduser()).resolve()) if isinstance(file, str) else file
+            for name, file in files.items()
+        }
     return parse_study(content, where=str(path))
 
 

@@ -45,3 +45,14 @@ def test_hours(last: Table) -> None:
     positive = {name: int((rows["sepsis"] == "sepsis").sum()) for name, rows in table.sites.items()}
     assert positive == {"A": 17_136, "B": 10_780}
     assert table.sites["B"]["patient"].nunique() == 20_000
+
+
+@pytest.mark.slow
+def test_balanced_hours_are_those_of_the_thesis():
+    # Caldas 2022, 3.3.1: 55.8 thousand instances, half of them positive; RR of its patient A (HR 51) is 1.17647.
+    table = sepsis(rows="balanced")
+    rows = pd.concat(list(table.sites.values()))
+    assert len(rows) == 55_832
+    assert (rows["sepsis"] == "sepsis").sum() == 27_916
+    assert rows.loc[rows["HR"] == 51, "RR"].round(5).unique().tolist() == [1.17647]
+    assert len(sepsis(rows="balanced", draw=1).sites["A"]) != len(table.sites["A"])

@@ -40,7 +40,9 @@ PageFile = Annotated[Path | None, typer.Option("--page", help="Write the explana
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
     patients: PatientTable,
-    site: Annotated[str | None, typer.Option("--site", help="Use the personal model of this site.")] = None,
+    site: Annotated[
+        str | None, typer.Option("--site", help="Use the personal model, or the rules, of this site.")
+    ] = None,
     method: Annotated[str | None, typer.Option("--method", help="Whose model, where a run compared methods.")] = None,
     query: SqlQuery = None,
     setting: ReaderSettings = None,
@@ -56,10 +58,17 @@ def predict(
         from wardround.cli.models.predict import Wanted, predict_with
         from wardround.cli.party.site_data import parse_settings
         from wardround.predict.predictor import load_predictor
+        from wardround.runs.explain.selection_file import has_selection
 
         words = parse_settings(setting or [])
+        wanted = Wanted(patients, query, words, keep or (), out, explain, page, as_json)
+        if has_selection(run):
+            from wardround.cli.models.selection import predict_by_rules
+
+            predict_by_rules(run, site, wanted)
+            return
         predictor = load_predictor(run, method, site, adapted=not unadapted)
-    predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
+    predict_with(predictor, wanted)
 
 
 @contextmanager

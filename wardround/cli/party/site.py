@@ -244,10 +244,17 @@ def predict(
         from wardround.deploy.party.decisions import resolve
         from wardround.deploy.site.own_model import own_model, own_reading
         from wardround.predict.predictor import load_predictor
+        from wardround.runs.explain.selection_file import KEPT, has_selection
 
         there = open_home(home)
         offer = resolve(there, study)
         words = parse_settings(setting or [])
+        kept = there.folder(offer.id) / KEPT
+        if has_selection(kept):
+            from wardround.cli.models.selection import predict_by_rules
+
+            predict_by_rules(kept, None, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
+            return
         predictor = load_predictor(own_model(there.folder(offer.id), offer.id)).read_by(own_reading(there, offer.id))
     predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
 

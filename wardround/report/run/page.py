@@ -6,12 +6,15 @@ from pathlib import Path
 
 from wardround.core.errors import Refusal
 from wardround.report.analysis.page import analysis_page
+from wardround.report.explain.page import selection_page
 from wardround.report.html.document import date_text, document, notices
 from wardround.report.html.markup import Html, join, safe, section
 from wardround.report.partners.answer import partnership_of
 from wardround.report.partners.page import partners_page
 from wardround.report.run.section import ReportSection, find_sections
 from wardround.runs.analyses.analysis_result import AnalysisResult
+from wardround.runs.explain.explain_result import ExplainResult
+from wardround.runs.explain.gaps_result import GapsResult
 from wardround.runs.file_names import REPORT
 from wardround.runs.read import read_manifest, read_result
 from wardround.runs.result import CasesResult, MonitorResult, PartnersResult
@@ -48,6 +51,8 @@ def report_page(folder: Path) -> Html:
     found = read_result(folder)
     if found is not None and isinstance(found.result, AnalysisResult):
         return analysis_page(found.result, read_manifest(folder) or {}, found.remarks)
+    if found is not None and isinstance(found.result, ExplainResult | GapsResult):
+        return selection_page(found.result, read_manifest(folder) or {}, found.remarks)
     if found is not None and isinstance(found.result, CasesResult):
         from wardround.report.cases.page import cases_page  # which itself draws on pages of runs
 

@@ -44,6 +44,7 @@ from wardround.privacy.secure_sum.fixed_point import RING
 from wardround.privacy.secure_sum.wide_point import PRECISION, to_digits
 from wardround.queries.cells import in_cells
 from wardround.queries.names_of import MOST_NAMES
+from wardround.runs.explain.selection_file import KEPT
 from wardround.study.analysis import analysis_of
 from wardround.study.analysis_noise import analysis_noise, with_noise
 from wardround.study.assemble import links_of
@@ -176,6 +177,10 @@ class AnalysisWorker:
         pattern = made.ask(self.agreed, message, nobody)
         found = pattern if few else made.ask(self.agreed, message, self.rows)
         told = checked_answer(found, pattern, most_numbers(self.study))
+        if made.keep is not None and not few:
+            for name, content in made.keep(self.agreed, message, self.rows).items():
+                (self.folder / KEPT).mkdir(exist_ok=True)
+                write_whole(self.folder / KEPT / Path(name).name, content)
         noise = analysis_noise(self.study, made, self.agreed)
         if noise is None:
             return told

@@ -1,0 +1,1 @@
+"""Classifiers that sites exchange whole: any kind, as a checked ONNX file with its preparation inside."""

@@ -1,0 +1,1 @@
+"""Results of `explain` and `gaps`, and what `predict` follows at a site."""
