@@ -34,7 +34,10 @@ PAGES = sorted(
 )
 NEWCOMERS = ROOT / "CONTRIBUTING.md"
 EXAMPLES = sorted(ROOT.glob("examples/*.toml"))
-REAL = {"adult", "heart_disease", "mnist_writers"}
+REAL = {
+    *("adult", "heart_disease", "mnist_writers"),
+    *("datashield_survival", "lung", "rotterdam_gbsg", "tcga_brca"),
+}
 """Sources of the examples that need WARDROUND_DATA."""
 ADDED = {"hosts"}
 """Modules that a page asks the reader to write, beside those with a mark of their own."""

@@ -8,6 +8,7 @@ from tests.support.answers import numbers_of
 from tests.support.survival.sites import agreed_on, found, made_patients, real_table, sites_of
 from wardround.analyses.cox import TERMS, cox
 from wardround.core.components.terms import Extent
+from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.engine.registry import find
 
@@ -75,6 +76,42 @@ def test_across_sites_the_error_of_the_intervals_is_told():
     told = max(report["numbers"]["rounding"]["in_standard_errors"])
     assert 0 < off.max() < told < 1
     assert any("which moves the effect of" in one for one in report["words"])
+
+
+def test_a_formula_has_products_and_functions():
+    rows = made_patients()
+    rows = rows.assign(**{"ill:age": rows["ill"] * rows["age"], "log(age)": np.log(rows["age"])})
+    numbers = found(cox(time="time", event="event", formula="ill * age + log(age)"), rows)["numbers"]
+    assert sorted(numbers["columns"]) == ["age", "ill", "ill:age", "log(age)"]
+    other = pooled_fit(rows, numbers["columns"], strata=rows["site"])
+    np.testing.assert_allclose(numbers["coefficients"], other.params, rtol=1e-6)
+    study = {"time": "time", "event": "event"}
+    same = found(cox(**study, formula='age + ill + category(stage, "III")', units=("age = 10 years",)), rows)
+    plain = found(cox(**WITH_STAGE, references=("stage = III",)), rows)["numbers"]
+    np.testing.assert_allclose(same["numbers"]["coefficients"], plain["coefficients"], rtol=1e-9)
+    assert same["words"][0].startswith("Per 10 years of age the hazard rises by ")
+
+
+def test_small_groups_and_single_patients_are_not_told_of():
+    rows = made_patients()
+    few = rows.assign(rare=0)
+    few.loc[few.index[few["site"] == "B"][:3], "rare"] = 1
+    few.loc[few.index[few["site"] == "A"][:20], "rare"] = 1
+    study = {"time": "time", "event": "event", "columns": ("age", "rare"), "smallest_cell": 5}
+    report = found(cox(**study), few)
+    alone = found(cox(**study), few[few["site"] != "B"])
+    np.testing.assert_allclose(report["numbers"]["coefficients"], alone["numbers"]["coefficients"])
+    assert any("left out of the fit: 1" in one for one in report["words"])
+    # Whoever sends coefficients under which one patient outweighs all others gets no answer.
+    analysis, sites = cox(**STUDY, smallest_cell=5), sites_of(rows)
+    agreed = agreed_on(rows, sites)
+    state = analysis.begin(agreed)
+    answers = [analysis.ask(agreed, analysis.message(state), site).arrays for site in sites]
+    state = analysis.step(state, Message({name: sum(one[name] for one in answers) for name in answers[0]}))
+    asked = analysis.message(state)
+    loud = Message({**asked.arrays, "beta": np.array([40.0, 0.0])}, asked.meta)
+    with pytest.raises(Refusal, match="fewer than 5 patients would make up the sums"):
+        analysis.ask(agreed, loud, sites[0])
 
 
 def test_strata_of_both_kinds():
@@ -196,7 +233,12 @@ def test_cells_leave_small_sites_out_and_answers_keep_their_shape(by_site):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"columns": ()}, "needs at least one column"),
+        ({"columns": ()}, "neither columns nor a formula"),
+        ({"formula": "age"}, "both columns and a formula"),
+        ({"columns": (), "formula": "time ~ age"}, "has no left side"),
+        ({"columns": (), "formula": "spline(age, 3)"}, "takes no spline"),
+        ({"columns": (), "formula": "age + aeg"}, "'aeg' is"),
+        ({"columns": (), "formula": "age +"}, "cannot be read"),
         ({"columns": ("time", "age")}, "cannot be columns"),
         ({"columns": ("aeg",)}, "did you mean 'age'"),
         ({"references": ("stage = IX",)}, "no level 'IX'"),
@@ -210,9 +252,9 @@ def test_cells_leave_small_sites_out_and_answers_keep_their_shape(by_site):
 )
 def test_what_cannot_be_computed_is_refused_before_anybody_is_asked(settings, match):
     rows = made_patients()
-    analysis = cox(**{**WITH_STAGE, **settings})
+    agreed = agreed_on(rows, sites_of(rows))
     with pytest.raises(Refusal, match=match):
-        analysis.begin(agreed_on(rows, sites_of(rows)))
+        cox(**{**WITH_STAGE, **settings}).begin(agreed)
 
 
 def test_columns_without_a_difference_or_with_the_same_are_named():

@@ -7,22 +7,24 @@ of time, as if times were rounded up to the intervals' edges; how far this moves
 lengths of follow-up, once for each step of Newton's method (about six), and once for checks and predictions.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wardround.analyses.survival import cox_sums
-from wardround.analyses.survival.cox_findings import Closed, CoxFit, cox_findings
-from wardround.analyses.survival.rows import (
-    DesignColumn,
-    FollowUp,
-    Outcome,
+from wardround.analyses.survival.covariates import (
+    Covariate,
     design_of,
-    follow_up,
+    formula_covariates,
+    formula_matrix,
+    formula_of,
+    matrix_of,
     said_of,
-    strata_of,
 )
+from wardround.analyses.survival.cox_findings import Closed, CoxFit, cox_findings
+from wardround.analyses.survival.rows import FollowUp, Outcome, follow_up, strata_of
 from wardround.analyses.survival.survey import NUMBERS, Survey, check_times, fine_edges, read_survey, survey_of
 from wardround.core.analysis import Agreed, Analysis
 from wardround.core.bounds import Count, NotNegative
@@ -42,9 +44,14 @@ Values = np.ndarray[Any, Any]
 RIDGE = "add a small penalty (penalty = 0.01)"
 
 
+def most_columns(columns: Sequence[str], formula: str) -> int:
+    """Columns of the design at most."""
+    return LEVELS * (len(columns) + (len(formula_of(formula, "time").terms) if formula else 0))
+
+
 def size_of(of: Extent) -> int:
     # A category adds a column a level; how many is not known before the sites agree, so that this is a limit.
-    p = LEVELS * len(of.settings["columns"])
+    p = most_columns(of.settings["columns"], of.settings["formula"])
     edges = max(len(of.settings["times"]), of.settings["bins"]) + len(of.settings["horizons"]) + 1
     per_edge = 2 if of.settings["by_site"] else 2 * width_of(p) + p + 1
     return NUMBERS + 10 * p + 5 * p * p + 10 + edges * per_edge
@@ -54,7 +61,7 @@ def words_of(settings: Settings) -> str:
     shared = "by interval of time, " if not settings["by_site"] else ""
     return (
         f"sums over your patients, {shared}that say how the hazard of {settings['event']} depends on"
-        f" {', '.join(settings['columns'])}; in about eight exchanges, never of fewer than"
+        f" {', '.join(settings['columns']) or settings['formula']}; in about eight exchanges, never of fewer than"
         f" {settings['smallest_cell']} patients and events"
     )
 
@@ -66,7 +73,7 @@ class CoxState(NamedTuple):
     """What is known so far; `sums` are the last sums by interval where sites are compared with each other."""
 
     agreed: Agreed
-    design: tuple[DesignColumn, ...]
+    design: tuple[Covariate, ...]
     ascent: Ascent
     survey: Survey | None = None
     center: Values | None = None
@@ -82,6 +89,7 @@ class CoxPlan(NamedTuple):
 
     outcome: Outcome
     columns: tuple[str, ...]
+    formula: str
     references: tuple[str, ...]
     units: tuple[str, ...]
     strata: tuple[str, ...]
@@ -102,15 +110,23 @@ class CoxPlan(NamedTuple):
     def read(self) -> tuple[str, ...]:
         """All columns that a site's table must have."""
         held = self.hold_out.partition("=")[0].strip()
-        named = (self.outcome.time, self.outcome.event, *self.columns, *self.strata, held)
+        terms = formula_of(self.formula, self.outcome.time).columns[1:] if self.formula else ()
+        named = (self.outcome.time, self.outcome.event, *self.columns, *terms, *self.strata, held)
         return tuple(dict.fromkeys(one for one in named if one))
+
+    def design(self, agreed: Agreed) -> tuple[Covariate, ...]:
+        """The columns of the model, from what the table's columns were agreed to be."""
+        if self.formula:
+            return formula_covariates(formula_of(self.formula, self.outcome.time), agreed)
+        return design_of(agreed, self.columns, self.references)
 
     def rows_of(self, agreed: Agreed, site: Site, *, held: bool = False) -> FollowUp:
         """The site's patients to fit on, or those held out."""
-        design = design_of(agreed, self.columns, self.references)
-        return follow_up(
-            agreed, site, self.outcome, design=design, strata=self.strata, held_out=self.hold_out, held=held
-        )
+        if self.formula:
+            x = formula_matrix(formula_of(self.formula, self.outcome.time), agreed, site)
+        else:
+            x = matrix_of(agreed, self.design(agreed), site)
+        return follow_up(agreed, site, self.outcome, x=x, strata=self.strata, held_out=self.hold_out, held=held)
 
 
 @recorded("analysis", TERMS)
@@ -118,7 +134,8 @@ def cox(
     *,
     time: str,
     event: str,
-    columns: tuple[str, ...],
+    columns: tuple[str, ...] = (),
+    formula: str = "",
     event_is: str = "",
     references: tuple[str, ...] = (),
     units: tuple[str, ...] = (),
@@ -139,7 +156,20 @@ def cox(
     """Cox regression: hazard ratios with intervals and tests, checks, site by site on request, and predictions."""
     plan = CoxPlan(
         Outcome(time, event, event_is),
-        *(columns, references, units, strata, by_site, ties, penalty, robust, site_by_site, hold_out, horizons),
+        *(
+            columns,
+            formula,
+            references,
+            units,
+            strata,
+            by_site,
+            ties,
+            penalty,
+            robust,
+            site_by_site,
+            hold_out,
+            horizons,
+        ),
         *(times, bins, unit, check_units, smallest_cell),
     )
     return Analysis(
@@ -157,18 +187,22 @@ def cox(
 def begin(plan: CoxPlan, agreed: Agreed) -> CoxState:
     """Refuse what cannot be computed; the design follows from what the columns were agreed to be."""
     check_times(plan.times, plan.bins)
-    if not plan.columns:
-        raise Refusal("a Cox regression needs at least one column", remedy='name them: columns = ["age", "sex"]')
-    if {plan.outcome.time, plan.outcome.event} & set(plan.columns):
+    if bool(plan.columns) == bool(plan.formula):
+        what = "both columns and a formula" if plan.formula else "neither columns nor a formula"
+        raise Refusal(f"there are {what}", remedy='say one: columns = ["age", "sex"], or formula = "age * sex"')
+    terms = formula_of(plan.formula, plan.outcome.time).columns[1:] if plan.formula else plan.columns
+    if {plan.outcome.time, plan.outcome.event} & set(terms):
         raise Refusal("time and event are what is explained: they cannot be columns of the model too")
     if plan.robust and not plan.by_site:
         raise Refusal("robust errors need risk sets within sites", remedy="set by_site = true, or robust = false")
     if plan.hold_out and "=" not in plan.hold_out:
         raise Refusal(f"hold_out: '{plan.hold_out}' is not of the form COLUMN = VALUE")
-    said_of(plan.units, "units", plan.columns)
+    if plan.formula and plan.references:
+        raise Refusal("references go with columns", remedy='in a formula write category(stage, "II")')
+    said_of(plan.units, "units", terms)
     strata_of(agreed, plan.strata)
-    design = design_of(agreed, plan.columns, plan.references)
-    if len(design) > LEVELS * len(plan.columns):
+    design = plan.design(agreed)
+    if len(design) > most_columns(plan.columns, plan.formula):
         raise Refusal(
             f"the categories have {len(design)} levels in all",
             remedy=f"form groups with recode in [data.cleaning]: at most {LEVELS} levels a column on average",
@@ -193,10 +227,12 @@ def ask(plan: CoxPlan, agreed: Agreed, asked: Message, site: Site) -> Message:
     what, told, cell = dict(asked.meta)["asked"], asked.arrays, plan.smallest_cell
     rows = plan.rows_of(agreed, site)
     if what == "survey":
-        return Message({**survey_of(rows, cell), **cox_sums.column_moments(rows.x, cell)})
+        shown = rows.x[:0] if cox_sums.tells_of_few(rows, cell) else rows.x
+        return Message({**survey_of(rows, cell), **cox_sums.column_moments(shown, cell)})
     beta, center, scale, edges = (np.asarray(told[name], np.float64) for name in FIT)
-    few = len(rows.time) < cell or rows.event.sum() < cell
+    few = cox_sums.tells_of_few(rows, cell)
     rows = rows.where(np.full(len(rows.time), not few)).scaled(center, scale)
+    cox_sums.refuse_isolated(rows, beta, cell)
     if what == "fit" and plan.by_site:
         return Message(cox_sums.site_likelihood(rows, beta, plan.ties)._asdict())
     if what == "fit":
@@ -264,7 +300,7 @@ def report(plan: CoxPlan, state: CoxState) -> Report:
         **{name: getattr(state, name) for name in ("binary", "edges", "sums", "closed")},
         **{name: getattr(plan, name) for name in ("by_site", "strata", "ties", "penalty", "robust")},
         **{name: getattr(plan, name) for name in ("horizons", "unit", "hold_out")},
-        units=said_of(plan.units, "units", plan.columns),
+        units=said_of(plan.units, "units", [one.column for one in state.design]),
         cell=plan.smallest_cell,
         clock=clock_of(state.survey),
     )

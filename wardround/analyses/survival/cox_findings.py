@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import chi2, norm
 
+from wardround.analyses.survival.covariates import Covariate
 from wardround.analyses.survival.cox_sums import pairs_from
-from wardround.analyses.survival.rows import DesignColumn
 from wardround.analyses.survival.survey import Survey, survey_words
 from wardround.analyses.survival.words import (
     Unit,
@@ -52,7 +52,7 @@ class CoxFit(NamedTuple):
     """A finished fit, on the scale of standardised columns."""
 
     agreed: Agreed
-    design: tuple[DesignColumn, ...]
+    design: tuple[Covariate, ...]
     ascent: Ascent
     survey: Survey
     center: Values
@@ -377,5 +377,8 @@ def method_words(fit: CoxFit) -> list[str]:
         words.append("Standard errors are robust (Lin and Wei).")
     few = float(fit.closed.arrays["few"])
     if few and fit.cell > 1:
-        words.append(f"Sites with fewer than {fit.cell} patients or events, which were left out of the fit: {few:.0f}.")
+        words.append(
+            f"Sites with fewer than {fit.cell} patients or events, in all or in a group of a column, which were left"
+            f" out of the fit: {few:.0f}."
+        )
     return words

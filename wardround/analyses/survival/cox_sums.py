@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from wardround.analyses.survival.rows import FollowUp
+from wardround.core.errors import Refusal
+from wardround.statistics.regression.site_sums import SHARE_OF_PARAMETERS, SPREAD, is_small_group
 from wardround.statistics.survival.binned_likelihood import IntervalSums, interval_sums, width_of
 from wardround.statistics.survival.concordance import Pairs, comparable_pairs
 from wardround.statistics.survival.heterogeneity import SUMS, site_terms
@@ -21,6 +23,29 @@ from wardround.statistics.survival.partial_likelihood import (
 from wardround.statistics.survival.time_axis import blocks_of, intervals_of, struck_within
 
 Values = np.ndarray[Any, Any]
+
+
+def tells_of_few(rows: FollowUp, cell: int) -> bool:
+    """Whether sums over the site's patients would tell of fewer than a cell: the rules of regressions, with events."""
+    if cell <= 1:
+        return False
+    if min(len(rows.time), rows.event.sum()) < cell or rows.x.shape[1] > SHARE_OF_PARAMETERS * len(rows.time):
+        return True
+    return any(is_small_group(column, cell) for column in rows.x.T)
+
+
+def refuse_isolated(rows: FollowUp, beta: Values, cell: int) -> None:
+    """Refuse coefficients under which a few patients alone make up the risk sets (Kish's effective number)."""
+    if cell <= 1 or not len(rows.time):
+        return
+    log_weight = rows.x @ beta
+    weight = np.exp(log_weight - log_weight.max())
+    least = max(cell, SPREAD * len(weight))
+    if weight.sum() ** 2 < least * (weight**2).sum():
+        raise Refusal(
+            f"with these coefficients fewer than {least:.0f} patients would make up the sums",
+            remedy="fit fewer columns, or with a penalty; whoever asks for single patients gets nothing",
+        )
 
 
 def column_moments(x: Values, cell: int) -> dict[str, Values]:

@@ -29,18 +29,6 @@ class Outcome(NamedTuple):
     """Where several compete: the event is then 1 for the first of them, 2 for the second, ..."""
 
 
-class DesignColumn(NamedTuple):
-    """One column of the design: a number, or 1 for one level of a category and 0 for the reference."""
-
-    column: str
-    level: str = ""
-    reference: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.column}={self.level}" if self.level else self.column
-
-
 class FollowUp(NamedTuple):
     """The patients of whom everything asked for is known, and how many others there are."""
 
@@ -132,58 +120,6 @@ def levels_of(agreed: Agreed, name: str) -> tuple[str, ...]:
     return column.levels
 
 
-def said_of(pairs: Sequence[str], key: str, known: Sequence[str]) -> dict[str, str]:
-    """Settings such as "grade = 1", by column.
-
-    >>> said_of(("age = 10 years",), "units", ("age",))
-    {'age': '10 years'}
-    """
-    found = {}
-    for pair in pairs:
-        column, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not value:
-            raise Refusal(f"{key}: '{pair}' is not of the form COLUMN = VALUE")
-        if column not in known:
-            raise Refusal(f"{key}: there is no column '{column}' in the model", remedy=suggest_name(column, known))
-        found[column] = value
-    return found
-
-
-def design_of(agreed: Agreed, columns: Sequence[str], references: Sequence[str] = ()) -> tuple[DesignColumn, ...]:
-    """The columns of the design; the reference of a category is its first level unless another is said."""
-    said = said_of(references, "references", columns)
-    design: list[DesignColumn] = []
-    for name in columns:
-        column = agreed.columns.get(name)
-        if column is None:
-            raise Refusal(f"no site has told what '{name}' is", remedy=suggest_name(name, agreed.columns))
-        if column.kind == "number":
-            design.append(DesignColumn(name))
-            continue
-        levels = levels_of(agreed, name)
-        if len(levels) < 2:
-            raise Refusal(f"'{name}' has one level only, so it has no effect", remedy="leave it out")
-        first = said.get(name, levels[0])
-        if first not in levels:
-            raise Refusal(f"references: '{name}' has no level '{first}'", remedy=suggest_name(first, levels))
-        design += [DesignColumn(name, level, first) for level in levels if level != first]
-    return tuple(design)
-
-
-def matrix_of(agreed: Agreed, design: Sequence[DesignColumn], site: Site) -> Values:
-    """(rows, columns of the design), NaN where unknown."""
-    x = np.empty((len(site.table), len(design)))
-    codes = {one.column: codes_of(site, one.column, agreed.columns[one.column].levels) for one in design if one.level}
-    for number, one in enumerate(design):
-        if not one.level:
-            x[:, number] = numbers_in(site, one.column)
-            continue
-        code = codes[one.column]
-        is_level = code == agreed.columns[one.column].levels.index(one.level)
-        x[:, number] = np.where(code >= 0, is_level, np.nan)
-    return x
-
-
 def strata_of(agreed: Agreed, strata: Sequence[str]) -> int:
     """How many combinations of levels there are."""
     return int(np.prod([len(levels_of(agreed, name)) for name in strata])) if strata else 1
@@ -194,15 +130,18 @@ def follow_up(
     site: Site,
     outcome: Outcome,
     *,
-    design: Sequence[DesignColumn] = (),
+    x: Values | None = None,
     group: str = "",
     strata: Sequence[str] = (),
     held_out: str = "",
     held: bool = False,
 ) -> FollowUp:
-    """The site's patients; with `held_out` ("COLUMN = VALUE") those without that value, or, if `held`, those with."""
+    """The site's patients, with the columns `x` of a model.
+
+    With `held_out` ("COLUMN = VALUE") those without that value, or, if `held`, those with it.
+    """
     time, event = times_of(site, outcome.time), events_of(site, outcome)
-    x = matrix_of(agreed, design, site)
+    x = np.empty((len(time), 0)) if x is None else x
     code = codes_of(site, group, levels_of(agreed, group)) if group else np.zeros(len(time), int)
     stratum, lost = np.zeros(len(time), int), code < 0
     for name in strata:

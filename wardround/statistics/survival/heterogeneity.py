@@ -15,7 +15,7 @@ SUMS = 5
 """Sites with an estimate, w, w b, w b^2, w^2."""
 
 
-class Heterogeneity(NamedTuple):
+class SiteAgreement(NamedTuple):
     """Of one effect; none where fewer than two sites have an estimate."""
 
     sites: int
@@ -33,13 +33,13 @@ def site_terms(estimate: Values, error: Values) -> Values:
     return np.stack([known.astype(np.float64), weight, weight * value, weight * value**2, weight**2])
 
 
-def heterogeneity_of(sums: Values) -> Heterogeneity:
+def heterogeneity_of(sums: Values) -> SiteAgreement:
     """From the added-up terms of one effect."""
     count, weight, first, second, square = (float(one) for one in sums)
     sites = round(count)
     if sites < 2:
-        return Heterogeneity(sites, None, None, None, None)
+        return SiteAgreement(sites, None, None, None, None)
     q = max(second - first**2 / weight, 0.0)
     freedom = sites - 1
     tau = max((q - freedom) / (weight - square / weight), 0.0)
-    return Heterogeneity(sites, q, float(chi2.sf(q, freedom)), max(1 - freedom / q, 0.0) if q > 0 else 0.0, tau)
+    return SiteAgreement(sites, q, float(chi2.sf(q, freedom)), max(1 - freedom / q, 0.0) if q > 0 else 0.0, tau)
