@@ -9,7 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
-from tests.support.tree_sites import COLUMNS, WARDS, agreed, dealt, found, grown, patients
+from tests.support.analyses.tree_sites import COLUMNS, WARDS, agreed, dealt, found, grown, patients
 from wardround.analyses.boosted_trees import TERMS, boosted_trees
 from wardround.analyses.forests.plan import TreePlan, outcome_of
 from wardround.analyses.forests.rows import binned, read_rows

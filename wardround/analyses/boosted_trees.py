@@ -13,7 +13,7 @@ the sites, so that they protect even where they are seen.
 
 from wardround.analyses.forests.answer import answer
 from wardround.analyses.forests.findings import report_of
-from wardround.analyses.forests.memory import Memory
+from wardround.analyses.forests.memory import SiteMemory
 from wardround.analyses.forests.plan import ObjectiveName, TreePlan
 from wardround.analyses.forests.state import after_answers, begin, model_of, next_question
 from wardround.core.analysis import Analysis
@@ -85,7 +85,7 @@ def boosted_trees(
         smallest_leaf, rows_per_tree, columns_per_tree, tuple(increasing), tuple(decreasing), validation, test,
         patience, personal, effects, fewest_sites, most_classes, smallest_cell, epsilon, delta, noise_seed, seed,
     )  # fmt: skip
-    memory = Memory()
+    memory = SiteMemory()
     return Analysis(
         columns=(*plan.columns, plan.target),
         begin=lambda agreed: begin(plan, agreed),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wardround.data.preparation import NumberColumn, TextColumn
-from wardround.export.onnx_graph import ML, MISSING, GraphParts
+from wardround.export.onnx_graph import MISSING, ML, GraphParts
 from wardround.predict.predictor import Predictor, Rows
 
 KIND, NAME = "analysis", "boosted_trees"

@@ -33,7 +33,7 @@ def analysis_facts(study: Study, recipe: Recipe, found: FoundModel, *, rounds: i
 
 
 def unprepared(name: str, column: AgreedColumn) -> NumberColumn | TextColumn:
-    """A column as it is: a number and whether it is missing, or which of the levels it is, and whether it is missing."""
+    """A column as it is: a number, or which of the levels it is, and whether it is missing."""
     if column.kind == "number":
         return NumberColumn(name, indicator=True)
     return TextColumn(name, column.levels, indicator=True)

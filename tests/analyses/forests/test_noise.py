@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.support.tree_sites import COLUMNS, agreed, dealt, found, names_of, patients
+from tests.support.analyses.tree_sites import COLUMNS, agreed, dealt, found, names_of, patients
 from wardround.analyses.boosted_trees import boosted_trees
 from wardround.analyses.forests.answer import noise_multiplier
 from wardround.analyses.forests.plan import TreePlan

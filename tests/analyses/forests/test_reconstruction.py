@@ -8,7 +8,7 @@ node holds one patient, its sums tell all of that patient's bins and the outcome
 
 import numpy as np
 
-from tests.support.tree_sites import COLUMNS, agreed, dealt, names_of, patients
+from tests.support.analyses.tree_sites import COLUMNS, agreed, dealt, names_of, patients
 from wardround.analyses.boosted_trees import boosted_trees
 from wardround.analyses.forests.plan import TreePlan, outcome_of
 from wardround.analyses.forests.question import LEVEL, phase_of, read_tree

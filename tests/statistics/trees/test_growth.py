@@ -12,7 +12,7 @@ from wardround.statistics.trees.course import (
     with_slopes,
 )
 from wardround.statistics.trees.forest import bare_forest, scores_of
-from wardround.statistics.trees.growth import Shape, coarse, grow_level, seed_tree
+from wardround.statistics.trees.growth import TreeShape, coarse, grow_level, seed_tree
 from wardround.statistics.trees.objectives import logistic, squared
 from wardround.statistics.trees.splits import Rules
 
@@ -39,7 +39,7 @@ def grow(course, objective, shape, both=False):
     return growth.tree, course
 
 
-SHAPE = Shape(1, 3, LAYOUT, CATEGORY, np.zeros(2), Rules(1.0, 2.0), 0.3)
+SHAPE = TreeShape(1, 3, LAYOUT, CATEGORY, np.zeros(2), Rules(1.0, 2.0), 0.3)
 
 
 def test_a_stump_by_hand():

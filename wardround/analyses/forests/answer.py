@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wardround.analyses.forests.memory import Kept, Memory
+from wardround.analyses.forests.memory import Kept, SiteMemory
 from wardround.analyses.forests.plan import Outcome, TreePlan, outcome_of
 from wardround.analyses.forests.question import (
     EDGES,
@@ -23,11 +23,11 @@ from wardround.core.contracts import Message, Site
 from wardround.privacy.accountant import Step
 from wardround.privacy.calibration import noise_for
 from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
-from wardround.queries.cells import in_cells
-from wardround.statistics.trees.bins import count_cells, layout_of
+from wardround.queries.cells import coarse_ends, in_cells
+from wardround.statistics.trees.bins import Numbers, count_cells, layout_of
 from wardround.statistics.trees.course import (
     BinnedRows,
-    Course,
+    RowCourse,
     after_forest,
     after_levels,
     first_course,
@@ -38,7 +38,7 @@ from wardround.statistics.trees.course import (
 from wardround.statistics.trees.forest import Forest
 
 
-def answer(plan: TreePlan, agreed: Agreed, memory: Memory, message: Message, site: Site) -> Message:
+def answer(plan: TreePlan, agreed: Agreed, memory: SiteMemory, message: Message, site: Site) -> Message:
     """Whatever is asked, of this site's rows."""
     kept = memory.find(site.name, site.table, agreed)
     if kept is None:
@@ -67,7 +67,9 @@ def edges_answer(plan: TreePlan, agreed: Agreed, outcome: Outcome, kept: Kept, m
     numbers = [place for place, name in enumerate(plan.columns) if agreed.columns[name].kind == "number"]
     cells = np.zeros((len(numbers), edges.shape[1] + 1))
     for own, place in enumerate(numbers):
-        cells[own] = count_cells(rows.values[place][: rows.learn], edges[own])
+        # Noise is reckoned for exact counts: a patient more or less moves one of them by 1, not by a cell.
+        cell = 1 if plan.private else plan.smallest_cell
+        cells[own] = cell_counts(rows.values[place][: rows.learn], edges[own], cell)
     first = outcome.objective.summarise(rows.y[: rows.learn])
     if plan.private:
         # A patient is in one cell of every column and in one class.
@@ -75,7 +77,24 @@ def edges_answer(plan: TreePlan, agreed: Agreed, outcome: Outcome, kept: Kept, m
         words = (site.name, str(edges.shape[1]))
         cells = with_gaussian_noise(cells, deviation, noise_key(plan.noise_seed, "cells", *words))
         first = with_gaussian_noise(first, deviation, noise_key(plan.noise_seed, "classes", *words))
-    return Message({"cells": in_cells(cells, plan.smallest_cell), "first": first})
+    return Message({"cells": cells, "first": in_cells(first, plan.smallest_cell) if outcome.classes else first})
+
+
+def cell_counts(values: Numbers, edges: Numbers, smallest_cell: int) -> Numbers:
+    """Exact, or from numbers of patients below each edge that are whole cells, with edges on the site's own grid.
+
+    So none of them closes in on a patient, as in the query `histogram`.
+    """
+    if smallest_cell == 1:
+        return count_cells(values, edges)
+    known = np.sort(values[np.isfinite(values)])
+    ends = coarse_ends(known, smallest_cell)
+    if ends is None:
+        return np.zeros(len(edges) + 1)
+    asked = np.round(edges / ends.step) * ends.step if ends.step else edges
+    asked = np.clip(asked, ends.low, np.nextafter(ends.high, np.inf))
+    below = in_cells(np.searchsorted(known, asked, side="left"), smallest_cell)
+    return np.diff(np.concatenate([[0], below, [in_cells(len(known), smallest_cell)]])).astype(np.float64)
 
 
 def settle_bins(kept: Kept, message: Message, agreed: Agreed, columns: tuple[str, ...]) -> Common:
@@ -88,7 +107,7 @@ def settle_bins(kept: Kept, message: Message, agreed: Agreed, columns: tuple[str
     return kept.common
 
 
-def course_after(kept: Kept, common: Common, forest: Forest) -> Course:
+def course_after(kept: Kept, common: Common, forest: Forest) -> RowCourse:
     """How far learning and validation rows are after the forest."""
     assert kept.binned is not None
     assert kept.layout is not None
@@ -101,7 +120,9 @@ def course_after(kept: Kept, common: Common, forest: Forest) -> Course:
     return kept.course
 
 
-def level_answer(plan: TreePlan, outcome: Outcome, kept: Kept, course: Course, message: Message, site: Site) -> Message:
+def level_answer(
+    plan: TreePlan, outcome: Outcome, kept: Kept, course: RowCourse, message: Message, site: Site
+) -> Message:
     """Sums of slopes over the nodes asked for; with the first level of a tree, the loss of validation rows so far."""
     assert kept.layout is not None
     layout, learn, objective = kept.layout, kept.rows.learn, outcome.objective

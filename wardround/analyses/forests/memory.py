@@ -7,10 +7,10 @@ from typing import Any
 
 from wardround.analyses.forests.plan import Outcome
 from wardround.analyses.forests.question import Common
-from wardround.analyses.forests.rows import SiteRows
+from wardround.analyses.forests.rows import LearningRows
 from wardround.core.analysis import Agreed
 from wardround.statistics.trees.bins import Layout, Numbers
-from wardround.statistics.trees.course import BinnedRows, Course
+from wardround.statistics.trees.course import BinnedRows, RowCourse
 
 MOST_TABLES = 256
 
@@ -22,15 +22,15 @@ class Kept:
     table: "weakref.ref[Any]"
     agreed: Agreed
     outcome: Outcome
-    rows: SiteRows
+    rows: LearningRows
     edges: Numbers | None = None
     common: Common | None = None
     layout: Layout | None = None
     binned: BinnedRows | None = None
-    course: Course | None = None
+    course: RowCourse | None = None
 
 
-class Memory:
+class SiteMemory:
     """By the table itself: another table, or a new copy, is another site's."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Memory:
         self._kept.move_to_end((name, id(table)))
         return kept
 
-    def keep(self, name: str, table: Any, agreed: Agreed, outcome: Outcome, rows: SiteRows) -> Kept:
+    def keep(self, name: str, table: Any, agreed: Agreed, outcome: Outcome, rows: LearningRows) -> Kept:
         kept = Kept(weakref.ref(table), agreed, outcome, rows)
         self._kept[name, id(table)] = kept
         while len(self._kept) > MOST_TABLES:

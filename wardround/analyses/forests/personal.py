@@ -6,13 +6,13 @@ from wardround.analyses.forests.plan import Outcome, TreePlan
 from wardround.analyses.forests.shape import shape_of
 from wardround.core.analysis import Agreed
 from wardround.statistics.trees.bins import Layout
-from wardround.statistics.trees.course import Course, after_forest, after_levels, node_sums, with_slopes
+from wardround.statistics.trees.course import RowCourse, after_forest, after_levels, node_sums, with_slopes
 from wardround.statistics.trees.forest import Forest
 from wardround.statistics.trees.growth import grow_level, seed_tree
 
 
 def continue_forest(
-    plan: TreePlan, agreed: Agreed, outcome: Outcome, layout: Layout, course: Course, learn: int
+    plan: TreePlan, agreed: Agreed, outcome: Outcome, layout: Layout, course: RowCourse, learn: int
 ) -> Forest:
     """The common forest and the site's own trees after it: as many as made its validation loss smaller.
 
@@ -22,7 +22,7 @@ def continue_forest(
     shape = shape_of(plan, agreed, outcome, layout)
     columns = np.arange(len(plan.columns))
 
-    def loss(now: Course) -> float:
+    def loss(now: RowCourse) -> float:
         rows = objective.loss(now.scores[:, learn:], now.rows.y[learn:])
         return float(rows.mean()) if len(rows) else np.inf
 

@@ -16,7 +16,7 @@ from wardround.core.contracts import Message, Site
 from wardround.privacy.calibration import gaussian_noise
 from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
 from wardround.statistics.trees.bins import Numbers
-from wardround.statistics.trees.course import Course
+from wardround.statistics.trees.course import RowCourse
 from wardround.statistics.trees.forest import Forest, scores_of
 from wardround.statistics.trees.objectives import Objective
 from wardround.statistics.trees.quality import CELLS, area_of_scores, score_cells
@@ -28,7 +28,7 @@ SAMPLE = 500
 
 
 def review_answer(
-    plan: TreePlan, agreed: Agreed, outcome: Outcome, kept: Kept, common: Common, course: Course, message: Message,
+    plan: TreePlan, agreed: Agreed, outcome: Outcome, kept: Kept, common: Common, course: RowCourse, message: Message,
     site: Site,
 ) -> Message:  # fmt: skip
     assert kept.binned is not None
@@ -45,7 +45,8 @@ def review_answer(
     loss = objective.loss(scores, y)
     told["loss"] = np.array([loss.sum(), len(loss)])
     own = np.zeros((len(agreed.sites), 5))
-    place = agreed.sites.index(site.name)
+    # A table without patients, by which shapes are known beforehand, may be nobody's.
+    place = agreed.sites.index(site.name) if site.name in agreed.sites else 0
     own[place, :3] = own_figure(outcome, objective.outcome(scores), y)
     if plan.personal:
         further = continue_forest(plan, agreed, outcome, kept.layout, course, kept.rows.learn)

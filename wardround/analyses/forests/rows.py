@@ -15,7 +15,7 @@ from wardround.statistics.trees.bins import Feature, Numbers, bin_numbers
 from wardround.statistics.trees.course import BinnedRows
 
 
-class SiteRows(NamedTuple):
+class LearningRows(NamedTuple):
     """Rows whose target is known: those that learn, then those that tell when to stop, then those for the test."""
 
     values: tuple[Numbers, ...]
@@ -31,7 +31,7 @@ def draw(seed: int, *words: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(json.dumps([seed, *words]).encode()).digest(), "big"))
 
 
-def read_rows(plan: TreePlan, agreed: Agreed, outcome: Outcome, site: Site) -> SiteRows:
+def read_rows(plan: TreePlan, agreed: Agreed, outcome: Outcome, site: Site) -> LearningRows:
     """From the site's own table; refused where it has no such column, or words where numbers were agreed."""
     for name in (*plan.columns, plan.target):
         if name not in site.table.columns:
@@ -46,7 +46,7 @@ def read_rows(plan: TreePlan, agreed: Agreed, outcome: Outcome, site: Site) -> S
     test = len(order) - round(plan.test * len(order))
     learn = test - (round(plan.validation * len(order)) if plan.watched else 0)
     values = tuple(column_values(agreed, name, site)[order] for name in plan.columns)
-    return SiteRows(values, y[order], learn, test)
+    return LearningRows(values, y[order], learn, test)
 
 
 def column_values(agreed: Agreed, name: str, site: Site) -> Numbers:
@@ -88,7 +88,7 @@ def labels_of(plan: TreePlan, agreed: Agreed, outcome: Outcome, site: Site) -> N
     return np.where(places < 0, np.nan, places)
 
 
-def binned(rows: SiteRows, features: tuple[Feature, ...], width: int) -> BinnedRows:
+def binned(rows: LearningRows, features: tuple[Feature, ...], width: int) -> BinnedRows:
     codes = np.empty((len(features), len(rows.y)), np.uint8)
     for place, (feature, values) in enumerate(zip(features, rows.values, strict=True)):
         if feature.is_category:

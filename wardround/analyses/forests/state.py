@@ -26,7 +26,7 @@ from wardround.statistics.trees.bins import (
     layout_of,
 )
 from wardround.statistics.trees.forest import Forest, bare_forest
-from wardround.statistics.trees.growth import Growth, Shape, grow_level, seed_tree
+from wardround.statistics.trees.growth import Growth, TreeShape, grow_level, seed_tree
 from wardround.statistics.trees.prediction import forest_params
 
 GRID = 10
@@ -40,7 +40,7 @@ class TreesState(NamedTuple):
     passes: int = 0
     edges: tuple[Numbers, ...] = ()
     common: Common | None = None
-    shape: Shape | None = None
+    shape: TreeShape | None = None
     forest: Forest | None = None
     """All trees so far; at the end those that are kept."""
     growth: Growth | None = None
@@ -176,7 +176,9 @@ def finish(plan: TreePlan, state: TreesState) -> TreesState:
 
 def model_of(plan: TreePlan, state: TreesState) -> FoundModel:
     """The trees as a model to be used; for two classes the probabilities have the order of the agreed words."""
-    assert state.common is not None and state.forest is not None and state.shape is not None
+    assert state.common is not None
+    assert state.forest is not None
+    assert state.shape is not None
     outcome = outcome_of(plan, state.agreed)
     forest, base = state.forest, state.common.base
     if outcome.objective.groups == 1 and outcome.classes and outcome.positive == 0:

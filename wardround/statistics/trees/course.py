@@ -24,7 +24,7 @@ class BinnedRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Course:
+class RowCourse:
     """How far the rows are: after `forest`, and `levels` into the tree after it."""
 
     rows: BinnedRows
@@ -40,11 +40,11 @@ class Course:
     builders: tuple[Builder, ...] = field(default=(), repr=False)
 
 
-def first_course(rows: BinnedRows, base: Numbers, none: Forest) -> Course:
-    return Course(rows, none, np.repeat(np.asarray(base, np.float32)[:, None], rows.codes.shape[1], axis=1))
+def first_course(rows: BinnedRows, base: Numbers, none: Forest) -> RowCourse:
+    return RowCourse(rows, none, np.repeat(np.asarray(base, np.float32)[:, None], rows.codes.shape[1], axis=1))
 
 
-def follows(course: Course, forest: Forest) -> bool:
+def follows(course: RowCourse, forest: Forest) -> bool:
     """Whether the forest is this course's, with or without more trees."""
     done = course.forest.trees
     if course.forest.value is forest.value:
@@ -54,7 +54,7 @@ def follows(course: Course, forest: Forest) -> bool:
     )
 
 
-def after_forest(course: Course, forest: Forest, width: int) -> Course:
+def after_forest(course: RowCourse, forest: Forest, width: int) -> RowCourse:
     """The scores after all trees of the forest, which begins with the course's."""
     done, scores = course.forest.trees, course.scores
     if done == forest.trees:
@@ -66,10 +66,10 @@ def after_forest(course: Course, forest: Forest, width: int) -> Course:
         course = after_levels(course, tree, forest.depth, width)
         for group, at in enumerate(course.at):
             scores[group] += tree.value[0, group][at]
-    return Course(course.rows, forest, scores)
+    return RowCourse(course.rows, forest, scores)
 
 
-def after_levels(course: Course, tree: Forest, levels: int, width: int) -> Course:
+def after_levels(course: RowCourse, tree: Forest, levels: int, width: int) -> RowCourse:
     """Each row's node after so many levels of the tree."""
     start, at = course.levels, course.at
     if course.tree is None or levels < start or not same_levels(course.tree, tree, start):
@@ -95,7 +95,7 @@ def same_levels(one: Forest, other: Forest, levels: int) -> bool:
     )
 
 
-def with_slopes(course: Course, objective: Objective, learn: int, width: int, columns: Numbers) -> Course:
+def with_slopes(course: RowCourse, objective: Objective, learn: int, width: int, columns: Numbers) -> RowCourse:
     """The slopes at the scores so far, of the first `learn` rows, and what sums them over bins."""
     if course.slopes is not None:
         return course
@@ -103,7 +103,7 @@ def with_slopes(course: Course, objective: Objective, learn: int, width: int, co
     return with_builders(replace(course, slopes=slopes), objective.constant, learn, width, columns)
 
 
-def with_builders(course: Course, constant: bool, learn: int, width: int, columns: Numbers) -> Course:
+def with_builders(course: RowCourse, constant: bool, learn: int, width: int, columns: Numbers) -> RowCourse:
     assert course.slopes is not None
     whole = len(columns) == len(course.rows.codes)
     codes = course.rows.codes[:, :learn] if whole else course.rows.codes[columns, :learn]
@@ -114,7 +114,7 @@ def with_builders(course: Course, constant: bool, learn: int, width: int, column
     return replace(course, builders=builders)
 
 
-def node_sums(course: Course, asked: Numbers, learn: int, drawn: Numbers | None, used: Numbers) -> Numbers:
+def node_sums(course: RowCourse, asked: Numbers, learn: int, drawn: Numbers | None, used: Numbers) -> Numbers:
     """(2, groups, asked, bins): sums over the drawn learning rows of the nodes asked for (-1: none).
 
     `used` says which bins of a column there are; these alone are told, one column's after the other's.

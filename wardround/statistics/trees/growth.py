@@ -15,7 +15,7 @@ from wardround.statistics.trees.splits import Nodes, Rules, best_splits, weight_
 Numbers = np.ndarray[Any, Any]
 
 
-class Shape(NamedTuple):
+class TreeShape(NamedTuple):
     """What does not change while a forest grows."""
 
     groups: int
@@ -52,7 +52,7 @@ class Growth(NamedTuple):
     done: bool = False
 
 
-def seed_tree(shape: Shape, columns: Numbers) -> Growth:
+def seed_tree(shape: TreeShape, columns: Numbers) -> Growth:
     """A root of each group, of which nothing is known."""
     one = np.zeros((shape.groups, 1))
     everything = Nodes(one, one, np.full_like(one, -np.inf), np.full_like(one, np.inf))
@@ -63,7 +63,7 @@ def seed_tree(shape: Shape, columns: Numbers) -> Growth:
     )  # fmt: skip
 
 
-def grow_level(growth: Growth, shape: Shape, told: Numbers) -> Growth:
+def grow_level(growth: Growth, shape: TreeShape, told: Numbers) -> Growth:
     """After the answer, (2, groups, asked, bins), the splits of the level are known."""
     sums = level_sums(growth, shape, side_by_side(told, shape.layout.used[growth.columns]))
     nodes, alive = growth.nodes, growth.alive
@@ -96,7 +96,7 @@ def side_by_side(told: Numbers, used: Numbers) -> Numbers:
     return sums.reshape(*told.shape[:-1], *used.shape)
 
 
-def level_sums(growth: Growth, shape: Shape, told: Numbers) -> Numbers:
+def level_sums(growth: Growth, shape: TreeShape, told: Numbers) -> Numbers:
     """(2, groups, nodes, columns, width): as told, or what the sibling leaves of the parent."""
     sums = np.zeros((2, *growth.alive.shape, *told.shape[-2:]))
     group, place = np.nonzero(growth.asked >= 0)
@@ -108,7 +108,7 @@ def level_sums(growth: Growth, shape: Shape, told: Numbers) -> Numbers:
 
 
 def next_level(
-    growth: Growth, shape: Shape, which: tuple[Numbers, ...], worth: Numbers, children: Nodes, sums: Numbers
+    growth: Growth, shape: TreeShape, which: tuple[Numbers, ...], worth: Numbers, children: Nodes, sums: Numbers
 ) -> Growth:
     """The children become the nodes of the next level; at the end they are leaves."""
     groups, many = growth.alive.shape
@@ -145,7 +145,7 @@ def next_level(
     return growth._replace(asked=asked)
 
 
-def finish_tree(growth: Growth, shape: Shape) -> Growth:
+def finish_tree(growth: Growth, shape: TreeShape) -> Growth:
     """Values into the leaves; where a branch ended early, into all that lie below it."""
     value = np.repeat(growth.value, 2 ** (shape.depth - growth.level), axis=1)
     tree = growth.tree._replace(value=coarse(shape.rate * value)[None])

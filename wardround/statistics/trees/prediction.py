@@ -1,6 +1,6 @@
 """The finished trees as a model of their own: arrays in, prepared rows in, probabilities or values out.
 
-All arrays are open: `edges` of each column's bins, `column`, `left` and `value` of the forest, `base` to begin with. What
+All arrays are open: the `edges` of bins, `column`, `left` and `value` of the forest, the `base` to begin with. What
 kind of outcome there is shows in the length of `classes`.
 """
 

@@ -31,7 +31,7 @@ class Nodes(NamedTuple):
     high: Numbers
 
 
-class Split(NamedTuple):
+class NodeSplits(NamedTuple):
     """For every node: which column (-1: none is worth it), what goes left, the gain, and the two children."""
 
     column: Numbers
@@ -49,7 +49,7 @@ def weight_of(gradient: Numbers, hessian: Numbers, l2: float) -> Numbers:
 
 def best_splits(
     sums: Numbers, nodes: Nodes, is_category: Numbers, used: Numbers, rules: Rules, direction: Numbers
-) -> Split:
+) -> NodeSplits:
     """`sums` has the shape (2, nodes, columns, width), `direction` is 1, -1 or 0 for every column."""
     count, columns, width = sums.shape[1:]
     numbers, categories = np.flatnonzero(~is_category), np.flatnonzero(is_category)
@@ -84,7 +84,7 @@ def best_splits(
     lefts = np.where(left, own, 0.0).sum(axis=-1)
     parent = np.stack([nodes.gradient, nodes.hessian])
     child = np.stack([lefts, parent - lefts], axis=-1)
-    return Split(
+    return NodeSplits(
         np.where(worth, column, -1),
         left | ~worth[:, None],
         np.where(worth, gain, 0.0),
