@@ -26,12 +26,14 @@ from wardround.analyses.survival.covariates import (
 from wardround.analyses.survival.cox_findings import Closed, CoxFit, cox_findings
 from wardround.analyses.survival.rows import FollowUp, Outcome, follow_up, strata_of
 from wardround.analyses.survival.survey import NUMBERS, Survey, check_times, fine_edges, read_survey, survey_of
-from wardround.core.analysis import Agreed, Analysis
+from wardround.core.analysis import Agreed, Analysis, kind_by_word
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
+from wardround.queries.columns import as_text
+from wardround.statistics.selection.rows import covered_rows
 from wardround.statistics.survival.binned_likelihood import IntervalSums, binned_likelihood, width_of
 from wardround.statistics.survival.newton import Ascent, begin_ascent, climb, ridged
 from wardround.statistics.survival.partial_likelihood import Likelihood, Ties
@@ -128,6 +130,12 @@ class CoxPlan(NamedTuple):
             x = matrix_of(agreed, self.design(agreed), site)
         return follow_up(agreed, site, self.outcome, x=x, strata=self.strata, held_out=self.hold_out, held=held)
 
+    def covered(self, agreed: Agreed, site: Site) -> list[Values]:
+        """Whom a fit is about: complete rows, without those held out."""
+        column, _, value = (part.strip() for part in self.hold_out.partition("="))
+        kept = covered_rows(agreed, site, [name for name in self.read if name != column])
+        return [kept & (as_text(site.table[column]) != value) if column else kept]
+
 
 @recorded("analysis", TERMS)
 def cox(
@@ -181,6 +189,8 @@ def cox(
         report=partial(report, plan),
         most=MOST,
         sums=not site_by_site,
+        covers=plan.covered,
+        kind=kind_by_word("asked", {"survey": 1, "fit": MOST - 2, "close": 1}, fixed=("center", "scale", "edges")),
     )
 
 
