@@ -64,7 +64,7 @@ def words_of(settings: Settings) -> str:
     return (
         f"sums over your patients, {shared}that say how the hazard of {settings['event']} depends on"
         f" {', '.join(settings['columns']) or settings['formula']}; in about eight exchanges, never of fewer than"
-        f" {settings['smallest_cell']} patients and events"
+        f" {settings['smallest_cell']} patients and events, at coefficients that are sent to you"
     )
 
 
@@ -190,6 +190,7 @@ def cox(
         most=MOST,
         sums=not site_by_site,
         covers=plan.covered,
+        alone=by_site,  # a block of patients, asked about with other coefficients again and again, can be solved for
         kind=kind_by_word("asked", {"survey": 1, "fit": MOST - 2, "close": 1}, fixed=("center", "scale", "edges")),
     )
 

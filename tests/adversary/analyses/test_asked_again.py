@@ -1,4 +1,4 @@
-"""A coordinator that leaves the course of an analysis at a real site: other edges, a last look again, trees in the open.
+"""A coordinator that leaves the course of an analysis at a real site: other edges, a last look again, open trees.
 
 The site has a real home and a real handler, and its administrator approved an honest study.
 """
@@ -6,9 +6,12 @@ The site has a real home and a real handler, and its administrator approved an h
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import least_squares
 
 from tests.support.adversary.analyses import ApprovedAnalysis
-from wardround.core.contracts import Message
+from tests.support.findings import agreed_on
+from wardround.analyses.cox import cox
+from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 
 ROWS = 60
@@ -59,6 +62,36 @@ def test_a_regression_keeps_its_scale(tmp_path):
     assert "another 'center' than before" in site.exchange(2, asked([0.0, 51.0])).why
 
 
+def test_a_regression_across_sites_is_not_approved_in_the_open(tmp_path):
+    """Twelve patients of a block, weighed by 18 coefficients: their ages can be solved for (the control below)."""
+    settings = {"time": "stay", "event": "dies", "columns": ["age"], "by_site": False}
+    with pytest.raises(Refusal, match="tells of fewer than 10 patients"):
+        ApprovedAnalysis(tmp_path, TABLE, name="cox", **settings)
+
+
+def test_the_patients_of_a_block_can_be_solved_for():
+    """Sums of w, w x and w x x over eleven patients at 18 coefficients give back every age, from a rough start."""
+    site = Site("A", TABLE)
+    agreed, analysis = (
+        agreed_on([site]),
+        cox(time="stay", event="dies", columns=("age",), by_site=False, smallest_cell=10),
+    )
+    beta = np.linspace(-2.5, 2.5, 18)
+    arrays = {"center": np.array([55.0]), "scale": np.array([15.0]), "edges": np.array([0.0, TIMES[10], 200.0])}
+    asked = [Message({"beta": np.array([one]), **arrays}, (("asked", "fit"),)) for one in beta]
+    told = np.array([analysis.ask(agreed, one, site).arrays["left"][0, :2].sum(axis=0) for one in asked])
+
+    def misses(x):
+        weight = np.exp(np.outer(beta, x))
+        found = np.stack([weight.sum(axis=1), weight @ x, weight @ x**2], axis=1)
+        return ((found - told) / told[:, :1]).ravel()
+
+    truth = np.sort((TABLE.age[:11].to_numpy() - 55) / 15)
+    start = truth + RANDOM.normal(0, 0.2, 11)  # three years off
+    solved = least_squares(misses, start, xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=300)
+    assert np.abs(np.sort(solved.x) - truth).max() * 15 < 0.5
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -75,7 +108,7 @@ def test_trees_without_a_secure_sum_or_noise_of_the_site_are_not_approved(tmp_pa
 
 
 def test_noised_trees_are_asked_as_often_as_the_noise_is_reckoned_for(tmp_path):
-    """Noise is for three looks at counts and one at the test patients; fresh noise of twenty looks would average out."""
+    """Noise is for three looks at counts, and one at test patients; that of twenty looks would average out."""
     table = TABLE.assign(ill=np.arange(ROWS) % 2)
     settings = {"target": "ill", "columns": ["age"], "trees": 2, "depth": 2, "epsilon": 1.0}
     site = ApprovedAnalysis(tmp_path, table, name="boosted_trees", objective="logistic", **settings)

@@ -69,7 +69,11 @@ def has_telling_fold(rows: Rows, fold: Array, design: Design, cell: int) -> bool
     if cell <= 1:
         return False
     parts = (fold == number for number in range(int(fold.max(initial=0)) + 1))
-    return any(is_telling(Rows(*(one[own] for one in rows[:4]), 0), design, {}, {}, cell) for own in parts)
+    return any(is_telling(part_of(rows, own), design, {}, {}, cell) for own in parts)
+
+
+def part_of(rows: Rows, own: Array) -> Rows:
+    return Rows(rows.x[own], rows.y[own], rows.weights[own], rows.offset[own], 0)
 
 
 def is_small_group(column: Array, cell: int) -> bool:
