@@ -51,7 +51,7 @@ MUTATIONS = (
     Mutation(
         "a_mean_that_one_patient_makes",
         "statistics/disclosure/dominance.py",
-        "return bool(largest > SHARE * total or total - largest < PERCENT * away[0])",
+        "return few > SHARE * total or total - few < PERCENT * float(largest.max())",
         "return False",
         ("statistics/disclosure/test_dominance.py", "analyses/test_group_means.py"),
     ),

@@ -12,7 +12,7 @@ from wardround.analyses.principal_components import principal_components
 from wardround.analyses.propensity import propensity
 from wardround.cli.app import main
 from wardround.core.errors import Refusal
-from wardround.predict.analysis_columns import analysis_columns
+from wardround.predict.analysis_columns import analysis_columns, read_shift
 from wardround.statistics.harmonisation.combat import harmonised, scale_from, site_shift, standardized
 
 FRAME = patients()
@@ -74,6 +74,13 @@ def test_what_cannot_be_applied_is_refused():
         analysis_columns("combat", numbers, own, shift={"columns": ["x"], "shift": [0], "variance": [1]})
     with pytest.raises(Refusal, match="has nothing to apply"):
         analysis_columns("cross_table", {}, own)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"columns": ["a"], "shift": [1], "variance": [-1]}'])
+def test_a_file_that_holds_no_shift_is_refused(tmp_path, content):
+    (tmp_path / "shift.json").write_text(content)
+    with pytest.raises(Refusal, match="holds no shift of a site"):
+        read_shift(tmp_path / "shift.json")
 
 
 def test_from_the_command_line(tmp_path, capsys, monkeypatch):

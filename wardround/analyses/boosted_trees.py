@@ -105,6 +105,7 @@ def boosted_trees(
         step=lambda state, told: after_answers(plan, state, told),
         report=lambda state: report_of(plan, state),
         most=plan.exchanges,
+        covers=lambda agreed, site: [site.table[plan.target].notna().to_numpy()],
         kind=kind_of_exchange(plan),
         alone=plan.private,
         model=lambda state: model_of(plan, state),

@@ -85,13 +85,13 @@ class FinishedRun:
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """A line for every round of every method and repeat."""
+        """A line for every round of every method, repeat and asking site ("" where it was for all)."""
         rows = [
-            {"method": course.method, "repeat": course.repeat, "round": number, "loss": loss}
+            {"method": course.method, "repeat": course.repeat, "user": course.user, "round": number, "loss": loss}
             for course in self.run.courses
             for number, loss in zip(course.rounds, course.loss, strict=True)
         ]
-        return pd.DataFrame(rows, columns=["method", "repeat", "round", "loss"])
+        return pd.DataFrame(rows, columns=["method", "repeat", "user", "round", "loss"])
 
     def figure(self, name: str = "scores") -> Any:
         """A chart of the report as a Plotly figure.

@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple
 from wardround.core.contracts import Array, Message, Params, Report, Site, Tree
 
 ColumnKind = Literal["number", "category"]
+NOISE = "noise/deviation"
+"""The name under which a sum comes with the standard deviation of the noise in each of its numbers."""
 
 
 class AgreedColumn(NamedTuple):
@@ -104,6 +106,11 @@ class Analysis(NamedTuple):
 
     A prepared row has for every number its value (0 where missing) and a mark of whether it is missing, for every
     category a place for each level and the same mark.
+    """
+    sensitivity: Callable[[Agreed], float] | None = None
+    """The length by which one patient can change an answer, in every exchange: for [privacy], whose noise a site adds.
+
+    None: [privacy] is not offered. Under it `step` is also told the deviation of the noise in the sum, as NOISE.
     """
 
 

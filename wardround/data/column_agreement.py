@@ -55,13 +55,28 @@ def columns_of_analysis(frame: pd.DataFrame, columns: Sequence[str], where: str)
 
 
 def agree_on_columns(
-    ask: Ask, sites: Sequence[str], columns: Sequence[str], *, declared: Declared, smallest_cell: int
+    ask: Ask,
+    sites: Sequence[str],
+    columns: Sequence[str],
+    *,
+    declared: Declared,
+    smallest_cell: int,
+    private: bool = False,
 ) -> dict[str, AgreedColumn]:
-    """Ask the sites; refused, naming column and sites, where they do not hold the same. Words in sorted order."""
+    """Ask the sites; refused, naming column and sites, where they do not hold the same. Words in sorted order.
+
+    In a `private` study words must be declared: which of them patients have would be told without noise.
+    """
     each: list[dict[str, str]] = ask(kinds_of(), Message({}))["each"]
     kinds = {name: common_kind(name, dict(zip(sites, each, strict=True))) for name in columns}
     unknown = [name for name, kind in kinds.items() if kind == "text" and name not in declared]
     told: dict[str, list[str]] = {}
+    if unknown and private:
+        raise Refusal(
+            f"column {unknown[0]!r} holds words, which under [privacy] nobody is asked for",
+            where="[data.preparation] categories",
+            remedy=f"declare them: categories = {{{unknown[0]} = [...]}}",
+        )
     if unknown:
         query = names_of(epsilon=0.0, smallest_cell=smallest_cell, seed=None)
         told = ask(query, Message({"columns": pack(unknown)}))["names"]

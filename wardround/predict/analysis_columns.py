@@ -4,6 +4,7 @@ Computed where the rows are, from what the run holds. Of ComBat a site's own shi
 table it applies and kept in a file of its own, so that later patients are adjusted alike.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,20 @@ def spread_rows(columns: Mapping[str, Matrix], known: Matrix) -> pd.DataFrame:
         found[name] = np.full(len(known), np.nan)
         found[name][known] = values
     return pd.DataFrame(found)
+
+
+def read_shift(path: Path) -> Shift:
+    """A site's own shift, as it was written down when it was found."""
+    try:
+        found = json.loads(path.read_bytes())
+        sizes = {len(found[key]) for key in ("columns", "shift", "variance")}
+        if len(sizes) > 1 or not all(one > 0 for one in found["variance"]):
+            raise ValueError
+        return {**found, "shift": [float(one) for one in found["shift"]]}
+    except (ValueError, KeyError, TypeError):
+        raise Refusal(
+            "the file holds no shift of a site", where=str(path), remedy="name another file, to find the shift anew"
+        ) from None
 
 
 def read_patients(path: Path) -> pd.DataFrame:

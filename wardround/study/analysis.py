@@ -9,6 +9,7 @@ from wardround.core.components.terms import Terms, terms_of
 from wardround.core.errors import Refusal
 from wardround.data.column_agreement import Declared
 from wardround.engine import registry
+from wardround.study.analysis_noise import refuse_privacy
 from wardround.study.file import Named, Study
 from wardround.study.integer_noise import SECURE_SUM
 
@@ -83,9 +84,4 @@ def refuse_unfit(study: Study, analysis: Analysis) -> None:
             where="[[transforms]]",
             remedy="remove the transform secure_sum, or choose another analysis",
         )
-    if study.privacy is not None:
-        raise Refusal(
-            f"the analysis '{name}' has no noise to offer for [privacy]",
-            where="[privacy]",
-            remedy="remove [privacy], or choose another analysis",
-        )
+    refuse_privacy(study, analysis, name)

@@ -48,6 +48,14 @@ from wardround.study.analysis import (
     refuse_unfit,
 )
 from wardround.study.analysis_model import analysis_facts
+from wardround.study.analysis_noise import (
+    AnalysisNoise,
+    analysis_noise,
+    privacy_sentence,
+    with_deviation,
+    with_noise,
+)
+from wardround.study.data_rules import refuse_dropped_rows
 from wardround.study.file import Study
 
 NO_TARGET = "(an analysis names its columns)"
@@ -72,7 +80,7 @@ def check_analysis(study: Study) -> AnalysisPlan:
     recipe = analysis_recipe(study)
     analysis = analysis_from(recipe)
     refuse_unfit(study, analysis)
-    assemble.refuse_dropped_rows(study)
+    refuse_dropped_rows(study)
     table = table_of(study)
     refuse_few(assemble.transform_of(study.transforms), len(table.sites), "[[transforms]]")
     where = [f"site {name}, {table.origin}" for name in table.sites]
@@ -90,6 +98,7 @@ def check_analysis(study: Study) -> AnalysisPlan:
         analysis.columns,
         declared=declared_levels(study, analysis),
         smallest_cell=study.data.preparation.smallest_cell,
+        private=study.privacy is not None,
     )
     agreed = Agreed(tuple(table.sites), columns)
     rows = tuple(rows_of_analysis(site, agreed) for site in tables)
@@ -139,9 +148,8 @@ def run_analysis(plan: AnalysisPlan, folder: RunFolder, *, resume: bool = False)
     manifest = folder.begin(study.model_dump(mode="json"), plan.fingerprint, kind="analysis", resume=resume)
     cell = study.data.preparation.smallest_cell
     sites = [site if len(site.table) >= cell else no_rows(plan.agreed, site.name) for site in plan.sites]
-    exchange = recorded_exchange(
-        plan.analysis, plan.agreed, sites, plan.recipe.name, folder, hidden=bool(study.transforms)
-    )
+    noise = analysis_noise(study, plan.analysis, plan.agreed)
+    exchange = recorded_exchange(plan, sites, folder, noise)
     report = analyse(plan.analysis, plan.agreed, exchange, lambda found: keep_model(folder, study, plan.recipe, found))
     rows = {site.name: len(site.table) for site in plan.sites}
     result = result_of(
@@ -153,6 +161,7 @@ def run_analysis(plan: AnalysisPlan, folder: RunFolder, *, resume: bool = False)
         folder.records(),
         notes=plan.notes,
         deployed=False,
+        privacy=privacy_sentence(study, noise),
     )
     folder.write_result(result)
     folder.finish(manifest)
@@ -165,21 +174,25 @@ def keep_model(folder: RunFolder, study: Study, recipe: Recipe, found: FoundMode
 
 
 def recorded_exchange(
-    analysis: Analysis, agreed: Agreed, sites: Sequence[Site], name: str, folder: RunFolder, *, hidden: bool = False
+    plan: AnalysisPlan, sites: Sequence[Site], folder: RunFolder, noise: AnalysisNoise | None
 ) -> Exchange:
     """Sites on this machine, each shown its own table only; what an exchange took is written down.
 
-    Under a secure sum (`hidden`) the masks are left out, which cancel; the whole numbers that it adds are not.
+    Under a secure sum the masks are left out, which cancel; the whole numbers that it adds are not.
     """
+    analysis, agreed, name, study = plan.analysis, plan.agreed, plan.recipe.name, plan.study
+    seed = study.study.seed if study.privacy is not None and study.privacy.seeded else None
 
     def exchange(number: int, asked: Message) -> Message:
         started, cpu = time.perf_counter(), time.process_time()
         answers = {site.name: analysis.ask(agreed, asked, site) for site in sites}
-        combined = summed_digits(answers) if hidden else combine_answers(analysis, answers)
+        if noise is not None:
+            answers = {one: with_noise(told, noise, seed, one, str(number)) for one, told in answers.items()}
+        combined = summed_digits(answers) if study.transforms else combine_answers(analysis, answers)
         folder.record(
             name, 0, record_of(number, asked, answers, time.perf_counter() - started, time.process_time() - cpu)
         )
-        return combined
+        return with_deviation(combined, noise, len(answers))
 
     return exchange
 
@@ -223,6 +236,7 @@ def result_of(
     *,
     notes: Sequence[str],
     deployed: bool,
+    privacy: str | None = None,
 ) -> AnalysisResult:
     """What is written down of an analysis that has come to its end."""
     settings = {key: value for key, value in all_settings(recipe).items() if value is not None}
@@ -246,6 +260,7 @@ def result_of(
         charts=tuple(part_of(ResultChart, one) for one in report["charts"]),
         numbers=report["numbers"],
         notes=tuple(notes),
+        **({} if privacy is None else {"privacy": privacy}),
     )
 
 

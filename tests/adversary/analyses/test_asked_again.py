@@ -10,7 +10,7 @@ from scipy.optimize import least_squares
 
 from tests.support.adversary.analyses import ApprovedAnalysis
 from tests.support.findings import agreed_on
-from wardround.analyses.cox import cox
+from wardround.analyses.survival.cox import cox
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from tests.support.findings import agreed_on
-from wardround.analyses.cox import cox
 from wardround.analyses.glm import glm
 from wardround.analyses.propensity import propensity
+from wardround.analyses.survival.cox import cox
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.deploy.site.analyses.answered_rows import remember_rows

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.survival.sites import found, made_patients
-from wardround.analyses.kaplan_meier import kaplan_meier
+from wardround.analyses.survival.kaplan_meier import kaplan_meier
 from wardround.core.errors import Refusal
 
 STUDY = {"time": "time", "event": "event"}

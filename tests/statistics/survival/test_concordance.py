@@ -36,3 +36,20 @@ def test_lifelines_gives_the_same():
 
 def test_no_pair_has_no_index():
     assert comparable_pairs(np.array([1.0, 2]), np.zeros(2), np.array([1.0, 2])).c_index is None
+
+
+def test_counts_are_those_of_all_pairs_one_by_one():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rows = int(rng.integers(0, 40))
+        time, event = rng.integers(0, 8, rows).astype(float), rng.integers(0, 2, rows)
+        risk, weight = rng.integers(0, 5, rows).astype(float), rng.random(rows)
+        later = [
+            (i, j) for i in range(rows) for j in range(rows) if event[i] and (time[j], event[j] == 0) > (time[i], False)
+        ]
+        expected = (
+            sum(weight[i] for i, j in later),
+            sum(weight[i] for i, j in later if risk[j] < risk[i]),
+            sum(weight[i] for i, j in later if risk[j] == risk[i]),
+        )
+        np.testing.assert_allclose(comparable_pairs(time, event, risk, weight=weight), expected, atol=1e-9)

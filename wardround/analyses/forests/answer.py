@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from wardround.analyses.forests.memory import Kept, SiteMemory
-from wardround.analyses.forests.plan import Outcome, TreePlan, outcome_of
+from wardround.analyses.forests.plan import TreeOutcome, TreePlan, outcome_of
 from wardround.analyses.forests.question import (
     EDGES,
     LEVEL,
@@ -61,7 +61,9 @@ def noise_multiplier(plan: TreePlan) -> float:
     return noise_for([(Step(1.0, 0.0, plan.private_sums),)], plan.epsilon, plan.delta) if plan.private else 0.0
 
 
-def edges_answer(plan: TreePlan, agreed: Agreed, outcome: Outcome, kept: Kept, message: Message, site: Site) -> Message:
+def edges_answer(
+    plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, kept: Kept, message: Message, site: Site
+) -> Message:
     """How many learning rows lie between the edges, in whole cells, and what the first score follows from."""
     rows, edges = kept.rows, np.asarray(message.arrays["edges"])
     numbers = [place for place, name in enumerate(plan.columns) if agreed.columns[name].kind == "number"]
@@ -121,7 +123,7 @@ def course_after(kept: Kept, common: Common, forest: Forest) -> RowCourse:
 
 
 def level_answer(
-    plan: TreePlan, outcome: Outcome, kept: Kept, course: RowCourse, message: Message, site: Site
+    plan: TreePlan, outcome: TreeOutcome, kept: Kept, course: RowCourse, message: Message, site: Site
 ) -> Message:
     """Sums of slopes over the nodes asked for; with the first level of a tree, the loss of validation rows so far."""
     assert kept.layout is not None

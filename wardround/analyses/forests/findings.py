@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wardround.analyses.forests.plan import Outcome, TreePlan, outcome_of
+from wardround.analyses.forests.plan import TreeOutcome, TreePlan, outcome_of
 from wardround.analyses.forests.state import TreesState, best_of, effect_grid
 from wardround.core.analysis import Findings, FoundChart, FoundTable
 from wardround.core.contracts import Report
@@ -78,7 +78,7 @@ def exchanges_of(state: TreesState) -> int:
 
 
 def quality(
-    plan: TreePlan, outcome: Outcome, state: TreesState, told: dict[str, Numbers]
+    plan: TreePlan, outcome: TreeOutcome, state: TreesState, told: dict[str, Numbers]
 ) -> tuple[list[str], dict[str, Any]]:
     assert state.forest is not None
     cells, trees = told["cells"], state.forest.trees
@@ -96,7 +96,7 @@ def quality(
             f"On {rows:.0f} test patients {plan.target} is missed by {root:.3g} (root mean squared error), and "
             f"{explained:.0%} of its variance is explained"
         )
-        return [f"{one}." for one in words], {"rmse": root, "r2": explained, "test_patients": rows}
+        return [f"{one}." for one in reversed(words)], {"rmse": root, "r2": explained, "test_patients": rows}
     areas = [area_of_counts(cases, controls) for cases, controls in cells]
     value = float(np.mean([area.value for area in areas]))
     numbers: dict[str, Any] = {"auc": value, "test_patients": float(cells[0].sum())}
@@ -106,17 +106,17 @@ def quality(
         low, high = areas[0].interval
         numbers["auc_interval"] = [low, high]
         words.append(
-            f"Of two test patients, one with {plan.target} {outcome.classes[outcome.positive]} and one without, they "
+            f"Of two test patients, one with {looked_for(plan, outcome)} and one without, they "
             f"rank the right one higher in {value:.1%} of cases (AUC {value:.3f}, 95 % interval {low:.3f} to "
             f"{high:.3f})"
         )
     else:
         numbers["auc_by_class"] = {name: area.value for name, area in zip(outcome.classes, areas, strict=True)}
         words.append(f"The classes are told apart with a mean AUC of {value:.3f}, each against the others")
-    return [f"{one}." for one in words], numbers
+    return [f"{one}." for one in reversed(words)], numbers
 
 
-def site_table(outcome: Outcome, state: TreesState, numbers: dict[str, Any]) -> list[FoundTable]:
+def site_table(outcome: TreeOutcome, state: TreesState, numbers: dict[str, Any]) -> list[FoundTable]:
     assert state.looked is not None
     own = state.looked.arrays.get("sites")
     if own is None:
@@ -144,7 +144,7 @@ def matters(names: list[str], share: Numbers) -> str:
 
 
 def effects(
-    plan: TreePlan, outcome: Outcome, state: TreesState, told: dict[str, Numbers], numbers: dict[str, Any]
+    plan: TreePlan, outcome: TreeOutcome, state: TreesState, told: dict[str, Numbers], numbers: dict[str, Any]
 ) -> tuple[list[str], list[FoundChart]]:
     """How the mean prediction changes along the columns that matter most, all else as it is."""
     if "effects" not in told or state.common is None:
@@ -185,8 +185,22 @@ def bin_label(feature: Feature, code: int) -> Any:
     return float((ends[0] + ends[1]) / 2)
 
 
-def effect_words(plan: TreePlan, outcome: Outcome, feature: Feature, labels: list[Any], values: Numbers) -> str:
-    what = f"the risk of {plan.target} {outcome.classes[outcome.positive]}" if outcome.classes else plan.target
+def looked_for(plan: TreePlan, outcome: TreeOutcome) -> str:
+    """The outcome in words: "dies yes", but of a disease that is its own column's name, just that."""
+    name = outcome.classes[outcome.positive]
+    return name if name.lower() == plan.target.lower() else f"{plan.target} {name}"
+
+
+def plainly(value: float) -> str:
+    """
+    >>> plainly(32768.0), plainly(7.25), plainly(0.01234)
+    ('32,768', '7.25', '0.0123')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def effect_words(plan: TreePlan, outcome: TreeOutcome, feature: Feature, labels: list[Any], values: Numbers) -> str:
+    what = f"the risk of {looked_for(plan, outcome)}" if outcome.classes else plan.target
     low, high, last = int(np.argmin(values)), int(np.argmax(values)), len(values) - 1
 
     def show(at: int) -> str:
@@ -199,11 +213,14 @@ def effect_words(plan: TreePlan, outcome: Outcome, feature: Feature, labels: lis
         )
     said = (
         f"Along {feature.name}, all else as it is, {what} {'rises' if values[last] > values[0] else 'falls'} from "
-        f"{show(0)} at about {labels[0]:.4g} to {show(last)} at about {labels[last]:.4g}"
+        f"{show(0)} at about {plainly(labels[0])} to {show(last)} at about {plainly(labels[last])}"
     )
-    turn = high if high not in (0, last) else low
+    inner = {
+        high: values[high] - max(values[0], values[last]),
+        low: min(values[0], values[last]) - values[low],
+    }
+    turn = max(inner, key=lambda at: inner[at])
     # A turn is said where it is more than a tenth of the whole way.
-    beyond = max(values[turn] - max(values[0], values[last]), min(values[0], values[last]) - values[turn])
-    if turn not in (0, last) and beyond > 0.1 * (values[high] - values[low]):
-        said += f", by way of {show(turn)} at about {labels[turn]:.4g}"
+    if inner[turn] > 0.1 * (values[high] - values[low]):
+        said += f", by way of {show(turn)} at about {plainly(labels[turn])}"
     return said + "."

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from wardround.analyses.forests.plan import Outcome
+from wardround.analyses.forests.plan import TreeOutcome
 from wardround.analyses.forests.question import Common
 from wardround.analyses.forests.rows import LearningRows
 from wardround.core.analysis import Agreed
@@ -21,7 +21,7 @@ class Kept:
 
     table: "weakref.ref[Any]"
     agreed: Agreed
-    outcome: Outcome
+    outcome: TreeOutcome
     rows: LearningRows
     edges: Numbers | None = None
     common: Common | None = None
@@ -43,7 +43,7 @@ class SiteMemory:
         self._kept.move_to_end((name, id(table)))
         return kept
 
-    def keep(self, name: str, table: Any, agreed: Agreed, outcome: Outcome, rows: LearningRows) -> Kept:
+    def keep(self, name: str, table: Any, agreed: Agreed, outcome: TreeOutcome, rows: LearningRows) -> Kept:
         kept = Kept(weakref.ref(table), agreed, outcome, rows)
         self._kept[name, id(table)] = kept
         while len(self._kept) > MOST_TABLES:

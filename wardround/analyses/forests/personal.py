@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from wardround.analyses.forests.plan import Outcome, TreePlan
+from wardround.analyses.forests.plan import TreeOutcome, TreePlan
 from wardround.analyses.forests.shape import shape_of
 from wardround.core.analysis import Agreed
 from wardround.statistics.trees.bins import Layout
@@ -12,7 +12,7 @@ from wardround.statistics.trees.growth import grow_level, seed_tree
 
 
 def continue_forest(
-    plan: TreePlan, agreed: Agreed, outcome: Outcome, layout: Layout, course: RowCourse, learn: int
+    plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, layout: Layout, course: RowCourse, learn: int
 ) -> Forest:
     """The common forest and the site's own trees after it: as many as made its validation loss smaller.
 

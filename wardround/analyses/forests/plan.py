@@ -68,7 +68,7 @@ class TreePlan(NamedTuple):
         return PASSES + self.trees * self.depth
 
 
-class Outcome(NamedTuple):
+class TreeOutcome(NamedTuple):
     """What is predicted: by which objective, and the classes in their order (none for a number)."""
 
     objective: Objective
@@ -77,7 +77,7 @@ class Outcome(NamedTuple):
     """Of two classes the place of the one looked for."""
 
 
-def outcome_of(plan: TreePlan, agreed: Agreed) -> Outcome:
+def outcome_of(plan: TreePlan, agreed: Agreed) -> TreeOutcome:
     """Two classes, several, or a number; of two classes the positive one is label 1."""
     column = agreed.columns[plan.target]
     levels = column.levels if column.kind == "category" else ()
@@ -89,7 +89,7 @@ def outcome_of(plan: TreePlan, agreed: Agreed) -> Outcome:
             remedy="leave the objective out, or choose another target",
         )
     if wanted == "squared" or (not levels and wanted == "auto"):
-        return Outcome(squared())
+        return TreeOutcome(squared())
     classes = levels or ("0", "1")
     if len(classes) < 2:
         raise Refusal(
@@ -110,14 +110,14 @@ def outcome_of(plan: TreePlan, agreed: Agreed) -> Outcome:
                 where=WHERE,
                 remedy="leave the objective out",
             )
-        return Outcome(softmax(len(classes)), classes)
+        return TreeOutcome(softmax(len(classes)), classes)
     if plan.positive and plan.positive not in classes:
         raise Refusal(
             f"the target {plan.target!r} has no class {plan.positive!r}",
             where=f"{WHERE}, positive",
             remedy=suggest_name(plan.positive, classes),
         )
-    return Outcome(logistic(), classes, classes.index(plan.positive) if plan.positive else 1)
+    return TreeOutcome(logistic(), classes, classes.index(plan.positive) if plan.positive else 1)
 
 
 def directions(plan: TreePlan, agreed: Agreed) -> Numbers:

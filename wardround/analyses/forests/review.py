@@ -8,7 +8,7 @@ import numpy as np
 
 from wardround.analyses.forests.memory import Kept
 from wardround.analyses.forests.personal import continue_forest
-from wardround.analyses.forests.plan import Outcome, TreePlan
+from wardround.analyses.forests.plan import TreeOutcome, TreePlan
 from wardround.analyses.forests.question import Common
 from wardround.analyses.forests.rows import draw
 from wardround.core.analysis import Agreed
@@ -28,9 +28,15 @@ SAMPLE = 500
 
 
 def review_answer(
-    plan: TreePlan, agreed: Agreed, outcome: Outcome, kept: Kept, common: Common, course: RowCourse, message: Message,
+    plan: TreePlan,
+    agreed: Agreed,
+    outcome: TreeOutcome,
+    kept: Kept,
+    common: Common,
+    course: RowCourse,
+    message: Message,
     site: Site,
-) -> Message:  # fmt: skip
+) -> Message:
     assert kept.binned is not None
     assert kept.layout is not None
     width, objective, forest = kept.layout.width, outcome.objective, course.forest
@@ -58,7 +64,7 @@ def review_answer(
     return Message(told)
 
 
-def roc_cells(outcome: Outcome, predicted: Numbers, y: Numbers) -> Numbers:
+def roc_cells(outcome: TreeOutcome, predicted: Numbers, y: Numbers) -> Numbers:
     """(classes looked for, cases and controls, cells of the score): what an ROC curve follows from."""
     if not outcome.classes:
         return np.array([[[len(y), y.sum(), (y.astype(np.float64) ** 2).sum(), ((predicted - y) ** 2).sum()]]])
@@ -71,7 +77,7 @@ def roc_cells(outcome: Outcome, predicted: Numbers, y: Numbers) -> Numbers:
     return found
 
 
-def own_figure(outcome: Outcome, predicted: Numbers, y: Numbers) -> Numbers:
+def own_figure(outcome: TreeOutcome, predicted: Numbers, y: Numbers) -> Numbers:
     """The site's area under the curve (or root mean squared error), its standard error, and 1 where it may be told."""
     nothing = np.zeros(3)
     if not outcome.classes:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wardround.analyses.forests.plan import WHERE, Outcome, TreePlan
+from wardround.analyses.forests.plan import WHERE, TreeOutcome, TreePlan
 from wardround.core.analysis import Agreed
 from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
@@ -31,7 +31,7 @@ def draw(seed: int, *words: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(json.dumps([seed, *words]).encode()).digest(), "big"))
 
 
-def read_rows(plan: TreePlan, agreed: Agreed, outcome: Outcome, site: Site) -> LearningRows:
+def read_rows(plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, site: Site) -> LearningRows:
     """From the site's own table; refused where it has no such column, or words where numbers were agreed."""
     for name in (*plan.columns, plan.target):
         if name not in site.table.columns:
@@ -70,7 +70,7 @@ def level_places(series: Any, levels: tuple[str, ...]) -> Numbers:
     return np.asarray(own[codes])
 
 
-def labels_of(plan: TreePlan, agreed: Agreed, outcome: Outcome, site: Site) -> Numbers:
+def labels_of(plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, site: Site) -> Numbers:
     """Places of classes, for two of them 1 for the positive one; NaN where the target is unknown."""
     column = agreed.columns[plan.target]
     if not outcome.classes or column.kind == "number":

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from wardround.analyses.forests.plan import Outcome, TreePlan, directions
+from wardround.analyses.forests.plan import TreeOutcome, TreePlan, directions
 from wardround.core.analysis import Agreed
 from wardround.statistics.trees.bins import Layout
 from wardround.statistics.trees.growth import TreeShape
 from wardround.statistics.trees.splits import Rules
 
 
-def shape_of(plan: TreePlan, agreed: Agreed, outcome: Outcome, layout: Layout) -> TreeShape:
+def shape_of(plan: TreePlan, agreed: Agreed, outcome: TreeOutcome, layout: Layout) -> TreeShape:
     """A leaf holds at least `smallest_leaf` rows: the second derivative of a row is bounded, so a sum tells how many.
 
     No count of rows is asked for. Where a prediction is already sure, rows weigh less and a leaf holds more of them.

@@ -1,1 +1,1 @@
-"""What the survival analyses share: a site's rows, the first question to all sites, the words of the answer."""
+"""Survival analyses, and what they share: a site's rows, the first question to all sites, the words of the answer."""

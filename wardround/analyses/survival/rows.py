@@ -12,14 +12,14 @@ import pandas as pd
 from wardround.core.analysis import Agreed
 from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
-from wardround.queries.columns import as_numbers, as_text, suggest_name
+from wardround.queries.columns import as_codes, as_numbers, suggest_name
 
 Values = np.ndarray[Any, Any]
 EVENT = {"1": 1.0, "0": 0.0, "True": 1.0, "False": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
-MOST_LEVELS = 50
+MOST_LEVELS = 20
 
 
-class Outcome(NamedTuple):
+class FollowUpOutcome(NamedTuple):
     """Which column tells the time, which the event, and by what value (none: 0 and 1, no and yes)."""
 
     time: str
@@ -82,27 +82,30 @@ def times_of(site: Site, name: str) -> Values:
     return times
 
 
-def events_of(site: Site, outcome: Outcome) -> Values:
+def events_of(site: Site, outcome: FollowUpOutcome) -> Values:
     """1 for an event (or the number of its cause), 0 for a censored time, NaN where unknown."""
-    words = as_text(column_of(site, outcome.event))
-    known = np.array([word is not None for word in words], bool)
+    codes, words = as_codes(column_of(site, outcome.event))
     if outcome.causes:
-        return np.where(known, 1.0 + codes_of(site, outcome.event, outcome.causes), np.nan)
-    if outcome.event_is:
-        return np.where(known, (words == outcome.event_is).astype(np.float64), np.nan)
-    if any(word not in EVENT for word in words[known]):
+        meaning = {cause: number for number, cause in enumerate(outcome.causes, 1)}
+        values = [float(meaning.get(str(word), 0)) for word in words]
+    elif outcome.event_is:
+        values = [float(word == outcome.event_is) for word in words]
+    elif any(word not in EVENT for word in words):
         raise Refusal(
             f"the event column '{outcome.event}' does not hold 0 and 1",
             where=f"site {site.name}",
             remedy='say which value is the event: event_is = "..."; all others count as censored',
         )
-    return np.array([np.nan if word is None else EVENT[word] for word in words], np.float64)
+    else:
+        values = [EVENT[str(word)] for word in words]
+    return np.array([*values, np.nan])[codes]  # a code of -1 is unknown: the last
 
 
 def codes_of(site: Site, name: str, levels: Sequence[str]) -> Values:
     """The number of each row's level; -1 where it is unknown, or no level that was agreed on."""
     place = {level: number for number, level in enumerate(levels)}
-    return np.array([place.get(word, -1) if word is not None else -1 for word in as_text(column_of(site, name))], int)
+    codes, words = as_codes(column_of(site, name))
+    return np.array([*(place.get(str(word), -1) for word in words), -1], np.int64)[codes]
 
 
 def levels_of(agreed: Agreed, name: str) -> tuple[str, ...]:
@@ -128,7 +131,7 @@ def strata_of(agreed: Agreed, strata: Sequence[str]) -> int:
 def follow_up(
     agreed: Agreed,
     site: Site,
-    outcome: Outcome,
+    outcome: FollowUpOutcome,
     *,
     x: Values | None = None,
     group: str = "",
@@ -151,7 +154,7 @@ def follow_up(
     asked = np.ones(len(time), bool)
     if held_out:
         column, _, value = (part.strip() for part in held_out.partition("="))
-        asked = (as_text(column_of(site, column)) == value) == held
+        asked = (codes_of(site, column, (value,)) == 0) == held
     lost = lost | np.isnan(time) | np.isnan(event) | np.isnan(x).any(axis=1)
     kept = asked & ~lost
     return FollowUp(time[kept], event[kept], x[kept], code[kept], stratum[kept], int((asked & lost).sum()))

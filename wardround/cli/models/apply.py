@@ -25,7 +25,7 @@ def apply(
     from wardround.api.finished_analysis import FinishedAnalysis
     from wardround.core.errors import Refusal
     from wardround.core.files import write_whole
-    from wardround.predict.analysis_columns import analysis_columns, read_patients, refuse_unfit
+    from wardround.predict.analysis_columns import analysis_columns, read_patients, read_shift, refuse_unfit
 
     result = FinishedAnalysis(run).result
     refuse_unfit(result.analysis, str(run))
@@ -34,7 +34,7 @@ def apply(
     if shift is not None and result.analysis != "combat":
         raise Refusal(f"{result.analysis} has no shift of a site", where="--shift", remedy="leave it out")
     table = read_patients(patients)
-    kept = json.loads(shift.read_text(encoding="utf-8")) if shift is not None and shift.is_file() else None
+    kept = read_shift(shift) if shift is not None and shift.is_file() else None
     found, own = analysis_columns(result.analysis, result.numbers, table, shift=kept, where=str(patients))
     names = [str(name) for name in found.columns]
     whole = table.assign(**{name: found[name].to_numpy() for name in names})

@@ -66,7 +66,8 @@ from wardround.study import assemble
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
-from wardround.workflows.run import meters_of, stopping_of, underfit_notes
+from wardround.workflows.run import meters_of, underfit_notes
+from wardround.workflows.training_plan import stopping_of
 
 PAUSE = 0.5
 FINAL = (Status.DENIED, Status.WITHDRAWN, Status.REFUSED)

@@ -256,6 +256,7 @@ class RequestHandler:
                 allow=lambda recipe: self.access.allow(study, recipe),
                 smallest_cell=self.access.smallest_cell(study),
                 sums=sums,
+                budget=self.access.budget,
             )
         worker = StudyWorker(
             site=self.access.name,

@@ -24,14 +24,17 @@ def is_dominated(values: Matrix, cell: int) -> bool:
     """
     if cell <= 1 or not len(values):
         return False
-    _, times = np.unique(values, return_counts=True)
-    if len(times) == 1:
+    # A value that more than half have is the one in the middle, so nothing has to be sorted.
+    middle = np.partition(values, len(values) // 2)[len(values) // 2]
+    same = int(np.count_nonzero(values == middle))
+    if same == len(values):
         return False
-    if times.max() > len(values) / 2 and len(values) - times.max() < cell:
+    if same > len(values) / 2 and len(values) - same < cell:
         return True
-    away = np.sort(np.abs(values - np.median(values)))[::-1]
-    total, largest = away.sum(), away[:LARGEST].sum()
-    return bool(largest > SHARE * total or total - largest < PERCENT * away[0])
+    away = np.abs(values - middle)
+    largest = np.partition(away, len(away) - LARGEST)[-LARGEST:] if len(away) > LARGEST else away
+    total, few = float(away.sum()), float(largest.sum())
+    return few > SHARE * total or total - few < PERCENT * float(largest.max())
 
 
 def is_tellable(values: Matrix, cell: int, parameters: int = 1) -> bool:

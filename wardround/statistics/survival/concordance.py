@@ -12,8 +12,6 @@ import numpy as np
 from wardround.statistics.survival.life_table import share
 
 Values = np.ndarray[Any, Any]
-ROWS = 512
-"""Events compared at a time: memory stays at this many times the patients."""
 
 
 class Pairs(NamedTuple):
@@ -33,19 +31,52 @@ def comparable_pairs(
     time: Values, event: Values, risk: Values, *, weight: Values | None = None, horizon: float | None = None
 ) -> Pairs:
     """A higher `risk` should mean an earlier event; `weight` is that of a pair, by its earlier patient."""
-    used = event > 0
-    if horizon is not None:
-        used &= time < horizon
-    comparable = right = tied = 0.0
-    places = np.flatnonzero(used)
-    for first in range(0, len(places), ROWS):
-        own = places[first : first + ROWS]
-        later = (time[None, :] > time[own, None]) | ((time[None, :] == time[own, None]) & (event[None, :] == 0))
-        factor = np.ones(len(own)) if weight is None else weight[own]
-        comparable += float(factor @ later.sum(axis=1))
-        right += float(factor @ (later & (risk[None, :] < risk[own, None])).sum(axis=1))
-        tied += float(factor @ (later & (risk[None, :] == risk[own, None])).sum(axis=1))
-    return Pairs(comparable, right, tied)
+    used = (event > 0) if horizon is None else (event > 0) & (time < horizon)
+    factor = np.where(used, 1.0 if weight is None else weight, 0.0)
+    # A censored time equal to an event's comes after it; two events at one time are not compared.
+    turn = np.unique(np.column_stack([time, event <= 0]), axis=0, return_inverse=True)[1].ravel()
+    later = len(turn) - np.searchsorted(np.sort(turn), turn, side="right")
+    lower, equal = later_and_lower(turn, risk)
+    return Pairs(float(factor @ later), float(factor @ lower), float(factor @ equal))
+
+
+def later_and_lower(turn: Values, risk: Values) -> tuple[Values, Values]:
+    """For every patient how many with a higher turn have a lower risk, and how many the same.
+
+    A turn is higher exactly if, at the highest bit in which two differ, it has a 1: so the bits are gone through, and
+    among those with equal bits above, sorted by risk, the ones are counted. n log(n) steps for each of log(n) bits.
+    """
+    order = np.argsort(risk, kind="stable")
+    turn, level = turn[order], np.unique(risk[order], return_inverse=True)[1].ravel()
+    lower, equal = np.zeros(len(turn)), np.zeros(len(turn))
+    for bit in range(int(turn.max(initial=0)).bit_length()):
+        above = turn >> (bit + 1)
+        own = np.argsort(above, kind="stable")
+        ones = np.concatenate([[0], np.cumsum((turn[own] >> bit) & 1)])
+        group = first_of_run(np.diff(above[own]) != 0)
+        changed = (np.diff(above[own]) != 0) | (np.diff(level[own]) != 0)
+        run, end = first_of_run(changed), last_of_run(changed)
+        asks = ((turn[own] >> bit) & 1) == 0
+        lower[own] += np.where(asks, ones[run] - ones[group], 0)
+        equal[own] += np.where(asks, ones[end + 1] - ones[run], 0)
+    found = np.zeros(len(turn)), np.zeros(len(turn))
+    found[0][order], found[1][order] = lower, equal
+    return found
+
+
+def first_of_run(changed: Values) -> Values:
+    """Where the run of each place begins, from where the value after a place is another.
+
+    >>> first_of_run(np.array([False, True, False])), last_of_run(np.array([False, True, False]))
+    (array([0, 0, 2, 2]), array([1, 1, 3, 3]))
+    """
+    starts = np.concatenate([[True], changed])
+    return np.maximum.accumulate(np.where(starts, np.arange(len(starts)), 0))
+
+
+def last_of_run(changed: Values) -> Values:
+    """Where the run of each place ends."""
+    return (len(changed) - first_of_run(changed[::-1]))[::-1]
 
 
 class Censoring(NamedTuple):

@@ -77,6 +77,10 @@ class DataSection(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
     source: str
     shares: list[float] = Field(default=[0.6, 0.2, 0.2], min_length=3, max_length=3)
+    """Of every site's patients: to train, to validate and to test."""
+    user_shares: list[float] | None = Field(default=None, min_length=3, max_length=3)
+    """The same of the asking site ([study] user), where they differ: such as half to train and half to test, while all
+    patients of the others are for training (shares = [1, 0, 0])."""
     split_by: str | None = None
     missing_columns: Literal["refuse", "fill"] = "refuse"
     missing_target: Literal["refuse", "drop"] = "refuse"
@@ -84,6 +88,10 @@ class DataSection(BaseModel):
     partition: Named | None = None
     cleaning: CleaningSection = CleaningSection()
     preparation: PreparationSection = PreparationSection()
+
+    def shares_at(self, site: str, user: str | None) -> tuple[float, ...]:
+        """The shares of one site, by whether it asks."""
+        return tuple(self.user_shares if self.user_shares is not None and site == user else self.shares)
 
     @property
     def settings(self) -> Settings:

@@ -56,5 +56,8 @@ class EvaluationSection(Section):
     """Sites evaluated at most; with more, these many are drawn once."""
     operating_point: OperatingPointSection | None = None
     """From which risk on a patient is flagged; by default where Youden's index is highest among validation patients."""
+    course: bool = False
+    """Record the accuracy on every site's test patients after every look, for a figure; nothing is chosen by it.
+    Simulated studies only: real sites tell of their test patients once, at the end."""
     keep_predictions: bool = False
     """Write what is predicted for every test patient into the run folder: rows about patients, so not by default."""

@@ -37,10 +37,13 @@ from wardround.runs.folder import RunFolder
 from wardround.runs.read import has_manifest
 from wardround.study import assemble
 from wardround.study.analysis import analysis_from, analysis_recipe, declared_levels, refuse_unfit
+from wardround.study.analysis_noise import analysis_noise, privacy_sentence, with_deviation
 from wardround.study.file import Study
 from wardround.workflows.analysis import keep_model, record_of, result_of
 
 AGREEMENT = "columns.json"
+HUGE_SUM = 1e100
+"""What no sum over patients is; beyond, sums and squares of a few sites overflow."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,12 @@ def conduct_analysis(
     agreement = settle_columns(engine, study, analysis, folder.path)
     engine.introductions = [question_of(agreement.agreed)]
     records = ExchangeRecords(recipe.name, analysis.most, folder, observer)
-    exchange = exchange_over(engine, analysis, recipe, agreement.agreed, records)
+    noise = analysis_noise(study, analysis, agreement.agreed)
+    ask_sites = exchange_over(engine, analysis, recipe, agreement.agreed, records)
+
+    def exchange(number: int, asked: Message) -> Message:
+        return with_deviation(ask_sites(number, asked), noise, len(engine.sites))
+
     report = analyse(analysis, agreement.agreed, exchange, lambda found: keep_model(folder, study, recipe, found))
     result = result_of(
         study,
@@ -94,6 +102,7 @@ def conduct_analysis(
         folder.records(),
         notes=notes_of(agreement),
         deployed=True,
+        privacy=privacy_sentence(study, noise),
     )
     point("coordinator.result.before_save")
     folder.write_result(result)
@@ -133,6 +142,7 @@ def settle_columns(engine: Deployment, study: Study, analysis: Analysis, folder:
         analysis.columns,
         declared=declared_levels(study, analysis),
         smallest_cell=study.data.preparation.smallest_cell,
+        private=study.privacy is not None,
     )
     agreed = Agreed(engine.sites, columns)
     analysis.begin(agreed)  # what cannot be computed is refused before any site is asked for sums
@@ -245,4 +255,6 @@ def sums_problem(reply: Reply, pattern: Message) -> str | None:
             return f"its answer has an array of shape {array.shape} where {want.shape} was expected"
         if not np.isfinite(array).all():
             return "its answer is not finite"
+        if array.size and np.abs(array).max() > HUGE_SUM:
+            return f"its answer has numbers beyond {HUGE_SUM:g}"
     return None

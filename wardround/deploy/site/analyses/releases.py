@@ -74,12 +74,16 @@ def analysis_releases(study: Study, columns: Mapping[str, str], cell: int) -> Re
     asked = HEADER + ASKED + 8 * numbers
     if study.transforms:
         size = ROOM + 8 * len(PLACES) * numbers + FOR_A_SITE * sites
-        precise = "masked; only sums are opened; double precision, without noise"
+        told = "noised" if study.privacy is not None else "double precision, without noise"
+        precise = f"masked; only sums are opened; {told}"
         room = asked + 2 * FOR_A_SITE * sites
         found.append(Release("secure", "whole table", analysis.most, size, room, precise, cell))
     else:
         size = ROOM + ARRAYS * FOR_AN_ARRAY + 8 * numbers
+        noised = study.privacy is not None
         precise = f"double precision, without noise; nothing of fewer than {cell} patients"
-        found.append(Release(f"analysis/{recipe.name}", "whole table", analysis.most, size, asked, precise, cell))
+        precise = "the noise is debited from your privacy ledger" if noised else precise
+        kind = f"analysis/{recipe.name}"
+        found.append(Release(kind, "whole table", analysis.most, size, asked, precise, cell, noised))
     refusals = Release("refusal", "none", REFUSALS, ROOM, 0, "in words that quote no value of a patient", arrays=())
     return (*found, refusals)

@@ -31,6 +31,7 @@ from wardround.deploy.protocol.requests import (
     Topic,
     read_request,
 )
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.analyses import asked_questions
 from wardround.deploy.site.analyses.answered_rows import FILE, remember_rows
 from wardround.deploy.site.analyses.releases import most_numbers, refuse_exposed
@@ -39,11 +40,13 @@ from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.deploy.site.release.model_shapes import is_bounded
 from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.engine.registry import make_from
+from wardround.privacy.budget import Budget
 from wardround.privacy.secure_sum.fixed_point import RING
 from wardround.privacy.secure_sum.wide_point import PRECISION, to_digits
 from wardround.queries.cells import in_cells
 from wardround.queries.names_of import MOST_NAMES
 from wardround.study.analysis import analysis_of
+from wardround.study.analysis_noise import analysis_noise, with_noise
 from wardround.study.assemble import links_of
 from wardround.study.file import Study
 
@@ -66,6 +69,8 @@ class AnalysisWorker:
     smallest_sum: int = 3
     sums: SecureSite | None = None
     agreed: Agreed | None = None
+    budget: Callable[[], Budget] | None = None
+    """The site's ledger, for [privacy]."""
     rows: Site | None = None
     """The same as all sites agreed to read them."""
 
@@ -80,11 +85,12 @@ class AnalysisWorker:
         allow: Callable[[Recipe], None],
         smallest_cell: int,
         sums: SecureSite | None = None,
+        budget: Callable[[], Budget] | None = None,
     ) -> "AnalysisWorker":
         """Read the site's columns, and take up what was agreed on before this process was started."""
         columns = analysis_of(study).columns
         own = Site(site, columns_of_analysis(table.sites[site], columns, f"site {site}"))
-        worker = cls(site, study, folder, allow, own, smallest_cell=smallest_cell, sums=sums)
+        worker = cls(site, study, folder, allow, own, smallest_cell=smallest_cell, sums=sums, budget=budget)
         path = folder / "agree.json"
         if path.exists():
             worker._take(read_request(Topic.AGREE, json.loads(path.read_bytes())).question)
@@ -136,7 +142,7 @@ class AnalysisWorker:
                 remedy=REMEDY,
             )
         refuse_exposed(self.study, self.smallest_cell)
-        return {}, self.answer(asked.question.recipe, message)
+        return {}, self.answer(asked.question.recipe, message, asked.round, asked.digest)
 
     def secure(self, asked: Received[SecureStep], message: Message) -> tuple[Header, Message]:
         """One step of an exchange of which only the sum is opened, and that of all sites: a part would be no answer."""
@@ -153,11 +159,12 @@ class AnalysisWorker:
         terms = replace(terms, fewest=max(terms.fewest, len(terms.sites)))
 
         def ring() -> Message:
-            return Message({RING: to_digits(self.answer(question.recipe, message))})
+            return Message({RING: to_digits(self.answer(question.recipe, message, asked.round, terms.request))})
 
         return self.sums.step(asked, message, terms, ring)
 
-    def answer(self, recipe: Recipe, message: Message) -> Message:
+    def answer(self, recipe: Recipe, message: Message, number: int, request: str) -> Message:
+        """Noised under [privacy], and debited from the site's ledger before the noise is drawn: once for a request."""
         self.allow(recipe)
         if self.agreed is None or self.rows is None:
             raise Refusal("an exchange was requested before the sites agreed on columns", remedy="agree first")
@@ -167,11 +174,18 @@ class AnalysisWorker:
         asked_questions.remember_question(self.folder / asked_questions.FILE, made, message)
         nobody = no_rows(self.agreed, self.site)
         few = len(self.rows.table) < self.smallest_cell
-        if not few:
+        if not few and self.study.privacy is None:  # noise hides a difference of few, and a refusal would tell of it
             remember_rows(self.folder.parent.parent / FILE, made, self.agreed, self.rows, self.smallest_cell)
         pattern = made.ask(self.agreed, message, nobody)
         found = pattern if few else made.ask(self.agreed, message, self.rows)
-        return checked_answer(found, pattern, most_numbers(self.study))
+        told = checked_answer(found, pattern, most_numbers(self.study))
+        noise = analysis_noise(self.study, made, self.agreed)
+        if noise is None:
+            return told
+        if self.budget is None:
+            raise Refusal("this site has no ledger to debit", remedy="ask its administrator")
+        self.budget().debit(study_id(self.study), number, [noise.step], level="sample", request=request)
+        return with_noise(told, noise, None)
 
 
 def checked(kind: str, levels: Any) -> tuple[Any, tuple[str, ...]]:

@@ -47,6 +47,7 @@ def prepared_rows(study: Study, table: Table) -> LoadedData:
         table,
         seed=study.study.seed,
         shares=tuple(data.shares),
+        shares_at={name: data.shares_at(name, study.study.user) for name in table.sites},
         by=data.split_by or "",
         missing_target=data.missing_target,
         empty_sites="keep",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wardround.analyses.survival.counts import Counted, axis_words, count_rows, numbers_told, read_counts
-from wardround.analyses.survival.rows import MOST_LEVELS, Outcome, follow_up, levels_of
+from wardround.analyses.survival.rows import MOST_LEVELS, FollowUpOutcome, follow_up, levels_of
 from wardround.analyses.survival.survey import (
     NUMBERS,
     Survey,
@@ -25,7 +25,7 @@ from wardround.analyses.survival.words import of_time, p_words, percent
 from wardround.core.analysis import Agreed, Analysis, Findings, FoundChart, FoundTable, kind_by_word
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
-from wardround.core.components.terms import Extent, Terms
+from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
 from wardround.statistics.survival.gray import gray_test
@@ -42,13 +42,16 @@ def size_of(of: Extent) -> int:
     return NUMBERS + numbers_told(groups, edges, len(of.settings["causes"]))
 
 
-TERMS = Terms(
-    "how many of your patients, by {group}, leave follow-up in each interval of time, and by which of {causes}; never"
-    " fewer than {smallest_cell} at once",
-    size_of,
-    times=2,
-    rows="table",
-)
+def words_of(settings: Settings) -> str:
+    by = f", by {settings['group']}," if settings["group"] else ""
+    return (
+        f"how many of your patients{by} leave follow-up in each interval of time,"
+        f" and by which of {', '.join(settings['causes'])}"
+        f"; never fewer than {settings['smallest_cell']} at once"
+    )
+
+
+TERMS = Terms(words_of, size_of, times=2, rows="table")
 
 
 class IncidenceState(NamedTuple):
@@ -90,7 +93,7 @@ def cumulative_incidence(
         return Message({"edges": state.edges}, (("asked", "counts"),)) if state.counted is None else None
 
     def ask(agreed: Agreed, asked: Message, site: Site) -> Message:
-        rows = follow_up(agreed, site, Outcome(time, event, causes=causes), group=group)
+        rows = follow_up(agreed, site, FollowUpOutcome(time, event, causes=causes), group=group)
         if dict(asked.meta)["asked"] == "survey":
             any_cause = (rows.event > 0).astype(np.float64)
             return Message(survey_of(rows._replace(event=any_cause), smallest_cell))
@@ -137,7 +140,7 @@ def cumulative_incidence(
                 numbers["gray"][cause] = test._asdict()
                 clear = "differs" if test.p_value is not None and test.p_value < 0.05 else "does not clearly differ"
                 how = f"Gray's test, {p_words(test.p_value)}"
-                words.append(f"The incidence of {event} {cause} {clear} between the groups ({how}).")
+                words.insert(number_, f"The incidence of {event} {cause} {clear} between the groups ({how}).")
         words += survey_words(state.survey, len(state.agreed.sites), smallest_cell)
         words.append(axis_words(counted, edges, unit, smallest_cell))
         columns = ["group", "cause", "time", "incidence", "low", "high"]

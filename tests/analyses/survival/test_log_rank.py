@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from tests.support.survival.sites import found, made_patients
-from wardround.analyses.log_rank import log_rank
+from wardround.analyses.survival.log_rank import log_rank
 from wardround.core.errors import Refusal
 
 STUDY = {"time": "time", "event": "event", "group": "stage"}

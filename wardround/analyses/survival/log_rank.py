@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wardround.analyses.survival.rows import MOST_LEVELS, FollowUp, Outcome, follow_up, levels_of, strata_of
+from wardround.analyses.survival.rows import MOST_LEVELS, FollowUp, FollowUpOutcome, follow_up, levels_of, strata_of
 from wardround.analyses.survival.survey import (
     NUMBERS,
     Survey,
@@ -24,7 +24,7 @@ from wardround.analyses.survival.words import number, p_words
 from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable, kind_by_word
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.components.recipes import recorded
-from wardround.core.components.terms import Extent, Terms
+from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
 from wardround.queries.cells import in_cells
@@ -40,13 +40,15 @@ def size_of(of: Extent) -> int:
     return NUMBERS + MOST_LEVELS * (MOST_LEVELS + 3) + 2 * MOST_LEVELS * edges + 2
 
 
-TERMS = Terms(
-    "observed and expected events of your patients, by {group}, in all and not by time unless sites are compared with"
-    " each other; never of fewer than {smallest_cell}",
-    size_of,
-    times=2,
-    rows="table",
-)
+def words_of(settings: Settings) -> str:
+    when = "in all, not by time" if settings["by_site"] else "in each interval of time"
+    return (
+        f"observed and expected events of your patients by {settings['group']}, {when}; nothing of fewer than"
+        f" {settings['smallest_cell']} patients or events"
+    )
+
+
+TERMS = Terms(words_of, size_of, times=2, rows="table")
 
 
 class RankState(NamedTuple):
@@ -77,7 +79,7 @@ def log_rank(
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Log-rank test of two or more groups, stratified by site and other columns, with optional weights."""
-    outcome = Outcome(time, event, event_is)
+    outcome = FollowUpOutcome(time, event, event_is)
 
     def begin(agreed: Agreed) -> RankState:
         check_times(times, bins)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.answers import numbers_of
 from tests.support.survival.sites import agreed_on, found, made_patients, real_table, sites_of
-from wardround.analyses.cox import TERMS, cox
+from wardround.analyses.survival.cox import TERMS, cox
 from wardround.core.components.terms import Extent
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal

@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.answers import numbers_of
 from tests.support.survival.sites import agreed_on, found, made_patients, real_table, sites_of
-from wardround.analyses.kaplan_meier import TERMS, kaplan_meier
+from wardround.analyses.survival.kaplan_meier import TERMS, kaplan_meier
 from wardround.core.components.terms import Extent
 from wardround.engine.registry import find
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from wardround.analyses.survival.counts import Counted, axis_words, count_rows, numbers_told, read_counts
 from wardround.analyses.survival.curves import curve_findings
-from wardround.analyses.survival.rows import MOST_LEVELS, Outcome, follow_up, levels_of
+from wardround.analyses.survival.rows import MOST_LEVELS, FollowUpOutcome, follow_up, levels_of
 from wardround.analyses.survival.survey import (
     NUMBERS,
     Survey,
@@ -26,7 +26,7 @@ from wardround.analyses.survival.words import number
 from wardround.core.analysis import Agreed, Analysis, kind_by_word
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
-from wardround.core.components.terms import Extent, Terms
+from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 
 LABEL = "Survival curves (Kaplan-Meier)"
@@ -38,13 +38,16 @@ def size_of(of: Extent) -> int:
     return NUMBERS + numbers_told(groups, max(len(of.settings["times"]), of.settings["bins"]) + 1)
 
 
-TERMS = Terms(
-    "how many of your patients, by {group}, leave follow-up in each interval of time, with and without the event; never"
-    " fewer than {smallest_cell} at once",
-    size_of,
-    times=2,
-    rows="table",
-)
+def words_of(settings: Settings) -> str:
+    by = f", by {settings['group']}," if settings["group"] else ""
+    return (
+        f"how many of your patients{by} leave follow-up in each interval of time,"
+        f" with and without {settings['event']}"
+        f"; never fewer than {settings['smallest_cell']} at once"
+    )
+
+
+TERMS = Terms(words_of, size_of, times=2, rows="table")
 
 
 class CurveState(NamedTuple):
@@ -72,7 +75,7 @@ def kaplan_meier(
     smallest_cell: Count = 1,
 ) -> Analysis:
     """Survival curves by group, with intervals, medians and survival at horizons."""
-    outcome = Outcome(time, event, event_is)
+    outcome = FollowUpOutcome(time, event, event_is)
 
     def begin(agreed: Agreed) -> CurveState:
         check_times(times, bins)

@@ -23,8 +23,8 @@ from wardround.analyses.survival.covariates import (
     matrix_of,
     said_of,
 )
-from wardround.analyses.survival.cox_findings import Closed, CoxFit, cox_findings
-from wardround.analyses.survival.rows import FollowUp, Outcome, follow_up, strata_of
+from wardround.analyses.survival.cox_report import Closed, CoxFit, cox_findings
+from wardround.analyses.survival.rows import FollowUp, FollowUpOutcome, follow_up, strata_of
 from wardround.analyses.survival.survey import NUMBERS, Survey, check_times, fine_edges, read_survey, survey_of
 from wardround.core.analysis import Agreed, Analysis, kind_by_word
 from wardround.core.bounds import Count, NotNegative
@@ -89,7 +89,7 @@ class CoxState(NamedTuple):
 class CoxPlan(NamedTuple):
     """The settings of a study."""
 
-    outcome: Outcome
+    outcome: FollowUpOutcome
     columns: tuple[str, ...]
     formula: str
     references: tuple[str, ...]
@@ -163,7 +163,7 @@ def cox(
 ) -> Analysis:
     """Cox regression: hazard ratios with intervals and tests, checks, site by site on request, and predictions."""
     plan = CoxPlan(
-        Outcome(time, event, event_is),
+        FollowUpOutcome(time, event, event_is),
         *(
             columns,
             formula,
