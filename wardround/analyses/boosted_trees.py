@@ -11,16 +11,20 @@ each of at least `smallest_leaf` patients of all sites; no counts and no sums. W
 the sites, so that they protect even where they are seen.
 """
 
+from collections.abc import Callable
+
 from wardround.analyses.forests.answer import answer
 from wardround.analyses.forests.findings import report_of
 from wardround.analyses.forests.memory import SiteMemory
 from wardround.analyses.forests.plan import ObjectiveName, TreePlan
+from wardround.analyses.forests.question import EDGES, LEVEL, PHASE, REVIEW
 from wardround.analyses.forests.state import after_answers, begin, model_of, next_question
-from wardround.core.analysis import Analysis
+from wardround.core.analysis import Analysis, ExchangeKind, kind_by_word
 from wardround.core.bounds import Count, CountOrAll, NotNegative, Positive, Share
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
-from wardround.statistics.trees.bins import FINEST, MOST_BINS
+from wardround.core.contracts import Message
+from wardround.statistics.trees.bins import FINEST, MOST_BINS, PASSES
 from wardround.statistics.trees.prediction import predict_forest
 from wardround.statistics.trees.quality import CELLS
 
@@ -45,6 +49,13 @@ def numbers(of: Extent) -> int:
 
 
 TERMS = Terms(words, numbers, rows="training")
+
+
+def kind_of_exchange(plan: TreePlan) -> Callable[[Message], ExchangeKind]:
+    """As often as the noise is reckoned for, and in bins that were agreed on once."""
+    counts = kind_by_word(PHASE, {EDGES: PASSES})
+    later = kind_by_word(PHASE, {LEVEL: plan.trees * plan.depth, REVIEW: 1}, fixed=("edges", "lengths", "base"))
+    return lambda message: counts(message) if dict(message.meta).get(PHASE) == EDGES else later(message)
 
 
 @recorded("analysis", TERMS)
@@ -95,6 +106,8 @@ def boosted_trees(
         report=lambda state: report_of(plan, state),
         most=plan.exchanges,
         covers=lambda agreed, site: [site.table[plan.target].notna().to_numpy()],
+        kind=kind_of_exchange(plan),
+        alone=plan.private,
         model=lambda state: model_of(plan, state),
         predict=predict_forest,
     )

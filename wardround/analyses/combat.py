@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable
+from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable, kind_by_array
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Terms
@@ -117,7 +117,8 @@ def combat(
     def report(state: Tree) -> Report:
         return told_of(state, columns, covariates, bayes, smallest_cell)
 
-    return Analysis((*columns, *covariates), begin, message, ask, step, report, most=2)
+    kind = kind_by_array({"within": 1, "mean": 1})
+    return Analysis((*columns, *covariates), begin, message, ask, step, report, most=2, kind=kind)
 
 
 def after_first(state: Tree, told: Tree, columns: tuple[str, ...]) -> Tree:

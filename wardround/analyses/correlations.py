@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable
+from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable, kind_by_array
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
@@ -83,6 +83,7 @@ def correlations(*, columns: tuple[str, ...], only: str = "", smallest_cell: Cou
         report,
         most=2,
         covers=lambda agreed, site: [covered_rows(agreed, site, columns, only)],
+        kind=kind_by_array({"means": 1, "around": 1}),
     )
 
 

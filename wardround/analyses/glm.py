@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from wardround.core.analysis import Agreed, Analysis
+from wardround.core.analysis import Agreed, Analysis, ExchangeKind
 from wardround.core.bounds import Bound, Count, NotNegative, Share
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
@@ -22,7 +22,14 @@ from wardround.statistics.regression.families import FAMILIES, LINKS, FamilyName
 from wardround.statistics.regression.formula import parse_formula
 from wardround.statistics.regression.private_fit import private_fit
 from wardround.statistics.regression.report import findings_of
-from wardround.statistics.regression.site_sums import Problem, evaluate, folds_of, is_telling, moments
+from wardround.statistics.regression.site_sums import (
+    Problem,
+    evaluate,
+    folds_of,
+    has_telling_fold,
+    is_telling,
+    moments,
+)
 
 LABEL = "Generalised linear model"
 PenaltyName = Literal["none", "ridge", "lasso", "elastic_net"]
@@ -138,6 +145,7 @@ def glm(
         if stage == 1:
             return Message(moments(rows, design.width))
         fold = None if rows is None else folds_of(len(rows.y), folds, site.name)
+        silent = rows is None or fold is None or has_telling_fold(rows, fold, design, smallest_cell)
         number = agreed.sites.index(site.name) if site.name in agreed.sites else -2
         found = []
         for at in range(len(arrays["beta"])):
@@ -149,7 +157,7 @@ def glm(
             )
             counts = one.place in (-1, number)
             own = evaluate(
-                rows if counts else None,
+                rows if counts and not (silent and one.fold >= 0) else None,
                 one,
                 kind,
                 way,
@@ -179,7 +187,13 @@ def glm(
     def report(course: FitCourse) -> Report:
         return findings_of(course, formula=formula, per=per, level=level).report()
 
-    return Analysis(columns, begin, message, ask, step, report, most=60 if penalty != "none" else 40, sums=not by_site)
+    most = 60 if penalty != "none" else 40
+
+    def kind_of(asked: Message) -> ExchangeKind:
+        stage = int(np.asarray(asked.arrays.get("stage", -1)))
+        return ExchangeKind(f"stage {stage}", most if stage == 2 else 1, ("center", "scale", "knots"))
+
+    return Analysis(columns, begin, message, ask, step, report, most=most, sums=not by_site, kind=kind_of)
 
 
 def refuse_settings(

@@ -6,7 +6,7 @@ group that is smaller than its smallest cell or that few patients make up, nor o
 
 import numpy as np
 
-from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable
+from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable, kind_by_array
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
@@ -96,6 +96,7 @@ def group_means(
         report,
         most=2,
         covers=lambda agreed, site: [covered_rows(agreed, site, (column, group), only)],
+        kind=kind_by_array({"groups": 1, "around": 1}),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
-from wardround.core.analysis import Agreed, Analysis, Findings, FoundChart, FoundTable
+from wardround.core.analysis import Agreed, Analysis, Findings, FoundChart, FoundTable, kind_by_array
 from wardround.core.bounds import Count, Share
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Settings, Terms
@@ -145,7 +145,8 @@ def mixed_model(
     def report(state: MixedState) -> Report:
         return findings_of(state, formula, method, per, level).report()
 
-    return Analysis(parsed.columns, begin, message, ask, step, report, most=20)
+    kind = kind_by_array({"ratios": 19, "stage": 1}, fixed=("center", "scale"))
+    return Analysis(parsed.columns, begin, message, ask, step, report, most=20, kind=kind)
 
 
 def between(low: float, high: float, best: float, losses: list[float], at: int, ratios: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable
+from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable, kind_by_array
 from wardround.core.bounds import Count, CountOrAll
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Terms
@@ -132,6 +132,7 @@ def principal_components(
         report=report,
         most=rounds + 4 if correction == "admm" else 3,
         covers=lambda agreed, site: [covered_rows(agreed, site, (*columns, *covariates), only)],
+        kind=kind_by_array({"means": 1, "history": rounds, "shared": 1, "around": 1}, fixed=("around", "scale")),
     )
 
 

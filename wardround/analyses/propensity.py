@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wardround.core.analysis import Agreed, Analysis
+from wardround.core.analysis import Agreed, Analysis, kind_by_array
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Terms
@@ -19,7 +19,7 @@ from wardround.core.errors import Refusal
 from wardround.statistics.disclosure.dominance import is_tellable
 from wardround.statistics.propensity.findings import treatment_findings
 from wardround.statistics.propensity.inverse_weights import balance_sums, sandwich_sums, weighted_means
-from wardround.statistics.propensity.logistic import FARTHEST, chances, is_steep, newton_sums
+from wardround.statistics.propensity.logistic import FARTHEST, chances, counts_for_few, is_steep, newton_sums
 from wardround.statistics.selection.columns import check_columns, check_flag
 from wardround.statistics.selection.conditions import check_conditions, read_conditions
 from wardround.statistics.selection.covariates import (
@@ -127,6 +127,12 @@ def propensity(
         if "fit" in asked.arrays:
             return Message(newton_sums(x, t, coefficients)._asdict())
         e = chances(x, coefficients)
+        if counts_for_few(t, e, smallest_cell):
+            raise Refusal(
+                f"with these coefficients fewer than {smallest_cell} patients of a group make up the weighted sums",
+                where=f"site {site.name}",
+                remedy="leave out covariates that decide who is treated",
+            )
         if "means" not in asked.arrays:
             return Message({"weighted": weighted_means(t, e, y), "balance": balance_sums(z, t, e)})
         return Message(sandwich_sums(x, t, e, y, asked.arrays["means"])._asdict())
@@ -147,6 +153,7 @@ def propensity(
         report,
         most=NEWTON + 3,
         covers=lambda agreed, site: [covered_rows(agreed, site, (treatment, outcome, *covariates), only)],
+        kind=kind_by_array({"totals": 1, "fit": NEWTON, "means": 1, "coefficients": 1}, fixed=("mean", "sd")),
     )
 
 

@@ -42,6 +42,36 @@ class FoundModel(NamedTuple):
     """Of two classes the place of the one that is looked for."""
 
 
+class ExchangeKind(NamedTuple):
+    """What a message asks for, so that a site need not trust whoever asks to keep to the order of an honest run."""
+
+    name: str
+    most: int
+    """So many different messages of this kind a site answers in a study."""
+    fixed: tuple[str, ...] = ()
+    """Arrays that are the same in all messages that have them: around two edges that differ, one patient would show."""
+
+
+def kind_by_array(limits: Mapping[str, int], fixed: tuple[str, ...] = ()) -> Callable[[Message], ExchangeKind]:
+    """Messages are told apart by the first of these arrays that they have."""
+
+    def kind(message: Message) -> ExchangeKind:
+        name = next((one for one in limits if one in message.arrays), "")
+        return ExchangeKind(name, limits.get(name, 0), fixed)
+
+    return kind
+
+
+def kind_by_word(key: str, limits: Mapping[str, int], fixed: tuple[str, ...] = ()) -> Callable[[Message], ExchangeKind]:
+    """Messages are told apart by this word beside their arrays."""
+
+    def kind(message: Message) -> ExchangeKind:
+        name = str(dict(message.meta).get(key, ""))
+        return ExchangeKind(name, limits.get(name, 0), fixed)
+
+    return kind
+
+
 class Analysis(NamedTuple):
     """In the order in which an exchange happens."""
 
@@ -64,6 +94,11 @@ class Analysis(NamedTuple):
     covers: Callable[[Agreed, Site], Sequence[Array]] | None = None
     """Which of a site's rows answers are about, a flag a row (several such, where columns are looked at one by one);
     none: rows with a value in every column. A site refuses a question about almost the patients of an earlier one."""
+    kind: Callable[[Message], ExchangeKind] | None = None
+    """How often a site answers what a message asks for, and what stays the same; none: any message, `most` times."""
+    alone: bool = True
+    """An answer tells of nobody, or of a cell of patients at least, in each of its numbers; else a site that protects
+    small groups answers in a secure sum only."""
     model: Callable[[Tree], FoundModel] | None = None
     """The model in the last state, where the method finds one."""
     predict: Callable[[Params, Array], Array] | None = None

@@ -1,6 +1,7 @@
 """The loop of an analysis, the same over simulated and real sites: ask, add up, think, until nothing is left to ask."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -23,22 +24,40 @@ def analyse(
     """
 
     def finish(state: Tree) -> Report:
-        if analysis.model is not None:
-            keep(analysis.model(state))
-        return analysis.report(state)
+        with refused_nonsense():
+            found = None if analysis.model is None else analysis.model(state)
+            report = analysis.report(state)
+        if found is not None:
+            keep(found)
+        return report
 
     state = analysis.begin(agreed)
     for number in range(1, analysis.most + 1):
         asked = analysis.message(state)
         if asked is None:
             return finish(state)
-        state = analysis.step(state, exchange(number, asked))
+        answers = exchange(number, asked)
+        with refused_nonsense():
+            state = analysis.step(state, answers)
     if analysis.message(state) is None:
         return finish(state)
     raise Refusal(
         f"no answer was found in {analysis.most} exchanges",
         remedy="allow more of them, or ask for less: fewer columns, or a penalty",
     )
+
+
+@contextmanager
+def refused_nonsense() -> Iterator[None]:
+    """No answer of a site ends the process: counts below 0 or without end give a sentence, not a root of -1."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except (ArithmeticError, ValueError, LookupError) as error:
+        raise Refusal(
+            f"the answers of the sites do not fit together, so nothing can be computed from them ({error})",
+            remedy="let each site run the study on its own rows; one of them may answer what no patients could give",
+        ) from error
 
 
 def exchange_in_process(analysis: Analysis, agreed: Agreed, sites: Sequence[Site]) -> Exchange:

@@ -36,7 +36,7 @@ def conducted(folder, *transforms):
     return found, {name: pd.read_csv(path) for name, path in consortium.tables.items()}, consortium.run(study)
 
 
-@pytest.mark.parametrize("transforms", [(), ("secure_sum",)], ids=["plain", "secure_sum"])
+@pytest.mark.parametrize("transforms", [("secure_sum",)], ids=["secure sum"])
 def test_real_sites_grow_the_trees_of_a_simulation_and_leave_a_model(tmp_path, transforms):
     found, tables, run = conducted(tmp_path, *transforms)
     assert found["sums_only"] == bool(transforms)

@@ -26,12 +26,14 @@ from wardround.analyses.survival.covariates import (
 from wardround.analyses.survival.cox_report import Closed, CoxFit, cox_findings
 from wardround.analyses.survival.rows import FollowUp, FollowUpOutcome, follow_up, strata_of
 from wardround.analyses.survival.survey import NUMBERS, Survey, check_times, fine_edges, read_survey, survey_of
-from wardround.core.analysis import Agreed, Analysis
+from wardround.core.analysis import Agreed, Analysis, kind_by_word
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
 from wardround.core.contracts import Message, Report, Site
 from wardround.core.errors import Refusal
+from wardround.queries.columns import as_text
+from wardround.statistics.selection.rows import covered_rows
 from wardround.statistics.survival.binned_likelihood import IntervalSums, binned_likelihood, width_of
 from wardround.statistics.survival.newton import Ascent, begin_ascent, climb, ridged
 from wardround.statistics.survival.partial_likelihood import Likelihood, Ties
@@ -62,7 +64,7 @@ def words_of(settings: Settings) -> str:
     return (
         f"sums over your patients, {shared}that say how the hazard of {settings['event']} depends on"
         f" {', '.join(settings['columns']) or settings['formula']}; in about eight exchanges, never of fewer than"
-        f" {settings['smallest_cell']} patients and events"
+        f" {settings['smallest_cell']} patients and events, at coefficients that are sent to you"
     )
 
 
@@ -128,6 +130,12 @@ class CoxPlan(NamedTuple):
             x = matrix_of(agreed, self.design(agreed), site)
         return follow_up(agreed, site, self.outcome, x=x, strata=self.strata, held_out=self.hold_out, held=held)
 
+    def covered(self, agreed: Agreed, site: Site) -> list[Values]:
+        """Whom a fit is about: complete rows, without those held out."""
+        column, _, value = (part.strip() for part in self.hold_out.partition("="))
+        kept = covered_rows(agreed, site, [name for name in self.read if name != column])
+        return [kept & (as_text(site.table[column]) != value) if column else kept]
+
 
 @recorded("analysis", TERMS)
 def cox(
@@ -181,6 +189,9 @@ def cox(
         report=partial(report, plan),
         most=MOST,
         sums=not site_by_site,
+        covers=plan.covered,
+        alone=by_site,  # a block of patients, asked about with other coefficients again and again, can be solved for
+        kind=kind_by_word("asked", {"survey": 1, "fit": MOST - 2, "close": 1}, fixed=("center", "scale", "edges")),
     )
 
 

@@ -22,7 +22,7 @@ from wardround.analyses.survival.survey import (
     survey_words,
 )
 from wardround.analyses.survival.words import of_time, p_words, percent
-from wardround.core.analysis import Agreed, Analysis, Findings, FoundChart, FoundTable
+from wardround.core.analysis import Agreed, Analysis, Findings, FoundChart, FoundTable, kind_by_word
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
@@ -160,7 +160,8 @@ def cumulative_incidence(
         ).report()
 
     columns = tuple(dict.fromkeys(one for one in (time, event, group) if one))
-    return Analysis(columns, begin, message, ask, step, report, most=2)
+    kind = kind_by_word("asked", {"survey": 1, "counts": 1})
+    return Analysis(columns, begin, message, ask, step, report, most=2, kind=kind)
 
 
 def at_horizon(found: Incidence, edges: Values, cause: int, at: float) -> tuple[float, float, float]:

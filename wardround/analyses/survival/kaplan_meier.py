@@ -23,7 +23,7 @@ from wardround.analyses.survival.survey import (
     survey_words,
 )
 from wardround.analyses.survival.words import number
-from wardround.core.analysis import Agreed, Analysis
+from wardround.core.analysis import Agreed, Analysis, kind_by_word
 from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
@@ -116,4 +116,5 @@ def kaplan_meier(
         return found._replace(words=[*found.words, *general], numbers=numbers).report()
 
     columns = tuple(dict.fromkeys(one for one in (time, event, group) if one))
-    return Analysis(columns, begin, message, ask, step, report, most=2)
+    kind = kind_by_word("asked", {"survey": 1, "counts": 1})
+    return Analysis(columns, begin, message, ask, step, report, most=2, kind=kind)

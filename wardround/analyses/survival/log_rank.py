@@ -21,7 +21,7 @@ from wardround.analyses.survival.survey import (
     survey_words,
 )
 from wardround.analyses.survival.words import number, p_words
-from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable
+from wardround.core.analysis import Agreed, Analysis, Findings, FoundTable, kind_by_word
 from wardround.core.bounds import Count, NotNegative
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Extent, Settings, Terms
@@ -131,7 +131,8 @@ def log_rank(
         return rank_findings(state, group, compared, weights, smallest_cell).report()
 
     columns = tuple(dict.fromkeys((time, event, group, *strata)))
-    return Analysis(columns, begin, message, ask, step, report, most=2)
+    kind = kind_by_word("asked", {"survey": 1, "sums" if by_site else "counts": 1})
+    return Analysis(columns, begin, message, ask, step, report, most=2, kind=kind)
 
 
 def rank_findings(state: RankState, group: str, compared: tuple[str, ...], weights: str, cell: int) -> Findings:

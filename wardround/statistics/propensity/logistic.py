@@ -35,6 +35,22 @@ def is_steep(x: Matrix, coefficients: Matrix) -> bool:
     return bool(len(x) and np.abs(x @ coefficients).max() > FARTHEST)
 
 
+def counts_for_few(t: Matrix, e: Matrix, cell: int) -> bool:
+    """Whether fewer patients than a cell make up what inverse weights, or their squares, add up to in a group.
+
+    Kish's effective number. A coordinator chooses the coefficients: with odds of e^10 the weight of one treated patient
+    could be that of all others together, and the weighted outcome that patient's.
+    """
+    if cell <= 1:
+        return False
+    for weights in (t / e, (1 - t) / (1 - e)):
+        for power in (weights, weights**2):
+            squares = float((power**2).sum())
+            if squares > 0 and float(power.sum()) ** 2 < cell * squares:
+                return True
+    return False
+
+
 def fit_logistic(x: Matrix, y: Matrix) -> tuple[Matrix, Matrix] | None:
     """Coefficients and their covariance, from rows in one place; none where there is no finite answer."""
     beta = np.zeros(x.shape[1])

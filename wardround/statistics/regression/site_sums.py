@@ -6,18 +6,20 @@ spline) that is smaller than a cell: DataSHIELD's rules nfilter.glm and nfilter.
 which a few patients alone would make up the sums, as whoever wants to single them out would send: the weights of an
 exchange must be spread over at least a cell, and over two in a hundred, of the patients. Nor does it answer
 coefficients that make almost every outcome certain: between two such that differ by one patient on the other side of a
-threshold, the difference of two sums would be that patient.
+threshold, the difference of two sums would be that patient. For the same reason no patient's mean may lie where the
+family has none. What folds of a cross-validation tell is held to the same rules, fold by fold.
 """
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wardround.core.errors import Refusal
 from wardround.statistics.regression.design import Design, DesignRows, packed
-from wardround.statistics.regression.families import Link, OutcomeFamily, alpha_slopes
+from wardround.statistics.regression.families import LINKS, Link, OutcomeFamily, alpha_slopes
 
 Array = np.ndarray[Any, Any]
 BLOCK = 1 << 13
@@ -26,6 +28,11 @@ SHARE_OF_PARAMETERS = 1 / 3
 """Parameters for a patient, at most."""
 STEEPEST = 6.0
 """Standard deviations of the linear predictor among a site's patients, at most; a fit of an AUC of 0.99 has four."""
+FARTHEST = 4 * STEEPEST
+"""How far from the mean one patient's linear predictor may be: with a column that few have, few could be spread out."""
+HUGE_MEAN = 1e9
+LARGEST_RESIDUAL = 100.0
+"""A patient's squared Pearson residual counts up to here: as exp(eta) it could be that of one patient alone."""
 SPREAD = 0.02
 """The share of patients over which the weights of an exchange must at least be spread."""
 
@@ -57,6 +64,18 @@ def is_telling(
         if ((held > 0) & (held < cell)).any():
             return True
     return False
+
+
+def has_telling_fold(rows: Rows, fold: Array, design: Design, cell: int) -> bool:
+    """Whether a fold would tell of few: what all rows tell, less what all but a fold tell, is told of the fold."""
+    if cell <= 1:
+        return False
+    parts = (fold == number for number in range(int(fold.max(initial=0)) + 1))
+    return any(is_telling(part_of(rows, own), design, {}, {}, cell) for own in parts)
+
+
+def part_of(rows: Rows, own: Array) -> Rows:
+    return Rows(rows.x[own], rows.y[own], rows.weights[own], rows.offset[own], 0)
 
 
 def is_small_group(column: Array, cell: int) -> bool:
@@ -93,6 +112,47 @@ def folds_of(count: int, folds: int, site: str) -> Array:
     return np.asarray(order % folds)
 
 
+@dataclass
+class ExtentOfSums:
+    """Over how many patients the sums of an exchange spread, and how far apart these are."""
+
+    spread: Array = field(default_factory=lambda: np.zeros(4))
+    steep: Array = field(default_factory=lambda: np.zeros(3))
+    ends: tuple[float, float] = (np.inf, -np.inf)
+    outside: bool = False
+
+    def add(self, own: Array, weight: Array, pull: Array, inside: Array) -> None:
+        """Rows with their linear predictors, weights and parts of the score, and whether the family has their mean."""
+        self.spread += (weight.sum(), weight @ weight, np.abs(pull).sum(), pull @ pull)
+        self.steep += (len(own), own.sum(), own @ own)
+        self.ends = min(self.ends[0], float(own.min())), max(self.ends[1], float(own.max()))
+        self.outside = self.outside or not bool(inside.all())
+
+    def refuse(self, family: OutcomeFamily, link: Link, count: int, cell: int) -> None:
+        """Refuse coefficients by which single patients would show."""
+        least = max(cell, SPREAD * count)
+        for first, second in (self.spread[:2], self.spread[2:]):  # Kish's effective number of patients
+            if count and second > 0 and first * first < least * second:
+                raise Refusal(
+                    f"with these coefficients fewer than {least:.0f} patients would make up the sums",
+                    remedy="fit a smaller model, or a penalised one; whoever asks for single patients gets nothing",
+                )
+        if link.bends:
+            middle = self.steep[1] / self.steep[0]
+            deviation = max(self.steep[2] / self.steep[0] - middle**2, 0.0) ** 0.5
+            if deviation > STEEPEST or max(middle - self.ends[0], self.ends[1] - middle) > FARTHEST:
+                raise Refusal(
+                    "with these coefficients nearly every outcome would be certain, as where it is separated perfectly",
+                    remedy='add penalty = "ridge", or leave out the column from which the outcome is known',
+                )
+        # Sums of a linear regression are polynomials of the coefficients: whatever is asked, they tell the same.
+        elif self.outside and not (family.name == "gaussian" and link is LINKS["identity"]):
+            raise Refusal(
+                "with these coefficients some patients have a mean that the family cannot have",
+                remedy="choose the family's own link, or fit a smaller model",
+            )
+
+
 def evaluate(
     rows: DesignRows | None,
     problem: Problem,
@@ -107,12 +167,13 @@ def evaluate(
 ) -> dict[str, Array]:
     """Information, score and deviance at the problem's coefficients, over the rows that count for it."""
     width = len(problem.beta)
+    exact = cell <= 1 or family.name == "gaussian"
     found = nothing_of(width, clustered=clustered)
     if rows is None or not len(rows.y):
         return found
     info, score = np.zeros((width, width)), np.zeros(width)
     sums = np.zeros(7)
-    spread, steep = np.zeros(4), np.zeros(2)
+    extent = ExtentOfSums()
     slopes = np.zeros(2)
     for first in range(0, len(rows.y), BLOCK):
         part = slice(first, first + BLOCK)
@@ -121,9 +182,9 @@ def evaluate(
         z /= scale
         y, prior = rows.y[part], rows.weights[part]
         own = z @ problem.beta
-        steep += [own.sum(), own @ own]
         eta = own + rows.offset[part]
-        mean = np.clip(link.mean(eta), *family.bounds)
+        free = link.mean(eta)
+        mean = np.clip(free, *family.bounds)
         if fold is not None and problem.fold >= 0:
             held = fold[part] == problem.fold
             sums[4] += float(prior[held] @ family.deviance(y[held], mean[held], problem.alpha))
@@ -136,17 +197,18 @@ def evaluate(
         z *= np.sqrt(weight)[:, None]
         info += z.T @ z  # of one matrix with itself, which takes half the work
         sums[0] += float(prior @ family.deviance(y, mean, problem.alpha))
-        sums[1] += float(prior @ ((y - mean) ** 2 / variance))
+        squares = (y - mean) ** 2 / variance
+        sums[1] += float(prior @ (squares if exact else np.minimum(squares, LARGEST_RESIDUAL)))
         sums[2] += float(prior @ family.loglik(y, mean, problem.alpha)) if family.loglik is not None else 0.0
         sums[3] += float((prior > 0).sum())
         if family.name == "gamma":
             sums[6] += float(prior @ np.log(y))
-        spread += [weight.sum(), weight @ weight, np.abs(pull).sum(), pull @ pull]
+        inside = (free > family.bounds[0]) & (free < family.bounds[1]) & (np.abs(free) < HUGE_MEAN)
+        extent.add(own, weight, pull, inside)
         if family.name == "negative_binomial":
             slopes += alpha_slopes(y, mean, prior, problem.alpha)
-    refuse_isolated(spread, int(sums[3]), cell)
-    if cell > 1 and link.bends:
-        refuse_steep(steep, len(rows.y))
+    if cell > 1:
+        extent.refuse(family, link, int(sums[3]), cell)
     names = ("deviance", "pearson", "loglik", "rows", "held", "held_rows", "log_outcome")
     found |= {name: np.array(value) for name, value in zip(names, sums, strict=True)}
     found |= {"info": packed(info), "score": score, "alpha": slopes}
@@ -161,26 +223,3 @@ def nothing_of(width: int, *, clustered: bool) -> dict[str, Array]:
     names = ("deviance", "pearson", "loglik", "rows", "held", "held_rows", "log_outcome")
     found = {**dict.fromkeys(names, zero), "info": triangle, "score": np.zeros(width), "alpha": np.zeros(2)}
     return {**found, "cluster": triangle} if clustered else found
-
-
-def refuse_isolated(spread: Array, count: int, cell: int) -> None:
-    """Refuse coefficients that let a few patients alone make up the sums (Kish's effective number of patients)."""
-    if cell <= 1 or not count:
-        return
-    least = max(cell, SPREAD * count)
-    for first, second in ((spread[0], spread[1]), (spread[2], spread[3])):
-        if second > 0 and first * first < least * second:
-            raise Refusal(
-                f"with these coefficients fewer than {least:.0f} patients would make up the sums",
-                remedy="fit a smaller model, or a penalised one; whoever asks for single patients gets nothing",
-            )
-
-
-def refuse_steep(steep: Array, count: int) -> None:
-    """Refuse coefficients under which nearly every outcome is certain."""
-    spread = max(steep[1] / count - (steep[0] / count) ** 2, 0.0) ** 0.5
-    if spread > STEEPEST:
-        raise Refusal(
-            "with these coefficients nearly every outcome would be certain, as where it is separated perfectly",
-            remedy='add penalty = "ridge", or leave out the column from which the outcome is known',
-        )

@@ -42,6 +42,8 @@ from wardround.study.file import Study
 from wardround.workflows.analysis import keep_model, record_of, result_of
 
 AGREEMENT = "columns.json"
+HUGE_SUM = 1e100
+"""What no sum over patients is; beyond, sums and squares of a few sites overflow."""
 
 
 @dataclass(frozen=True)
@@ -253,4 +255,6 @@ def sums_problem(reply: Reply, pattern: Message) -> str | None:
             return f"its answer has an array of shape {array.shape} where {want.shape} was expected"
         if not np.isfinite(array).all():
             return "its answer is not finite"
+        if array.size and np.abs(array).max() > HUGE_SUM:
+            return f"its answer has numbers beyond {HUGE_SUM:g}"
     return None

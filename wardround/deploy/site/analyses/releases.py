@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from wardround.core.components.terms import Extent
+from wardround.core.errors import Refusal
 from wardround.deploy.site.release.partner_questions import numbers_in, preparation_queries
 from wardround.deploy.site.release.release_list import (
     FOR_A_SITE,
@@ -40,7 +41,25 @@ def most_numbers(study: Study) -> int:
     return analysis_terms(recipe).numbers(extent)
 
 
+def refuse_exposed(study: Study, cell: int) -> None:
+    """What a site that protects small groups does not answer by itself, and noise that others could take off."""
+    recipe, analysis = analysis_recipe(study), analysis_of(study)
+    if dict(recipe.settings).get("noise_seed") is not None:
+        raise Refusal(
+            "noise that follows from a seed protects nobody: whoever knows the study can take it off",
+            where="[analysis] noise_seed",
+            remedy="leave it out; it is for simulations",
+        )
+    if cell > 1 and not analysis.alone and not study.transforms:
+        raise Refusal(
+            f"a single answer to {recipe.name} tells of fewer than {cell} patients, the smallest cell of this site",
+            where="[analysis]",
+            remedy='add [[transforms]] name = "secure_sum", or noise (epsilon) where the analysis has it',
+        )
+
+
 def analysis_releases(study: Study, columns: Mapping[str, str], cell: int) -> Releases:
+    refuse_exposed(study, cell)
     analysis, recipe, sites = analysis_of(study), analysis_recipe(study), len(sites_of(study))
     told = f"names of columns and words, none of fewer than {cell} patients"
     found = []

@@ -32,8 +32,9 @@ from wardround.deploy.protocol.requests import (
     read_request,
 )
 from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.site.analyses import asked_questions
 from wardround.deploy.site.analyses.answered_rows import FILE, remember_rows
-from wardround.deploy.site.analyses.releases import most_numbers
+from wardround.deploy.site.analyses.releases import most_numbers, refuse_exposed
 from wardround.deploy.site.release.agreement import check_sites
 from wardround.deploy.site.release.disclosure import in_own_cells
 from wardround.deploy.site.release.model_shapes import is_bounded
@@ -141,6 +142,7 @@ class AnalysisWorker:
                 "of the approved study only the sum of the answers is opened, and a single one was requested",
                 remedy=REMEDY,
             )
+        refuse_exposed(self.study, self.smallest_cell)
         return {}, self.answer(asked.question.recipe, message, asked.round, asked.digest)
 
     def secure(self, asked: Received[SecureStep], message: Message) -> tuple[Header, Message]:
@@ -170,6 +172,7 @@ class AnalysisWorker:
         if not is_bounded(message.arrays):
             raise Refusal("the request has numbers that are not finite, or too large", remedy=REMEDY)
         made: Analysis = make_from(in_own_cells(recipe, self.smallest_cell))
+        asked_questions.remember_question(self.folder / asked_questions.FILE, made, message)
         nobody = no_rows(self.agreed, self.site)
         few = len(self.rows.table) < self.smallest_cell
         if not few and self.study.privacy is None:  # noise hides a difference of few, and a refusal would tell of it
