@@ -50,6 +50,32 @@ class Split:
     everyone: Scores
 
 
+@dataclass(frozen=True)
+class Advice:
+    """What all splits together say: the mean evidence, whom it takes, and what that gains."""
+
+    splits: tuple[Split, ...]
+    evidence: Evidence
+    settlement: DilutionOutcome
+    gain: dict[str, Any]
+
+
+def advise(plan: TrainingPlan, step: Step = lambda words: None) -> Advice:
+    """Judge the partners over the study's splits; `plan` is that of its own method on the first of them."""
+    study, said = plan.study, plan.study.partners
+    assert said is not None
+    splits = []
+    for number in range(said.repeats):
+        step(f"split {number + 1} of {said.repeats}")
+        splits.append(judge_split(plan if number == 0 else plan_for_split(plan, number)))
+    evidence = average_evidence([one.chosen.evidence for one in splits])
+    settlement = settle_partners(study, said, plan.setting, evidence, splits[0].chosen)
+    gain = measure_gain(study, splits, user_of(study, plan.setting.federation))
+    if not settlement.partners:
+        gain["helps"] = "no"
+    return Advice(tuple(splits), evidence, settlement, gain)
+
+
 def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words: None) -> PartnersResult:
     """Judge the partners of the asking site and write the result; gives it.
 
