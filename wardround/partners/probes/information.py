@@ -2,12 +2,12 @@
 
 For small changes of the model these two, the score and the Fisher information, are all that a site's likelihood has to
 say (they are sufficient), so that sites can be compared, and their common models foretold, without any being trained.
-The information is the expected one: each patient's gradient for every outcome, weighted by how likely the model holds
-that outcome to be. So it depends on the patients' features and on the model, not on their outcomes, and a penalty of
-the model (l2) drops out. For a regression both are in units of a residual; `spread` is the mean squared one.
+How they are found, and their units, is told in `wardround.core.fisher`; a penalty of the model (l2) is left out.
 Sends the model down and up to 256 numbers and their products in pairs up, once for every model that is asked about; a
 larger model's gradient is told as random signed sums. Needs the answers one by one, so no secure sum.
 """
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,9 @@ from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
-from wardround.core.contracts import Algorithm, Array, Batch, Key, Message, Model, Params, Shard, Tree
-from wardround.core.descent import CHUNK, batches
+from wardround.core.contracts import Algorithm, Array, Key, Message, Model, Params, Shard, Tree
+from wardround.core.descent import CHUNK
+from wardround.core.fisher import flat, like, mean_information
 
 WIDEST = 256
 """Numbers of a gradient that are told; of a larger model, random signed sums of its weights' gradients."""
@@ -50,37 +51,8 @@ def information(model: Model) -> Algorithm:
         # A gradient a patient and outcome: of a large model only a few fit into memory at a time.
         size = max(1, min(CHUNK, 2**18 // parameter_count(params)))
 
-        def gradient(x: Array, y: Array) -> Array:
-            return sketch(model.gradient(params, Batch(x[None], y[None], jnp.ones(1)), key), told)
-
-        def of_classes(x: Array, y: Array, predicted: Array) -> tuple[Array, Array, Array]:
-            each = jax.vmap(lambda outcome: gradient(x, outcome))(jnp.arange(predicted.shape[0], dtype=y.dtype))
-            # Under the model's own risks the mean gradient of the data is 0: what is left of it is a penalty's.
-            penalty = predicted @ each
-            apart = each - penalty
-            return gradient(x, y) - penalty, (apart * predicted[:, None]).T @ apart, jnp.ones(())
-
-        def of_value(x: Array, y: Array, predicted: Array) -> tuple[Array, Array, Array]:
-            rest = gradient(x, predicted)
-            # The gradient of a squared error is linear in the residual, whatever constant stands before it.
-            unit = (rest - gradient(x, predicted + 1)) / 2
-            return (predicted - y) * unit, unit[:, None] * unit, jnp.square(predicted - y)
-
-        def body(index: Array, total: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            batch = shard.batch(0, index, size)
-            predicted = model.predict(params, batch.x)
-            one = of_value if predicted.ndim == 1 else of_classes
-            each = jax.vmap(one)(jnp.asarray(batch.x), jnp.asarray(batch.y), predicted)
-            return jax.tree.map(
-                lambda so_far, found: so_far + jnp.tensordot(batch.mask, jnp.where(batch.mask.reshape(-1, *(1,) * (found.ndim - 1)) > 0, found, 0.0), 1),
-                total,
-                each,
-            )
-
-        start = (jnp.zeros(told), jnp.zeros((told, told)), jnp.zeros(()))
-        sums = jax.lax.fori_loop(0, batches(shard.longest, size), body, start)
-        slope, bend, spread = trees.divide_or_zero(sums, jnp.asarray(shard.rows).astype(jnp.float32))
-        arrays = {"slope": slope, "bend": bend, "spread": spread}
+        found = mean_information(model, params, shard, key, lambda gradient: sketch(gradient, told), size=size)
+        arrays = {"slope": found.slope, "bend": found.bend, "spread": found.spread}
         return answer(model, aggregator, params, shard, "samples", arrays), kept
 
     def server(state: Tree, stack: Message) -> Tree:
@@ -110,22 +82,17 @@ def parameter_count(params: Params) -> int:
 
 def sketch(gradient: Params, told: int) -> Array:
     """All numbers of a gradient, or their signed sums in `told` random bins (a count sketch, true to lengths)."""
-    flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
-    if flat.size <= told:
-        return flat
+    whole = flat(gradient)
+    if whole.size <= told:
+        return whole
     bins, signs = jax.random.split(jax.random.key(0))
-    where = jax.random.randint(bins, flat.shape, 0, told)
-    return jax.ops.segment_sum(flat * jax.random.rademacher(signs, flat.shape, flat.dtype), where, told)
+    where = jax.random.randint(bins, whole.shape, 0, told)
+    return jax.ops.segment_sum(whole * jax.random.rademacher(signs, whole.shape, whole.dtype), where, told)
 
 
-def moved(params: Params, change: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Params | None:
+def moved(params: Params, change: np.ndarray[Any, Any]) -> Params | None:
     """The model changed by so much along what `sketch` tells of it; none where that is not one number a weight."""
-    leaves, form = jax.tree.flatten(params)
-    sizes = [int(np.prod(jnp.shape(leaf))) for leaf in leaves]
-    if sum(sizes) != len(change):
+    if parameter_count(params) != len(change):
         return None
-    parts = np.split(change, np.cumsum(sizes)[:-1])
-    found: Params = jax.tree.unflatten(
-        form, [leaf + jnp.asarray(part.reshape(jnp.shape(leaf)), leaf.dtype) for leaf, part in zip(leaves, parts, strict=True)]
-    )
+    found: Params = trees.add(params, like(params, jnp.asarray(change, jnp.float32)))
     return found

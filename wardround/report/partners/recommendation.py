@@ -127,18 +127,16 @@ def gain_sentence(
     )
 
 
-def method_advice(private: bool, secure: bool) -> str:
-    """What to train with for whoever does not want to choose partners, and why; nothing where it does not fit."""
-    if private or secure:
+def method_advice(private: bool) -> str:
+    """What to train with for whoever does not want to choose partners, and why."""
+    if private:
         return (
-            "For a site that does not want to choose: model_interpolation, which mixes the common model with the "
-            f"site's own by cross-validation. ({RECOMMENDED} would be better, but tells each site's information "
-            "without noise, which a private study forbids.)"
-            if private
-            else f"For a site that does not want to choose: {RECOMMENDED}. It needs sums only, so it works under a secure sum."
+            'For a site that does not want to choose partners: [algorithm] name = "model_interpolation", which mixes '
+            f"the common model with the site's own by cross-validation. {RECOMMENDED}, which is recommended otherwise, "
+            "tells sums to which a private study would have to add noise, and does not."
         )
     return (
-        f"For a site that does not want to choose partners: [algorithm] name = \"{RECOMMENDED}\". All sites learn "
+        f'For a site that does not want to choose partners: [algorithm] name = "{RECOMMENDED}". All sites learn '
         "together how much they differ in each coefficient, and each keeps its own as far as its patients show it: "
         "nearly the common model where sites are alike, nearly its own where it stands alone."
     )

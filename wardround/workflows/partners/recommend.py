@@ -201,7 +201,7 @@ def verdict(plan: TrainingPlan, advice: Advice, told: Any) -> dict[str, Any]:
         "unanswered": unanswered,
         "withdrawn": withdrawn,
         "gain": gain,
-        "method": method_advice(plan.study, len(plan.federation.sites)),
+        "method": method_advice(plan.study.privacy is not None),
     }
 
 
