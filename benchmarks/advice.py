@@ -176,7 +176,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Whether the advice about partners is right, where the truth is known.")
+    parser = argparse.ArgumentParser(
+        description="Whether the advice about partners is right, where the truth is known."
+    )
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--splits", type=int, default=5)

@@ -16,8 +16,8 @@ that a coefficient of which no site has any evidence stays at 0).
 Needs nothing but the sums of the answers, so it works under a secure sum; it looks at the information of all rows, to
 which DP-SGD adds no noise, so not in a private study. For models of up to 600 numbers (logistic and linear regression);
 take `model_interpolation` for networks. Sends the model and as many variances down and as many numbers as the model has
-squared up. Ten rounds are enough mostly; what is left after twenty is the slow way of a variance to 0. A site that joins
-later uses the common coefficients, or its own after one fit.
+squared up. Ten rounds are enough mostly; what is left after twenty is the slow way of a variance to 0. A site that
+joins later uses the common coefficients, or its own after one fit.
 """
 
 import jax
@@ -38,6 +38,10 @@ STEPS = 3
 STRIDES = (1.0, 0.5, 0.2, 0.05, 0.0)
 """Parts of a step that are tried; the first that does not raise the loss is taken."""
 DAMPING = 0.2
+LONGEST = 5.0
+"""Times the step of EM that the common coefficients move at most in a round."""
+WIDE = 4.0
+"""The largest variance: coefficients of standardized features hardly differ by more between sites."""
 HASTE = 1.7
 """EM steps are short: they are taken so many times as long, in logarithms (below 2, where that is known to be safe)."""
 DOUBT = 0.95
@@ -48,7 +52,7 @@ NARROWEST = 1e-6
 
 
 def partial_pooling(
-    model: Model, aggregator: Aggregator, *, start: Positive = 0.25, reach: Positive = 4.0, lent: Share = 0.1
+    model: Model, aggregator: Aggregator, *, start: Positive = 0.25, reach: Positive = 3.0, lent: Share = 0.05
 ) -> Algorithm:
     """Each site its own coefficients, pulled to the common ones as strongly as all sites together show (recommended).
 
@@ -123,7 +127,7 @@ def partial_pooling(
             "square": pull * square,
             "spread": spread,
         }
-        freer = (TAILS + square.shape[0]) / (TAILS + jnp.sum(square))
+        freer = jnp.clip((TAILS + square.shape[0]) / (TAILS + jnp.sum(square)), 0.2, 2.0)
         return (
             answer(model, aggregator, message.arrays["params"], shard, "uniform", arrays),
             {"own": own, "pull": jnp.where(shard.rows > 0, freer, pull)},
@@ -135,23 +139,26 @@ def partial_pooling(
         wide = 1 / (reach**2 * state["noise"])
         centre = flat(state["params"])
         # Damped: of two classes' coefficients only the difference is known, and rounding must not move their sum.
-        damped = DAMPING * jnp.mean(jnp.diagonal(said["known"])) + 1e-6
-        system = said["known"] + jnp.diag(state["variance"] * wide + damped)
-        step = root * jnp.linalg.solve(system, said["apart"] - root * centre * wide)
-        ratio = jnp.maximum(said["square"] - jnp.square(said["apart"]), 0.0)
+        damping = DAMPING * jnp.mean(jnp.diagonal(said["known"])) + 1e-6
+        system = said["known"] + jnp.diag(state["variance"] * wide + damping)
+        towards = said["apart"] - root * centre * wide
+        step = jnp.linalg.solve(system, towards)
+        # Where a site's patients are told apart wholly its information vanishes, and the step would know no end.
+        longest = LONGEST * jnp.linalg.norm(towards) / jnp.maximum(jnp.linalg.norm(step), 1e-12)
+        step = root * step * jnp.minimum(1.0, longest)
+        ratio = jnp.clip(said["square"] - jnp.square(said["apart"]), 0.25, 2.0)
         seen = state["variance"] * (DOUBT * ratio) ** HASTE
         variance = (1 - lent) * seen + lent * jnp.mean(seen)
         found = {
             "params": like(state["params"], centre + step),
-            "variance": jnp.maximum(variance, NARROWEST),
+            "variance": jnp.clip(variance, NARROWEST, WIDE),
             "noise": jnp.maximum(said["spread"], NARROWEST),
         }
         # A round in which nobody answered tells nothing.
         return jax.tree.map(lambda new, old: jnp.where(said["spread"] > 0, new, old), found, state)
 
     def fit(message: Message, kept: Tree, shard: Shard, key: Key) -> Params:
-        own, *_ = settle(message, kept, shard, key, 2 * STEPS)
-        return like(message.arrays["params"], own)
+        return like(message.arrays["params"], settle(message, kept, shard, key, 2 * STEPS)[0])
 
     return Algorithm(
         init=init,

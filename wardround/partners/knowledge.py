@@ -15,6 +15,8 @@ from wardround.core.contracts import Params, Tree
 from wardround.core.errors import Refusal
 from wardround.partners.choice import Question
 from wardround.partners.probes.information import information, moved
+from wardround.partners.similarity.histograms import Histograms
+from wardround.partners.similarity.patient_distance import patients_apart
 from wardround.partners.similarity.site_groups import Directions, SiteGroups, directions_of, group_sites
 
 Numbers = np.ndarray[Any, Any]
@@ -42,20 +44,20 @@ class Knowledge(NamedTuple):
         return np.asarray(self.told.dual @ change)
 
 
-def learn_from_sites(question: Question, *, held_out: bool = False) -> Knowledge | None:
+def learn_from_sites(question: Question, told: Histograms | None = None, *, held_out: bool = False) -> Knowledge | None:
     """Asks all sites at the common model and again at the asking site's own; none where it has no one to compare.
 
-    With `held_out` the asking site's validation patients speak too. That is for judging models that were trained, and
-    partners that were chosen, without them.
+    `told` are the sites' histograms, if they were asked for them. With `held_out` the asking site's validation patients
+    speak too. That is for judging models that were trained, and partners that were chosen, without them.
     """
-    known = ask_sites(question, question.train(question.everyone), held_out)
+    known = ask_sites(question, question.train(question.everyone), told, held_out)
     if known is None:
         return None
     nearer = moved(known.model, known.told.basis @ known.groups.mean[known.place_of(question.user)])
-    return known if nearer is None else ask_sites(question, nearer, held_out)
+    return known if nearer is None else ask_sites(question, nearer, told, held_out)
 
 
-def ask_sites(question: Question, model: Params, held_out: bool) -> Knowledge | None:
+def ask_sites(question: Question, model: Params, told: Histograms | None, held_out: bool) -> Knowledge | None:
     probe = information(question.model)
     said = [question.probe(probe, model)]
     if held_out:
@@ -74,18 +76,22 @@ def ask_sites(question: Question, model: Params, held_out: bool) -> Knowledge | 
             "the model predicts every patient exactly, so sites cannot be told apart",
             remedy="look for a column that holds the target",
         )
-    told = directions_of(-slope * rows[:, None] / variance, bend * rows[:, None, None] / variance)
-    if not told.basis.shape[1]:
+    seen = directions_of(-slope * rows[:, None] / variance, bend * rows[:, None, None] / variance)
+    if not seen.basis.shape[1]:
         raise Refusal(
             "the gradients do not differ from patient to patient, so sites cannot be told apart",
             remedy="look for a target or columns that never vary",
         )
-    return Knowledge(sites, rows, told, group_sites(told), model)
+    apart = None if told is None else patients_apart(told, sites)
+    return Knowledge(sites, rows, seen, group_sites(seen, apart), model)
 
 
 def mean_of(said: Sequence[Tree], counts: Sequence[Numbers], name: str) -> Numbers:
     """Of what is told once or twice of every site's patients: the mean over all of them."""
-    total = sum(np.einsum("s,s...->s...", rows, np.asarray(one[name], np.float64)) for one, rows in zip(said, counts, strict=True))
+    total = sum(
+        np.einsum("s,s...->s...", rows, np.asarray(one[name], np.float64))
+        for one, rows in zip(said, counts, strict=True)
+    )
     return np.asarray(np.einsum("s,s...->s...", 1 / np.maximum(1, np.sum(counts, axis=0)), total))
 
 

@@ -111,7 +111,7 @@ def simulated(consortium, study):
 
 CHOICES = [
     ("gradient_distance", {"rounds": 2, "top": 2}),
-    ("evidence", {}),
+    ("evidence", BY_COUNTS),
     ("distribution_distance", {**BY_COUNTS, "top": 2}),
     pytest.param("influence", {"top": 2, "iterations": 4}, marks=pytest.mark.slow),
     ("leave_one_out", {"top": 2}),

@@ -24,7 +24,7 @@ def bare_question(federation: Federation, model: Model, user: int = 0) -> Questi
 
 
 def test_score_and_information_are_those_of_the_textbook(ragged: Federation, model: Model) -> None:
-    """Softmax regression: the gradient is x (p - y), the information x x' (diag p - p p'), for every pair of classes."""
+    """Softmax regression: the gradient is x (p - y), the information x x' (diag p - p p'), a pair of classes."""
     start = model.init(jax.random.key(0))
     params: Params = {
         name: np.asarray(np.random.default_rng(1).normal(size=array.shape), np.float32) for name, array in start.items()

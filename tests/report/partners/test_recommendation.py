@@ -17,7 +17,9 @@ def test_headlines() -> None:
     assert headline("A", ["B"], [], "no", "", own=160).startswith("Joining does not help A")
     assert headline("A", [], ["B"], "no", "train alone", own=160).endswith("no site is likely to help it. Train alone.")
     assert "does not help" not in headline("A", [], ["B"], "unclear", "train alone", own=160)
-    assert headline("A", [], [], "unclear", "train alone", own=160) == "There is nobody for A to train with. Train alone."
+    assert (
+        headline("A", [], [], "unclear", "train alone", own=160) == "There is nobody for A to train with. Train alone."
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Partners by all evidence: with whom the common model comes nearest to what is best for the asking site.
 
-What counts is p(y|x). Every site tells, at one common model, which way its patients would change it and how surely:
-its score and information, which for small changes are all its likelihood has to say. From these a posterior over all
-ways to group the sites says who means the same by the same findings, in which coefficients the groups differ, and so
-what the asking site's own coefficients are, its patients' strength and that of all who are like it together (see
+What counts is p(y|x). Every site tells, at one common model, which way its patients would change it and how surely: its
+score and information, which for small changes are all its likelihood has to say. From these a posterior over all ways
+to group the sites says who means the same by the same findings, in which coefficients the groups differ, and so what
+the asking site's own coefficients are, its patients' strength and that of all who are like it together (see
 `wardround.partners.similarity.site_groups`). The question is put twice: at the model of everybody, and at the best
-guess of the asking site's own, around which the differences that matter are small. Patients' features count only
-through the information: sites whose patients differ and whose findings mean the same are right partners.
+guess of the asking site's own, around which the differences that matter are small. How alike the sites' patients are
+(histograms) counts only as far as, in this federation, unlike patients go with unlike meanings: sites whose patients
+differ and whose findings mean the same are right partners.
 
 The common model of any set of sites follows from their sums, so its expected loss at the asking site is known without
 training it: half the squared distance from the best guess, in units of the asking site's information. The set is the
@@ -15,16 +16,19 @@ mean the same. A site's score is what the expected loss falls by when it is amon
 best; above 0 (the cut) it is taken. Its error is the posterior standard deviation of that.
 
 Measured on fourteen kinds of made-up federations of 6 hospitals with 200 patients (benchmarks/advice.py; the figures
-are in docs/results/advice.md). Needs the answers one by one, so no secure sum, and no noise is added: not for a private
-study. Costs one training of the common model and two exchanges of up to 256² numbers a site.
+are in docs/results/advice.md). Needs the answers one by one, so no secure sum. `epsilon` covers the histograms only; to
+score and information no noise is added, so it is not for a private study. Costs one training of the common model, two
+exchanges of up to 256² numbers a site, and the histograms.
 """
 
 from typing import Any
 
 import numpy as np
 
+from wardround.core.bounds import Count, NotNegative
 from wardround.partners.choice import Choice, Evidence, Question, SiteQuestions, probe
 from wardround.partners.knowledge import Knowledge, expected_gain, learn_from_sites, pooled
+from wardround.partners.similarity.histograms import ask_histograms, count_queries
 from wardround.partners.similarity.site_map import map_of
 
 LABEL = "Partners by all evidence"
@@ -37,18 +41,19 @@ LONGEST_ODDS = 4.0
 """Log odds beyond which a site's meaning the same, or not, counts no further."""
 
 
-def evidence() -> Choice:
-    """All evidence together: whose patients mean the same by the same findings, and with whom the loss is smallest."""
+def evidence(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 5) -> Choice:
+    """All evidence together: what findings mean at each site, and how alike its patients are (epsilon: their noise)."""
 
     def assess(question: Question) -> Evidence:
-        known = learn_from_sites(question)
+        told = ask_histograms(question.engine, epsilon=epsilon, smallest_cell=smallest_cell)
+        known = learn_from_sites(question, told)
         blank = np.full(len(question.engine.sites), np.nan)
         if known is None:
             return Evidence(blank, blank.copy(), 0.0, {"sites": {}})
         return assess_candidates(question, known)
 
     asked = probe("information")._replace(times="twice", most=lambda sites: 2)
-    return Choice(assess, SiteQuestions((asked,), "once with all sites"))
+    return Choice(assess, SiteQuestions((asked,), "once with all sites", count_queries(epsilon, smallest_cell)))
 
 
 def assess_candidates(question: Question, known: Knowledge) -> Evidence:

@@ -2,11 +2,13 @@
 
 Each site tells its score b and information A at one common model, so that its log-likelihood of a change c of the model
 is b c - c A c / 2 (see `wardround.partners.probes.information`). Sites of a group have the same coefficients. Groups
-differ from each other in some directions only: in each direction the groups' coefficients are either the same or draws
-of a normal distribution, whose variance is that direction's own (a spike and a slab; Mitchell and Beauchamp 1988), all
-variances of a grid being equally likely. The groups' mean is left free. Partitions have the prior of the Chinese
-restaurant process with concentration 1. All of it is averaged over, in closed form for each partition; up to seven
-sites every partition is looked at (877), above that those on the way of greedy merging and single moves from its best.
+differ from each other either in some directions only, in each of which their coefficients are the same or draws of a
+normal distribution whose variance is that direction's own (a spike and a slab; Mitchell and Beauchamp 1988), or in all
+directions by one and the same variance; all variances of a grid are equally likely. The groups' mean is left free.
+Partitions have the prior of the Chinese restaurant process with concentration 1 and, with chance one half, one by which
+sites with like patients are likelier to be of one group: then unlike patients count against a site only as far as
+unlike coefficients go with them. All of it is averaged over, in closed form for each partition; up to seven sites every
+partition is looked at (877), above that those on the way of greedy merging and single moves from its best.
 
 Directions are the coefficients, made uncorrelated with as little turning as can be (Kessy, Lewin and Strimmer 2018), so
 that a difference in one coefficient stays in about one direction; within one the sites' information is taken to differ
@@ -14,7 +16,8 @@ in amount only.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,14 +26,16 @@ Numbers = np.ndarray[Any, Any]
 
 ALL_PARTITIONS = 7
 """Sites up to which every partition is looked at."""
-SLABS = np.exp2(np.arange(0.0, 13.0, 1.5))
+SLABS = np.exp2(np.arange(-1.5, 12.5, 1.5))
 """Variances between groups over the sampling variance of a site of mean size."""
 SPIKES = (0.2, 0.5, 0.8, 0.95)
-"""Shares of directions in which all sites are the same; equally likely beforehand."""
+"""Shares of directions in which all sites are the same, where each direction has a variance of its own."""
 SMALLEST = 1e-3
 """Directions that hold less than this part of the information of an average one are left out."""
 NEGLIGIBLE = 1e-6
 """Posterior weight below which a partition is forgotten."""
+LIKENESS = 0.5
+"""How much the patients' distances count where they do: the mean one is 2."""
 NEIGHBOURS = 5
 """Groups with which a group may be merged, where not every partition is looked at."""
 CHUNK = 2**21
@@ -80,7 +85,8 @@ def directions_of(score: Numbers, information: Numbers) -> Directions:
 
 def independent(correlation: Numbers) -> Numbers:
     """Which columns to keep so that none follows from the others: a Cholesky factorization with pivots."""
-    left, kept = correlation.copy(), []
+    left = correlation.copy()
+    kept: list[int] = []
     while len(kept) < len(left):
         # In the columns' own order as long as they add much: of two that say the same, the first is kept.
         rest = np.diag(left)
@@ -93,8 +99,11 @@ def independent(correlation: Numbers) -> Numbers:
     return np.array(sorted(kept), np.int64)
 
 
-def group_sites(told: Directions) -> SiteGroups:
-    """The posterior over partitions of the sites, and of every site's coefficients."""
+def group_sites(told: Directions, apart: Numbers | None = None) -> SiteGroups:
+    """The posterior over partitions of the sites, and of every site's coefficients.
+
+    `apart` (sites, sites) are squared distances of their patients, where known.
+    """
     sites, width = told.score.shape
     if not width:
         return SiteGroups(np.ones((sites, sites)), np.zeros((sites, 0)), np.zeros((0, sites, sites)))
@@ -103,8 +112,10 @@ def group_sites(told: Directions) -> SiteGroups:
     rest = told.score - told.information @ common
     amount = np.einsum("spp->sp", told.information)
     slabs = SLABS * sites
-    labels = all_partitions(sites) if sites <= ALL_PARTITIONS else likely_partitions(amount, rest, slabs)
-    logs = weigh(labels, amount, rest, slabs)
+    apart = np.zeros((sites, sites)) if apart is None else apart
+    prior = partial(partition_prior, apart=apart)
+    labels = all_partitions(sites) if sites <= ALL_PARTITIONS else likely_partitions(amount, rest, slabs, prior, apart)
+    logs = weigh(labels, amount, rest, slabs) + prior(labels)[:, None]
     weight = np.exp(logs - logs.max())
     weight /= weight.sum()
     held = weight.sum(axis=1) > NEGLIGIBLE
@@ -164,16 +175,39 @@ def log_sum(logs: Numbers) -> Numbers:
     return np.asarray(largest + np.log(np.exp(logs - largest[..., None]).sum(axis=-1)))
 
 
+def settings_of(logs: Numbers) -> Numbers:
+    """(..., spikes + slabs): prior and likelihood of every setting, in logarithms.
+
+    First a variance for each direction, one setting a spike; then one variance for all of them, one setting a slab.
+    Both kinds are equally likely beforehand: groups may differ in a coefficient or two, or a little in all.
+    """
+    each = log_sum(mixed(logs)).sum(axis=-1) - math.log(2 * len(SPIKES))
+    same = logs.sum(axis=-2) - math.log(2 * len(SLABS))
+    return np.concatenate([each, same], axis=-1)
+
+
 def weigh(labels: Numbers, amount: Numbers, rest: Numbers, slabs: Numbers) -> Numbers:
-    """(partitions, spikes): the logarithm of each partition's posterior, up to a constant."""
+    """(partitions, settings): the logarithm of each partition's likelihood, up to a constant."""
     size = max(1, CHUNK // (amount.size * len(slabs)))
     found = []
     for start in range(0, len(labels), size):
         some = labels[start : start + size]
         member = (some[:, :, None] == np.arange(some.max() + 1)).astype(np.float64)
         terms = group_terms(np.einsum("psg,sd->pgd", member, amount), np.einsum("psg,sd->pgd", member, rest), slabs)
-        found.append(log_sum(mixed(log_likelihoods(terms.sum(axis=2)))).sum(axis=-1))
-    return np.concatenate(found) + restaurant_prior(labels)[:, None]
+        found.append(settings_of(log_likelihoods(terms.sum(axis=2))))
+    return np.concatenate(found)
+
+
+def partition_prior(labels: Numbers, *, apart: Numbers) -> Numbers:
+    """The logarithm of the prior: patients' distances count for nothing, or much; equally likely beforehand.
+
+    Where they count, every two sites of a group cost as much as their patients are apart.
+    """
+    plain = restaurant_prior(labels)
+    same = labels[:, :, None] == labels[:, None, :]
+    following = plain - LIKENESS * np.where(same, apart, 0.0).sum(axis=(1, 2)) / 2
+    both = np.stack([plain - log_sum(plain), following - log_sum(following)], axis=-1)
+    return log_sum(both) - math.log(2)
 
 
 def restaurant_prior(labels: Numbers) -> Numbers:
@@ -183,15 +217,14 @@ def restaurant_prior(labels: Numbers) -> Numbers:
     return np.asarray(logs[np.maximum(sizes - 1, 0)].sum(axis=1))
 
 
-def moments(
-    labels: Numbers, share: Numbers, amount: Numbers, rest: Numbers, slabs: Numbers
-) -> tuple[Numbers, Numbers]:
+def moments(labels: Numbers, share: Numbers, amount: Numbers, rest: Numbers, slabs: Numbers) -> tuple[Numbers, Numbers]:
     """Of the sites' own changes, (sites, directions) and (directions, sites, sites), times the partition's weights."""
     member = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
     a, r = member.T @ amount, member.T @ rest
     terms = group_terms(a, r, slabs)
     logs = mixed(log_likelihoods(terms.sum(axis=1)))
-    weight = np.einsum("h,hdt->dt", share, np.exp(logs - log_sum(logs)[..., None]))[:, 1:]
+    weight = np.einsum("h,hdt->dt", share[: len(SPIKES)], np.exp(logs - log_sum(logs)[..., None]))[:, 1:]
+    weight = weight + share[len(SPIKES) :]
     left = slabs / (1 + slabs * a[..., None])
     _, _, cross, closed = terms.sum(axis=1)
     open_part = np.maximum(1 - closed, 1e-300)
@@ -204,19 +237,41 @@ def moments(
     return member @ np.einsum("dt,gdt->gd", weight, change), member @ products @ member.T
 
 
-def likely_partitions(amount: Numbers, rest: Numbers, slabs: Numbers) -> Numbers:
-    """Partitions worth a look where there are too many: greedy merging, then single moves from the best found."""
-    seen = {tuple(labels): None for labels in merged_partitions(amount, rest, slabs)}
+def likely_partitions(
+    amount: Numbers, rest: Numbers, slabs: Numbers, prior: Callable[[Numbers], Numbers], apart: Numbers
+) -> Numbers:
+    """Partitions worth a look where there are too many: greedy merging, then single moves from the best found.
+
+    Sites are merged by what they told and, where it is known, by their patients.
+    """
+    seen = dict.fromkeys(merged_partitions(amount, rest, slabs))
+    seen.update(dict.fromkeys(merged_by_distance(apart)))
     path = np.array(list(seen), np.int64)
-    best = path[int(weigh(path, amount, rest, slabs).max(axis=1).argmax())]
+    best = path[int((weigh(path, amount, rest, slabs).max(axis=1) + prior(path)).argmax())]
     for _ in range(2 * len(best)):
         moves = np.array([canonical(one) for one in single_moves(best)], np.int64)
         seen.update(dict.fromkeys(map(tuple, moves)))
-        logs = weigh(np.concatenate([best[None], moves]), amount, rest, slabs).max(axis=1)
+        tried = np.concatenate([best[None], moves])
+        logs = weigh(tried, amount, rest, slabs).max(axis=1) + prior(tried)
         if int(logs.argmax()) == 0:
             break
         best = moves[int(logs.argmax()) - 1]
     return np.array(list(seen), np.int64)
+
+
+def merged_by_distance(apart: Numbers) -> Iterator[tuple[int, ...]]:
+    """From every site alone to all together, merging each time the groups whose patients are nearest."""
+    if not apart.any():
+        return
+    labels = np.arange(len(apart))
+    for _ in range(len(apart) - 1):
+        member = (labels[:, None] == np.unique(labels)).astype(np.float64)
+        mean = member.T @ apart @ member / np.outer(member.sum(axis=0), member.sum(axis=0))
+        np.fill_diagonal(mean, np.inf)
+        first, second = np.unravel_index(int(mean.argmin()), mean.shape)
+        names = np.unique(labels)
+        labels = np.where(labels == names[second], names[first], labels)
+        yield canonical(labels)
 
 
 def single_moves(labels: Numbers) -> Iterator[Numbers]:
@@ -245,7 +300,7 @@ def merged_partitions(amount: Numbers, rest: Numbers, slabs: Numbers) -> Iterato
         pairs = near_pairs(a, r)
         new = group_terms(a[pairs[:, 0]] + a[pairs[:, 1]], r[pairs[:, 0]] + r[pairs[:, 1]], slabs)
         total = terms.sum(axis=1)[:, None] - terms[:, pairs[:, 0]] - terms[:, pairs[:, 1]] + new
-        logs = log_sum(mixed(log_likelihoods(total))).sum(axis=-1).max(axis=-1)
+        logs = settings_of(log_likelihoods(total)).max(axis=-1)
         sizes = np.array([len(group) for group in groups])
         both = sizes[pairs].sum(axis=1)
         logs += [math.lgamma(n) - math.lgamma(i) - math.lgamma(j) for n, (i, j) in zip(both, sizes[pairs], strict=True)]

@@ -101,15 +101,13 @@ def gain_words(
         sentences.append(f"If the difference is what it seems, about {needed:,} patients of {asking} would show it.")
     if own < FEW_OF_ITS_OWN:
         sentences.append(
-            f"With {own} patients of its own, {asking} can be told what the other sites have in common, but not whether "
-            "it differs from them: the advice rests on the others."
+            f"With {own} patients of its own, {asking} can be told what the other sites have in common, but not "
+            "whether it differs from them: the advice rests on the others."
         )
     return " ".join(sentences)
 
 
-def gain_sentence(
-    helps: str, span: tuple[float | None, float | None, float | None], expected: bool, own: int
-) -> str:
+def gain_sentence(helps: str, span: tuple[float | None, float | None, float | None], expected: bool, own: int) -> str:
     """The gain with its interval, and what follows from it."""
     meaning = {
         "yes": "The gain is larger than chance would explain.",

@@ -26,6 +26,7 @@ from wardround.evaluate.metrics import measure_sites
 from wardround.partners.choice import Question
 from wardround.partners.knowledge import expected_gain, learn_from_sites
 from wardround.partners.probes.information import WIDEST, parameter_count
+from wardround.partners.similarity.histograms import ask_histograms
 from wardround.report.partners.recommendation import gain_words
 from wardround.study.assemble import Setting
 from wardround.study.file import Study
@@ -95,7 +96,7 @@ def expected_from(question: Question, together: Params) -> Expected | None:
     if question.algorithm.personal is not None or parameter_count(question.params) > WIDEST:
         return None
     try:
-        known = learn_from_sites(question, held_out=True)
+        known = learn_from_sites(question, ask_histograms(question.engine), held_out=True)
     except Refusal:  # nothing to tell sites apart by: the held-out patients have to do
         return None
     if known is None:

@@ -135,9 +135,7 @@ def refuse_without_validation(study: Study, setting: Setting) -> None:
 def judge_split(plan: TrainingPlan) -> PartnerSelection:
     """Judge the partners on the training rows of one split."""
     with plan.engine() as engine:
-        asked = question_of(
-            plan.study, plan.setting, engine, plan.algorithm, plan.first_params(), plan.participation
-        )
+        asked = question_of(plan.study, plan.setting, engine, plan.algorithm, plan.first_params(), plan.participation)
         return choose(replace(asked, seed=plan.seed), plan.method)
 
 
