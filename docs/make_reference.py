@@ -4,6 +4,7 @@ Run it after adding or changing a component (`make docs`); tests/test_docs.py fa
 """
 
 import ast
+import importlib
 import inspect
 import json
 import sys
@@ -288,12 +289,12 @@ def study_page() -> str:
         f"{HEAD}# The study file\n\nA study is one TOML file. Unknown keys are refused, with the nearest known key. "
         "A relative `path` in `[data]` is taken from the file's folder.\n"
     ]
-    documented = attribute_words(study_file)
+    documented = {key: words for module in study_modules() for key, words in attribute_words(module).items()}
     for path, section in sections(study_file.Study, ""):
         title = f"[[{path}]]" if path == "transforms" else f"[{path}]"
         parts.append(f"## `{title}`\n\n{inspect.getdoc(section)}\n")
         if section is study_file.Named:
-            kind = next((k for k in KINDS if path.removesuffix("s").endswith(k)), "")
+            kind = next(k for k in KINDS if path.endswith(k) or path.removesuffix("s").endswith(k))
             page = KINDS[kind][0]
             default = study_file.Study.model_fields[path].default if path in study_file.Study.model_fields else None
             known = f" The default is `{default.name}`." if isinstance(default, study_file.Named) else ""
@@ -310,6 +311,12 @@ def study_page() -> str:
             lines.append(f"| `{key}` | {in_words(field.annotation)}{limits(field)} | {default} | {said} |")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def study_modules() -> list[types.ModuleType]:
+    """Those that hold the tables of the study file."""
+    tables = {section.__module__ for _, section in sections(study_file.Study, "")}
+    return [importlib.import_module(name) for name in sorted(tables)]
 
 
 def sections(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:

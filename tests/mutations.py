@@ -35,6 +35,55 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
     Mutation(
+        "totals_give_a_small_cell_away",
+        "statistics/disclosure/counts.py",
+        "closed = close_lines(counts, is_open, cell)",
+        "closed = False and close_lines(counts, is_open, cell)",
+        ("statistics/disclosure/test_counts.py", "analyses/test_cross_table.py"),
+    ),
+    Mutation(
+        "bins_halved_around_one_patient",
+        "statistics/disclosure/grid.py",
+        "small: Vector = ((counts > 0) & (counts < cell)) | ((beside > 0) & (beside < cell))",
+        "small: Vector = (counts > 0) & (counts < cell)",
+        ("statistics/disclosure/test_grid.py",),
+    ),
+    Mutation(
+        "a_mean_that_one_patient_makes",
+        "statistics/disclosure/dominance.py",
+        "return few > SHARE * total or total - few < PERCENT * float(largest.max())",
+        "return False",
+        ("statistics/disclosure/test_dominance.py", "analyses/test_group_means.py"),
+    ),
+    Mutation(
+        "all_but_one_patient",
+        "statistics/disclosure/subsets.py",
+        '"leaves out" if of - kept < cell else ""',
+        '""',
+        ("statistics/disclosure/test_subsets.py", "adversary/questions/test_tables_and_tests.py"),
+    ),
+    Mutation(
+        "a_site_forgets_whom_it_told_about",
+        "deploy/site/analyses/answered_rows.py",
+        "check_difference(mask, near, cell, site=site.name)",
+        "pass",
+        ("adversary/questions/test_tables_and_tests.py",),
+    ),
+    Mutation(
+        "shifts_of_sites_in_the_common_effects",
+        "analyses/combat.py",
+        "own_y, own_z = (one - one.mean(axis=0) if len(one) else one for one in (y, z))",
+        "own_y, own_z = y, z",
+        ("analyses/test_combat.py",),
+    ),
+    Mutation(
+        "tau2_without_its_correction",
+        "statistics/pooling/random_effects.py",
+        "- w.sum() + (w**2).sum() / w.sum()))",
+        "- w.sum()))",
+        ("analyses/test_meta_analysis.py",),
+    ),
+    Mutation(
         "new_bets_out_of_nothing",
         "monitor/bets.py",
         "own = -np.log(count * (count + 1.0))",

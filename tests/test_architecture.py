@@ -20,22 +20,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "meters": {"core", "privacy"},
     "privacy": {"core"},
     "queries": {"core", "privacy"},
-    "statistics": {"core"},
-    "analyses": {"core", "queries", "statistics"},
+    "statistics": {"core", "queries"},
+    "analyses": {"core", "privacy", "queries", "statistics"},
     "partners": {"core", "privacy", "queries"},
     "incentives": {"core", "engine", "runs"},
     "data": {"core", "queries"},
-    "evaluate": {"core", "engine"},
+    "evaluate": {"core", "engine", "statistics"},
     "algorithms": {"core", "aggregators"},
     "engine": {"core"},
     "runs": {"core"},
     "report": {"core", "evaluate", "runs", "partners", "queries", "monitor"},
     "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
-    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "study"},
+    "predict": {"core", "engine", "data", "queries", "evaluate", "runs", "statistics", "study"},
     "export": {"core", "engine", "data", "queries", "evaluate", "algorithms", "runs", "report", "predict"},
     "monitor": {"core", "data", "queries", "evaluate", "predict", "runs"},
     "api": {
-        *("core", "engine", "data", "evaluate", "models", "predict", "privacy", "report", "runs", "study", "workflows")
+        *("core", "engine", "data", "evaluate", "models", "monitor", "predict", "privacy", "report", "runs", "study"),
+        "workflows",
     },
     "workflows": {
         *(
@@ -54,8 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         )
     },
     "deploy": {
-        *("core", "engine", "data", "queries", "evaluate", "partners", "privacy"),
-        *("study", "runs", "workflows", "report"),
+        *("core", "engine", "data", "queries", "evaluate", "partners", "privacy", "statistics"),
+        *("study", "runs", "workflows", "report", "predict", "monitor"),
     },
 }
 """Beside itself; `cli` sits on top and may import anything."""
@@ -240,8 +241,9 @@ def homes_of(kind: str, name: str) -> list[Path]:
     """Where the test of a component may lie: its room mirrored, or for sources beside the other tests of data."""
     room = registry.ROOMS[kind].removeprefix("wardround.").split(".")
     mirrored = TESTS.joinpath(*room, f"test_{name}.py")
+    inner = [TESTS.joinpath(*room, one, f"test_{name}.py") for one in registry.INNER_ROOMS.get(kind, ())]
     beside = TESTS.joinpath(*room[:-1], f"test_{room[-1]}_{name}.py")
-    return [mirrored, beside] if len(room) > 1 else [mirrored]
+    return [mirrored, beside, *inner] if len(room) > 1 else [mirrored, *inner]
 
 
 def test_every_component_has_a_test_of_its_name() -> None:

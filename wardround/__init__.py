@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from wardround.api.commands import attack, compare, recommend_partners, run, tune
+    from wardround.api.commands import analyse, attack, compare, recommend_partners, run, tune
     from wardround.api.estimators import FederatedClassifier, FederatedRegressor
+    from wardround.api.finished_analysis import FinishedAnalysis
     from wardround.api.finished_run import FinishedRun, load
     from wardround.api.objects import component
     from wardround.api.studies import build_study, read_study
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from wardround.study.file import Study
 
 _PLACES = {
-    **dict.fromkeys(("attack", "compare", "recommend_partners", "run", "tune"), "wardround.api.commands"),
+    **dict.fromkeys(("analyse", "attack", "compare", "recommend_partners", "run", "tune"), "wardround.api.commands"),
     **dict.fromkeys(("FederatedClassifier", "FederatedRegressor"), "wardround.api.estimators"),
+    "FinishedAnalysis": "wardround.api.finished_analysis",
     **dict.fromkeys(("FinishedRun", "load"), "wardround.api.finished_run"),
     **dict.fromkeys(("build_study", "read_study"), "wardround.api.studies"),
     **dict.fromkeys(("track_mlflow", "track_tensorboard"), "wardround.api.trackers"),
@@ -42,9 +44,11 @@ _PLACES = {
 __all__ = [
     "FederatedClassifier",
     "FederatedRegressor",
+    "FinishedAnalysis",
     "FinishedRun",
     "Refusal",
     "Study",
+    "analyse",
     "attack",
     "build_study",
     "compare",

@@ -90,6 +90,7 @@ def test_eight_attempts_carry_one_noised_answer_and_cost_one_debit(consortium: P
     assert debits(consortium, SITE, study) == [("sample", 1), ("sample", 2)]
 
 
+@pytest.mark.slow
 def test_the_study_goes_on_to_its_end_and_everybody_pays_once_a_round(consortium: Private, study: Any) -> None:
     result = consortium.conduct(study)
     for site in FIVE:

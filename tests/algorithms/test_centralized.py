@@ -23,7 +23,9 @@ PLAIN = identity()
 
 @pytest.fixture(scope="module")
 def pooling(model: Model) -> Algorithm:
-    return centralized(model, learning_rate=RATE, local_epochs=EPOCHS, batch_size=SIZE, momentum=MOMENTUM)
+    return centralized(
+        model, learning_rate=RATE, local_epochs=EPOCHS, batch_size=SIZE, momentum=MOMENTUM, solver="descent"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +94,23 @@ def test_several_sites_federated_are_not(pooling: Algorithm, averaging: Algorith
 def test_only_the_baseline_pools_and_is_silent(pooling: Algorithm, averaging: Algorithm) -> None:
     assert (pooling.pools, pooling.silent) == (True, True)
     assert (averaging.pools, averaging.silent) == (False, False)
+
+
+def test_a_logistic_model_is_fitted_to_the_end(model: Model, ragged: Federation) -> None:
+    """After a few rounds the fit is scikit-learn's: the same weights, the same ridge, the same risks."""
+    from sklearn.linear_model import LogisticRegression
+
+    rows = ragged.rows_of("train")
+    x, y = ragged.x[rows].astype(np.float64), ragged.y[rows]
+    for ridge in (1.0, 20.0):
+        after, _ = trained(centralized(model, ridge=ridge), ragged, [[0]] * 4)
+        # Two columns with a pull on both are one column w with half of it: |w|^2 / 4 + |w|^2 / 4 = |w|^2 / 2.
+        oracle = LogisticRegression(C=2 / ridge, tol=1e-8, max_iter=1000).fit(x, y)
+        column = after[:, 1] - after[:, 0]
+        np.testing.assert_allclose(column[:-1], oracle.coef_[0], atol=2e-3)
+        np.testing.assert_allclose(column[-1], oracle.intercept_[0], atol=2e-3)
+
+
+def test_a_rate_does_not_move_the_full_fit(model: Model, ragged: Federation) -> None:
+    one, other = (trained(centralized(model, learning_rate=rate), ragged, [[0]] * 3)[0] for rate in (0.001, 1.0))
+    assert np.array_equal(one, other)

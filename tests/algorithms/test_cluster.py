@@ -56,6 +56,7 @@ def naive(federation: Federation, models: Numbers) -> list[tuple[Numbers, list[i
     return after
 
 
+@pytest.mark.slow
 def test_equals_the_loop_while_sites_come_and_go(ragged: Federation, model: Model) -> None:
     algorithm = cluster(
         model, clusters=3, spread=0.6, revive=False, learning_rate=RATE, local_epochs=EPOCHS, batch_size=SIZE

@@ -126,6 +126,7 @@ def test_rests_where_the_weighted_gradients_cancel(user: int, own_share: float, 
     np.testing.assert_allclose(end[:, 0], [wanted, 0.0], atol=2e-6)
 
 
+@pytest.mark.slow
 def test_a_mixture_beats_both_ends_for_a_small_site_that_differs_a_little() -> None:
     """20 rows at the asking site, 4 x 100 elsewhere with a truth 1.2 away: mean test loss over 8 drawn federations."""
     losses: dict[float, list[float]] = {0.02: [], 0.4: [], 1.0: []}

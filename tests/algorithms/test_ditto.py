@@ -147,6 +147,7 @@ def alike_but_not_the_same() -> Federation:
     return assemble(parts, Task((5,)))
 
 
+@pytest.mark.slow
 def test_is_better_than_alone_and_than_the_common_model_where_sites_are_alike_but_not_the_same() -> None:
     federation, model = alike_but_not_the_same(), linear(Task((5,)))
     methods = [

@@ -320,6 +320,7 @@ def course(model: Model, start: Numbers, fallback: bool) -> Course:
     return Course(first, later, end[0].mean(), end[1:].mean())
 
 
+@pytest.mark.slow
 def test_with_fallback_a_site_never_gets_worse_than_what_it_had_and_others_go_on(model: Model) -> None:
     """The study starts at a good model of site 0, which the others then spoil; for them it is the worst of models.
 
@@ -348,6 +349,7 @@ def own_baselines() -> Federation:
     return assemble(parts, TASK)
 
 
+@pytest.mark.slow
 def test_helps_where_sites_share_slopes_but_not_their_baseline(model: Model) -> None:
     errors = []
     for algorithm in (

@@ -149,6 +149,7 @@ def rests_at(algorithm: Algorithm) -> tuple[Numbers, float]:
     return matrix_of(jax.device_get(algorithm.params(progress.server)))[:, 0], error
 
 
+@pytest.mark.slow
 def test_rests_where_the_derivation_says_and_maml_is_the_best_start_for_one_step() -> None:
     """One full outer step a round, inner rate 1/16: a step shrinks w - 1 by 7/8 and w + 1 by 1/2.
 

@@ -132,6 +132,7 @@ def test_shares_and_predictions_equal_a_loop(after: Trained, ragged: Federation)
     assert len(set(found)) >= 3  # else the choice is hardly tested
 
 
+@pytest.mark.slow
 def test_all_rows_at_once_is_the_mean_over_the_rows_left(make_federation: Any, model: Model) -> None:
     """150 rows are three chunks, each of which loses another number of rows."""
     federation = make_federation([150, 20])
@@ -250,6 +251,7 @@ def drawn(seed: int, apart: float) -> Federation:
     return assemble(parts, Task((5,), ("no", "yes")))
 
 
+@pytest.mark.slow
 def test_is_within_a_point_of_the_better_of_common_and_alone() -> None:
     """The mean accuracy over four drawn federations, once where sites are alike and once where they are of two kinds.
 

@@ -54,6 +54,7 @@ def test_a_personal_model_is_the_site_s_own(rows):
         ours.predict(x, sites="D")
 
 
+@pytest.mark.slow
 def test_pipelines_and_searches_route_the_sites(rows):
     x, y, sites = rows
     with sklearn.config_context(enable_metadata_routing=True):

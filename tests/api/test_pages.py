@@ -20,6 +20,8 @@ def test_the_page_about_python_works(tmp_path, monkeypatch):
         run = compile(block, str(PAGE), "exec")
         exec(run, known)
     assert len(known["losses"]) == 2 * 3 * 10
+    assert known["watched"].page.exists()
+    assert known["watched"].windows["patients"].sum() == len(known["patients"])
     assert known["finished"].predict(known["tomorrow"])["intensive_care"].isin(["yes", "no"]).all()
     assert known["classifier"].score(known["rows"], known["patients"]["intensive_care"]) > 0.6
 

@@ -93,6 +93,7 @@ def test_a_wide_network_betrays_some_of_few_patients_even_in_a_sum(told):
     assert told["variants"][1]["updates"]["rows"]["rebuilt"] == 0
 
 
+@pytest.mark.slow
 def test_members_of_a_model_that_learned_by_heart_are_told(told):
     for variant in told["variants"]:  # a secure sum does not change the model
         found = variant["membership"]

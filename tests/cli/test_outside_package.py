@@ -134,6 +134,7 @@ def test_a_study_uses_it_and_another_is_not_harmed(
     assert "no aggregator called 'damped_mean'" in unknown.err
 
 
+@pytest.mark.slow
 def test_a_study_that_names_a_broken_one_is_refused_in_a_paragraph(there: Path, tmp_path: Path) -> None:
     said = call(there, "check", tiny.write_study(tmp_path, algorithm={"name": "lost"}))
     assert said.code == 2

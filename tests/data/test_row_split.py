@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wardround.core.errors import Refusal
-from wardround.data.row_split import generator, sizes, split
+from wardround.data.row_split import folds, generator, sizes, split
 
 
 @given(st.integers(0, 400), st.integers(0, 50), st.sampled_from([(0.6, 0.2, 0.2), (0.8, 0.0, 0.2), (1.0, 0.0, 0.0)]))
@@ -101,3 +101,31 @@ def test_one_patient_goes_to_train() -> None:
 def test_shares_that_cannot_be(shares: tuple[float, ...]) -> None:
     with pytest.raises(Refusal, match="add up to 1"):
         split(10, seed=1, site="Bo", shares=shares)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 27, 200])
+@pytest.mark.parametrize("shares", [(0.6, 0.2, 0.2), (0.5, 0.0, 0.5), (0.7, 0.0, 0.3), (0.2, 0.0, 0.8)])
+def test_over_all_folds_every_patient_is_tested_once(rows: int, shares: tuple[float, float, float]) -> None:
+    labels = np.arange(rows) % 3 == 0
+    parts = [split(rows, seed=5, site="a", shares=shares, strata=labels, fold=f) for f in range(folds(shares))]
+    tested = np.sort(np.concatenate([test for _, _, test in parts]))
+    # A site's only patient is always trained on: a model without patients cannot be tested.
+    assert tested.tolist() == (list(range(rows)) if rows > 1 else [])
+    for train, validation, test in parts:
+        assert len(train) >= 1
+        assert np.sort(np.concatenate([train, validation, test])).tolist() == list(range(rows))
+        # No fold is larger than the share says, but for whole rows.
+        assert len(test) <= shares[2] * rows + 1
+    if rows == 200 and shares == (0.6, 0.2, 0.2):
+        assert {(len(a), len(b), len(c)) for a, b, c in parts} == {(120, 40, 40)}
+        # 67 of 200 have the label: 13 or 14 of them in every fold.
+        assert {int(labels[test].sum()) for _, _, test in parts} <= {13, 14}
+
+
+def test_fold_0_is_the_split_of_a_single_run_and_rows_of_a_patient_stay_together() -> None:
+    patients = np.repeat(np.arange(40), [1, 2, 3, 4] * 10)
+    plain = split(100, seed=5, site="a", by=patients)
+    parts = [split(100, seed=5, site="a", by=patients, fold=fold) for fold in range(5)]
+    assert all(np.array_equal(one, other) for one, other in zip(plain, parts[0], strict=True))
+    seen = [patient for _, _, test in parts for patient in np.unique(patients[test])]
+    assert sorted(seen) == list(range(40))

@@ -2,10 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wardround.core.analysis import Agreed, AgreedColumn, Analysis, Findings
+from wardround.core.analysis import Agreed, AgreedColumn, Analysis, Findings, FoundModel
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
-from wardround.engine.analyse import analyse, exchange_in_process
+from wardround.engine.analyse import analyse, as_algorithm, exchange_in_process
 
 A, B = (Site(name, pd.DataFrame({"age": ages})) for name, ages in (("A", [30.0, 50.0]), ("B", [70.0])))
 AGREED = Agreed(("A", "B"), {"age": AgreedColumn("number")})
@@ -50,3 +50,16 @@ def test_where_a_sum_is_not_enough_each_answer_is_given_by_its_site():
 def test_an_analysis_that_does_not_end_is_refused():
     with pytest.raises(Refusal, match="No answer was found in 1 exchanges"):
         found(spread(most=1))
+
+
+def test_a_model_is_given_to_whoever_keeps_it_and_predicts_like_an_algorithms():
+    model = FoundModel({"mean": np.array(2.0)}, "age", {})
+    made = spread()._replace(model=lambda state: model, predict=lambda params, x: params["mean"] * x[:, 0])
+    kept = []
+    analyse(made, AGREED, exchange_in_process(made, AGREED, [A, B]), kept.append)
+    assert kept == [model]
+    assert as_algorithm(made).predict(model.params, np.array([[3.0]])).tolist() == [6.0]
+    with pytest.raises(Refusal, match="not trained in rounds"):
+        as_algorithm(made).params({})
+    with pytest.raises(Refusal, match="finds no model"):
+        as_algorithm(spread())

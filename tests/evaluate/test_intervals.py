@@ -8,6 +8,7 @@ from sklearn import metrics as reference
 from wardround.core.contracts import Scores, Task
 from wardround.evaluate.intervals import Interval, bootstrap_intervals, interval, resample_counts, resample_metrics
 from wardround.evaluate.metrics import SiteMeasures, compute_metric, measure_sites
+from wardround.evaluate.summary import summaries
 
 ILL = Task((1,), ("well", "ill"))
 
@@ -188,3 +189,21 @@ def test_very_many_sites_are_drawn_as_sites() -> None:
     assert weighted.high == pytest.approx(values.mean() + 1.96 * values.std() / 30, abs=0.004)
     assert found.weighted["roc_auc"].low is not None  # defined at most sites, and the mean is over those
     assert found.sites["accuracy"][0].reason == "more than 200 sites"
+
+
+def test_the_mean_calibration_error_of_small_sites_lies_in_its_own_interval() -> None:
+    # 60 sites of 40 patients and a calibrated model: every resample is noisier than the patients themselves, so all
+    # resampled means lie above the estimate.
+    rng = np.random.default_rng(4)
+    risk = rng.uniform(0.1, 0.9, 2400)
+    actual = (rng.random(2400) < risk).astype(int)
+    scores = Scores(np.stack([1 - risk, risk], axis=1), actual, np.arange(0, 2401, 40))
+    measured = measure_sites(scores, Task((1,), ("well", "ill")), ["calibration"])
+    found = bootstrap_intervals(measured, resamples=400, seed=1).weighted["calibration"]
+    value = summaries(measured)["calibration"].weighted.value
+    drawn = resample_metrics(measured, np.random.default_rng(1), 200)["calibration"].mean(axis=1)
+    assert value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert drawn.min() > value
+    assert 0 <= found.low < value < found.high

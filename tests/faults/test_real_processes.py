@@ -84,6 +84,7 @@ def test_a_killed_coordinator_is_back_and_a_killed_site_is_missed(whole: Any) ->
     until(lambda: "bo" not in whole.status()["present"], 30, "notice of a dead site")
 
 
+@pytest.mark.slow
 def test_a_silent_site_is_late_and_the_round_goes_on_with_the_quorum(whole: Any) -> None:
     """Stopped, it holds its connection and says nothing: what a cut line or a frozen machine looks like at first."""
     study = whole.queue(study_of("silent", 30, algorithm=KEPT, deploy={"quorum": 2, "deadline": 1.5}))

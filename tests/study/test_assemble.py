@@ -193,3 +193,38 @@ def test_transforms_in_a_chain_are_found_once() -> None:
 def test_a_model_made_of_a_python_object_cannot_be_named(name: str) -> None:
     with pytest.raises(Refusal, match="Python object"):
         assemble.model_of(study_of(model={"name": name}), Task((3,), ("no", "yes")))
+
+
+def roles(**tables):
+    content = {
+        "study": {"name": "roles", "user": "freetown"},
+        "data": {"source": "triage", "hospitals": 3, "shares": [1.0, 0.0, 0.0], "user_shares": [0.5, 0.0, 0.5]},
+    }
+    return parse_study({**content, **tables}, where="here")
+
+
+def test_the_asking_site_is_split_in_half_and_all_others_train() -> None:
+    study = roles()
+    sites = assemble.load_setting(roles(data={"source": "triage", "hospitals": 3}), 0).federation.sites
+    study = roles(study={"name": "roles", "user": sites[1]})
+    first, second = (assemble.load_repeat(study, repeat) for repeat in (0, 1))
+    total = first.federation.counts.sum(axis=1)
+    for setting in (first, second):
+        counts = setting.federation.counts
+        assert counts[[0, 2], 0].tolist() == total[[0, 2]].tolist()
+        assert abs(int(counts[1, 0]) - int(counts[1, 2])) <= 1
+        assert counts[:, 1].sum() == 0
+    # The second repeat tests the other half.
+    halves = [set(s.order[1][s.federation.counts[1, 0] :].tolist()) for s in (first, second)]
+    assert not halves[0] & halves[1]
+    assert halves[0] | halves[1] == set(range(int(total[1])))
+
+
+def test_shares_of_a_site_that_does_not_ask_are_refused() -> None:
+    with pytest.raises(Refusal, match="does not say which site asks"):
+        assemble.load_setting(roles(study={"name": "roles"}), 0)
+    each = {"methods": ["local", "weight_erosion"], "users": "each"}
+    with pytest.raises(Refusal, match="one case for each asking site"):
+        assemble.load_setting(roles(compare=each), 0)
+    with pytest.raises(Refusal, match="cannot be the shares"):
+        assemble.load_setting(roles(data={"source": "triage", "hospitals": 3, "user_shares": [0.0, 0.5, 0.5]}), 0)

@@ -48,6 +48,7 @@ def test_an_epsilon_becomes_the_discrete_mechanisms_noise_and_the_meter_tells_it
     assert meters(tmp_path)["traffic"]["bytes_up_a_site_a_round"] == 8 * (ENTRIES + 1)
 
 
+@pytest.mark.slow
 def test_a_round_with_more_sites_than_must_answer_costs_less(tmp_path, capsys) -> None:
     said = run(
         tmp_path,
@@ -82,6 +83,7 @@ def test_an_adapting_length_costs_the_same(tmp_path, capsys) -> None:
     assert "clip" in tiny.recorded(tmp_path / "out")[-1]["measures"]["told"]
 
 
+@pytest.mark.slow
 def test_the_word_alone_does_not_take_the_noise_away(tmp_path, capsys) -> None:
     private = {**PRIVATE, "noise_multiplier": 1.0, "whole_numbers": True}
     said = run(tmp_path, capsys, transforms="", privacy=private)

@@ -38,6 +38,7 @@ def test_declared_columns_and_whole_sites_ask_for_no_statistics() -> None:
     assert (site.statistics, site.looks, site.figures) == (None, None, None)
 
 
+@pytest.mark.slow
 def test_the_noise_of_the_rounds_leaves_room_for_the_statistics() -> None:
     """Statistics and rounds of the same patients together keep the promise, and need more noise than rounds alone."""
     import numpy as np

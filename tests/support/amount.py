@@ -174,10 +174,9 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
     "tests/cli/test_attack.py::test_a_wide_network_betrays_some_of_few_patients_even_in_a_sum": ("",),
     "tests/deploy/coordinator/test_two_server_round.py::test_the_model_is_that_of_the_simulation": (
         "multi_krum",
-        "krum",
+        "weight_erosion",
     ),
     "tests/workflows/attack/test_lying_coordinator.py::test_noise_covers_what_two_sums_tell": ("",),
-    "tests/adversary/test_private_halves.py::test_eight_attempts_carry_one_noised_answer_and_cost_one_debit": ("",),
     "tests/data/datasets/test_sepsis.py::test_patients_and_septic_patients_of_both_hospitals": ("",),
     "tests/test_docs.py::test_every_example_passes_the_check": ("examples/private.toml",),
     "tests/contracts/test_halves.py::test_every_algorithm": (

@@ -18,6 +18,7 @@ from wardround.deploy import fault_points
 from wardround.deploy.coordinator import engine, gather, run_study
 from wardround.deploy.coordinator import secure_round as coordinator_sum
 from wardround.deploy.coordinator.events import Observer, ignore
+from wardround.deploy.coordinator.monitor import question as coordinator_monitor
 from wardround.deploy.coordinator.queue import with_members
 from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.coordinator.two_servers import attempt as coordinator_pair
@@ -44,7 +45,7 @@ from wardround.study.file import Study, parse_study
 
 POINTED = (
     *(kept_state, study_worker, request_handler, run_study, engine, gather),
-    *(coordinator_sum, site_sum, coordinator_pair, site_pair, robust_sum),
+    *(coordinator_sum, site_sum, coordinator_pair, site_pair, robust_sum, coordinator_monitor),
 )
 """Modules that call `point`."""
 NAMES = ("bo", "freetown", "kenema")

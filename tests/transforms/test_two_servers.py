@@ -76,6 +76,7 @@ def test_the_same_choice_and_the_same_sum_as_the_protocol(aggregator, choose):
     assert np.max(np.abs(found[apart] / expected[apart] - 1)) < 1e-5
 
 
+@pytest.mark.slow
 def test_weight_erosion_as_the_protocol_would_do_it(even, model):
     """One round from the start: distances and model from the opened products and the opened sum."""
     algorithm = weight_erosion(model, user=1, p_d=0.3, batch_size=0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wardround.api.finished_analysis import FinishedAnalysis
 from wardround.api.finished_run import FinishedRun
 from wardround.api.studies import compare_words
 from wardround.core.contracts import RoundRecord
@@ -22,6 +23,7 @@ from wardround.runs.result import CasesResult, PartnersResult, RunResult, TuneRe
 from wardround.study import assemble
 from wardround.study.file import PartnersSection, Study, parse_study
 from wardround.study.methods import Method, compared_methods, own_method
+from wardround.workflows import analysis as analyses
 from wardround.workflows import compare_cases as cases
 from wardround.workflows import run as runs
 from wardround.workflows import tune as tuning
@@ -108,9 +110,23 @@ def open_folder(study: Study, out: str | Path | None, *, resume: bool) -> RunFol
 
 def run(
     study: Study, *, out: str | Path | None = None, resume: bool = False, on_round: OnRound = silent
-) -> FinishedRun:
-    """Train a study, and evaluate the model on the held-out patients of every site."""
+) -> FinishedRun | FinishedAnalysis:
+    """Train a study and evaluate its model on held-out patients; or, of a study with an [analysis], find its answer."""
+    if study.analysis is not None:
+        return analyse(study, out=out, resume=resume)
     return prepare_run(study, "run", out=out, resume=resume).train(on_round)
+
+
+def analyse(
+    study: Study, *, out: str | Path | None = None, resume: bool = False, on_folder: OnFolder = unnoticed
+) -> FinishedAnalysis:
+    """Ask every site for sums until the study's [analysis] has its answer, and write folder and report."""
+    plan = analyses.check_analysis(study)
+    folder = open_folder(study, out, resume=resume)
+    on_folder(folder.path)
+    analyses.run_analysis(plan, folder, resume=resume)
+    write_report(folder.path)
+    return FinishedAnalysis(folder.path)
 
 
 def compare(

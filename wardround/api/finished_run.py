@@ -7,16 +7,20 @@ from typing import Any
 
 import pandas as pd
 
+from wardround.api.monitor_report import MonitorReport
 from wardround.core.contracts import Algorithm, Task
 from wardround.core.errors import Refusal
+from wardround.monitor.session import MonitorSettings, default_folder, monitor_patients
+from wardround.monitor.windows import parse_every
 from wardround.predict.adaptation import Adaptation
 from wardround.predict.explanation import Explanation, explain
-from wardround.predict.patients import PatientRows, clean_patients
+from wardround.predict.patients import PatientRows, clean_patients, read_patients
 from wardround.predict.predictor import Predictor, load_predictor
 from wardround.predict.site_adaptation import adapt_model
 from wardround.predict.table import predict_table
 from wardround.report.clinical import calibration, decision_curve, forest
 from wardround.report.html.charts import Chart
+from wardround.report.monitor.page import write_page
 from wardround.report.run import score_charts
 from wardround.report.run.page import write_report
 from wardround.report.run.progress_charts import progress
@@ -81,13 +85,13 @@ class FinishedRun:
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """A line for every round of every method and repeat."""
+        """A line for every round of every method, repeat and asking site ("" where it was for all)."""
         rows = [
-            {"method": course.method, "repeat": course.repeat, "round": number, "loss": loss}
+            {"method": course.method, "repeat": course.repeat, "user": course.user, "round": number, "loss": loss}
             for course in self.run.courses
             for number, loss in zip(course.rounds, course.loss, strict=True)
         ]
-        return pd.DataFrame(rows, columns=["method", "repeat", "round", "loss"])
+        return pd.DataFrame(rows, columns=["method", "repeat", "user", "round", "loss"])
 
     def figure(self, name: str = "scores") -> Any:
         """A chart of the report as a Plotly figure.
@@ -128,8 +132,56 @@ class FinishedRun:
     ) -> Adaptation:
         """Recalibrate a model on a site's own patients and choose an operating point; `predict` then uses both."""
         return adapt_model(
-            self.folder, lambda _: patients, site=site, method=method, outcome=outcome, by=by, make=self._make_algorithm
+            self.folder,
+            lambda facts: read_patients(patients, facts),
+            site=site,
+            method=method,
+            outcome=outcome,
+            by=by,
+            make=self._make_algorithm,
         )[1]
+
+    def monitor(
+        self,
+        patients: pd.DataFrame,
+        *,
+        by: str,
+        outcome: str | None = None,
+        every: str | int = "month",
+        reference: pd.DataFrame | None = None,
+        site: str | None = None,
+        method: str | None = None,
+        date_format: str | None = None,
+        identity: str | None = None,
+        false_alarms: float = 0.05,
+        tolerance: float = 0.1,
+        out: str | Path | None = None,
+    ) -> MonitorReport:
+        """Watch a model on new patients, whose dates are in the column `by`; goes on from the last call.
+
+        Does what `wardround monitor` does, with the same state: `out` is its folder, by default in the run folder.
+        """
+        if not 0 < false_alarms < 1 or tolerance < 0:
+            raise Refusal(
+                "false_alarms is a chance, and tolerance a share of the odds",
+                where=f"false_alarms={false_alarms}, tolerance={tolerance}",
+                remedy="give false_alarms between 0 and 1, such as 0.05, and tolerance from 0 on, such as 0.1",
+            )
+        folder = default_folder(self.folder, site) if out is None else Path(out)
+        name = None if reference is None else "the reference"
+        windows = parse_every(str(every))
+        settings = MonitorSettings(by, outcome, windows, name, date_format, identity, false_alarms, tolerance)
+        summary = monitor_patients(
+            self.folder,
+            patients,
+            folder,
+            settings,
+            site=site,
+            method=method,
+            reference=reference,
+            make=self._make_algorithm,
+        )
+        return MonitorReport(summary, write_page(folder, summary))
 
     def _make_algorithm(self, facts: ModelFacts) -> Algorithm | None:
         """By the study, which knows parts that no installed component makes."""
@@ -149,7 +201,8 @@ class FinishedRun:
 
     def explain(self, patients: pd.DataFrame, *, site: str | None = None, method: str | None = None) -> Explanation:
         """What moved each prediction, column by column: contributions that add up to it."""
-        return explain(self.model(site, method), patients, where="the data frame")
+        model = self.model(site, method)
+        return explain(model, read_patients(patients, model.facts), where="the data frame")
 
     def report(self) -> Path:
         """The report, written anew."""

@@ -45,9 +45,12 @@ def build_study(
     groups: Sequence[str] = (),
     categories: Sequence[str] = (),
     task: Kind | None = None,
+    analysis: Any = None,
     **tables: Any,
 ) -> Study:
     """A study from data frames: one for each site, or one whose column `site` names the site.
+
+    With an `analysis`, such as wr.glm(formula="death ~ age"), nothing is trained: give no target.
 
     `data` may also be the words of a study file's [data] table, such as {"source": "triage"}. Further tables of a study
     file, such as privacy={"epsilon": 3.0} or evaluation={"resamples": 200}, are given by name; those named `data_...`
@@ -62,12 +65,14 @@ def build_study(
             **({} if user is None else {"user": user}),
             **tables.pop("study", {}),
         },
-        "data": {**data_words(data, target, site, drop, positive, groups, categories, task), **options},
-        "model": words_for("model", model),
-        "algorithm": words_for("algorithm", algorithm),
-        "aggregator": words_for("aggregator", aggregator),
+        "data": {**data_words(data, target, site, drop, positive, groups, categories, task, analysis), **options},
         **tables,
     }
+    if analysis is not None:
+        content["analysis"] = words_for("analysis", analysis)
+    else:
+        made = {"model": model, "algorithm": algorithm, "aggregator": aggregator}
+        content |= {kind: words_for(kind, one) for kind, one in made.items()}
     if transforms:
         content["transforms"] = [words_for("transform", one) for one in transforms]
     if partition is not None:
@@ -86,11 +91,12 @@ def data_words(
     groups: Sequence[str],
     categories: Sequence[str],
     task: Kind | None,
+    analysis: Any = None,
 ) -> dict[str, Any]:
     """The [data] table; data frames are lent under a name of their own."""
     if isinstance(data, Mapping) and "source" in data:
         return dict(data)
-    if target is None:
+    if target is None and analysis is None:
         raise Refusal("the study does not say what to predict", where="build_study", remedy="name a column: target=...")
     said: dict[str, Any] = {
         "target": target,

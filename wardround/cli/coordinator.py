@@ -224,11 +224,11 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Queue a study for the sites; if no coordinator is running, run one until the study ends."""
-    from wardround.deploy.coordinator.queue import enqueue, with_parties
+    from wardround.deploy.coordinator.queue import enqueue, with_monitored, with_parties
     from wardround.study.file import read_study
 
     there, who = open_home(home), person_name(by)
-    words = with_parties(for_sites(read_study(study)), there)
+    words = with_parties(with_monitored(for_sites(read_study(study)), there), there)
     refuse_early(there, words, study)
     if not words.study.purpose:
         note("The study states no purpose ([study] purpose): sites whose policy names purposes will not allow it.")
@@ -312,13 +312,17 @@ def for_sites(study: "Study") -> "Study":
 
 def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
     """What can be known to be wrong before any site hears of the study."""
+    from wardround.deploy.coordinator.monitor.question import refuse_monitor
     from wardround.deploy.coordinator.schema_agreement import table_without_rows
     from wardround.deploy.protocol.study_id import study_id
     from wardround.engine.registry import suggest_name
     from wardround.runs.json_files import read_json
 
     try:
-        table_without_rows(study)
+        if study.monitor is not None:
+            refuse_monitor(study.monitor)
+        else:
+            table_without_rows(study)
     except Refusal as refusal:
         raise Refusal(refusal.what, where=f"{path}, {refusal.where}", remedy=refusal.remedy) from None
     known = tuple(home.site_names())
@@ -349,7 +353,8 @@ def status_lines(facts: Mapping[str, Any]) -> list[str]:
     lines += [f"  {site['name']}: {site_words(site, facts['running'])}" for site in facts["sites"]] or ["  none yet"]
     lines += ["", "Studies"]
     for one in facts["studies"]:
-        words = f"  {one['study']}: {one['state']}, round {one['round']} of {one['rounds']}"
+        course = f"monitors {one['monitors']}" if one.get("monitors") else f"round {one['round']} of {one['rounds']}"
+        words = f"  {one['study']}: {one['state']}, {course}"
         words += f"; {format_bytes(one['bytes_down'])} to the sites, {format_bytes(one['bytes_up'])} back"
         if one["epsilon"] is not None:
             words += f"; epsilon {one['epsilon']:g}"

@@ -33,6 +33,7 @@ from wardround.runs.result import CasesResult, RunResult, values_of
 from wardround.study.file import Study
 from wardround.study.methods import Method
 from wardround.workflows.run import OnRound, run
+from wardround.workflows.self_adjustment import longest_training
 from wardround.workflows.training_plan import Plans, first_shapes
 
 ERRORS = Console(stderr=True)
@@ -80,6 +81,11 @@ def round_bar(rounds: int, runs: int) -> Iterator[OnRound]:
 
 def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_json: bool) -> None:
     """`run`, `compare` and `demo`: train, write the folder and the report, print the table."""
+    if study.analysis is not None and kind == "run":
+        from wardround.cli.analyses import analysis_command
+
+        analysis_command(study, out=out, resume=resume, as_json=as_json)
+        return
     if kind == "compare" and study.compare is not None and (study.compare.cases or study.compare.rates):
         cases_command(study, out=out, resume=resume, as_json=as_json)
         return
@@ -87,7 +93,8 @@ def run_command(study: Study, *, kind: str, out: Path | None, resume: bool, as_j
         follow(study, *check_run(study, kind), kind=kind, out=out, resume=resume)
         return
     prepared = prepare_run(study, kind, out=out, resume=resume)
-    with interruptible(kind) as opened, round_bar(study.study.rounds, len(prepared.methods) * prepared.repeats) as bar:
+    rounds = longest_training(study, prepared.plans)
+    with interruptible(kind) as opened, round_bar(rounds, len(prepared.methods) * prepared.repeats) as bar:
         opened(prepared.folder.path)
         finished = prepared.train(bar)
     print_result(finished.result, prepared.folder, summary_table, as_json=as_json)

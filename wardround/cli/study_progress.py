@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from wardround.deploy.home import CoordinatorHome
 
 INTERRUPTED = 130
+WITHOUT_MODEL = ("monitor", "analysis")
+"""Kinds of studies that train none, so there is no card to write."""
 WRITTEN = {"Report": "report.html", "Model card": "model_card.md"}
 
 
@@ -70,9 +72,19 @@ def report_end(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
             remedy="fix the cause, then run `wardround coordinator resume`",
         )
     run = home.folder(name) / "run"
-    lines = [f"{name} finished: {run}"]
+    lines = [f"{name} finished: {run}", *found_by_monitor(run)]
     lines += [f"{what}: {run / file}" for what, file in WRITTEN.items() if (run / file).exists()]
     say({"study": name, "state": "finished", "folder": run}, lines, as_json)
+
+
+def found_by_monitor(run: Path) -> list[str]:
+    """Where a model ages, in words; nothing for a study that trained one."""
+    from wardround.report.monitor.consortium import result_sentences
+    from wardround.runs.read import read_result
+    from wardround.runs.result import MonitorResult
+
+    found = read_result(run)
+    return result_sentences(found.result) if found is not None and isinstance(found.result, MonitorResult) else []
 
 
 # ---- the long-lived process ----
@@ -173,8 +185,12 @@ def write_pages(run: Path) -> None:
     """Report and model card of a finished study; the study is finished even if one of them cannot be written."""
     from wardround.report.model_card.facts import write_card
     from wardround.report.run.page import write_report
+    from wardround.runs.file_names import MANIFEST
+    from wardround.runs.json_files import read_json
 
-    for what, write in (("report", write_report), ("model card", write_card)):
+    manifest = read_json(run / MANIFEST, "") if (run / MANIFEST).exists() else {}
+    trained = () if manifest.get("kind") in WITHOUT_MODEL else (("model card", write_card),)
+    for what, write in (("report", write_report), *trained):
         try:
             write(run)
         except Exception as error:  # the coordinator must go on with its next study, whatever a page trips over

@@ -8,9 +8,11 @@ definition runs on one machine and over real hospitals, and gives what all rows 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from wardround.core.contracts import Message, Report, Site, Tree
+from wardround.core.contracts import Array, Message, Params, Report, Site, Tree
 
 ColumnKind = Literal["number", "category"]
+NOISE = "noise/deviation"
+"""The name under which a sum comes with the standard deviation of the noise in each of its numbers."""
 
 
 class AgreedColumn(NamedTuple):
@@ -25,6 +27,19 @@ class Agreed(NamedTuple):
 
     sites: tuple[str, ...]
     columns: Mapping[str, AgreedColumn]
+
+
+class FoundModel(NamedTuple):
+    """A model that an analysis found, to be kept in a file and used for new patients."""
+
+    params: Params
+    target: str
+    columns: Mapping[str, AgreedColumn]
+    """What it predicts from, in order."""
+    classes: tuple[str, ...] = ()
+    """In the order of its probabilities; none where it predicts a number."""
+    positive: int = 0
+    """Of two classes the place of the one that is looked for."""
 
 
 class Analysis(NamedTuple):
@@ -46,6 +61,22 @@ class Analysis(NamedTuple):
     """Exchanges at most; a site answers no more."""
     sums: bool = True
     """The sum of the answers is enough, so a secure sum can hide single ones."""
+    covers: Callable[[Agreed, Site], Sequence[Array]] | None = None
+    """Which of a site's rows answers are about, a flag a row (several such, where columns are looked at one by one);
+    none: rows with a value in every column. A site refuses a question about almost the patients of an earlier one."""
+    model: Callable[[Tree], FoundModel] | None = None
+    """The model in the last state, where the method finds one."""
+    predict: Callable[[Params, Array], Array] | None = None
+    """From its arrays and prepared rows to probabilities (rows, classes) or values (rows,).
+
+    A prepared row has for every number its value (0 where missing) and a mark of whether it is missing, for every
+    category a place for each level and the same mark.
+    """
+    sensitivity: Callable[[Agreed], float] | None = None
+    """The length by which one patient can change an answer, in every exchange: for [privacy], whose noise a site adds.
+
+    None: [privacy] is not offered. Under it `step` is also told the deviation of the noise in the sum, as NOISE.
+    """
 
 
 ChartKind = Literal["forest", "funnel", "steps", "lines", "points", "bars", "heat"]
@@ -61,7 +92,14 @@ class FoundTable(NamedTuple):
 
 
 class FoundChart(NamedTuple):
-    """A chart by its data; how a kind is drawn is the report's. `series` has one mapping per line, row or group."""
+    """A chart by its data; how a kind is drawn is the report's. `series` has one mapping per line, row or group.
+
+    forest: {name, value, low, high} a row, and where it helps weight, summary = True, heading = True (a row without a
+    value), null (where no effect is; the last one counts), log = True (of ratios).
+    funnel: {name, value, error} a site, and {name, value, summary = True} for the middle.
+    steps, lines, points: {name, x: [...], y: [...]}, and where it helps low: [...], high: [...], text: [...].
+    bars: {name, x: [words], y: [numbers]}. heat: {x: [...], y: [...], z: [[...]]}, one row of z for each of y.
+    """
 
     name: str
     caption: str

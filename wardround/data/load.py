@@ -56,7 +56,10 @@ def load(
     table: Table,
     *,
     seed: int,
+    fold: int = 0,
+    dealt_by: int | None = None,
     shares: Sequence[float] = (0.6, 0.2, 0.2),
+    shares_at: Mapping[str, Sequence[float]] = MappingProxyType({}),
     impute: Impute = "median",
     scale: Scale = "standard",
     indicators: bool = False,
@@ -74,10 +77,14 @@ def load(
 ) -> LoadedData:
     """The table's sites with their rows split and prepared; `by` names the patient, who is then in one part only.
 
+    A `fold` of the split has other test patients; `dealt_by` is the seed of the partition, by default the split's.
+    `shares_at` are those of single sites, by name.
+
     Of a `private` study neither the split nor the preparation tells anything exact about a patient; rows whose target
     is unknown are blank ones there (see `frame_for_schema`).
     """
-    check_shares(shares)
+    for each in (shares, *shares_at.values()):
+        check_shares(each)
     check_choice("missing_columns", missing_columns, ("refuse", "fill"))
     check_choice("missing_target", missing_target, ("refuse", "drop"))
     check_choice("empty_sites", empty_sites, ("refuse", "keep"))
@@ -95,7 +102,7 @@ def load(
         agree_schema(table, empty_sites="keep", **policy)
         if len(table.sites) > 1:
             notes.append(f"The rows of {len(table.sites)} sites were pooled and dealt out anew by the partition.")
-        table = split_table(settle_targets(table), partition, seed)
+        table = split_table(settle_targets(table), partition, seed if dealt_by is None else dealt_by)
     schema = agree_schema(table, empty_sites=empty_sites, **policy)
     notes += [*table.notes, *schema.notes]
     if private is not None:
@@ -105,7 +112,17 @@ def load(
         notes += warn_of_shared_patients(table, by)
 
     sites = [
-        split_site_rows(name, frame, table, schema, seed=seed, shares=shares, by=by, stratify=private is None)
+        split_site_rows(
+            name,
+            frame,
+            table,
+            schema,
+            seed=seed,
+            shares=shares_at.get(name, shares),
+            by=by,
+            stratify=private is None,
+            fold=fold,
+        )
         for name, frame in table.sites.items()
     ]
     training = [site.training for site in sites]

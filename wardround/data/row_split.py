@@ -1,12 +1,14 @@
 """Train, validation and test rows of one site: a function of the seed, the site's name and its own rows only.
 
-So a site's split stays what it is when other sites come or go, and a real site makes the same split for itself.
+So a site's split stays what it is when other sites come or go, and a real site makes the same split for itself. A split
+is one fold of a cross-validation: fold 0 is the split of a single run, and over all folds every patient is tested once.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
+from math import ceil
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -51,17 +53,54 @@ def sizes(rows: int, shares: Sequence[float]) -> Rows:
     return whole
 
 
+def folds(shares: Sequence[float]) -> int:
+    """Into how many folds the patients fall so that none is larger than the share of the test rows.
+
+    >>> folds((0.6, 0.2, 0.2)), folds((0.5, 0.0, 0.5)), folds((0.7, 0.0, 0.3)), folds((0.8, 0.2, 0.0))
+    (5, 2, 4, 1)
+    """
+    return ceil(1 / shares[2] - 1e-9) if shares[2] > 0 else 1
+
+
+class Window(NamedTuple):
+    """A fold of rows that lie in a line: those from `first` to before `end` are tested.
+
+    The others, counted on from `end` and round to the beginning, train; the last `validation` of them validate.
+    """
+
+    first: int
+    end: int
+    validation: int
+
+
+def window(rows: int, shares: Sequence[float], fold: int) -> Window:
+    """Where a fold's test rows lie, from the end of the line (fold 0) to its beginning (the last).
+
+    >>> [window(10, (0.6, 0.2, 0.2), fold)[:2] for fold in range(5)]
+    [(8, 10), (6, 8), (4, 6), (2, 4), (0, 2)]
+    """
+    train, validation, test = (int(size) for size in sizes(rows, shares))
+    if not fold:
+        return Window(train + validation, rows, validation)
+    others = folds(shares) - 1
+    end, first = ((rows - test) * (others - number) // others for number in (fold - 1, fold))
+    rest = [share / (shares[0] + shares[1]) for share in shares[:2]]
+    return Window(first, end, int(sizes(rows - (end - first), (*rest, 0.0))[1]))
+
+
 def split(
     rows: int,
     *,
     seed: int,
     site: str,
     shares: Sequence[float] = (0.6, 0.2, 0.2),
+    fold: int = 0,
     strata: Rows | None = None,
     by: Rows | None = None,
 ) -> tuple[Rows, Rows, Rows]:
     """Positions of the site's train, validation and test rows, each in ascending order.
 
+    Folds of the same seed test other patients, all folds together every patient once (but a site's only one).
     `strata` (a label a row) keeps the classes' shares equal in all parts, as nearly as whole rows allow. `by` (a
     patient a row) keeps all rows of a patient in one part; sizes are then met as nearly as whole patients allow.
     """
@@ -84,8 +123,11 @@ def split(
     order = order[np.argsort(place, kind="stable")]
     # A patient belongs to the part in which the middle of its rows falls; with one row each this is an exact cut.
     middle = np.cumsum(weight[order]) - weight[order] / 2
+    first, end, validation = window(rows, shares, fold % folds(shares))
+    tested = (middle >= first) & (middle < end)
+    validates = (middle - end) % max(rows, 1) >= rows - (end - first) - validation
     part = np.empty(units, np.int64)
-    part[order] = np.searchsorted(np.cumsum(sizes(rows, shares))[:2], middle, side="right")
+    part[order] = np.where(tested, 2, validates)
     chosen = part[unit]
     if rows and not (chosen == 0).any():
         chosen[:] = np.where(unit == order[0], 0, chosen)

@@ -58,6 +58,7 @@ def split_site_rows(
     shares: Any,
     by: str,
     stratify: bool = True,
+    fold: int = 0,
 ) -> SiteRows:
     """Split a settled frame (see `frame_for_schema`) into parts.
 
@@ -69,6 +70,7 @@ def split_site_rows(
         seed=seed,
         site=name,
         shares=shares,
+        fold=fold,
         strata=as_text(frame[table.target]).astype(str) if schema.classes and stratify else None,
         by=as_text(frame[by]).astype(str) if by else None,
     )

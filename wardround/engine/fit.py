@@ -77,6 +77,7 @@ def fit(
     schedule: Schedule,
     *,
     validates: bool = False,
+    course: str | None = None,
     stopping: EarlyStopping | None = None,
     checkpoint: Path | None = None,
     identity: str = "",
@@ -89,7 +90,8 @@ def fit(
     the same bits as an uninterrupted one. A round is reported before its state is saved: a crash between the two
     makes it be done and reported once more, which a reader can tell by its number; the other way round it would be
     lost. `identity` (a hash of the study) keeps studies from being mixed up. With `validates` the sites judge the model
-    on their validation rows as often as the schedule says.
+    on their validation rows as often as the schedule says. `course` names a part whose accuracy is recorded as often,
+    for a figure: nothing is decided by it.
     """
     if stopping and not validates:
         raise Refusal("early stopping needs validation rows", remedy="give every site a validation share")
@@ -105,7 +107,7 @@ def fit(
     first_call = 0.0
     stopped = stopping is not None and memory.waited >= stopping.patience
     while memory.round < schedule.rounds and not stopped:
-        end = schedule.piece(memory.round, validates, checkpoint is not None)
+        end = schedule.piece(memory.round, validates or course is not None, checkpoint is not None)
         piece = [(number, participation.cohort(number)) for number in range(memory.round + 1, end + 1)]
         started = time.perf_counter()
         progress, done = engine.train(algorithm, progress, piece)
@@ -127,6 +129,9 @@ def fit(
                 if memory.best_round == end:
                     best = jax.tree.map(jax.numpy.array, progress)
                 stopped = memory.waited >= stopping.patience
+        if looks and course is not None:
+            followed = accuracies(engine.judge(algorithm, progress, course))
+            done[-1] = replace(done[-1], measures={**done[-1].measures, f"{course}_accuracy": followed})
         for record in done:
             on_round(record)
         records += done
@@ -158,6 +163,14 @@ def measures_of(quality: Quality) -> dict[str, Any]:
         measures["validation_accuracy"] = {"weighted": quality.accuracy}
     odd = {"validation_left_out": dict(quality.left_out), "validation_implausible": dict(quality.implausible)}
     return measures | {name: reasons for name, reasons in odd.items() if reasons}
+
+
+def accuracies(quality: Quality) -> dict[str, Any]:
+    """The share of patients classified rightly, over all sites and at each; losses where there are no classes."""
+    if quality.right is None:
+        return {"weighted": quality.mean_loss, "sites": quality.mean_losses()}
+    sites = dict(zip(quality.sites, (quality.right / quality.rows).tolist(), strict=True))
+    return {"weighted": quality.accuracy, "sites": sites if len(sites) <= MOST_TOLD else {}}
 
 
 def watched_loss(quality: Quality, stopping: EarlyStopping | None) -> float:

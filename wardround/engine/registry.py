@@ -33,6 +33,8 @@ ROOMS: Mapping[str, str] = {
     "query": "wardround.queries",
     "analysis": "wardround.analyses",
 }
+INNER_ROOMS: Mapping[str, tuple[str, ...]] = {"dataset": ("survival",), "analysis": ("survival",)}
+"""Rooms within a room, where a kind has more components than one folder should hold; names are the same everywhere."""
 TABLES: Mapping[str, str] = {"metric": "wardround.evaluate.metrics"}
 """Kinds whose own components stand in one table of a module (METRICS) and not each in a file of a room."""
 SHARED = (("source", "dataset"), ("algorithm", "choice"))
@@ -114,20 +116,33 @@ def own_component(kind: str, name: str) -> Component | None:
         table: Mapping[str, Any] = importlib.import_module(TABLES[kind]).METRICS
         known = name in table
         return Component(kind, name, table[name].words, partial(table.get, name), (), name) if known else None
-    if not NAME.fullmatch(name) or importlib.util.find_spec(f"{ROOMS[kind]}.{name}") is None:
+    module = module_of(kind, name)
+    if not module:
         return None
-    loaded = importlib.import_module(f"{ROOMS[kind]}.{name}")
+    loaded = importlib.import_module(module)
     factory = getattr(loaded, name, None)
     if not callable(factory) or getattr(factory, "__module__", "") != loaded.__name__:
         return None
     return describe(kind, name, factory)._replace(label=getattr(loaded, "LABEL", name))
 
 
+def rooms_of(kind: str) -> tuple[str, ...]:
+    """The packages that are searched for a kind."""
+    return (ROOMS[kind], *(f"{ROOMS[kind]}.{inner}" for inner in INNER_ROOMS.get(kind, ())))
+
+
+def module_of(kind: str, name: str) -> str:
+    """Where a component of ours would be, without importing it; "" where there is no such module."""
+    places = (f"{room}.{name}" for room in rooms_of(kind)) if NAME.fullmatch(name) else ()
+    return next((place for place in places if importlib.util.find_spec(place) is not None), "")
+
+
 @cache
 def own_components(kind: str) -> Mapping[str, Component]:
     """Our components of a kind, by name."""
     if kind in ROOMS:
-        names = [module.name for module in pkgutil.iter_modules(importlib.import_module(ROOMS[kind]).__path__)]
+        rooms = map(importlib.import_module, rooms_of(kind))
+        names = [module.name for room in rooms for module in pkgutil.iter_modules(room.__path__)]
     else:
         names = list(importlib.import_module(TABLES[kind]).METRICS) if kind in TABLES else [""]
     found = {name: own_component(kind, name) for name in names}

@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from wardround.core.bounds import CountOrAll, Share
 from wardround.core.contracts import Report, Scores, Task
+from wardround.evaluate.clinical.calibration_fit import fit_risks, fit_values
 from wardround.evaluate.intervals import Interval, bootstrap_intervals
 from wardround.evaluate.metrics import MeasuredValue, measure_sites
+from wardround.evaluate.rows import Numbers
 from wardround.evaluate.summary import summaries
 
 MOST_NAMED = 10_000
@@ -35,9 +39,13 @@ def result_block(
     level: Share = 0.95,
     seed: int = 0,
     part: str = "test",
+    fold: Numbers | None = None,
 ) -> Report:
-    """Every metric at every site and over all of them, with intervals (`resamples=0`: without)."""
-    measured = measure_sites(scores, task, metrics, positive=positive, part=part)
+    """Every metric at every site and over all of them, with intervals (`resamples=0`: without).
+
+    `fold` tells which model predicted each patient, where several did.
+    """
+    measured = measure_sites(scores, task, metrics, positive=positive, part=part, fold=fold)
     counts = measured.rows.counts
     if len(sites) != len(counts):
         raise ValueError(f"{len(sites)} names for {len(counts)} sites")
@@ -72,4 +80,41 @@ def result_block(
         block["sites_not_listed"] = len(counts)
     if reach:
         block["intervals"] = {"level": level, "resamples": reach.resamples, "drawn_again": reach.by}
+    return block
+
+
+SLOPE, IN_THE_LARGE = "calibration_slope", "calibration_in_the_large"
+
+
+def pooled_block(
+    scores: Scores,
+    task: Task,
+    *,
+    metrics: Sequence[str] | None = None,
+    positive: int = 1,
+    resamples: CountOrAll = 1000,
+    level: Share = 0.95,
+    seed: int = 0,
+    fold: Numbers | None = None,
+) -> Report:
+    """Every metric over the patients of all sites taken as one hospital, and how the risks are calibrated there.
+
+    Small hospitals at which a measure has no value of their own count here with their patients.
+    """
+    whole = scores._replace(first=np.array([0, len(scores.actual)]))
+    measured = measure_sites(whole, task, metrics, positive=positive, fold=fold)
+    reach = bootstrap_intervals(measured, resamples=resamples, level=level, seed=seed) if resamples else None
+    block = {
+        name: _to_json(measured.measure(name, 0), reach.sites[name][0] if reach else None) for name in measured.metrics
+    }
+    rows = measured.rows
+    if not len(rows.actual) or rows.nonfinite_counts.any() or len(task.classes) > 2:
+        return block
+    if task.regression:
+        fitted = fit_values(rows.predicted, rows.actual, level)
+    else:
+        fitted = fit_risks(rows.probabilities[:, positive], rows.actual == positive, level)
+    for name, one in ((SLOPE, fitted.slope), (IN_THE_LARGE, fitted.in_the_large)):
+        interval = Interval(one.low, one.high, "" if one.low is not None else one.reason)
+        block[name] = _to_json(MeasuredValue(one.value, one.reason), interval)
     return block

@@ -1,10 +1,12 @@
 """Is one method better than another? Paired differences on the same patients, with an interval and a plain verdict.
 
-With predictions at hand: a hierarchical bootstrap, repeats drawn again and patients within each. Where all repeats
-were tested on the same patients, these are drawn once for all repeats, since their chance does not average out. With
+With predictions at hand a test on the level of patients: every patient counts once, however often it was predicted.
+Repeats are folds of a cross-validation (see `out_of_fold`), so that all patients are tested by models that had not seen
+them; the difference of a metric over these predictions is judged by its standard error (see `paired_error`), in closed
+form for most metrics, so that a p-value can be small. Where the repeats are re-splits of the same patients and nobody
+says which is which, `test_share` (test rows / all rows) takes account of patients that are tested more than once. With
 figures only: the corrected resampled t interval of Nadeau & Bengio, "Inference for the Generalization Error", 2003.
-Repeats that split the same patients anew are not independent: `test_share` (test rows / all rows) widens the interval
-by their correction. Many comparisons are corrected after Holm 1979.
+Many comparisons are corrected after Holm 1979.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,19 +18,27 @@ from scipy.special import stdtr, stdtrit
 from wardround.core.bounds import Count, Momentum, Share
 from wardround.core.contracts import Scores, Task
 from wardround.core.errors import Refusal
-from wardround.evaluate.intervals import ENOUGH, affordable_resamples, chunks, resample_counts
 from wardround.evaluate.metrics import Metric, compute_metric, metrics_for
-from wardround.evaluate.rows import Numbers, Rows, rows_of
-from wardround.evaluate.summary import weighted_mean
+from wardround.evaluate.out_of_fold import Predicted, join_folds, passes_of
+from wardround.evaluate.paired_error import (
+    Figures,
+    Pair,
+    Place,
+    StandardError,
+    bootstrap_error,
+    closed_error,
+    discordant,
+    figures_at,
+    mcnemar,
+)
+from wardround.evaluate.rows import Numbers, rows_of
 
 Verdict = Literal["better", "worse", "no difference shown"]
 TIE = 1e-12
 FEWEST_PATIENTS = 20
-"""With fewer, resampling is far too sure of itself: three lucky patients would make a verdict."""
-
-
-Place = Literal["weighted", "unweighted"] | int
-"""A mean over sites, or the index of one site."""
+"""With fewer, a standard error is far too sure of itself: three lucky patients would make a verdict."""
+FEWEST_DISCORDANT = 25
+"""With fewer patients on whom two methods disagree, the test of McNemar is the exact one."""
 
 
 class PairedDifference(NamedTuple):
@@ -106,6 +116,7 @@ def paired_difference(
     metric: str,
     *,
     of: Place = "weighted",
+    patients: Sequence[Numbers] | None = None,
     positive: int = 1,
     resamples: Count = 2000,
     level: Share = 0.95,
@@ -114,7 +125,8 @@ def paired_difference(
 ) -> PairedDifference:
     """Compare two methods by their predictions, one `Scores` a repeat, for a mean over sites or one site (its index).
 
-    The smallest p-value is 2 / (resamples + 1): take more resamples for a correction over hundreds of comparisons.
+    `patients` tells for every repeat the number of each tested patient at its site; without it, repeats test other
+    patients each time, unless they are all alike.
     """
     differences = paired_differences(
         a,
@@ -122,6 +134,7 @@ def paired_difference(
         task,
         metric,
         [of],
+        patients=patients,
         positive=positive,
         resamples=resamples,
         level=level,
@@ -138,143 +151,169 @@ def paired_differences(
     metric: str,
     places: Sequence[Place],
     *,
+    patients: Sequence[Numbers] | None = None,
     positive: int = 1,
     resamples: Count = 2000,
     level: Share = 0.95,
     test_share: Momentum = 0.0,
     seed: int = 0,
 ) -> list[PairedDifference]:
-    """The same for several means or sites at once, from the same resamples: each is what it would be alone."""
+    """The same for several means or sites at once: each is what it would be alone.
+
+    `resamples` are drawn only for a metric whose standard error has no closed form.
+    """
     chosen = metrics_for(task, [metric])[metric]
-    pairs = _pairs(a, b, task, positive)
-    whole = [_compute(pair, chosen, None) for pair in pairs]
-    drawn: dict[tuple[int, ...], list[Numbers]] = {}
-    differences = []
-    for place, of in enumerate(places):
-        estimates = np.array(
-            [
-                [one[0] for one in _figures(pair[0].counts, figures, of)]
-                for pair, figures in zip(pairs, whole, strict=True)
-            ]
-        ).reshape(-1, 2)
-        there = ~np.isnan(estimates).any(axis=1)
-        usable = tuple(int(index) for index in np.flatnonzero(there))
-        # Which repeats count differs from place to place, and with them the resamples.
-        if usable and usable not in drawn:
-            drawn[usable] = _draws([pairs[index] for index in usable], chosen, places, resamples, seed)
-        kept = [pairs[index] for index in usable]
-        draws = drawn[usable][place] if usable else np.empty(0)
-        differences.append(_difference(estimates, there, kept, draws, of, chosen, level, test_share))
-    return differences
+    refuse_unpaired(a, b)
+    known = numbers_of(a) if patients is None else patients
+    ours, theirs = ([Predicted(*one) for one in zip(scores, known, strict=True)] for scores in (a, b))
+    folds = [_pair([p], [q], task, positive) for p, q in zip(ours, theirs, strict=True)]
+    pairs = [
+        _pair([ours[number] for number in one], [theirs[number] for number in one], task, positive)
+        for one in passes_of(ours)
+    ]
+    values, by_fold = ([_values(pair, chosen) for pair in each] for each in (pairs, folds))
+    settled = []
+    for of in places:
+        found = [figures_at(pair.one.counts, value, of) for pair, value in zip(pairs, values, strict=True)]
+        each = [figures_at(pair.one.counts, value, of) for pair, value in zip(folds, by_fold, strict=True)]
+        settled.append(_Place(of, found, _weights(pairs, found, of), each))
+    inflation = 1 + test_share * (len(a) - 1) if patients is None else 1.0
+    errors = _errors(pairs, settled, metric, chosen, resamples, seed)
+    return [
+        _difference(one, pairs, error, chosen, metric, level, inflation)
+        for one, error in zip(settled, errors, strict=True)
+    ]
+
+
+class _Place(NamedTuple):
+    """A mean or a site: its figures in every pass and in every repeat, and what each pass counts."""
+
+    of: Place
+    passes: Sequence[Figures | None]
+    weights: Numbers
+    repeats: Sequence[Figures | None]
+
+
+def numbers_of(scores: Sequence[Scores]) -> list[Numbers]:
+    """Numbers for patients of whom nothing is known: the same in every repeat where these look alike, else others."""
+    alike = all(
+        np.array_equal(one.first, scores[0].first) and np.array_equal(one.actual, scores[0].actual) for one in scores
+    )
+    rows = [len(one.actual) for one in scores]
+    starts = np.zeros(len(rows), np.int64) if alike else np.cumsum(rows) - rows
+    return [start + np.arange(count) for start, count in zip(starts, rows, strict=True)]
+
+
+def _pair(ours: Sequence[Predicted], theirs: Sequence[Predicted], task: Task, positive: int) -> Pair:
+    p, q = join_folds(ours), join_folds(theirs)
+    one, other = (rows_of(each.scores, task, positive=positive, fold=each.fold) for each in (p, q))
+    return Pair(one, other, p.patients)
+
+
+def _values(pair: Pair, metric: Metric) -> tuple[Numbers, Numbers]:
+    """Of every site, for each method."""
+    return compute_metric(pair.one, metric)[0], compute_metric(pair.other, metric)[0]
+
+
+def _weights(pairs: Sequence[Pair], found: Sequence[Figures | None], of: Place) -> Numbers:
+    """What each pass counts: by its patients, where it has a value."""
+    rows = np.array([float(_patients_at(pair, of)) for pair in pairs])
+    there = np.array([one is not None for one in found])
+    return np.asarray(np.where(there, rows, 0.0) / max(1.0, rows[there].sum()))
+
+
+def _patients_at(pair: Pair, of: Place) -> int:
+    return int(pair.one.counts[of] if isinstance(of, int) else pair.one.counts.sum())
+
+
+def _errors(
+    pairs: Sequence[Pair], places: Sequence[_Place], metric: str, chosen: Metric, resamples: int, seed: int
+) -> list[StandardError | None]:
+    """For every place with a value its standard error."""
+    errors: list[StandardError | None] = []
+    for place in places:
+        there = [number for number, one in enumerate(place.passes) if one is not None]
+        error = None
+        if there:
+            figures = [one for one in place.passes if one is not None]
+            error = closed_error([pairs[number] for number in there], figures, place.weights[there], metric)
+            if error is None:
+                break
+        errors.append(error)
+    else:
+        return errors
+    weights = [place.weights for place in places]
+    drawn = bootstrap_error(pairs, chosen, [place.of for place in places], weights, resamples, seed)
+    return [error if place.weights.any() else None for place, error in zip(places, drawn, strict=True)]
 
 
 def _difference(
-    estimates: Numbers,
-    there: Numbers,
-    usable: Sequence[tuple[Rows, Rows]],
-    drawn: Numbers,
-    of: Place,
+    place: _Place,
+    pairs: Sequence[Pair],
+    error: StandardError | None,
     chosen: Metric,
+    metric: str,
     level: float,
-    test_share: float,
+    inflation: float,
 ) -> PairedDifference:
-    """What the estimates of the repeats and the resampled differences say together."""
-    gaps, kept = estimates[there, 0] - estimates[there, 1], int(there.sum())
+    """What the figures of the repeats, the difference over all patients and its standard error say together."""
+    known = [one for one in place.repeats if one is not None]
     wins, ties, losses = tally(
-        estimates[there, 0].tolist(), estimates[there, 1].tolist(), higher_is_better=chosen.higher_is_better
+        [one.one for one in known], [one.other for one in known], higher_is_better=chosen.higher_is_better
     )
-    lost = _lost(kept, len(estimates))
+    lost = _lost(len(known), len(place.repeats))
 
-    def nothing(value: float | None, why: str) -> PairedDifference:
+    def settle(
+        value: float | None, why: str = "", low: float | None = None, high: float | None = None, p: float | None = None
+    ) -> PairedDifference:
         reason = "; ".join(filter(None, [lost, why]))
-        return PairedDifference(value, None, None, None, "no difference shown", wins, ties, losses, kept, reason)
+        verdict = _verdict(low, high, chosen.higher_is_better)
+        return PairedDifference(value, low, high, p, verdict, wins, ties, losses, len(known), reason)
 
-    if not kept:
-        return nothing(None, "no repeat in which both have a value")
-    value = float(gaps.mean())
-    patients = min(int(p.counts[of] if isinstance(of, int) else p.counts.sum()) for p, _ in usable)
+    if error is None:
+        return settle(None, "no repeat in which both have a value")
+    value = float(
+        sum(w * one.difference for w, one in zip(place.weights, place.passes, strict=True) if one is not None)
+    )
+    if metric == "accuracy" and len(pairs) == 1 and inflation == 1 and place.of != "unweighted":
+        only_one, only_other, patients = discordant(pairs[0], place.of)
+        if len(place.repeats) == 1 or only_one + only_other < FEWEST_DISCORDANT:
+            exact = mcnemar(only_one, only_other, patients, level) if only_one + only_other else None
+            return settle(value, "", *exact) if exact else settle(value, "both classify every patient alike")
+    if why := _no_test(value, int(max(_patients_at(pair, place.of) for pair in pairs) / inflation), error):
+        return settle(value, why)
+    wide = error.value * np.sqrt(inflation)
+    reach = float(stdtrit(error.freedom, 0.5 + level / 2)) * wide
+    p_value = 2 * float(stdtr(error.freedom, -abs(value) / wide))
+    return settle(value, "", value - reach, value + reach, p_value)
+
+
+def _no_test(value: float, patients: int, error: StandardError) -> str:
+    """Why chance cannot be told from this, if so."""
     if patients < FEWEST_PATIENTS:
-        return nothing(value, f"{patients} patients are too few to tell (fewer than {FEWEST_PATIENTS})")
-    draws = drawn[~np.isnan(drawn)]
-    if len(draws) < ENOUGH * len(drawn):
-        return nothing(value, f"only {len(draws)} of {len(drawn)} resamples have a value")
-    if np.ptp(draws) <= TIE:
-        return nothing(value, "all resamples give the same difference")
-    draws = value + np.sqrt(_inflation(kept, test_share)) * (draws - value)
-    low, high = (float(end) for end in np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2]))
-    one_sided = min((draws <= TIE).sum(), (draws >= -TIE).sum())
-    p_value = min(1.0, 2 * float(one_sided + 1) / (len(draws) + 1))
-    verdict = _verdict(low, high, chosen.higher_is_better)
-    return PairedDifference(value, low, high, p_value, verdict, wins, ties, losses, kept, lost)
+        return f"{patients} patients are too few to tell (fewer than {FEWEST_PATIENTS})"
+    if error.reason or error.value > TIE:
+        return error.reason
+    return "no patient makes a difference" if abs(value) <= TIE else "all patients differ alike"
 
 
 def _lost(kept: int, repeats: int) -> str:
     return "" if kept == repeats else f"undefined in {repeats - kept} of {repeats} repeats"
 
 
-def _pairs(a: Sequence[Scores], b: Sequence[Scores], task: Task, positive: int) -> list[tuple[Rows, Rows]]:
+def refuse_unpaired(a: Sequence[Scores], b: Sequence[Scores]) -> None:
     if len(a) != len(b):
         raise Refusal(
             f"one method has {len(a)} repeats and the other {len(b)}",
             remedy="compare repeats that both methods have finished",
         )
-    pairs = [
-        (rows_of(p, task, positive=positive), rows_of(q, task, positive=positive)) for p, q in zip(a, b, strict=True)
-    ]
-    for repeat, (p, q) in enumerate(pairs):
-        if not _same_patients(p, q):
+    for repeat, (p, q) in enumerate(zip(a, b, strict=True)):
+        if not (np.array_equal(p.first, q.first) and np.array_equal(p.actual, q.actual)):
             raise Refusal(
                 "the two methods were tested on different patients",
                 where=f"repeat {repeat + 1}",
                 remedy="run both methods with the same seed and the same splits",
             )
-    return pairs
-
-
-def _same_patients(p: Rows, q: Rows) -> bool:
-    return np.array_equal(p.first, q.first) and np.array_equal(p.actual, q.actual)
-
-
-def _compute(pair: tuple[Rows, Rows], metric: Metric, weights: Numbers | None) -> tuple[Numbers, Numbers]:
-    """Shape (resamples, sites) for each method."""
-    return compute_metric(pair[0], metric, weights), compute_metric(pair[1], metric, weights)
-
-
-def _figures(counts: Numbers, figures: tuple[Numbers, Numbers], of: Place) -> tuple[Numbers, Numbers]:
-    """Shape (resamples,) for each method; a mean over sites takes only those at which BOTH have a value."""
-    one, other = figures
-    if isinstance(of, int):
-        return one[:, of], other[:, of]
-    missing = np.isnan(one) | np.isnan(other)
-    counts = counts if of == "weighted" else np.ones(len(counts))
-    return (
-        weighted_mean(np.where(missing, np.nan, one), counts),
-        weighted_mean(np.where(missing, np.nan, other), counts),
-    )
-
-
-def _draws(
-    pairs: Sequence[tuple[Rows, Rows]], metric: Metric, places: Sequence[Place], resamples: int, seed: int
-) -> list[Numbers]:
-    """For every place, the mean difference in each resample of repeats and patients."""
-    resamples = affordable_resamples(resamples, len(pairs) * len(pairs[0][0].actual))
-    together = all(_same_patients(pairs[0][0], p) for p, _ in pairs)
-    rng = np.random.default_rng([seed % 2**64, 0xD1FF])
-    gaps = np.empty((len(places), len(pairs), resamples))
-    for repeat, (p, q) in enumerate(pairs):
-        patients = np.random.default_rng([seed % 2**64, 0xBED, 0 if together else repeat])
-        start = 0
-        for size in chunks(resamples, len(p.actual)):
-            figures = _compute((p, q), metric, resample_counts(patients, p.counts, size))
-            for place, of in enumerate(places):
-                one, other = _figures(p.counts, figures, of)
-                gaps[place, repeat, start : start + size] = one - other
-            start += size
-    shape = (resamples, len(pairs))
-    picked = rng.integers(0, len(pairs), shape)
-    # The same patients in all repeats: one draw of them serves the whole resample. Otherwise each has its own.
-    draw = np.broadcast_to(np.arange(resamples)[:, None], shape) if together else rng.integers(0, resamples, shape)
-    return [np.asarray(own[picked, draw].mean(axis=1)) for own in gaps]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -14,7 +14,7 @@ import numpy as np
 from wardround.core.bounds import Count, CountOrAll, Share
 from wardround.core.contracts import Report, Scores, Task
 from wardround.evaluate import fairness
-from wardround.evaluate.intervals import affordable_resamples, bootstrap_intervals, interval
+from wardround.evaluate.intervals import bootstrap_intervals, interval
 from wardround.evaluate.metrics import Metric, SiteMeasures, compute_metric, metrics_for
 from wardround.evaluate.rows import Numbers, Rows, rows_of
 
@@ -171,7 +171,7 @@ def _between(rows: Rows, names: Sequence[str], smallest: int, resamples: int, le
     counts = fairness.count_decisions(
         rows.site, rows.actual, rows.predicted_classes.argmax(axis=1), groups=len(names), classes=classes
     )
-    drawn = _resample_counts(counts, resamples, seed, len(rows.actual)) if resamples and len(names) else None
+    drawn = _resample_counts(counts, resamples, seed) if resamples and len(names) else None
     broken = int(rows.nonfinite_counts.sum())
 
     def estimate(compute: Any, why: str, left_out: Sequence[str] = ()) -> Report:
@@ -212,10 +212,9 @@ def _between(rows: Rows, names: Sequence[str], smallest: int, resamples: int, le
     }
 
 
-def _resample_counts(counts: Numbers, resamples: int, seed: int, rows: int) -> Numbers:
+def _resample_counts(counts: Numbers, resamples: int, seed: int) -> Numbers:
     """Counts of resamples: drawing patients of a group again is drawing its cells from a multinomial."""
     rng = np.random.default_rng([seed % 2**64, DRAWS])
-    resamples = affordable_resamples(resamples, rows)
     cells = counts.reshape(len(counts), -1)
     sizes = cells.sum(axis=1)
     drawn = [rng.multinomial(size, own / max(1, size), resamples) for own, size in zip(cells, sizes, strict=True)]
@@ -233,9 +232,7 @@ def _index(rows: Rows, resamples: int, level: float, seed: int) -> Report:
         return {"value": None, "undefined": "nobody benefits" if len(rows.actual) else "no patients"}
     if not resamples:
         return _to_json(value, "", None)
-    drawn = fairness.generalized_entropy_index(
-        _resample_counts(counts, resamples, seed, len(rows.actual)), positive=rows.positive
-    )
+    drawn = fairness.generalized_entropy_index(_resample_counts(counts, resamples, seed), positive=rows.positive)
     return _to_json(value, "", interval(drawn, value, level))
 
 

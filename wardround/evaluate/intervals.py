@@ -1,9 +1,11 @@
 """Confidence intervals by the bootstrap: patients are drawn again within each site, and all metrics with them.
 
 Efron & Tibshirani, "An Introduction to the Bootstrap", 1993: percentile intervals, corrected for median bias, so that
-measures which resampling pushes to one side (calibration error) still surround their estimate. A resample is a count
-for each patient, so most metrics are one matrix product. Rows are taken as independent patients. With hundreds of
-sites it is the sites that are drawn again, which also covers the chance within them.
+measures which resampling pushes to one side still surround their estimate. Where it pushes so far that the corrected
+interval leaves its own estimate out (the mean calibration error of many small sites, which each resample makes
+noisier), the spread of the resamples is laid around the estimate. A resample is a count for each patient, so most
+metrics are one matrix product. Rows are taken as independent patients. With hundreds of sites it is the sites that are
+drawn again, which also covers the chance within them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +23,8 @@ MOST_SITES = 200
 """Sites up to which each gets intervals of its own."""
 AT_ONCE = 250_000
 """Counts held at a time: 2 MB, so that they stay in the processor's cache."""
-WORK = 20_000_000
-"""Rows drawn in all, beyond which there are fewer resamples, but never fewer than `FEWEST`: a matter of seconds."""
+WORK = 200_000_000
+"""Rows drawn in all, beyond which a study that names no number gets fewer resamples, but never fewer than `FEWEST`."""
 FEWEST = 200
 ENOUGH = 0.9
 """Share of resamples that must have a value; AUC has none where a resample holds one class only."""
@@ -56,8 +58,16 @@ def resample_counts(rng: np.random.Generator, counts: Numbers, resamples: int) -
 
 
 def affordable_resamples(resamples: int, width: int) -> int:
-    """Fewer resamples for very many rows, so that intervals take seconds; never fewer than 200 unless asked."""
+    """Fewer resamples for very many rows; whoever takes them says so (see `fewer_note`)."""
     return min(resamples, max(FEWEST, WORK // max(1, width)))
+
+
+def fewer_note(taken: int, resamples: int, width: int) -> str:
+    """What a reader must be told where fewer resamples were taken than usual."""
+    return (
+        f"Intervals are made from {taken:,} resamples instead of {resamples:,}, since there are {width:,} test "
+        f"patients; [evaluation] resamples = {resamples} takes them all."
+    )
 
 
 def chunks(resamples: int, width: int) -> list[int]:
@@ -93,6 +103,10 @@ def interval(draws: Numbers, estimate: float, level: float = 0.95) -> Interval:
     reach = float(ndtri(0.5 + level / 2))
     bias = float(np.clip(ndtri((below + upto) / 2 / len(have)), -reach, reach))
     low, high = np.quantile(have, ndtr([2 * bias - reach, 2 * bias + reach]))
+    if not low <= estimate <= high:
+        outside, middle, within = np.quantile(have, [0.5 - level / 2, 0.5, 0.5 + level / 2])
+        low, high = estimate + outside - middle, estimate + within - middle
+        low = max(low, 0.0) if have[0] >= 0 and estimate >= 0 else low
     return Interval(float(low), float(high))
 
 
@@ -103,7 +117,6 @@ def bootstrap_intervals(
     rng = np.random.default_rng([seed % 2**64, 0x1A7E])
     counts, values = measured.rows.counts, measured.values
     if len(counts) <= MOST_SITES:
-        resamples = affordable_resamples(resamples, len(measured.rows.actual))
         draws = resample_metrics(measured, rng, resamples)
         return Intervals(
             sites={
@@ -121,7 +134,6 @@ def bootstrap_intervals(
             by="patients",
             resamples=resamples,
         )
-    resamples = affordable_resamples(resamples, len(counts))
     means = _means_over_drawn_sites(values, counts, rng, resamples)
     none = Interval(None, None, f"more than {MOST_SITES} sites")
     return Intervals(

@@ -123,7 +123,8 @@ def _unreachable(rows: Rows, site: int) -> str:
 
 
 def _one_class(rows: Rows, site: int) -> str:
-    return f"only one class among {rows.patients(site)}"
+    several = np.ptp(rows.actual[rows.first[site] : rows.first[site + 1]]) > 0
+    return f"{'no fold with both classes' if several else 'only one class'} among {rows.patients(site)}"
 
 
 def _no_positive(rows: Rows, site: int) -> str:
@@ -220,9 +221,15 @@ def compute_metric(rows: Rows, metric: Metric, weights: Numbers | None = None) -
 
 
 def measure_sites(
-    scores: Scores, task: Task, metrics: Sequence[str] | None = None, *, positive: int = 1, part: str = "test"
+    scores: Scores,
+    task: Task,
+    metrics: Sequence[str] | None = None,
+    *,
+    positive: int = 1,
+    part: str = "test",
+    fold: Numbers | None = None,
 ) -> SiteMeasures:
-    """Every metric at every site, vectorised over the sites."""
-    rows = rows_of(scores, task, positive=positive, part=part)
+    """Every metric at every site, vectorised over the sites; `fold` tells which model predicted each row."""
+    rows = rows_of(scores, task, positive=positive, part=part, fold=fold)
     chosen = metrics_for(task, metrics)
     return SiteMeasures(rows, chosen, {name: compute_metric(rows, metric)[0] for name, metric in chosen.items()})

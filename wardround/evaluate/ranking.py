@@ -1,10 +1,13 @@
 """Areas under the ROC and the precision-recall curve, for all sites and many resamples at once, ties counted right.
 
 Hanley & McNeil 1982 (the ROC area is the share of pairs ranked rightly, a tie counting one half); the precision-recall
-area is average precision, without interpolation. Costs one sort a class and a few sums.
+area is average precision, without interpolation. Costs one sort a class and a few sums. Of patients that several models
+predicted (folds) the ROC area takes the pairs within each fold: a pair across two models would also count how far their
+levels differ, against the method whose models vary more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,18 +23,23 @@ def _per_step(ladder: Ladder, weights: Numbers | None, truth: Numbers) -> tuple[
 
 
 def _below(ladder: Ladder, on_step: Numbers) -> Numbers:
-    """How many of the same site stand on lower steps."""
+    """How many of the same ladder stand on lower steps."""
     total = np.cumsum(on_step, axis=1) - on_step
-    return np.asarray(total - total[:, ladder.site_steps][:, ladder.step_site])
+    return np.asarray(total - total[:, ladder.first_steps][:, ladder.step_ladder])
+
+
+def _on_ladder(ladder: Ladder, on_step: Numbers) -> Numbers:
+    return np.asarray(np.add.reduceat(on_step, ladder.first_steps, axis=1))
 
 
 def _over_sites(ladder: Ladder, on_step: Numbers) -> Numbers:
-    return np.asarray(np.add.reduceat(on_step, ladder.site_steps, axis=1))
+    return np.asarray(np.add.reduceat(_on_ladder(ladder, on_step), ladder.site_ladders, axis=1))
 
 
 def _roc(ladder: Ladder, ill: Numbers, well: Numbers) -> Numbers:
     right = _over_sites(ladder, ill * (_below(ladder, well) + 0.5 * well))
-    return np.asarray(right / (_over_sites(ladder, ill) * _over_sites(ladder, well)))
+    pairs = _on_ladder(ladder, ill) * _on_ladder(ladder, well)
+    return np.asarray(right / np.add.reduceat(pairs, ladder.site_ladders, axis=1))
 
 
 def _precision_recall(ladder: Ladder, ill: Numbers, well: Numbers) -> Numbers:
@@ -44,7 +52,10 @@ def _precision_recall(ladder: Ladder, ill: Numbers, well: Numbers) -> Numbers:
 
 
 def _by_class(
-    rows: Rows, weights: Numbers | None, area: Callable[[Ladder, Numbers, Numbers], Numbers]
+    rows: Rows,
+    weights: Numbers | None,
+    area: Callable[[Ladder, Numbers, Numbers], Numbers],
+    ladders: Mapping[int, Ladder],
 ) -> tuple[Numbers, Numbers]:
     """Shape (resamples, sites, judged classes): the areas, and whether the class occurs."""
     resamples = 1 if weights is None else len(weights)
@@ -53,7 +64,7 @@ def _by_class(
     if not len(rows.actual):
         return areas, occurs
     for place, index in enumerate(rows.scored_classes):
-        ladder = rows.ladders[index]
+        ladder = ladders[index]
         ill, well = _per_step(ladder, weights, rows.truth[:, index])
         with np.errstate(divide="ignore", invalid="ignore"):
             areas[:, rows.nonempty_sites, place] = area(ladder, ill, well)
@@ -69,9 +80,35 @@ def macro(values: Numbers, occurs: Numbers) -> Numbers:
 
 def roc_auc(rows: Rows, weights: Numbers | None = None) -> Numbers:
     """Shape (resamples, sites); not a number where only one class occurs."""
-    return macro(*_by_class(rows, weights, _roc))
+    return macro(*_by_class(rows, weights, _roc, rows.fold_ladders))
 
 
 def pr_auc(rows: Rows, weights: Numbers | None = None) -> Numbers:
     """Average precision, shape (resamples, sites); not a number where the positive class does not occur."""
-    return macro(*_by_class(rows, weights, _precision_recall))
+    return macro(*_by_class(rows, weights, _precision_recall, rows.ladders))
+
+
+class Placements(NamedTuple):
+    """One class against the rest: for every row how many of the other kind it is ranked rightly against, of how many.
+
+    DeLong, DeLong & Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating characteristic
+    curves", Biometrics 1988.
+    """
+
+    right: Numbers
+    others: Numbers
+
+
+def placements(rows: Rows, index: int) -> Placements:
+    """Of the class with this number, within each fold of each site."""
+    ladder = rows.fold_ladders[index]
+    ill, well = _per_step(ladder, None, rows.truth[:, index])
+    all_ill, all_well = (_on_ladder(ladder, one)[0][ladder.step_ladder] for one in (ill, well))
+    of_ill = (_below(ladder, well) + 0.5 * well)[0]
+    of_well = all_ill - (_below(ladder, ill) + 0.5 * ill)[0]
+    step = np.searchsorted(ladder.steps, np.arange(len(ladder.order)), side="right") - 1
+    has = rows.truth[ladder.order, index] > 0
+    right, others = np.empty(len(has)), np.empty(len(has))
+    right[ladder.order] = np.where(has, of_ill[step], of_well[step])
+    others[ladder.order] = np.where(has, all_well[step], all_ill[step])
+    return Placements(right, others)

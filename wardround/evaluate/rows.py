@@ -19,15 +19,28 @@ Numbers = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Ladder:
-    """Rows of each site in rising order of a score, where rows with the same score share a step."""
+    """Rows of each site in rising order of a score, where rows with the same score share a step.
+
+    Several ladders may stand at a site, one for each model that predicted there: scores of different models are never
+    ranked against each other.
+    """
 
     order: Numbers
     steps: Numbers
     """Index (into `order`) of the first row of each step."""
-    site_steps: Numbers
-    """Index (into `steps`) of the first step of each site that has rows."""
-    step_site: Numbers
-    """Which of the sites that have rows a step belongs to."""
+    first_steps: Numbers
+    """Index (into `steps`) of the first step of each ladder."""
+    step_ladder: Numbers
+    """Which ladder a step belongs to."""
+    ladder_site: Numbers
+    """Which of the sites that have rows a ladder stands at."""
+    site_ladders: Numbers
+    """The first ladder of each site that has rows."""
+
+    @property
+    def step_site(self) -> Numbers:
+        """Which of the sites that have rows a step belongs to."""
+        return np.asarray(self.ladder_site[self.step_ladder])
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,8 @@ class Rows:
     task: Task
     positive: int = 1
     part: str = "test"
+    fold: Numbers | None = None
+    """Which model predicted each row, where patients were predicted by several, none of which had seen them."""
 
     @cached_property
     def counts(self) -> Numbers:
@@ -87,14 +102,30 @@ class Rows:
     def ladders(self) -> dict[int, Ladder]:
         return {index: self.ladder(self.probabilities[:, index]) for index in self.scored_classes}
 
-    def ladder(self, score: Numbers) -> Ladder:
-        order = np.lexsort((score, self.site))
-        ranked, owner = score[order], self.site[order]
-        new = np.ones(len(order), bool)
-        new[1:] = (ranked[1:] != ranked[:-1]) | (owner[1:] != owner[:-1])
-        steps = np.flatnonzero(new)
-        step_site = np.searchsorted(self.nonempty_sites, owner[steps])
-        return Ladder(order, steps, np.searchsorted(step_site, np.arange(len(self.nonempty_sites))), step_site)
+    @cached_property
+    def fold_ladders(self) -> dict[int, Ladder]:
+        """The same with a ladder for each model that predicted at a site."""
+        if self.fold is None:
+            return self.ladders
+        return {index: self.ladder(self.probabilities[:, index], self.fold) for index in self.scored_classes}
+
+    def ladder(self, score: Numbers, fold: Numbers | None = None) -> Ladder:
+        fold = np.zeros(len(score), np.int64) if fold is None else fold
+        order = np.lexsort((score, fold, self.site))
+        ranked, owner, model = score[order], self.site[order], fold[order]
+        new = np.ones((2, len(order)), bool)
+        new[1, 1:] = (owner[1:] != owner[:-1]) | (model[1:] != model[:-1])
+        new[0, 1:] = (ranked[1:] != ranked[:-1]) | new[1, 1:]
+        steps, ladders = (np.flatnonzero(one) for one in new)
+        sites = np.searchsorted(self.nonempty_sites, owner[ladders])
+        return Ladder(
+            order,
+            steps,
+            np.searchsorted(steps, ladders),
+            np.searchsorted(ladders, steps, side="right") - 1,
+            sites,
+            np.searchsorted(sites, np.arange(len(self.nonempty_sites))),
+        )
 
     def spread(self, of_filled: Numbers) -> Numbers:
         """Sums of the sites that have rows, shape (resamples, filled), as sums of all sites: 0 for empty ones."""
@@ -120,8 +151,11 @@ class Rows:
         return f"{count or 'no'} {self.part} patient{'' if count == 1 else 's'}"
 
 
-def rows_of(scores: Scores, task: Task, *, positive: int = 1, part: str = "test") -> Rows:
-    """Check the scores against the task; `positive` is the class that is looked for where there are two."""
+def rows_of(scores: Scores, task: Task, *, positive: int = 1, part: str = "test", fold: Numbers | None = None) -> Rows:
+    """Check the scores against the task; `positive` is the class that is looked for where there are two.
+
+    `fold` tells which model predicted each row, where several did.
+    """
     predicted, actual = np.asarray(scores.predicted, np.float64), np.asarray(scores.actual)
     first = np.asarray(scores.first, np.int64)
     shape = (len(actual),) if task.regression else (len(actual), len(task.classes))
@@ -146,4 +180,4 @@ def rows_of(scores: Scores, task: Task, *, positive: int = 1, part: str = "test"
         actual = actual.astype(np.int64)
     else:
         actual = actual.astype(np.float64)
-    return Rows(predicted, actual, first, task, positive, part)
+    return Rows(predicted, actual, first, task, positive, part, fold)

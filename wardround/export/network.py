@@ -69,6 +69,7 @@ def refuse_unknown(predictor: Predictor) -> None:
     models = [name for kind, name in used if kind == "model"]
     foreign = [name for kind, name in used if kind in ("model", "algorithm") and package_of(kind, name) != OWN]
     foreign += [name for name in models if name not in MODELS]
+    foreign += [name for kind, name in used if kind == "analysis"]
     if foreign or not models:
         named = (
             f"the component {foreign[0]!r}" if foreign else "a model made in Python (your own Flax or PyTorch module)"

@@ -7,7 +7,7 @@ is compared with the model on made-up rows before it is handed out.
 
 import json
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from wardround.export.trial_rows import ROWS, refuse_difference, trial_table
 from wardround.predict.predictor import Predictor, Rows
 from wardround.predict.table import range_of
 
+if TYPE_CHECKING:
+    from wardround.export.tree_graph import TreeModel
+
 OPSET = 17
 ML_OPSET = 3
 IR_VERSION = 8
@@ -29,7 +32,9 @@ IMAGES_TRIED = 16
 def onnx_bytes(predictor: Predictor) -> bytes:
     """The content of the file."""
     refuse_without("onnx", "onnxruntime")
-    model = build_model(predictor, plain_model(predictor))
+    from wardround.export.tree_graph import is_trees, tree_model
+
+    model = build_model(predictor, tree_model(predictor) if is_trees(predictor) else plain_model(predictor))
     content: bytes = model.SerializeToString()
     compare_with_model(content, predictor)
     return content
@@ -45,14 +50,19 @@ def refuse_without(*packages: str) -> None:
         )
 
 
-def build_model(predictor: Predictor, model: PlainModel) -> Any:
+def build_model(predictor: Predictor, model: "PlainModel | TreeModel") -> Any:
     from onnx import TensorProto, checker, helper
 
     from wardround.export.onnx_graph import GraphParts, add_label, add_map, add_model, column_input, prepare_column
+    from wardround.export.tree_graph import TreeModel, add_trees
 
     facts = predictor.facts
     task, rows, found = facts.task, ["rows"], smooth_map(predictor)
-    if facts.preparation is None:
+    prepared = ""
+    if isinstance(model, TreeModel):
+        graph = GraphParts(column.name for column in model.columns)
+        inputs = [column_input(column) for column in model.columns]
+    elif facts.preparation is None:
         graph = GraphParts([IMAGES])
         inputs = [helper.make_tensor_value_info(IMAGES, TensorProto.FLOAT, [*rows, *facts.shape])]
         prepared = channels_first(graph, facts.shape) if model.parts[0][1].convolutions else flat_rows(graph)
@@ -63,7 +73,10 @@ def build_model(predictor: Predictor, model: PlainModel) -> Any:
         prepared = graph.add("Concat", *(prepare_column(graph, column) for column in columns), axis=1)
     result = graph.name("value" if model.regression else "probabilities")
     raw = result if found is None else graph.name("unadapted")
-    add_model(graph, model, prepared, raw)
+    if isinstance(model, TreeModel):
+        add_trees(graph, model, raw)
+    else:
+        add_model(graph, model, prepared, raw)
     risk = raw if found is None else add_map(graph, raw, found, predictor.positive, result)
     shape = rows if model.regression else [*rows, len(task.classes)]
     outputs = [helper.make_tensor_value_info(result, TensorProto.FLOAT, shape)]

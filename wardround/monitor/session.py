@@ -2,14 +2,16 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
+from wardround.core.contracts import Algorithm
 from wardround.core.errors import Refusal
 from wardround.monitor.bets import Numbers
 from wardround.monitor.marks import marks_of, unpack_marks
@@ -18,9 +20,10 @@ from wardround.monitor.summary import MonitorSummary, summarize
 from wardround.monitor.surveillance import WatchedRows, begin_state, claims_of, identity_of, watch
 from wardround.monitor.windows import dates_of, label_windows, name_windows
 from wardround.predict.outcomes import column_of, outcomes_of
-from wardround.predict.patients import read_patients
+from wardround.predict.patients import aligned_rows, clean_patients, column_as_written, open_table, read_patients
 from wardround.predict.predictor import Predictor, load_predictor
 from wardround.runs.json_files import write_json
+from wardround.runs.model_file import ModelFacts
 
 FIRST = "the first window"
 
@@ -39,22 +42,41 @@ class MonitorSettings(NamedTuple):
 
 
 def monitor_patients(
-    run: Path, patients: str, folder: Path, settings: MonitorSettings, *, site: str | None, method: str | None
+    run: Path,
+    patients: str | pd.DataFrame,
+    folder: Path,
+    settings: MonitorSettings,
+    *,
+    site: str | None,
+    method: str | None,
+    reference: pd.DataFrame | None = None,
+    make: Callable[[ModelFacts], Algorithm | None] = lambda _: None,
 ) -> MonitorSummary:
-    """Watch the patients of a table and keep the state; a refusal changes nothing."""
-    predictor = load_predictor(run, method, site)
-    frame = read_patients(patients, predictor.facts)
-    dates = dates_of(frame, settings.by, settings.date_format, where=patients)
+    """Watch the patients of a table and keep the state; a refusal changes nothing.
+
+    A `reference` in memory goes under the name that the settings give it; `make` is as in `load_predictor`.
+    """
+    predictor = load_predictor(run, method, site, make=make)
+    table = open_table(patients, predictor.facts)
+    # As they are in the table: the study may have turned dates into days.
+    dates = dates_of(column_as_written(table, settings.by), settings.by, settings.date_format, where=table.where)
+    frame = aligned_rows(clean_patients(table, predictor.facts), predictor.facts)
     order = np.argsort(dates.to_numpy(), kind="stable")
     frame, dates = frame.iloc[order].reset_index(drop=True), dates.iloc[order].reset_index(drop=True)
-    rows = watched_rows(predictor, frame, dates, settings, where=patients)
+    rows = watched_rows(predictor, frame, dates, settings, where=table.where)
+    compared = reference if reference is not None else settings.reference
     with only_one(folder):
         state = read_state(folder)
         if state is not None:
             refuse_other(state, predictor, settings, folder)
-        state = watch_rows(state, predictor, rows, dates, settings, site=site)
+        state = watch_rows(state, predictor, rows, dates, settings, site=site, reference=compared)
         write_json(folder / STATE, state.model_dump(mode="json"))
     return summarize(state, predictor.preparation)
+
+
+def default_folder(run: Path, site: str | None) -> Path:
+    """Where the monitor of a run is kept unless somebody says otherwise."""
+    return (run if run.is_dir() else run.parent) / ("monitor" if site is None else f"monitor-{quote(site, safe='')}")
 
 
 def watched_rows(
@@ -84,19 +106,20 @@ def watch_rows(
     settings: MonitorSettings,
     *,
     site: str | None,
+    reference: str | pd.DataFrame | None,
 ) -> MonitorState:
     """The state after the rows; without one, a first state from the reference or the first window."""
     begin = 0
     if state is None:
         labels = label_windows(dates, settings.every)
         first = np.flatnonzero(labels == labels[0])
-        if settings.reference is None:
-            reference, begin = rows.part(first), len(first)
+        if reference is None:
+            known, begin = rows.part(first), len(first)
         else:
-            reference = reference_rows(predictor, settings)
+            known = reference_rows(predictor, settings, reference)
         state = begin_state(
             predictor,
-            reference,
+            known,
             name=settings.reference or FIRST,
             site=site,
             every=settings.every,
@@ -119,11 +142,11 @@ def label_new(state: MonitorState, rows: WatchedRows, dates: "pd.Series[Any]") -
     return name_windows(place, state.every)
 
 
-def reference_rows(predictor: Predictor, settings: MonitorSettings) -> WatchedRows:
-    assert settings.reference is not None
-    frame = read_patients(settings.reference, predictor.facts)
+def reference_rows(predictor: Predictor, settings: MonitorSettings, reference: str | pd.DataFrame) -> WatchedRows:
+    frame = read_patients(reference, predictor.facts)
     dates = pd.Series(pd.NaT, index=frame.index)
-    return watched_rows(predictor, frame, dates, settings._replace(identity=None), where=settings.reference)
+    where = reference if isinstance(reference, str) else "the reference"
+    return watched_rows(predictor, frame, dates, settings._replace(identity=None), where=where)
 
 
 def refuse_other(state: MonitorState, predictor: Predictor, settings: MonitorSettings, folder: Path) -> None:

@@ -68,8 +68,22 @@ def open_patients(
 
     `settings` of the source, such as a separator, go before those by which the training table was read.
     """
+    return clean_patients(open_table(source, facts, query=query, settings=settings), facts)
+
+
+def open_table(
+    source: str | pd.DataFrame,
+    facts: ModelFacts,
+    *,
+    query: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    where: str = "the data frame",
+) -> PatientRows:
+    """The same with values as they stand in the table, which may also be one in memory that is called `where`."""
     words = dict(settings or {})
-    if query is not None:
+    if isinstance(source, pd.DataFrame):
+        found = PatientRows.of_frame(source, where)
+    elif query is not None:
         found = PatientRows.of_frame(rows_from("sql", facts, words, url=source, query=query), "the query")
     elif source == STANDARD_INPUT:
         with TemporaryDirectory(prefix="wardround-") as place:
@@ -80,12 +94,21 @@ def open_patients(
         found = open_file(Path(source).expanduser(), facts, words)
     if not found.rows:
         raise Refusal("the table has no rows", where=found.where, remedy="name a table with at least one patient")
-    return clean_patients(found, facts)
+    return found
 
 
-def read_patients(source: str, facts: ModelFacts) -> pd.DataFrame:
+def read_patients(source: str | pd.DataFrame, facts: ModelFacts, *, where: str = "the data frame") -> pd.DataFrame:
     """All rows and columns of a table that has at least those of training, codes written as there."""
-    found = open_patients(source, facts)
+    return aligned_rows(clean_patients(open_table(source, facts, where=where), facts), facts)
+
+
+def column_as_written(found: PatientRows, name: str) -> pd.DataFrame:
+    """A column as it stands in the table, in a frame; all columns where there is no such one, to suggest another."""
+    wanted = [name] if name in found.columns else list(found.columns)
+    return pd.concat([piece[wanted] for piece in found.pieces(wanted)], ignore_index=True)
+
+
+def aligned_rows(found: PatientRows, facts: ModelFacts) -> pd.DataFrame:
     preparation = Preparation.from_json(json.dumps(facts.preparation))
     found.require(
         (column.name for column in preparation.columns),

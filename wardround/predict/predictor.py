@@ -18,6 +18,7 @@ from wardround.core.components.recipes import Recipe, from_json
 from wardround.core.contracts import Algorithm, Params
 from wardround.core.errors import Refusal
 from wardround.data.preparation import Preparation
+from wardround.engine.analyse import as_algorithm
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import ROOMS, make_from, suggest_name
 from wardround.runs.file_names import adaptation_file
@@ -145,6 +146,8 @@ def algorithm_of(facts: ModelFacts, path: Path) -> Algorithm:
 
 
 def made_from(recipe: Recipe) -> Algorithm:
+    if recipe.kind == "analysis":
+        return as_algorithm(make_from(recipe))
     if recipe.kind in ROOMS:
         made: Algorithm = make_from(recipe)
         return made

@@ -24,10 +24,11 @@ def kinds_of() -> Query:
 
     def combine(answers: Sequence[Message]) -> Report:
         kinds: dict[str, str] = {}
-        for answer in answers:
-            for name, kind in unpack(answer.arrays["kinds"]).items():
+        each = [unpack(answer.arrays["kinds"]) for answer in answers]
+        for own in each:
+            for name, kind in own.items():
                 # In this order by chance of spelling: "empty" gives way to "number", and that to "text".
                 kinds[name] = max(kind, kinds.get(name, "empty"))
-        return {"kinds": kinds}
+        return {"kinds": kinds, "each": each}
 
     return Query(ask, combine)

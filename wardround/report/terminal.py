@@ -14,6 +14,8 @@ from wardround.runs.result import MethodResult, PartnersResult, RunResult
 from wardround.runs.run import Run, run_of
 from wardround.runs.scores import MetricValue
 
+MOST_COLUMNS = 5
+"""Methods up to which each has a column on a screen."""
 ROWS = 20
 """Hospitals up to which each has a row; of more, only the totals and percentiles are shown."""
 
@@ -24,6 +26,8 @@ def summary_table(result: RunResult) -> Table:
     title = ", ".join(part for part in (label_of(run.metric), direction(run.metric)) if part)
     # Names go in as Text, never as strings: a string such as "[red]" would be taken for a style.
     shown = Table(title=Text(f"{plain(run.name)}: {title}"), title_justify="left", caption_justify="left")
+    if len(run.methods) > MOST_COLUMNS:
+        return methods_in_rows(shown, run)
     shown.add_column(Text("hospital"))
     for method in run.methods:
         shown.add_column(Text(plain(method.label)))
@@ -46,12 +50,33 @@ def summary_table(result: RunResult) -> Table:
     return shown
 
 
-def score_text(measure: MetricValue, method: MethodResult, leaders: tuple[MethodResult, ...], run: Run) -> Text:
+def methods_in_rows(shown: Table, run: Run) -> Table:
+    """Many ways to train: a row each, with the hospitals beside each other where they are few."""
+    hospitals = run.hospitals if 1 < len(run.hospitals) <= MOST_COLUMNS else ()
+    shown.add_column(Text("model"))
+    shown.add_column(Text("all, by patients"))
+    for hospital in hospitals:
+        shown.add_column(Text(plain(hospital.name)))
+    leaders = best_overall(run, run.metric)
+    by_hospital = {hospital.name: best_at(run, hospital.name, run.metric) for hospital in hospitals}
+    for method in run.methods:
+        own = [
+            score_text(method.at(name, run.metric), method, best, run, short=True) for name, best in by_hospital.items()
+        ]
+        whole = score_text(method.over_all(run.metric), method, leaders, run)
+        shown.add_row(Text(plain(method.label)), whole, *own)
+    return shown
+
+
+def score_text(
+    measure: MetricValue, method: MethodResult, leaders: tuple[MethodResult, ...], run: Run, *, short: bool = False
+) -> Text:
+    """A score, bold where it is the best, with its interval unless it must be short."""
     if measure.value is None:
         return Text(f"not defined: {plain(measure.reason)}", style="italic")
     winner = method in leaders and len(run.methods) > 1
     text = Text(numbers.score(measure.value), style="bold" if winner else "")
-    span = numbers.interval(measure)
+    span = "" if short else numbers.interval(measure)
     return text.append(f" ({span})", style="not bold dim") if span else text
 
 

@@ -1,4 +1,4 @@
-"""How training went, round by round: the records of `rounds.jsonl`, put together by method and repeat."""
+"""How training went, round by round: the records of `rounds.jsonl`, put together by method, repeat and asking site."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -46,16 +46,22 @@ class Course:
     """Who answered, in each round."""
     missing: tuple[Mapping[str, str], ...] = ()
     """Who was asked and did not answer, and why, in each round of a study over real hospitals."""
+    user: str = ""
+    """The site it was trained for, where sites asked in turn."""
+    accuracy: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """On every site's test patients, where a study follows it."""
 
 
 def read_courses(records: Iterable[Json]) -> Iterable[Course]:
-    """The records by method and repeat, in the order of rounds; of a round done again after a crash the last counts."""
-    groups: dict[tuple[str, int], dict[int, Json]] = {}
+    """By method, repeat and asking site, in the order of rounds; of a round done again the last counts."""
+    groups: dict[tuple[str, int, str], dict[int, Json]] = {}
     for record in records:
-        key = (str(record.get("method", "")), whole(record.get("repeat")) or 0)
+        key = (str(record.get("method", "")), whole(record.get("repeat")) or 0, str(record.get("user") or ""))
         groups.setdefault(key, {})[whole(record.get("round")) or 0] = record
-    for (method, repeat), by_round in groups.items():
+    for (method, repeat, user), by_round in groups.items():
         rounds = tuple(number for number in sorted(by_round) if number > 0)
+        followed = [mapping(mapping(by_round[r].get("measures")).get("test_accuracy")) for r in rounds]
+        tested = dict.fromkeys(name for one in followed for name in mapping(one.get("sites")))
         losses = [mapping(mapping(by_round[r].get("measures")).get("validation_loss")) for r in rounds]
         names = dict.fromkeys(name for loss in losses for name in mapping(loss.get("sites")))
         yield Course(
@@ -71,6 +77,8 @@ def read_courses(records: Iterable[Json]) -> Iterable[Course]:
             choice=read_choice(by_round[0]) if 0 in by_round else None,
             answered=tuple(sentences(by_round[r].get("sites")) for r in rounds),
             missing=tuple(read_missing(by_round[r]) for r in rounds),
+            user=user,
+            accuracy={n: tuple(number(mapping(one.get("sites")).get(n)) for one in followed) for n in tested},
         )
 
 

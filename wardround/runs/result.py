@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import Field
 
+from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.cases_result import BudgetTables, CaseResult, MethodLabel, RateSearch
 from wardround.runs.clinical.figures import ClinicalFigures
+from wardround.runs.clinical.monitor import MonitoredSite
 from wardround.runs.clinical.patient_table import PatientFlow, PatientTable
 from wardround.runs.fields import (
     ByName,
@@ -232,12 +234,30 @@ class TuneResult(ResultPart):
     all: Many[TuneTrial]
 
 
-Result = RunResult | CasesResult | PartnersResult | TuneResult
-KINDS: dict[str, type[RunResult] | type[CasesResult] | type[PartnersResult] | type[TuneResult]] = {
+class MonitorResult(ResultPart):
+    """Of a study with [monitor] over real sites: where the model of an earlier study ages."""
+
+    study: Text
+    kind: Text = Field(json_schema_extra={"const": "monitor"})
+    model: Text
+    """The study that trained the model; every site looked at the one that it kept."""
+    outcome: Text
+    date: Text
+    every: Text
+    false_alarms: Number
+    """The chance, at most, that any verdict is wrong while the model is right everywhere."""
+    sites: Many[MonitoredSite]
+    notes: Texts
+
+
+Result = RunResult | CasesResult | PartnersResult | TuneResult | AnalysisResult | MonitorResult
+KINDS: dict[str, type[Result]] = {
     **dict.fromkeys(("run", "compare", "demo", "deployed"), RunResult),
     "cases": CasesResult,
     "partners": PartnersResult,
     "tune": TuneResult,
+    "monitor": MonitorResult,
+    "analysis": AnalysisResult,
 }
 
 

@@ -76,8 +76,17 @@ class Run:
         return cost if cost.seconds is not None else replace(cost, seconds=total([c.seconds for c in mine]))
 
     def first_course(self, method: str) -> Course | None:
+        return next(iter(self.first_courses(method)), None)
+
+    def first_courses(self, method: str) -> list[Course]:
+        """Of the first repeat: one, or one for each hospital that asked in turn."""
         mine = [course for course in self.courses if course.method == method]
-        return min(mine, key=lambda course: course.repeat, default=None)
+        first = min((course.repeat for course in mine), default=0)
+        return [course for course in mine if course.repeat == first]
+
+    def asker(self, course: Course) -> str:
+        """The hospital that this course was for; empty where it was for all."""
+        return course.user or self.asking
 
 
 def read_run(folder: Path) -> Run:

@@ -127,6 +127,8 @@ class ScoreBlock(ResultPart):
     weighted: ByName[MetricValue] = Field(default_factory=dict)
     """Means over sites, each counting by its patients."""
     unweighted: ByName[MetricValue] = Field(default_factory=dict)
+    pooled: ByName[MetricValue] = Field(default_factory=dict)
+    """Over the patients of all sites taken as one hospital; none where predictions stay at their sites."""
     percentiles: ByName[ByName[Number]] = Field(default_factory=dict)
     sd_between_sites: ByName[MetricValue] = Field(default_factory=dict)
     rows: ByName[Number] = Field(default_factory=dict)

@@ -24,6 +24,8 @@ class SiteSummary(ResultPart):
     test: Whole
     prevalence: Number
     """Share of training patients with the outcome, of two classes; null where it may not be told."""
+    test_prevalence: Number = None
+    """The same of its test patients: the accuracy of always saying yes, told in simulated studies only."""
 
     @property
     def patients(self) -> int:

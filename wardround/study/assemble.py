@@ -20,12 +20,13 @@ from wardround.data.cleanup import Cleanup, clean_table
 from wardround.data.inspection.findings import Finding, find_in_rows, find_in_table
 from wardround.data.load import LoadedData, load
 from wardround.data.preparation import Preparation
-from wardround.data.row_split import check_shares
+from wardround.data.row_split import check_shares, folds, window
 from wardround.data.table import Partition, Table
 from wardround.engine import registry
 from wardround.engine.participation import Participation, everyone, pattern, random_cohort, random_fraction
 from wardround.runs.folder import digest
 from wardround.study import privacy as privately
+from wardround.study.data_rules import refuse_dropped_rows, refuse_monitor, refuse_user_shares, shares_by_role
 from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site
 from wardround.study.release_noise import statistics_noise, statistics_steps
@@ -51,14 +52,31 @@ class Setting:
     """Row k of a site's rows in the federation is row `order[site][k]` of its table; none for arrays."""
 
 
-def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lambda table: None) -> Setting:
+def load_repeat(study: Study, repeat: int) -> Setting:
+    """The data as a repeat of a comparison has them: the same sites, and other test patients.
+
+    Repeats are folds: with a fifth for testing, five of them test every patient once; the next are folds anew.
+    """
+    again, fold = divmod(repeat, folds(study.data.user_shares or study.data.shares))
+    return load_setting(study, study.study.seed + again, fold=fold, dealt_by=study.study.seed)
+
+
+def load_setting(
+    study: Study,
+    seed: int,
+    on_rows: Callable[[Table], None] = lambda table: None,
+    *,
+    fold: int = 0,
+    dealt_by: int | None = None,
+) -> Setting:
     """Read, check, partition, split and prepare the data; a new seed splits anew.
 
-    The rows are inspected with the study's own seed only: repeats have the same ones. `on_rows` is called with the rows
-    as soon as they are read, before anything about them is refused.
+    The rows are inspected on the first split only. `on_rows` is called with them before anything is refused.
     """
     data = study.data
+    refuse_monitor(study)
     refuse_dropped_rows(study)
+    refuse_user_shares(study)
     raw = read_rows(data)
     partition = None
     if data.partition is not None:
@@ -66,14 +84,17 @@ def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lam
             where="[data.partition]", **data.partition.settings
         )
     if isinstance(raw, Federation):
-        return array_setting(raw, partition, seed, data)
+        return array_setting(raw, partition, seed, data, fold, dealt_by)
     on_rows(raw)
-    inspects = seed == study.study.seed
+    inspects = seed == study.study.seed and not fold
     found = inspect_table(study, raw) if inspects else []
     loaded = load(
         raw,
         seed=seed,
+        fold=fold,
+        dealt_by=dealt_by,
         shares=tuple(data.shares),
+        shares_at=shares_by_role(study),
         partition=partition,
         by=data.split_by or "",
         missing_columns=data.missing_columns,
@@ -95,7 +116,7 @@ def load_setting(study: Study, seed: int, on_rows: Callable[[Table], None] = lam
         notes=(*loaded.notes, *told),
         truth=dict(loaded.table.truth),
         tables=training_tables(loaded),
-        whole=loaded if seed == study.study.seed else None,
+        whole=loaded if inspects else None,
         findings=tuple(found),
         preparation=loaded.preparation,
         order=loaded.order,
@@ -123,8 +144,8 @@ def training_tables(loaded: LoadedData) -> tuple[Site, ...]:
     )
 
 
-def read_rows(data: DataSection) -> Table | Federation:
-    """What the named source or data set gives."""
+def read_rows(data: DataSection, target: str | None = None) -> Table | Federation:
+    """What the named source or data set gives; `target` is the outcome where the study names none and needs none."""
     known = {name: kind for kind in ("source", "dataset") for name in registry.names(kind)}
     known.pop("frame", None)  # takes a data frame, which no file can hold
     if data.source not in known:
@@ -137,6 +158,8 @@ def read_rows(data: DataSection) -> Table | Federation:
     later = [column for column in as_names(dropped) if column in cleanup.references]
     if later:
         settings["drop"] = [column for column in as_names(dropped) if column not in later]
+    if target is not None and known[data.source] == "source":
+        settings.setdefault("target", target)
     rows: Table | Federation = component.build(where="[data]", **settings)
     if known[data.source] == "dataset" and said == CleaningSection():
         return rows  # data sets that come by name are clean
@@ -153,21 +176,19 @@ def cleanup_of(said: CleaningSection) -> Cleanup:
     return Cleanup(**said.model_dump())
 
 
-def refuse_dropped_rows(study: Study) -> None:
-    """A private study tells the number of rows exactly: a patient's values must not decide whether a row counts."""
-    said = study.data.cleaning
-    if study.privacy is not None and study.privacy.level == "sample" and (said.drop_rows or said.duplicates == "drop"):
-        raise Refusal(
-            "rows cannot be left out by their values under [privacy]: the number of rows is told exactly",
-            where="[data.cleaning]",
-            remedy="leave them out of the table itself, or remove drop_rows and duplicates",
-        )
-
-
-def array_setting(federation: Federation, partition: Partition | None, seed: int, data: DataSection) -> Setting:
+def array_setting(
+    federation: Federation,
+    partition: Partition | None,
+    seed: int,
+    data: DataSection,
+    fold: int = 0,
+    dealt_by: int | None = None,
+) -> Setting:
     """Data that come as arrays (images) need no preparation; a partition deals their rows out anew."""
+    if data.user_shares is not None:
+        raise Refusal("images come in parts of their own", where="[data] user_shares", remedy="remove user_shares")
     if partition is not None:
-        federation = deal_rows(federation, partition, seed, tuple(data.shares))
+        federation = deal_rows(federation, partition, seed, tuple(data.shares), fold, dealt_by)
     sample = np.linspace(0, len(federation.x) - 1, min(1000, len(federation.x))).astype(int)
     labels = sha256(np.ascontiguousarray(federation.y).tobytes()).hexdigest()
     rows = federation.x[sample].tobytes().hex()
@@ -175,7 +196,14 @@ def array_setting(federation: Federation, partition: Partition | None, seed: int
     return Setting(federation, fingerprint, positive=max(0, len(federation.task.classes) - 1))
 
 
-def deal_rows(federation: Federation, partition: Partition, seed: int, shares: Sequence[float]) -> Federation:
+def deal_rows(
+    federation: Federation,
+    partition: Partition,
+    seed: int,
+    shares: Sequence[float],
+    fold: int = 0,
+    dealt_by: int | None = None,
+) -> Federation:
     if partition.alter is not None:
         raise Refusal(
             "this partition changes columns, and the data set consists of images",
@@ -183,16 +211,18 @@ def deal_rows(federation: Federation, partition: Partition, seed: int, shares: S
             remedy="choose a partition that only deals rows out, such as iid or by_label_dirichlet",
         )
     check_shares(shares)
-    generator = np.random.default_rng((seed, 0xDEA1))
+    generator = np.random.default_rng((seed if dealt_by is None else dealt_by, 0xDEA1))
     rows = np.concatenate([federation.rows_of(part) for part in PARTS])
     target = pd.Series(federation.y[rows])
     positions = partition.split(pd.DataFrame(index=range(len(rows))), target, generator)
+    if dealt_by not in (None, seed):
+        generator = np.random.default_rng((seed, 0xDEA1))
     order, counts = [], []
     for position in positions:
         mixed = generator.permutation(rows[position])
-        ends = np.round(np.cumsum(shares) / np.sum(shares) * len(mixed)).astype(int)
-        order.append(mixed)
-        counts.append(np.diff(ends, prepend=0))
+        first, end, validation = window(len(mixed), shares, fold)
+        order.append(np.roll(mixed, len(mixed) - end))
+        counts.append([len(mixed) - (end - first) - validation, validation, end - first])
     index = np.concatenate(order)
     table = np.array(counts, np.int64)
     totals = table.sum(axis=1)
@@ -348,11 +378,8 @@ def participation_of(study: Study, sites: Sequence[str], seed: int) -> Participa
 
 def participation_from(said: ParticipationSection, sites: Sequence[str], rounds: int, seed: int) -> Participation:
     if sum(value is not None for value in (said.fraction, said.cohort, said.present)) > 1:
-        raise Refusal(
-            "participation is said in two ways",
-            where="[participation]",
-            remedy="keep one of fraction, cohort and present",
-        )
+        remedy = "keep one of fraction, cohort and present"
+        raise Refusal("participation is said in two ways", where="[participation]", remedy=remedy)
     if said.fraction is not None:
         return random_fraction(len(sites), said.fraction, seed)
     if said.cohort is not None:

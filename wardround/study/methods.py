@@ -32,6 +32,10 @@ class Method(NamedTuple):
 
 def own_method(study: Study) -> Method:
     """The study's [algorithm], with the partners that [partners] chooses where there is one."""
+    if study.analysis is not None:
+        raise Refusal(
+            "the study has an [analysis], which trains no model", where="[analysis]", remedy="use `wardround run`"
+        )
     method = method_of(study.algorithm.name, study.algorithm.name, study.algorithm.settings)
     if study.partners is None:
         return method

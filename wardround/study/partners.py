@@ -1,4 +1,4 @@
-"""What the choice of partners that a study names asks of the sites: known from the study's words alone."""
+"""What a study asks of the sites beside training, for a choice of partners or a monitor: known from its words alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +16,8 @@ def choice_of(section: PartnersSection) -> Choice:
 
 
 def asks_of(study: Study) -> SiteQuestions:
+    if study.monitor is not None:
+        return SiteQuestions(queries=(study.monitor.query,))
     return SiteQuestions() if study.partners is None else choice_of(study.partners).asks
 
 

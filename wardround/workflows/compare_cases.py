@@ -20,6 +20,7 @@ from wardround.runs.read import has_manifest, read_manifest, read_result
 from wardround.runs.result import ALL, CasesResult, RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
+from wardround.study.data_rules import shares_by_role
 from wardround.study.file import CaseSection, Settings, Study, parse_study
 from wardround.study.methods import Method, compared_methods
 from wardround.workflows.equal_cost import Trainer, budgets
@@ -70,6 +71,8 @@ def study_of(study: Study, case: CaseSection) -> Study:
     if case.privacy:
         whole["privacy"] = {**whole.get("privacy", {}), **case.privacy}
     whole["compare"]["cases"] = []
+    if "rounds" not in {*study.study.model_fields_set, *case.study}:
+        whole["study"].pop("rounds")  # left open: such a study adjusts itself
     return parse_study(whole, where=f"[[compare.cases]] {case.name}")
 
 
@@ -86,7 +89,7 @@ def read_cases(study: Study) -> list[Case]:
     if twice is not None:
         raise Refusal(f"two cases are called '{twice}'", where="[[compare.cases]]", remedy="give each its own name")
     studies = [study_of(study, case) for case in study.compare.cases]
-    shelf = SplitCache((own, own.study.seed) for own in studies)
+    shelf = SplitCache((own, 0) for own in studies)
     return [read_case(own, case, shelf) for own, case in zip(studies, study.compare.cases, strict=True)]
 
 
@@ -110,29 +113,29 @@ class SplitCache:
     """Splits that several cases need are read once: each is kept until the last of them has taken it."""
 
     def __init__(self, wanted: Iterable[tuple[Study, int]]) -> None:
-        self._waiting = Counter(split_of(study, seed) for study, seed in wanted)
+        self._waiting = Counter(split_of(study, repeat) for study, repeat in wanted)
         self._kept: dict[str, Setting] = {}
 
-    def take(self, study: Study, seed: int) -> Setting:
-        """The split of the study's data by this seed."""
-        key = split_of(study, seed)
-        found = self._kept.pop(key, None) or assemble.load_setting(study, seed)
+    def take(self, study: Study, repeat: int) -> Setting:
+        """The split of the study's data that a repeat has."""
+        key = split_of(study, repeat)
+        found = self._kept.pop(key, None) or assemble.load_repeat(study, repeat)
         self._waiting[key] -= 1
         if self._waiting[key] > 0 and sum(map(size, [found, *self._kept.values()])) <= MOST_KEPT:
             self._kept[key] = found
         return found
 
 
-def split_of(study: Study, seed: int) -> str:
+def split_of(study: Study, repeat: int) -> str:
     """All that decides about a split of the data."""
-    return digest([study.data.model_dump(mode="json"), seed])
+    return digest([study.data.model_dump(mode="json"), shares_by_role(study), study.study.seed, repeat])
 
 
 def first_split(study: Study, cases: Sequence[Case]) -> Setting:
     """The first split of the study itself, which some case may have read already."""
-    own = split_of(study, study.study.seed)
-    read = (case.setting for case in cases if split_of(case.study, case.study.study.seed) == own)
-    return next(read, None) or assemble.load_setting(study, study.study.seed)
+    own = split_of(study, 0)
+    read = (case.setting for case in cases if split_of(case.study, 0) == own)
+    return next(read, None) or assemble.load_repeat(study, 0)
 
 
 def size(setting: Setting) -> int:
@@ -140,7 +143,7 @@ def size(setting: Setting) -> int:
     return int(setting.federation.x.nbytes)
 
 
-def check_comparison(study: Study, load: Callable[[Study, int], Setting] = assemble.load_setting) -> Plans:
+def check_comparison(study: Study, load: Callable[[Study, int], Setting] = assemble.load_repeat) -> Plans:
     """The methods of a comparison that can work, planned on the first split."""
     assert study.compare is not None
     methods = compared_methods(study)
@@ -148,7 +151,7 @@ def check_comparison(study: Study, load: Callable[[Study, int], Setting] = assem
         raise Refusal(
             f"'{study.compare.against}' is not among the methods", where="[compare] against", remedy="name it there"
         )
-    setting = load(study, study.study.seed)
+    setting = load(study, 0)
     refuse_rates(study, setting, methods)
     return check_methods(study, setting, methods)
 
@@ -170,7 +173,7 @@ def compare_cases(
     fingerprint = digest([case.setting.fingerprint for case in cases])
     manifest = folder.begin(study.model_dump(mode="json"), fingerprint, kind="cases", resume=resume)
     results: dict[str, RunResult] = {}
-    shelf = SplitCache((case.study, seed) for case in cases for seed in seeds_of(case.study)[1:])
+    shelf = SplitCache((case.study, repeat) for case in cases for repeat in later_repeats(case.study))
     for number, case in enumerate(cases):
         watch.on_case(case.title, number, len(cases))
         place = folder.path / FOLDER / case.name
@@ -196,10 +199,10 @@ def compare_cases(
     return result
 
 
-def seeds_of(study: Study) -> range:
-    """By which the repeats split the data; the first was read already when the case was checked."""
+def later_repeats(study: Study) -> range:
+    """Those whose data are still to be read; the first were read when the case was checked."""
     assert study.compare is not None
-    return range(study.study.seed, study.study.seed + study.compare.repeats)
+    return range(1, study.compare.repeats)
 
 
 def read_finished(place: Path, case: Case) -> RunResult | None:
@@ -223,7 +226,7 @@ def compare_at_rates(
     kind: str = "compare",
     resume: bool = False,
     watch: Watch = NOBODY,
-    load: Callable[[Study, int], Setting] = assemble.load_setting,
+    load: Callable[[Study, int], Setting] = assemble.load_repeat,
 ) -> RunResult:
     """A comparison in which each method first gets its rate, where the study names some; with budgets in its result."""
     assert study.compare is not None

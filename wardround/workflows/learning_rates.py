@@ -30,8 +30,7 @@ from wardround.study.assemble import Setting
 from wardround.study.file import Study
 from wardround.study.methods import Method, asking_site, site_number
 from wardround.workflows.partners.choose import choose, question_of
-from wardround.workflows.run import stopping_of
-from wardround.workflows.training_plan import TrainingPlan, evaluated_sites, has_validation
+from wardround.workflows.training_plan import TrainingPlan, evaluated_sites, has_validation, stopping_of
 
 RATES = ("learning_rate", "outer_learning_rate")
 """The setting that is the rate: the first of these that the algorithm knows."""

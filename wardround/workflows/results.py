@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wardround.evaluate.block import result_block
+from wardround.evaluate.block import pooled_block, result_block
 from wardround.evaluate.calibration import reliability_curve
 from wardround.evaluate.comparison import PairedDifference, apply_holm, paired_differences
+from wardround.evaluate.intervals import affordable_resamples, fewer_note
 from wardround.evaluate.metrics import names_with
+from wardround.evaluate.out_of_fold import Predicted, out_of_fold
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.fields import part_of
 from wardround.runs.result import ALL, MethodDifference, MethodResult
@@ -19,6 +21,7 @@ from wardround.study.file import Study
 from wardround.study.methods import Method
 from wardround.study.model_facts import prediction_task
 from wardround.workflows.fairness import by_group, fairness_of
+from wardround.workflows.predictions import held_out_rows
 
 if TYPE_CHECKING:
     from wardround.workflows.run import TrainedModel
@@ -29,14 +32,19 @@ MOST_PAIRED = 4
 """Methods up to which every pair is compared."""
 
 
-def data_summary(setting: Setting) -> dict[str, Any]:
-    """The task and the sites, in numbers that reveal no patient."""
+def data_summary(setting: Setting, *, course: bool = False) -> dict[str, Any]:
+    """The task and the sites, in numbers that reveal no patient.
+
+    For the `course` of accuracy also how many test patients have the outcome: always saying yes is right so often.
+    """
     federation, task = setting.federation, setting.federation.task
+    draws = course and len(task.classes) == 2
     first, count = federation.part("train")
+    test_first, test_count = federation.part("test")
     sites = []
     for index in range(min(len(federation.sites), 10_000)):
         rows = slice(int(first[index]), int(first[index] + count[index]))
-        share = None
+        share, tested = None, federation.y[int(test_first[index]) : int(test_first[index] + test_count[index])]
         if not task.regression and count[index]:
             share = float((federation.y[rows] == setting.positive).mean())
         train, validation, test = (int(number) for number in federation.counts[index])
@@ -47,6 +55,7 @@ def data_summary(setting: Setting) -> dict[str, Any]:
                 validation=validation,
                 test=test,
                 prevalence=share if len(task.classes) == 2 else None,
+                **({"test_prevalence": float((tested == setting.positive).mean())} if draws and len(tested) else {}),
             )
         )
     described: dict[str, Any] = {
@@ -65,24 +74,27 @@ def method_block(
     meters: dict[str, Any],
     clinical: ClinicalFigures | None = None,
 ) -> MethodResult:
-    """One method: its course, its cost, and its figures on held-out patients, averaged over repeats."""
-    first = trained[0]
+    """One method: its course, its cost, and its figures on held-out patients.
+
+    Repeats are folds: their patients are put together, each predicted by a model that had not seen it. Where patients
+    were predicted more than once, figures are averaged over the passes.
+    """
+    first, task, positive = trained[0], settings[0].federation.task, settings[0].positive
+    metrics = names_with(task, study.study.metric)
+    joined = out_of_fold(predicted_of(settings, trained))
     blocks = []
-    for one in trained:
-        setting = settings[one.repeat]
-        blocks.append(
-            result_block(
-                one.scores,
-                setting.federation.task,
-                one.sites,
-                metrics=names_with(setting.federation.task, study.study.metric),
-                positive=setting.positive,
-                resamples=study.evaluation.resamples,
-                seed=study.study.seed,
-            )
-        )
+    for one in joined:
+        settled: dict[str, Any] = {
+            "metrics": metrics,
+            "positive": positive,
+            "resamples": resamples_for(study, len(one.scores.actual)),
+            "seed": study.study.seed,
+            "fold": one.fold,
+        }
+        block = result_block(one.scores, task, first.sites, **settled)
+        blocks.append({**block, "pooled": pooled_block(one.scores, task, **settled)})
     scores = average(blocks)
-    scores["reliability"] = reliability_curve(first.scores, settings[0].federation.task, positive=settings[0].positive)
+    scores["reliability"] = reliability_curve(joined[0].scores, task, positive=positive)
     groups = fairness_of(study, settings, trained)
     if groups is not None:
         scores["groups"] = by_group(groups)
@@ -104,6 +116,30 @@ def method_block(
         scores=part_of(ScoreBlock, scores),
         **{key: part for key, part in further.items() if part is not None},
     )
+
+
+def predicted_of(settings: Sequence[Setting], trained: "Sequence[TrainedModel]") -> list[Predicted]:
+    """What a method predicted in each repeat, and for whom."""
+    found = []
+    for one in trained:
+        setting = settings[one.repeat]
+        place = {name: number for number, name in enumerate(setting.federation.sites)}
+        found.append(Predicted(one.scores, np.concatenate([held_out_rows(setting, place[site]) for site in one.sites])))
+    return found
+
+
+def resamples_for(study: Study, patients: int) -> int:
+    """As many as the study says; by default fewer for very many patients, which a note tells."""
+    asked = study.evaluation.resamples
+    return asked if "resamples" in study.evaluation.model_fields_set else affordable_resamples(asked, patients)
+
+
+def resample_notes(study: Study, settings: Sequence[Setting]) -> list[str]:
+    """What a reader must know about the intervals."""
+    patients = int(settings[0].federation.counts.sum()) if len(settings) > 1 else 0
+    patients = max(patients, int(settings[0].federation.counts[:, 2].sum()))
+    taken, asked = resamples_for(study, patients), study.evaluation.resamples
+    return [fewer_note(taken, asked, patients)] if taken < asked else []
 
 
 def average(blocks: Sequence[Any]) -> Any:
@@ -141,14 +177,17 @@ def pairs_of(study: Study, methods: Sequence[Method]) -> list[tuple[str, str]]:
 def comparison_of(
     study: Study, settings: Sequence[Setting], trained: "Sequence[TrainedModel]", methods: Sequence[Method], metric: str
 ) -> tuple[MethodDifference, ...]:
-    """Paired differences over all sites and site by site, patient by patient, corrected for their number (Holm)."""
+    """Paired differences over all sites and site by site, patient by patient.
+
+    Whether methods differ at all is one question, and where they do another: each is corrected for the number of its
+    own comparisons (Holm).
+    """
     scores = {method.name: [one.scores for one in trained if one.method == method] for method in methods}
+    patients = [one.patients for one in predicted_of(settings, [one for one in trained if one.method == methods[0]])]
     federation = settings[0].federation
     places: list[tuple[str, Any]] = [(ALL, "weighted")]
-    # Where only some sites are evaluated, other repeats draw others: there is nothing to pair site by site.
     if len(trained[0].sites) == len(federation.sites) <= MOST_COMPARED:
         places += list(zip(federation.sites, range(len(federation.sites)), strict=True))
-    share = float(federation.counts[:, 2].sum() / federation.counts.sum()) if len(settings) > 1 else 0.0
     found: dict[Any, PairedDifference] = {}
     for method, against in pairs_of(study, methods):
         differences = paired_differences(
@@ -157,12 +196,14 @@ def comparison_of(
             federation.task,
             metric,
             [of for _, of in places],
+            patients=patients,
             positive=settings[0].positive,
             resamples=max(1, study.evaluation.resamples),
-            test_share=share,
             seed=study.study.seed,
         )
         found |= {(method, against, name): one for (name, _), one in zip(places, differences, strict=True)}
+    overall, by_site = ({key: one for key, one in found.items() if (key[2] == ALL) == whole} for whole in (True, False))
+    corrected = {**apply_holm(overall), **apply_holm(by_site)}
     return tuple(
         MethodDifference(
             metric=metric,
@@ -180,5 +221,5 @@ def comparison_of(
             repeats=one.repeats,
             reason=one.reason,
         )
-        for (method, against, place), one in apply_holm(found).items()
+        for (method, against, place), one in ((key, corrected[key]) for key in found)
     )

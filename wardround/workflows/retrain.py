@@ -25,9 +25,11 @@ from wardround.runs.read import require_manifest, require_result
 from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
+from wardround.study.data_rules import shares_by_role
 from wardround.study.file import ParticipationSection, Study, parse_study
 from wardround.study.methods import Method, compared_methods, own_method
 from wardround.workflows.run import OnRound, run
+from wardround.workflows.self_adjustment import adjusted_before
 from wardround.workflows.training_plan import check_methods
 
 SIMULATED = ("run", "compare", "demo")
@@ -64,7 +66,7 @@ def retrain(
     unchanged = None if manifest.get("without") else manifest["data_hash"]
     setting = setting_without(study, study.study.seed, gone, names, unchanged)
     study = study_without(study, gone, names)
-    methods = methods_of(study, manifest["kind"], folder)
+    study, methods = adjusted_before(study, methods_of(study, manifest["kind"], folder), RunFolder(folder))
     plans = check_methods(study, setting, methods)
     new = RunFolder.create(out, resume=False)
     result = run(study, new, methods, kind=manifest["kind"], plans=plans, on_round=on_round, notes=[retrain_note(gone)])
@@ -122,6 +124,7 @@ def setting_without(
         others,
         seed=seed,
         shares=tuple(data.shares),
+        shares_at=shares_by_role(study),
         by=data.split_by or "",
         missing_columns=data.missing_columns,
         missing_target=data.missing_target,

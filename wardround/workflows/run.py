@@ -13,7 +13,7 @@ from wardround.core.components.packages import OWN, in_a_line
 from wardround.core.contracts import Params, RoundRecord, Scores
 from wardround.core.federation import Federation
 from wardround.engine import registry
-from wardround.engine.fit import EarlyStopping, FitResult, Schedule, fit
+from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.engine.participation import restrict
 from wardround.report.notes import underfit_note
 from wardround.runs.clinical.figures import ClinicalFigures
@@ -31,8 +31,16 @@ from wardround.workflows.loss_course import is_still_falling, validation_losses
 from wardround.workflows.partners.choose import choose, question_of
 from wardround.workflows.patient_table import patients_of
 from wardround.workflows.predictions import predictions_table
-from wardround.workflows.results import average, comparison_of, data_summary, method_block
-from wardround.workflows.training_plan import Plans, TrainingPlan, has_validation, main_metric, plan_methods
+from wardround.workflows.results import average, comparison_of, data_summary, method_block, resample_notes
+from wardround.workflows.self_adjustment import adjust
+from wardround.workflows.training_plan import (
+    Plans,
+    TrainingPlan,
+    has_validation,
+    main_metric,
+    plan_methods,
+    stopping_of,
+)
 
 OnRound = Callable[[Method, int, RoundRecord], None]
 
@@ -68,20 +76,21 @@ def run(
     resume: bool = False,
     on_round: OnRound = lambda method, repeat, record: None,
     notes: Sequence[str] = (),
-    load: Callable[[Study, int], Setting] = assemble.load_setting,
+    load: Callable[[Study, int], Setting] = assemble.load_repeat,
 ) -> RunResult:
     """Train every method on every split, and write manifest, rounds, models and result; gives the result.
 
     `plans` are those of the first split, as `check_methods` gives them for a study that can work; `load` reads the
-    other splits by their seeds.
+    data of the other repeats.
     """
-    first = plans or plan_methods(study, load(study, study.study.seed), methods, 0)
+    first = plans or plan_methods(study, load(study, 0), methods, 0)
     manifest = folder.begin(study.model_dump(mode="json"), first[0][0].setting.fingerprint, kind=kind, resume=resume)
+    study, methods, first, remarks = adjust(study, methods, first, folder)
     settings: list[Setting] = []
     trained: list[TrainedModel] = []
     clinical: list[ClinicalFigures] = []
     for repeat in range(repeats):
-        planned = plan_methods(study, load(study, study.study.seed + repeat), methods, repeat) if repeat else first
+        planned = plan_methods(study, load(study, repeat), methods, repeat) if repeat else first
         settings.append(planned[0][0].setting)
         for of_method in planned:
             each = [train(plan, folder, resume=resume, on_round=on_round) for plan in of_method]
@@ -96,7 +105,7 @@ def run(
         study=study.study.name,
         kind=kind,
         metric=metric,
-        **data_summary(settings[0]),
+        **data_summary(settings[0], course=study.evaluation.course),
         **patients_of(study, settings[0]),
         repeats=repeats,
         methods=tuple(
@@ -113,6 +122,8 @@ def run(
         notes=(
             *settings[0].notes,
             *notes,
+            *remarks,
+            *resample_notes(study, settings),
             *filter(None, [first[0][0].transform.words]),
             *underfit_notes(study, {plan.method.label: recorded_rounds(plan, folder) for plan, *_ in first}),
         ),
@@ -218,6 +229,7 @@ def train(
             participation,
             Schedule(study.study.rounds, study.evaluation.every, study.evaluation.every),
             validates=has_validation(plan),
+            course="test" if study.evaluation.course and folder is not None else None,
             stopping=stopping_of(study),
             checkpoint=checkpoint,
             identity=digest([study.model_dump(mode="json"), method, plan.setting.fingerprint]),
@@ -251,13 +263,6 @@ def checkpoint_suffix(study: Study, method: Method, federation: Federation) -> s
     """What tells the checkpoints of sites that take turns apart; names of sites may hold anything, numbers do not."""
     user = asking_in_turn(study, method)
     return "" if user is None else f"-for-{site_number(user, federation.sites)}"
-
-
-def stopping_of(study: Study) -> EarlyStopping | None:
-    if study.stopping is None:
-        return None
-    site = study.study.user if study.stopping.user else None
-    return EarlyStopping(study.stopping.patience, study.stopping.smallest, site)
 
 
 def recorded_rounds(plan: TrainingPlan, folder: RunFolder) -> list[dict[str, Any]]:

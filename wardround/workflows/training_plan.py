@@ -15,6 +15,7 @@ from wardround.core.contracts import Algorithm, Model, Params, Progress, Transfo
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine.checks import refuse_few
+from wardround.engine.fit import EarlyStopping
 from wardround.engine.participation import Participation
 from wardround.engine.simulate import Simulation
 from wardround.evaluate.metrics import metrics_for
@@ -100,7 +101,7 @@ def draft(study: Study, setting: Setting, method: Method, repeat: int = 0) -> Tr
         algorithm=assemble.build(bare, method, federation.task, federation.sites),
         transform=assemble.transform_of(study.transforms),
         participation=assemble.participation_of(study, federation.sites, seed),
-        evaluated=evaluated_sites(study, setting, seed),
+        evaluated=evaluated_sites(study, setting, study.study.seed),
     )
 
 
@@ -134,6 +135,13 @@ def evaluated_sites(study: Study, setting: Setting, seed: int) -> np.ndarray[Any
 def has_validation(plan: TrainingPlan) -> bool:
     """Whether any of the evaluated sites has validation rows to judge a round by."""
     return bool(plan.federation.part("validation")[1][plan.evaluated].any())
+
+
+def stopping_of(study: Study) -> EarlyStopping | None:
+    if study.stopping is None:
+        return None
+    site = study.study.user if study.stopping.user else None
+    return EarlyStopping(study.stopping.patience, study.stopping.smallest, site)
 
 
 def main_metric(study: Study, setting: Setting) -> str:

@@ -128,6 +128,7 @@ def training_released(study: Study, rows: int) -> Callable[[bool], float]:
     return released
 
 
+@pytest.mark.slow
 def test_a_round_tells_no_more_of_a_planted_patient() -> None:
     rows, count = 60, 1000
     study = private_study(

@@ -38,6 +38,7 @@ def test_last_and_worst_values_of_the_first_patient(last: Table) -> None:
     assert worst["Age"] == hours["Age"].iloc[0]
 
 
+@pytest.mark.slow
 def test_hours(last: Table) -> None:
     table = sepsis(rows="hours")
     assert {name: len(rows) for name, rows in table.sites.items()} == {"A": 790_215, "B": 761_995}

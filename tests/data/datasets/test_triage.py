@@ -59,6 +59,7 @@ def test_degree_zero_makes_all_hospitals_alike() -> None:
         assert max(shares) - min(shares) < 4 * 0.011 * np.sqrt(2)
 
 
+@pytest.mark.slow
 def test_logistic_regression_on_many_patients_finds_the_coefficients() -> None:
     table = triage(hospitals=2, patients=60_000, degree=1.0)
     for name, rows in table.sites.items():

@@ -8,6 +8,8 @@ from wardround.core.contracts import Message
 from wardround.deploy.protocol.requests import (
     QUESTIONS,
     AboutModel,
+    AgreeColumns,
+    AskAnalysis,
     AskQuery,
     BeginTraining,
     OfferStudy,
@@ -40,6 +42,8 @@ ASKED: list[RequestBody] = [
     AboutModel(METHOD, Topic.JUDGE, "validation"),
     AboutModel(METHOD, Topic.FIGURES, "test"),
     AboutModel(METHOD, Topic.FINISH, "test"),
+    AgreeColumns({"age": "number", "sex": "category"}, {"sex": ["f", "m"]}, ["bo", "freetown"]),
+    AskAnalysis({"kind": "analysis", "name": "glm"}),
 ]
 
 

@@ -13,7 +13,8 @@ from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import table_for
 from wardround.deploy.site.policy_file import read_policy, set_policy
 from wardround.deploy.site.privacy_summary import epsilon_sentence
-from wardround.deploy.site.study_summary import HEADER, describe
+from wardround.deploy.site.release.answer_size import HEADER
+from wardround.deploy.site.study_summary import describe
 from wardround.engine.split_round import OwnRows, initial_progress, message_of_round, site_round
 from wardround.study import assemble
 from wardround.study.methods import own_method

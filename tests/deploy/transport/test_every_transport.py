@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.support import flare_project, in_process
+from tests.support.adversary.monitor import AGED, later_patients, monitor_of
 from tests.support.adversary.noise import DECLARED
 from tests.support.processes import parties
 from wardround.core.errors import Refusal
@@ -18,6 +19,8 @@ from wardround.deploy.coordinator.queue import with_members
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.party.decisions import deny, store_offer
 from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.site.approvals import approve
+from wardround.deploy.site.datasets import add, read_datasets, remove
 from wardround.deploy.site.release.privacy_budget import ledger_path
 from wardround.deploy.transport.flare_export import export
 from wardround.privacy.budget import Budget
@@ -148,6 +151,17 @@ def flare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield OverFlare(project)
 
 
+def later_table(world: World, study: Study) -> None:
+    """Every site registers the patients of a later year under another name, and approves the study on these."""
+    for name, home in world.homes.items():
+        path = home.path / "later.csv"
+        first = Path(read_datasets(home)["demo"].settings["path"])
+        later_patients(first, aged=name == AGED).to_csv(path, index=False)
+        add(home, "later", "csv", {"path": str(path)})
+        store_offer(home, study_id(study), study.model_dump(mode="json"), "researcher")
+        approve(home, study_id(study), by=f"admin-{name}", data="later")
+
+
 def study_of(case: str) -> Study:
     return in_process.study_of(case, ROUNDS, **STUDIES[case])
 
@@ -160,12 +174,20 @@ def worlds(request: pytest.FixtureRequest) -> Any:
     def end(transport: str, case: str) -> tuple[World, Ended]:
         if (transport, case) not in done:
             world: World = request.getfixturevalue(transport)
-            study = with_members(study_of(case), world.home)
+            if case == "monitor":
+                _, trained = end(transport, "plain")
+                study = with_members(monitor_of(trained.run.parent.name), world.home)
+                later_table(world, study)
+            else:
+                study = with_members(study_of(case), world.home)
             if case == "denied":
                 name = study_id(study)
                 store_offer(world.homes[DENYING], name, study.model_dump(mode="json"), "researcher")
                 deny(world.homes[DENYING], name, by="administrator", why="not now")
             done[transport, case] = world, world.end(study, ABSENT if case == "absent" else None)
+            if case == "monitor":  # other studies find the one dataset that there was
+                for home in world.homes.values():
+                    remove(home, "later")
         return done[transport, case]
 
     return end
@@ -268,6 +290,21 @@ def test_an_absent_site_is_named_with_the_reason(worlds: Any, transport: str, ca
         assert one["sites"] == [name for name in NAMES if name != ABSENT]
         reason = "has not decided yet" if transport == "flare" else "was not connected"
         assert reason in one["measures"]["absent"][ABSENT]
+
+
+@everywhere("monitor")
+def test_a_model_is_watched_alike_over_every_transport(worlds: Any, transport: str, case: str) -> None:
+    (_, ended), (_, expected) = worlds(transport, case), worlds("in_one_process", case)
+    assert (ended.state, ended.why) == ("finished", "")
+    told, other = (one.read("result.json")["sites"] for one in (ended, expected))
+    for one, same in zip(told, other, strict=True):
+        assert one["name"] == same["name"]
+        for window, again in zip(one["windows"], same["windows"], strict=True):
+            # Which of two steps a mean risk is told as is drawn by a secret of the site.
+            assert abs(window.pop("predicted") - again["predicted"]) <= 1 / 32
+            assert window == {key: value for key, value in again.items() if key != "predicted"}
+    wrong = {(one["name"], window["window"]) for one in told for window in one["windows"] if window["verdict"]}
+    assert wrong == {(AGED, "2025-Q3"), (AGED, "2025-Q4"), (AGED, "all")}
 
 
 @everywhere("denied")

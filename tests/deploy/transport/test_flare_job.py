@@ -141,6 +141,7 @@ def test_results_can_be_downloaded_with_the_job(ended: tuple[Federation, list[di
             assert archive.read(f"wardround/{name}") == (run / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_other_classes_and_code_are_refused(ended: tuple[Federation, list[dict[str, Any]]]) -> None:
     federation, told = ended
     _, other, code, _ = told

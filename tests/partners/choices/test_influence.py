@@ -149,6 +149,7 @@ def test_the_order_is_that_of_leave_one_out_at_four_real_hospitals():
     assert told.spearman >= 0.9
 
 
+@pytest.mark.slow
 def test_another_asking_site_or_fewer_candidates_compile_nothing_anew(even, model):
     question = ask(even, model, 0, 5)
     influence().assess(question)

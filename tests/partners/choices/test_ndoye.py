@@ -138,6 +138,7 @@ def test_empty_and_single_row_sites(ragged, model):
         asked(2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (data_folder() / "uci_heart_disease").is_dir(), reason="the folder uci_heart_disease is not in WARDROUND_DATA"
 )

@@ -115,6 +115,7 @@ def test_columns_that_are_done_stay_put_and_a_right_side_of_zero_has_the_solutio
         assert np.asarray(steps[0]).all()
 
 
+@pytest.mark.slow
 def test_a_loss_that_does_not_bend_upwards_stops_its_column():
     _, federation = sites_of(NUMBER)
 

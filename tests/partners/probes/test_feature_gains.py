@@ -168,6 +168,7 @@ def test_other_sets_and_other_sites_need_no_new_program(ragged, model, quick):
     np.testing.assert_allclose(found[2][1], found[0][1], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_neural_network(make_federation):
     federation = make_federation([20, 12])
     model = mlp(federation.task, hidden=(4,))

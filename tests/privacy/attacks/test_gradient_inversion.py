@@ -96,6 +96,7 @@ def test_noise_hides_a_row(network):
     assert closeness(invert_analytically(noisy, "dense_0"), x, np.zeros(6)).rebuilt == 0
 
 
+@pytest.mark.slow
 def test_matching_rebuilds_an_image_from_a_network_without_a_dense_first_layer():
     model = cnn(Task((5, 5), ("no", "yes")), channels=(16,), kernel=3, dense=64)
     params = model.init(jax.random.key(1))

@@ -71,6 +71,7 @@ def test_models_are_of_the_coordinators_choice() -> None:
     assert len(models_of_choice(params, 1, 1)) == 1
 
 
+@pytest.mark.slow
 def test_a_site_is_read_from_two_sums(tmp_path: Path) -> None:
     bare, plan = plans(tmp_path, transforms=SUM, **WHOLE)
     seen, read = from_two_sums(bare, bare), from_two_sums(plan, bare)

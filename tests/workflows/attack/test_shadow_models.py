@@ -72,6 +72,7 @@ def test_without_noise_members_are_told_beyond_the_bound(bare):
     assert simple.advantage > 5 * simple.error
 
 
+@pytest.mark.slow
 def test_it_is_the_noise_that_protects(tmp_path, bare):
     """Clipped as under privacy, but with a hundredth of the noise: members are told as they are without."""
     loud = found(shadows(tmp_path, noise_multiplier=0.02))[1]

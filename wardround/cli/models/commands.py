@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from wardround.cli.models.adapt import adapt
+from wardround.cli.models.apply import apply
 from wardround.cli.models.export import export
 from wardround.cli.models.monitor import monitor
 from wardround.cli.output import AsJson
@@ -76,5 +77,5 @@ def uncollected() -> Iterator[None]:
 
 
 def add_commands(app: typer.Typer) -> None:
-    for command in (predict, adapt, monitor, export):
+    for command in (predict, adapt, monitor, export, apply):
         app.command()(command)

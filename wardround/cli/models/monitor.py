@@ -48,7 +48,7 @@ def monitor(
     as_json: AsJson = False,
 ) -> int:
     """Watch a model on new patients: drift, calibration over time, and an alarm (exit code 3) for cron."""
-    from wardround.monitor.session import MonitorSettings, monitor_patients
+    from wardround.monitor.session import MonitorSettings, default_folder, monitor_patients
     from wardround.monitor.summary import plain
     from wardround.monitor.windows import parse_every
     from wardround.report.monitor.page import write_page
@@ -63,12 +63,6 @@ def monitor(
         as_json,
     )
     return ALARM if summary.alarms else 0
-
-
-def default_folder(run: Path, site: str | None) -> Path:
-    from urllib.parse import quote
-
-    return (run if run.is_dir() else run.parent) / ("monitor" if site is None else f"monitor-{quote(site, safe='')}")
 
 
 def lines(summary: "MonitorSummary") -> list[str]:

@@ -44,6 +44,11 @@ def check_path(path: Path, *, as_json: bool) -> None:
 
 def check_command(study: Study, *, as_json: bool) -> None:
     """Print what the study would train on, or the columns and why it is refused."""
+    if study.analysis is not None:
+        from wardround.cli.analyses import check_analysis_command
+
+        check_analysis_command(study, as_json=as_json)
+        return
     look = TableLook((study.data.split_by,) if study.data.split_by else ())
     try:
         setting = read_setting(study, look)

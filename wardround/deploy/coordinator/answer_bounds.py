@@ -27,6 +27,7 @@ from wardround.core.files import write_whole
 from wardround.core.json_arrays import unpack
 from wardround.core.quality import SMALLEST, Quality
 from wardround.core.text import plain_line
+from wardround.deploy.coordinator.monitor.answer import windows_problem
 from wardround.deploy.protocol.replies import HUGE, Reply
 from wardround.deploy.protocol.reply_form import MOST_ROWS
 from wardround.queries.cards import MOST_CLASSES, Card
@@ -275,6 +276,7 @@ TOLD: Mapping[str, Callable[[Message, Recipe, str, int], str | None]] = {
     "kinds_of": kinds_problem,
     "moments": moments_problem,
     "names_of": labels_problem,
+    "outcomes_by_window": windows_problem,
 }
 """What only the query itself knows of its words and numbers."""
 

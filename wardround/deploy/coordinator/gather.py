@@ -181,7 +181,14 @@ class Gatherer:
         return request_of(question, message, study=self.study, number=number, course=self.course)
 
     def ask_everyone(
-        self, sites: Sequence[str], question: RequestBody, message: Message = NOTHING, check: Check = accept_any
+        self,
+        sites: Sequence[str],
+        question: RequestBody,
+        message: Message = NOTHING,
+        check: Check = accept_any,
+        *,
+        number: int = 0,
+        most: int | None = None,
     ) -> dict[str, Reply]:
         """Ask these sites and wait, however long it takes, until each has answered; nonsense of one ends the study."""
         missing, answers = set(sites), {}
@@ -194,7 +201,7 @@ class Gatherer:
                     )
             pause = self.pause_before_asking_again(pause)
             self.wait_for(sorted(missing), 1)
-            got, absent = self.ask_once(sorted(missing), question, message, check=check)
+            got, absent = self.ask_once(sorted(missing), question, message, number, check, most)
             nonsense = {site: absence for site, absence in absent.items() if absence.unusable}
             if nonsense:
                 raise too_few_usable(nonsense, 0, question.topic)

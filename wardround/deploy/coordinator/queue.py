@@ -5,6 +5,7 @@ run folder.
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,13 +16,17 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.two_servers.second_server import with_second
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.protocol.study_id import DIGITS, is_meant, study_id
 from wardround.deploy.trust.audit_log import AuditLog, event_entry
 from wardround.deploy.trust.certificates import read_certificate
 from wardround.deploy.trust.fingerprints import fingerprint
+from wardround.engine.registry import suggest_name
 from wardround.runs.json_files import read_json, write_json
 from wardround.study.file import Study, parse_study
 from wardround.workflows.retrain import manifest_of, refuse_unknown, without_settings_of
+
+WHOLE = re.compile(rf".+-[0-9a-f]{{{DIGITS}}}")
+"""The whole identity of a study."""
 
 
 def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
@@ -106,6 +111,44 @@ def known_rows(home: CoordinatorHome) -> dict[str, int]:
     paths = sorted((home.path / "studies").glob("*/run/agreement.json"), key=lambda path: path.stat().st_mtime_ns)
     agreed = [read_json(path, "") for path in paths]
     return {site: int(rows[0]) for words in agreed for site, rows in words.get("rows", {}).items()}
+
+
+# ---- a monitor of a study's model ----
+
+
+def with_monitored(study: Study, home: CoordinatorHome) -> Study:
+    """A study with [monitor] in full: which of this coordinator's studies is meant, its outcome, its sites.
+
+    A study that another coordinator conducted is left as it is named.
+    """
+    said = study.monitor
+    if said is None:
+        return study
+    known = sorted(path.parent.name for path in (home.path / "studies").glob("*/study.json"))
+    meant = [one for one in known if is_meant(said.study, one)]
+    ended = [one for one in meant if is_finished(home.folder(one))]
+    if not meant and WHOLE.fullmatch(said.study):
+        return study
+    if not meant:
+        raise Refusal(
+            f"there is no study called '{said.study}' here",
+            where="[monitor] study",
+            remedy=suggest_name(said.study, tuple(known)),
+        )
+    if len(ended) != 1:
+        what = "has not finished" if len(meant) == 1 else f"may be any of {', '.join(ended or meant)}"
+        raise Refusal(
+            f"the study '{said.study}' {what}", where="[monitor] study", remedy="name one that has finished, in full"
+        )
+    trained, _ = read_submission(home.folder(ended[0]))
+    if trained.monitor is not None:
+        raise Refusal(f"{ended[0]} trained no model", where="[monitor] study", remedy="name the study that trained it")
+    outcome = said.outcome or str(trained.data.settings.get("target") or "")
+    deploy = study.deploy.model_copy(update={"sites": study.deploy.sites or trained.deploy.sites})
+    words = study.model_copy(
+        update={"monitor": said.model_copy(update={"study": ended[0], "outcome": outcome}), "deploy": deploy}
+    ).model_dump(mode="json")
+    return parse_study({**words, "data": {**words["data"], "target": outcome}}, where="[monitor]")
 
 
 # ---- the same study without a site ----

@@ -22,6 +22,7 @@ from wardround.deploy.coordinator.answer_bounds import RowLimits, validation_not
 from wardround.deploy.coordinator.engine import Deployment, refuse_pooled
 from wardround.deploy.coordinator.events import ApprovalPending, Observer, RoundDone, ignore
 from wardround.deploy.coordinator.gather import Absences, Gatherer, WaitPolicy, reasons_of
+from wardround.deploy.coordinator.monitor.question import ask_windows, refuse_monitor
 from wardround.deploy.coordinator.partner_choice import (
     choice_notes,
     choose_partners,
@@ -54,17 +55,19 @@ from wardround.engine.checks import refuse_unseen
 from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
 from wardround.evaluate.metrics import names_with
+from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest
-from wardround.runs.result import MethodResult, RunResult
+from wardround.runs.result import MethodResult, MonitorResult, RunResult
 from wardround.runs.scores import ScoreBlock
 from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
-from wardround.workflows.run import meters_of, stopping_of, underfit_notes
+from wardround.workflows.run import meters_of, underfit_notes
+from wardround.workflows.training_plan import stopping_of
 
 PAUSE = 0.5
 FINAL = (Status.DENIED, Status.WITHDRAWN, Status.REFUSED)
@@ -100,12 +103,17 @@ def conduct(
     transport: Transport,
     observer: Observer = ignore,
     signer: TranscriptSigner | None = None,
-) -> RunResult:
+) -> RunResult | MonitorResult | AnalysisResult:
     """Offer the study, wait for approval, agree, train, and let every site judge; gives the result.
 
-    With a `signer` a transcript of the training is kept, and given to every site with the model.
+    With a `signer` a transcript of the training is kept, and given to every site with the model. A study with [monitor]
+    asks one question and trains nothing.
     """
     study = submission.study
+    if study.analysis is not None:
+        from wardround.deploy.coordinator.analyses.conduct import conduct_analysis  # which offers studies as we do
+
+        return conduct_analysis(submission, folder, transport, observer)
     engine = Deployment(
         sites=tuple(sorted(submission.sites)),
         gatherer=Gatherer(submission.id, transport, policy_of(submission), observer),
@@ -119,12 +127,15 @@ def conduct(
     )
     refuse_early(study, engine)
     resume = has_manifest(folder.path)
-    manifest = folder.begin(study.model_dump(mode="json"), submission.id, kind="deployed", resume=resume)
+    kind = "deployed" if study.monitor is None else "monitor"
+    manifest = folder.begin(study.model_dump(mode="json"), submission.id, kind=kind, resume=resume)
     began = (folder.path / "agreement.json").exists()
     approved = offer_study(engine, submission, wait=not began)
     if engine.second is not None and not began:
         offer_to_second(engine.gatherer, engine.second, submission.offer())
     point("coordinator.offer.approved")
+    if study.monitor is not None:
+        return ask_windows(engine, study, study.monitor, folder, approved, manifest)
     agreement, noisy = settle_agreement(engine, study, folder.path, approved)
     engine.introductions = introductions(engine, submission, agreement)
     algorithm, fitted = train(engine, (study, noisy), folder, agreement)
@@ -147,6 +158,9 @@ def policy_of(submission: Submission) -> WaitPolicy:
 
 def refuse_early(study: Study, engine: Deployment) -> None:
     """What cannot be done over real sites, told before anything is offered or compiled."""
+    if study.monitor is not None:
+        refuse_monitor(study.monitor)
+        return
     table_without_rows(study)
     privacy_plan.refuse_early(study)
     refuse_partners(study, engine.sites, sum_only=engine.transform.must_be_last)

@@ -267,7 +267,23 @@ class SecureRound:
 def sum_answers(
     engine: "Deployment", algorithm: Algorithm, cohort: Sequence[str], number: int, sent: Message, shapes: Message
 ) -> OpenedSum:
-    """The sum of a round's answers: goes on where a crash came, and repeats what failed before a reveal."""
+    """The sum of a round's answers."""
+    entries = sum(int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(shapes.arrays[FIXED]))
+    precision = precision_of([recipe_of(transform) for transform in engine.transforms])
+    one = secure_round(engine, engine.method(algorithm), number, sent, entries, precision)
+    one.noise_room = NOISE_ROOM if dict(recipe_of(algorithm).settings).get("whole_numbers") else 0
+    return repeat_attempts(engine, one, cohort, lambda here: engine.begin_at(algorithm, here))
+
+
+def secure_round(
+    engine: "Deployment",
+    method: TrainRound,
+    number: int,
+    sent: Message,
+    entries: int,
+    precision: tuple[int, float],
+) -> SecureRound:
+    """One round of which only the sum is opened, among the sites of this engine."""
     assert engine.sums is not None, "a secure sum needs a folder"
     gatherer = engine.gatherer
     certificates = dict(gatherer.transport.certificates())
@@ -275,13 +291,13 @@ def sum_answers(
     def gather(sites: Sequence[str], steps: Steps, message: Message) -> GatheredAnswers:
         return gatherer.ask_once(sites, steps, message, number)
 
-    one = SecureRound(
+    return SecureRound(
         study=gatherer.study,
         number=number,
-        method=engine.method(algorithm),
+        method=method,
         sent=sent,
-        entries=sum(int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(shapes.arrays[FIXED])),
-        precision=precision_of([recipe_of(transform) for transform in engine.transforms]),
+        entries=entries,
+        precision=precision,
         certificates=certificates,
         keys={site: public_key(text) for site, text in certificates.items()},
         gather=gather,
@@ -291,9 +307,15 @@ def sum_answers(
         departed=gatherer.departed_sites,
         rest=gatherer.rest,
         tell=lambda here, away: gatherer.observer(AnswersGathered(Topic.ROUND, number, here, reasons_of(away))),
-        noise_room=NOISE_ROOM if dict(recipe_of(algorithm).settings).get("whole_numbers") else 0,
         limit=engine.transform.limit,
     )
+
+
+def repeat_attempts(
+    engine: "Deployment", one: SecureRound, cohort: Sequence[str], get_ready: Callable[[Sequence[str]], Absences]
+) -> OpenedSum:
+    """The sum of a round's answers: goes on where a crash came, and repeats what failed before a reveal."""
+    gatherer, number = engine.gatherer, one.number
     resumed = one.resume()
     pause = 0.0
     while resumed is None:
@@ -314,7 +336,7 @@ def sum_answers(
         pause = gatherer.pause_before_asking_again(pause)
         gatherer.wait_for(staying, quorum)
         here = [site for site in staying if site in gatherer.transport.present()]
-        unready = engine.begin_at(algorithm, here)
+        unready = get_ready(here)
         one.reasons = {
             **{site: NOT_CONNECTED for site in staying if site not in here},
             **unready,

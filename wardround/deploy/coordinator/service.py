@@ -41,9 +41,11 @@ from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_transport import CellNetTransport
 from wardround.deploy.transport.site_register import SiteRegister
 from wardround.deploy.trust.audit_log import event_entry
+from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json, write_json
-from wardround.runs.result import RunResult
+from wardround.runs.result import MonitorResult, RunResult
+from wardround.study.analysis import analysis_of
 from wardround.study.file import Study
 
 LOOK = 0.5
@@ -88,7 +90,7 @@ class Coordinator:
             self.write_status()
             self.stopped.wait(LOOK)
 
-    def run(self, name: str) -> RunResult | None:
+    def run(self, name: str) -> RunResult | MonitorResult | AnalysisResult | None:
         """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue.
 
         A fault of our own ends the study too, never the process: the next study in the queue has its turn.
@@ -132,9 +134,10 @@ class Coordinator:
             )
         )
 
-    def _conduct(self, name: str, folder: Path) -> RunResult:
+    def _conduct(self, name: str, folder: Path) -> RunResult | MonitorResult | AnalysisResult:
         study, submitter = read_submission(folder)
-        self.state |= {"study": name, "state": "running", "round": 0, "rounds": study.study.rounds, "missing": {}}
+        rounds = study.study.rounds if study.analysis is None else analysis_of(study).most
+        self.state |= {"study": name, "state": "running", "round": 0, "rounds": rounds, "missing": {}}
         self.write_status()
         submission = Submission(study, self._participants(study, folder), submitter, known_rows(self.home))
         run = RunFolder.open_or_create(folder / "run")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from wardround.deploy.protocol.requests import PrepareRows, RequestBody, SettleSchema
+from wardround.deploy.protocol.requests import AgreeColumns, PrepareRows, RequestBody, SettleSchema
 
 
 def agreed_hash(settled: Mapping[str, Any], prepared: Mapping[str, Any]) -> str:
@@ -19,8 +19,18 @@ def agreed_hash(settled: Mapping[str, Any], prepared: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
 
 
+def columns_hash(agreed: Mapping[str, Any]) -> str:
+    """Of what the sites of an analysis agreed on."""
+    words = [agreed["kinds"], agreed["levels"], list(agreed["numbers"])]
+    return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
+
+
 def agreed_by(questions: Iterable[RequestBody]) -> str:
     """As the coordinator asks newcomers; nothing before there is an agreement."""
+    questions = list(questions)
+    columns = [columns_hash(one.words()) for one in questions if isinstance(one, AgreeColumns)]
+    if columns:
+        return columns[0]
     settled = [one.words() for one in questions if isinstance(one, SettleSchema)]
     prepared = [one.words() for one in questions if isinstance(one, PrepareRows)]
     return agreed_hash(settled[0], prepared[0]) if settled and prepared else ""
@@ -28,7 +38,9 @@ def agreed_by(questions: Iterable[RequestBody]) -> str:
 
 def agreed_in(folder: Path) -> str:
     """As a site wrote it down in the study's folder; nothing before it prepared its rows."""
-    settled, prepared = folder / "settle.json", folder / "prepare.json"
+    settled, prepared, columns = (folder / f"{name}.json" for name in ("settle", "prepare", "agree"))
+    if columns.exists():
+        return columns_hash(json.loads(columns.read_bytes()))
     if not prepared.exists():
         return ""
     return agreed_hash(json.loads(settled.read_bytes()), json.loads(prepared.read_bytes()))

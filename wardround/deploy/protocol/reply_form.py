@@ -28,7 +28,9 @@ SMALL = 1 << 16
 ONE_ARRAY = 1 << 10
 """Bytes for the name, type and place of an array."""
 LARGEST_REPLY: Mapping[str, int] = {
-    **dict.fromkeys((Topic.OFFER, Topic.SETTLE, Topic.PREPARE, Topic.BEGIN, Topic.JUDGE, Topic.FINISH), SMALL),
+    **dict.fromkeys(
+        (Topic.OFFER, Topic.SETTLE, Topic.PREPARE, Topic.BEGIN, Topic.JUDGE, Topic.FINISH, Topic.AGREE), SMALL
+    ),
     Topic.FIGURES: 1 << 20,
     Topic.QUERY: 1 << 24,
 }
@@ -72,6 +74,16 @@ def rows_problem(reply: Reply) -> str | None:
     if type(cell) is not int or not 1 <= cell <= LARGEST_CELL:
         return "it tells an invalid smallest cell"
     return None
+
+
+def known_rows_problem(reply: Reply) -> str | None:
+    """Of `agree`: how many rows there are, and the cell in which the site counts."""
+    arrays = reply.message.arrays
+    rows = np.asarray(arrays["rows"]) if set(arrays) == {"rows"} else np.empty(0)
+    if rows.shape != () or rows.dtype != np.int64 or not 0 <= int(rows) <= MOST_ROWS:
+        return "it does not tell a number of rows that a site can have"
+    cell = reply.header.get("cell", 1)
+    return None if type(cell) is int and 1 <= cell <= LARGEST_CELL else "it tells an invalid smallest cell"
 
 
 def losses_problem(reply: Reply) -> str | None:
@@ -219,4 +231,6 @@ FORMS: Mapping[Topic, Callable[[Reply], str | None]] = {
     Topic.JUDGE: losses_problem,
     Topic.FIGURES: figures_problem,
     Topic.FINISH: nothing_problem,
+    Topic.AGREE: known_rows_problem,
+    Topic.ANALYSIS: accept_form,
 }

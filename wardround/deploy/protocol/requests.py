@@ -40,6 +40,8 @@ class Topic(StrEnum):
     JUDGE = "judge"
     FIGURES = "figures"
     FINISH = "finish"
+    AGREE = "agree"
+    ANALYSIS = "analysis"
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,28 @@ class AboutModel(AboutMethod):
         return {**self.method.words(), "part": self.part}
 
 
+@dataclass(frozen=True)
+class AgreeColumns(RequestBody):
+    """What all sites take the columns of an analysis to be: the kind of each, the words of categories, all sites."""
+
+    topic = Topic.AGREE
+    kinds: Mapping[str, str]
+    levels: Mapping[str, Sequence[str]]
+    numbers: Sequence[str]
+
+
+@dataclass(frozen=True)
+class AskAnalysis(RequestBody):
+    """Statistics of the site's own rows, by an installed analysis; what exactly is asked comes in the message."""
+
+    topic = Topic.ANALYSIS
+    analysis: Words
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        return from_json(self.analysis)
+
+
 class Request(NamedTuple):
     """A question about one study and round as bytes, and the nonce by which its answer is known."""
 
@@ -251,6 +275,8 @@ QUESTIONS: Mapping[Topic, type[RequestBody]] = {
     Topic.JUDGE: AboutModel,
     Topic.FIGURES: AboutModel,
     Topic.FINISH: AboutModel,
+    Topic.AGREE: AgreeColumns,
+    Topic.ANALYSIS: AskAnalysis,
 }
 
 

@@ -3,8 +3,11 @@
 The policy is asked when a study is approved and again for every request. An approval lists all that may leave.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import date
+
+import pandas as pd
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
@@ -23,8 +26,9 @@ from wardround.deploy.party.decisions import (
     study_of,
 )
 from wardround.deploy.protocol.status import Status
+from wardround.deploy.protocol.study_id import study_id
+from wardround.deploy.site.analyses.releases import releases_of
 from wardround.deploy.site.datasets import (
-    columns_for,
     find,
     frame_of,
     names_in,
@@ -32,9 +36,12 @@ from wardround.deploy.site.datasets import (
     required_columns,
     summarize_table,
 )
+from wardround.deploy.site.monitor.approval import monitor_reasons
+from wardround.deploy.site.monitor.watched_rows import study_columns
 from wardround.deploy.site.policy import Policy, decide, epsilon_of
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release import release_list
+from wardround.deploy.site.release.cleaning_review import cleaning_reasons
 from wardround.deploy.site.release.gate import ReleaseRecord
 from wardround.deploy.site.release.release_list import Releases
 from wardround.deploy.trust.pins import partner_problems, pin_first_use, refuse_other_partners, uncompared_reasons
@@ -51,9 +58,11 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     """What the policy has against a study on these data; none: it may be approved."""
     policy, study = read_policy(home.policy_path), study_of(offer)
     name = find(home, data)
-    columns = dict.fromkeys(frame_of(name, read_datasets(home)[name]).columns)
-    read, _ = columns_for(study, policy, columns)
-    names = dict.fromkeys([*read, *required_columns(study)])
+    frame = frame_of(name, read_datasets(home)[name])
+    columns = dict.fromkeys(frame.columns)
+    read, withheld = study_columns(home, study, policy, columns)
+    # A monitor cannot do without a column that its model needs; other studies go on with those that they may read.
+    names = dict.fromkeys([*read, *(withheld if study.monitor is not None else ()), *required_columns(study)])
     reasons = decide(policy, offer.study, names, spent=promised_epsilon(home, beside=offer.id), today=today)
     reasons += partner_problems(home, study)
     reasons += uncompared_reasons(home, study) if policy.partners == "compared" else []
@@ -61,7 +70,46 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     reasons += [f"the dataset {name} has no column '{column}', which the study needs" for column in missing]
     if not set(read) - set(names_in(study.data.settings.get("target"))):
         reasons.append(f"the policy allows no input column of the dataset {name}")
-    return reasons
+    reasons += [] if missing else differencing_reasons(home, study, name, policy, frame, read)
+    return reasons or monitor_reasons(home, study, name, policy)
+
+
+def differencing_reasons(
+    home: SiteHome, study: Study, name: str, policy: Policy, frame: pd.DataFrame, read: Collection[str]
+) -> list[str]:
+    """Why what the study does to values would single out patients, alone or beside studies that were told before."""
+    if study.monitor is not None:
+        return []
+    told = studies_told(home, name, beside=study_id(study))
+    return cleaning_reasons(study, told, frame, read, policy.smallest_cell, policy.smallest_difference)
+
+
+def refuse_differencing(home: SiteHome, study: Study, name: str, policy: Policy, approved: Collection[str]) -> None:
+    """The same when the rows are read: they may be others than at the approval."""
+    said = study.data.cleaning
+    others = studies_told(home, name, beside=study_id(study)).values()
+    if study.monitor is not None or (not said.recode and all(one.data.cleaning == said for one, _ in others)):
+        return  # nothing that the rows could decide
+    frame = frame_of(name, read_datasets(home)[find(home, name)])
+    read = [column for column in study_columns(home, study, policy, frame.columns).read if column in approved]
+    reasons = differencing_reasons(home, study, name, policy, frame, read)
+    if reasons:
+        raise Refusal("; ".join(reasons), where=name, remedy="withdraw the study, or ask for a changed one")
+
+
+def studies_told(home: SiteHome, data: str, *, beside: str) -> dict[str, tuple[Study, Collection[str]]]:
+    """Studies that the site ever approved on a dataset and that may have been told of its rows, but one.
+
+    Each with the columns that it reads.
+    """
+    known = {one: found for one, found in decisions(home).items() if found.data == data and one != beside}
+    found: dict[str, tuple[Study, Collection[str]]] = {}
+    for one, decision in known.items():
+        with suppress(Refusal):  # an offer of an old version, or one that was taken away, is compared with nothing
+            study = study_of(read_offer(home, one))
+            if study.monitor is None:
+                found[one] = study, decision.columns
+    return found
 
 
 def approve(
@@ -113,13 +161,13 @@ def approve(
 def columns_read(home: SiteHome, name: str, study: Study, policy: Policy) -> dict[str, str]:
     """The columns that the study reads of a dataset, each with its kind."""
     kinds = summarize_table(frame_of(name, read_datasets(home)[name])).kinds
-    return {column: kinds[column] for column in columns_for(study, policy, kinds)[0]}
+    return {column: kinds[column] for column in study_columns(home, study, policy, kinds).read}
 
 
 def derive_releases(home: SiteHome, study: Study, columns: Mapping[str, str], policy: Policy) -> Releases:
     """All that would leave; a study of which that cannot be told is not approved."""
     try:
-        return release_list.release_list(study, columns, policy.smallest_cell)
+        return releases_of(study, columns, policy.smallest_cell)
     except Refusal as refusal:
         raise Refusal(
             f"what would leave cannot be worked out: {refusal.what}", where=home.settings.name, remedy=refusal.remedy

@@ -34,20 +34,23 @@ from wardround.deploy.party.enrolment import refuse_distrusted
 from wardround.deploy.party.own_questions import answer_about_itself
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
-from wardround.deploy.site.approvals import approval_status
+from wardround.deploy.site.analyses.releases import releases_of
+from wardround.deploy.site.approvals import approval_status, refuse_differencing
 from wardround.deploy.site.datasets import table_for
+from wardround.deploy.site.monitor.watched_rows import watched_table
 from wardround.deploy.site.policy import recipe_reasons
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release.gate import ReleaseClaim, ReleaseRecord
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
 from wardround.deploy.site.release.privacy_budget import LEDGER_HEAD, anchor, budget_of
-from wardround.deploy.site.release.release_list import Releases, from_json, growth, release_list
+from wardround.deploy.site.release.release_list import Releases, from_json, growth
 from wardround.deploy.site.transcript_check import OwnFindings, receive_transcript
 from wardround.deploy.trust.audit_log import event_entry, sent_entry
 from wardround.deploy.trust.certificates import Key, read_certificate
 from wardround.deploy.trust.membership_witness import require_membership
 from wardround.deploy.trust.pins import check_roster, pinned_key, read_partners
 from wardround.privacy.budget import Budget
+from wardround.study.analysis import analysis_recipe
 from wardround.study.file import Named, Study
 
 MOST_KNOWN = 1000
@@ -101,7 +104,7 @@ class HomeAccess:
 
     def _derive(self, study: str) -> Releases:
         decision, policy = self._decision(study), read_policy(self.home.policy_path)
-        return release_list(study_of(read_offer(self.home, study)), decision.columns, policy.smallest_cell)
+        return releases_of(study_of(read_offer(self.home, study)), decision.columns, policy.smallest_cell)
 
     def _decision(self, study: str) -> Decision:
         decision = read_decision(self.home, study)
@@ -138,7 +141,9 @@ class HomeAccess:
     def table(self, study: Study) -> Table:
         self._require_approval(study_id(study))
         decision = self._decision(study_id(study))
-        return table_for(self.home, decision.data, study, read_policy(self.home.policy_path), decision.columns)
+        read, policy = table_for if study.monitor is None else watched_table, read_policy(self.home.policy_path)
+        refuse_differencing(self.home, study, decision.data, policy, decision.columns)
+        return read(self.home, decision.data, study, policy, decision.columns)
 
     def folder(self, study: str) -> Path:
         return self.home.folder(self._id(study))
@@ -268,6 +273,9 @@ def departures(study: Study, recipe: Recipe) -> list[str]:
         return [] if said else [f"the study does not include the transform {recipe.name} with these settings"]
     if recipe.kind == "query":
         return query_departures(study, recipe)
+    if study.analysis is not None or recipe.kind == "analysis":
+        known = study.analysis is not None and recipe == analysis_recipe(study)
+        return [] if known else [f"the study does not use the {recipe.kind} {recipe.name} with these settings"]
     if recipe.kind == "private":  # its noise is looked at where it is made
         return [reason for part in recipe.parts for reason in departures(study, part)]
     own = probe_departures(study, recipe) if recipe.kind == "probe" else []

@@ -30,6 +30,7 @@ from wardround.engine import registry
 from wardround.queries.cards import MOST_TOLD
 from wardround.queries.columns import as_codes, as_numbers, kind_of, suggest_name
 from wardround.runs.json_files import write_file
+from wardround.study.analysis import analysis_of
 from wardround.study.assemble import cleanup_of
 from wardround.study.file import Study
 
@@ -191,10 +192,19 @@ def identifying_columns(frame: pd.DataFrame, kinds: Mapping[str, str]) -> dict[s
 def required_columns(study: Study) -> tuple[str, ...]:
     """The columns that a study names and cannot do without."""
     said = study.data.settings
+    if study.monitor is not None:
+        return tuple(dict.fromkeys(filter(None, (study.monitor.outcome, study.monitor.date))))
     split_by = (study.data.split_by,) if study.data.split_by else ()
+    if study.analysis is not None:
+        said = {
+            "categories": [
+                column for column in names_in(said.get("categories")) if column in analysis_of(study).columns
+            ]
+        }
     lists = [column for key in ("groups", "categories") for column in names_in(said.get(key))]
     lists += [column for column in cleanup_of(study.data.cleaning).references if read_date(column) is None]
-    return tuple(dict.fromkeys([*names_in(said.get("target")), *lists, *split_by]))
+    own = analysis_of(study).columns if study.analysis is not None else ()
+    return tuple(dict.fromkeys([*own, *names_in(said.get("target")), *lists, *split_by]))
 
 
 def names_in(value: Any) -> list[str]:
@@ -205,10 +215,20 @@ def columns_for(study: Study, policy: Policy, columns: Mapping[str, Any]) -> tup
     """The columns that the study would read here, and those withheld from it by the policy."""
     said = study.data.settings
     # A column that names the site tells sites apart in a simulation; here there is only one.
-    dropped = {*names_in(said.get("drop")), *names_in(said.get("site"))} - set(required_columns(study))
-    wanted = [column for column in columns if column not in dropped]
+    needed = required_columns(study)
+    dropped = {*names_in(said.get("drop")), *names_in(said.get("site"))} - set(needed)
+    # An analysis names all that it reads; a model learns from whatever there is.
+    wanted = [column for column in columns if (column in needed if study.analysis else column not in dropped)]
     withheld = [column for column in wanted if not is_column_allowed(column, policy)]
     return [column for column in wanted if column not in withheld], withheld
+
+
+def meaning_of(study: Study, read: Collection[str]) -> dict[str, Any]:
+    """What the study says about its columns; of an analysis, about those that it reads."""
+    said = {key: study.data.settings[key] for key in MEANING if study.data.settings.get(key) is not None}
+    if study.analysis is None:
+        return said
+    return {"categories": [column for column in names_in(said.get("categories")) if column in read]}
 
 
 def table_for(
@@ -223,7 +243,7 @@ def table_for(
     read, _ = columns_for(study, policy, dict.fromkeys(frame.columns))
     read = [column for column in read if approved is None or column in approved]
     said = study.data.settings
-    target = said.get("target")
+    target = said.get("target") if study.analysis is None else NO_TARGET
     if not isinstance(target, str):
         raise Refusal("the study does not say which column is the outcome", where="[data]", remedy="add target = ...")
     patient = (study.data.split_by,) if study.data.split_by else ()
@@ -236,7 +256,7 @@ def table_for(
         target=target,
         # What is dropped but kept for fairness is still there, and must be named as such.
         drop=[column for column in dropped if column not in later],
-        **{key: said[key] for key in MEANING if said.get(key) is not None},
+        **meaning_of(study, read),
     )
     # What the approved study says of the values; columns that it names and that are not read here stay unnamed.
     cleaned = clean_table(table, cleanup, drop=later)

@@ -20,7 +20,7 @@ from wardround.core.components.recipes import Recipe, names_in
 from wardround.deploy.package_versions import ANY, Versions, is_allowed
 from wardround.deploy.settings_files import SettingsFile
 
-SAFE = ("algorithm", "aggregator", "model", "transform", "probe", "choice", "query")
+SAFE = ("algorithm", "aggregator", "model", "transform", "probe", "choice", "query", "analysis")
 """Kinds of components that a study may bring to a site; sources are the site's own affair."""
 UNSAFE = frozenset({"algorithm/centralized", "model/from_torch", "model/from_flax"})
 """One would put all rows in one place, the others need code that no study can bring."""
@@ -31,6 +31,9 @@ STATISTICS = 200
 SMALLEST_SUM = 3
 """Of two sites, each would know the other's answer."""
 FOR_PARTNERS = "the choice of partners"
+FOR_MONITOR = "the monitor"
+TABLES = {FOR_PARTNERS: "[partners]", FOR_MONITOR: "[monitor]"}
+"""Where a study says its smallest cell, if not under [data.preparation]."""
 
 
 def parse_day(value: Any) -> Any:
@@ -53,6 +56,8 @@ class Policy(SettingsFile):
     columns: list[str] = Field(default_factory=list)
     columns_denied: list[str] = Field(default_factory=list)
     smallest_cell: int = Field(default=SMALLEST_CELL, ge=1)
+    smallest_difference: int = Field(default=SMALLEST_CELL, ge=1)
+    """Two studies of one dataset may treat so many patients differently, or none; 1 allows any."""
     smallest_sum: int = Field(default=SMALLEST_SUM, ge=SMALLEST_SUM)
     """A secure sum of fewer sites is allowed under [privacy] only: too few others hide an answer."""
     epsilon: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -89,8 +94,10 @@ def decide(
     # What a choice of partners asks, it says itself: it is loaded only where it may be.
     probes, cells = ([], {}) if outside_reasons(policy, names) else for_partners(study)
     reasons += component_reasons(policy, [*names, *probes]) + column_reasons(policy, columns)
-    cell = section(section(study, "data"), "preparation").get("smallest_cell", 1)
-    reasons += cell_reasons(policy, {"the study's preparation": cell, **cells})
+    if not section(study, "monitor"):  # which prepares nothing
+        cell = section(section(study, "data"), "preparation").get("smallest_cell", 1)
+        cells = {"the study's preparation": cell, **cells}
+    reasons += cell_reasons(policy, cells)
     reasons += sum_reasons(policy, study)
     reasons += epsilon_reasons(policy, epsilon_of(study), spent) + noise_reasons(policy, study)
     return reasons + recipe_reasons(policy, recipes)
@@ -181,7 +188,7 @@ def cell_reasons(policy: Policy, cells: Mapping[str, Any]) -> list[str]:
     """Questions that would tell of fewer patients than the smallest cell."""
     return [
         f"{what} reports groups of {cell} patients or more, but the policy's smallest cell is {policy.smallest_cell}"
-        f" (in the study: {'[partners]' if what == FOR_PARTNERS else '[data.preparation]'} smallest_cell)"
+        f" (in the study: {TABLES.get(what, '[data.preparation]')} smallest_cell)"
         for what, cell in cells.items()
         if not isinstance(cell, int) or cell < policy.smallest_cell
     ]
@@ -262,9 +269,11 @@ def epsilon_of(study: Mapping[str, Any]) -> float | None:
 
 def components_of(study: Mapping[str, Any]) -> list[str]:
     """Every component that the study names and a site would run."""
+    if section(study, "monitor"):
+        return []
     names = [
         f"{kind}/{section(study, kind).get('name', '')}"
-        for kind in ("algorithm", "aggregator", "model")
+        for kind in ("algorithm", "aggregator", "model", "analysis")
         if section(study, kind)
     ]
     transforms = study.get("transforms") or []
@@ -277,7 +286,11 @@ def components_of(study: Mapping[str, Any]) -> list[str]:
 
 
 def for_partners(study: Mapping[str, Any]) -> tuple[list[str], dict[str, int]]:
-    """What a choice of partners brings to a site beside itself: components, and the smallest group it counts."""
+    """What a choice of partners, or a monitor, brings to a site: components, and the smallest group it counts."""
+    if section(study, "monitor"):
+        from wardround.study.monitor_section import QUERY
+
+        return [f"query/{QUERY}"], {FOR_MONITOR: section(study, "monitor").get("smallest_cell", 1)}
     if not section(study, "partners"):
         return [], {}
     from wardround.study.partners import asks_in  # loads JAX

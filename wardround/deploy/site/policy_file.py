@@ -39,6 +39,10 @@ columns_denied = {columns_denied}
 # Nothing is reported about fewer patients than this.
 smallest_cell = {smallest_cell}
 
+# Two studies of the same data must not treat fewer patients than this differently ([data.cleaning] changes values and
+# leaves out rows): the difference of their answers would be about these alone. 1 allows any difference.
+smallest_difference = {smallest_difference}
+
 # A secure sum of fewer sites than this is opened only in studies that add noise ([privacy]).
 smallest_sum = {smallest_sum}
 

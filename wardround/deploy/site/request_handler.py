@@ -30,6 +30,7 @@ from wardround.deploy.protocol.requests import (
 )
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed, decode_arrays, decode_header, require_spoken
+from wardround.deploy.site.analyses.worker import AnalysisWorker
 from wardround.deploy.site.release.gate import (
     MASKED,
     SAID_ENOUGH,
@@ -57,6 +58,7 @@ from wardround.deploy.site.site_access import SiteAccess
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.deploy.trust.audit_log import LogNotWritable
 from wardround.privacy.budget import BudgetExhausted
+from wardround.study.analysis import analysis_of
 from wardround.study.file import Study
 
 TOPICS = tuple(topic for topic in Topic if topic not in (Topic.OFFER, Topic.OPEN))
@@ -76,7 +78,7 @@ class RequestHandler:
     ) -> None:
         self.access, self.coordinator, self.on_refusal = access, coordinator, on_refusal
         self._lock, self._about = threading.Lock(), threading.Lock()
-        self._workers: dict[str, StudyWorker] = {}
+        self._workers: dict[str, StudyWorker | AnalysisWorker] = {}
         self._gates: dict[str, ReleaseGate] = {}
         self._tags: dict[str, RequestTag] = {}
         self._nobodys = ReleaseGate((Release("refusal", "none", REFUSALS, 0, 0, ""),), 0)
@@ -208,7 +210,7 @@ class RequestHandler:
             request = request_of_end(asked, message) if topic is Topic.FINISH else asked.digest
         claim = ReleaseClaim(place.kind, place.slot or request, request)
         gate.admit(claim)
-        if topic is Topic.QUERY and not gate.has_claim(claim):
+        if topic in (Topic.QUERY, Topic.ANALYSIS) and not gate.has_claim(claim):
             self.access.check_statistics(study)
         return asked, message, claim
 
@@ -221,20 +223,41 @@ class RequestHandler:
         try:
             words, answer = getattr(worker, topic)(asked, message)
         except (Refusal, KeyError, TypeError, ValueError, IndexError):
-            if topic is Topic.QUERY:  # that a statistic is refused may tell of the rows: it counts as one
+            if topic in (
+                Topic.QUERY,
+                Topic.ANALYSIS,
+            ):  # that a statistic is refused may tell of the rows: it counts as one
                 self.access.record_refusal({"study": asked.study, "topic": topic, **claim.words()})
                 self._gates[asked.study].claim(claim)
             raise
         return {"status": Status.OK, **words}, answer
 
-    def _start(self, study: str) -> StudyWorker:
+    def _start(self, study: str) -> StudyWorker | AnalysisWorker:
         """Begin to work for a study, or go on after the process was started again."""
         words = self.access.approved_study(study)
         folder = self.access.folder(study)
         folder.mkdir(parents=True, exist_ok=True)
-        gate = ReleaseGate(self.access.releases(study), words.study.rounds)
+        last = words.study.rounds if words.analysis is None else analysis_of(words).most
+        gate = ReleaseGate(self.access.releases(study), last)
         gate.recall(self.access.claims(study))
         self._gates[study], self._tags[study] = gate, RequestTag(folder)
+        sums = SecureSite(
+            self.access.name,
+            folder,
+            self.access.signing_keys,
+            lambda roster, certificates: self.access.roster_keys(study, roster, certificates),
+        )
+        if words.analysis is not None:
+            return AnalysisWorker.start(
+                site=self.access.name,
+                study=words,
+                table=self._table(words),
+                folder=folder,
+                allow=lambda recipe: self.access.allow(study, recipe),
+                smallest_cell=self.access.smallest_cell(study),
+                sums=sums,
+                budget=self.access.budget,
+            )
         worker = StudyWorker(
             site=self.access.name,
             study=words,
@@ -242,12 +265,7 @@ class RequestHandler:
             folder=folder,
             allow=lambda recipe: self.access.allow(study, recipe),
             smallest_cell=self.access.smallest_cell(study),
-            sums=SecureSite(
-                self.access.name,
-                folder,
-                self.access.signing_keys,
-                lambda roster, certificates: self.access.roster_keys(study, roster, certificates),
-            ),
+            sums=sums,
             halves_site=HalvesSite(
                 self.access.name,
                 words,

@@ -1,29 +1,23 @@
 """An offered study in plain words, for whoever decides about it: who asks, what is read, what leaves, what it costs.
 
-Sizes are measured: the site prepares its own rows as it would in the study and looks how large its answer gets. Other
-sites may know categories that this one lacks, so the real answer can be somewhat larger.
+Sizes are measured: see `release/answer_size.py`.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-import jax
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from wardround.core.components.terms import Extent
-from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.core.text import format_bytes
-from wardround.data.load import load
-from wardround.data.noised_preparation import StatisticsNoise
-from wardround.data.table import Table
+from wardround.data.inspection.findings import Finding, find_in_rows, find_in_table
 from wardround.deploy.home import SiteHome
 from wardround.deploy.party.decisions import Offer, study_of
-from wardround.deploy.protocol.wire import encode
 from wardround.deploy.site.approvals import derive_releases, promised_epsilon, reasons_against, statistics_used
-from wardround.deploy.site.datasets import columns_for, find, frame_of, read_datasets, summarize_table, table_for
+from wardround.deploy.site.datasets import find, frame_of, read_datasets, summarize_table, table_for
+from wardround.deploy.site.monitor import approval as monitor
+from wardround.deploy.site.monitor.watched_rows import study_columns
 from wardround.deploy.site.partner_summary import who_takes_part
 from wardround.deploy.site.policy import (
     Policy,
@@ -36,8 +30,9 @@ from wardround.deploy.site.policy import (
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.privacy_summary import LedgerCharges, privacy_cost
 from wardround.deploy.site.release import release_list
+from wardround.deploy.site.release.answer_size import AnswerSize, answer_of, prepared_rows
+from wardround.deploy.site.release.cleaning_review import review_sentences
 from wardround.deploy.site.release.disclosure import in_own_cells
-from wardround.deploy.site.release.model_shapes import with_some_noise
 from wardround.deploy.site.release.partner_questions import (
     all_settings,
     numbers_in,
@@ -47,12 +42,10 @@ from wardround.deploy.site.release.partner_questions import (
 )
 from wardround.deploy.site.release.privacy_budget import charged_epsilon
 from wardround.deploy.site.release.release_list import ASSUMED, Releases
-from wardround.engine.split_round import answer_shapes
 from wardround.study import assemble
 from wardround.study.file import Study
-from wardround.study.methods import own_method
 from wardround.study.partners import asks_of
-from wardround.study.release_noise import release_noise, statistics_noise
+from wardround.study.release_noise import release_noise
 
 ARRAYS: Mapping[str, str] = {
     "weight": "how many patients it trained on",
@@ -61,18 +54,6 @@ ARRAYS: Mapping[str, str] = {
     "class_shares": "the share of each outcome among its patients, times that number",
 }
 """What an answer's arrays tell, as in docs/explanation/what-leaves-a-site.md."""
-HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
-"""As long as the header of an answer usually is."""
-
-
-@dataclass(frozen=True)
-class AnswerSize:
-    """What leaves a site in one round: numbers in each array, and bytes on the wire."""
-
-    numbers: dict[str, int]
-    bytes: int
-    parameters: int
-    """Numbers that the model has."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +67,17 @@ class StudySummary:
 
 def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySummary:
     """What the study would mean for this site, on these registered data."""
+    if study_of(offer).analysis is not None:
+        from wardround.deploy.site.analyses.summary import describe_analysis  # which uses our sentences
+
+        return describe_analysis(home, offer, data)
     study, policy, name = study_of(offer), read_policy(home.policy_path), find(home, data)
     frame = frame_of(name, read_datasets(home)[name])
     seen = summarize_table(frame)
-    read, withheld = columns_for(study, policy, seen.kinds)
+    read, withheld = study_columns(home, study, policy, seen.kinds)
     against = reasons_against(home, offer, name)
     components, closed = components_of(offer.study), outside_reasons(policy, components_of(offer.study))
-    try:
-        if closed:
-            raise Refusal("; ".join(closed))
-        answer, unknown = answer_of(study, table_for(home, name, study, policy)), ""
-    except Refusal as refusal:
-        answer, unknown = None, str(refusal)
+    answer, unknown, findings = look_at_rows(home, study, name, policy, closed)
     for_choice: tuple[str, ...] = ()
     if not closed:
         components += for_partners(offer.study)[0]
@@ -107,7 +87,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
     all_of_it: tuple[str, ...] = (f"Not known: {'; '.join(closed)}.",)
     if not closed:
         listed, all_of_it = list_in_words(home, offer, name, {column: seen.kinds[column] for column in read}, policy)
-    used, rounds = promised_epsilon(home, beside=offer.id), study.study.rounds
+    used, rounds = promised_epsilon(home, beside=offer.id), study.study.rounds if study.monitor is None else 0
     paid = LedgerCharges(charged_epsilon(home, policy, offer.id), charged_epsilon(home, policy))
     facts = {
         "study": offer.id,
@@ -131,6 +111,8 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
         "expires": str(policy.expires) if policy.expires else None,
         "releases": release_list.to_json(listed),
         "against": against,
+        "warnings": [asdict(one) for one in findings],
+        **monitor.monitor_facts(study),
     }
     risky = [f"{column} ({why})" for column, why in seen.identifying.items() if column in read]
     parts = (
@@ -141,26 +123,68 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
             (
                 *what_is_read(name, seen.rows, read, withheld, risky),
                 *what_is_changed(study),
+                *review_sentences(study, frame[read], policy.smallest_cell),
                 *blank_rows(study, frame),
+                *(monitor.what_is_watched(home, study, name, policy) if study.monitor is not None else ()),
             ),
         ),
+        *((("What your rows show", warned),) if (warned := finding_sentences(findings)) else ()),
         ("What runs here", what_runs(components, brought)),
-        (
-            "What leaves",
-            (
-                *sent_before_training(study, policy),
-                *sent_per_round(study, answer, unknown),
-                *smallest_sum(study, policy),
-                *sent_after_training(study),
-            ),
-        ),
+        ("What leaves", what_leaves(study, policy, answer, unknown)),
         *((("What leaves for the choice of partners", for_choice),) if for_choice else ()),
         ("What leaves, all of it", all_of_it),
         ("What it costs in privacy", privacy_cost(study, used, policy, paid)),
-        ("Your share", (share_of_rows(offer, seen.rows, study),)),
+        *((("Your share", (share_of_rows(offer, seen.rows, study),)),) if study.monitor is None else ()),
         ("For how long", (f"Until {policy.expires}, when your policy expires, or until you withdraw.",)),
     )
     return StudySummary(facts, parts, tuple(against))
+
+
+class FirstLook(NamedTuple):
+    """What preparing the site's rows shows before anything is approved; it stays here."""
+
+    answer: AnswerSize | None = None
+    unknown: str = ""
+    """Why the answer's size is not known."""
+    findings: tuple[Finding, ...] = ()
+    """What may be wrong with the rows: leaks, copies, values far out."""
+
+
+def look_at_rows(home: SiteHome, study: Study, name: str, policy: Policy, closed: list[str]) -> FirstLook:
+    """Prepare the rows as the study would; nothing that is `closed` is imported for it."""
+    if study.monitor is not None:
+        return FirstLook()
+    found: list[Finding] = []
+    try:
+        if closed:
+            raise Refusal("; ".join(closed))
+        table = table_for(home, name, study, policy)
+        found += find_in_table(table, [study.data.split_by] if study.data.split_by else [])
+        loaded = prepared_rows(study, table)
+        found += find_in_rows(loaded)
+        return FirstLook(answer_of(study, table, loaded), "", tuple(found))
+    except Refusal as refusal:
+        return FirstLook(None, str(refusal), tuple(found))
+
+
+def finding_sentences(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """For whoever decides, with examples: these words are shown here and sent to nobody."""
+    told = []
+    for one in findings:
+        shown = f" ({', '.join(one.examples)})" if one.examples else ""
+        told.append(f"Warning: {one.what}{shown}. Ask for a changed study, or change the table: {one.remedy}.")
+    return (*told, "These warnings are shown to you alone.") if told else ()
+
+
+def what_leaves(study: Study, policy: Policy, answer: AnswerSize | None, unknown: str) -> tuple[str, ...]:
+    if study.monitor is not None:
+        return monitor.what_leaves(study, policy)
+    return (
+        *sent_before_training(study, policy),
+        *sent_per_round(study, answer, unknown),
+        *smallest_sum(study, policy),
+        *sent_after_training(study),
+    )
 
 
 def who_asks(offer: Offer, study: Study) -> tuple[str, ...]:
@@ -345,48 +369,3 @@ def share_of_rows(offer: Offer, rows: int, study: Study) -> str:
         f"About {own / (own + offer.others):.1%} of the training rows would be yours: {own:,}, and {offer.others:,}"
         " at the other sites together, as in earlier studies."
     )
-
-
-def example_noise(study: Study) -> StatisticsNoise | None:
-    """A private study's own preparation is not known yet: for the size of an answer hardly any noise will do."""
-    found = statistics_noise(study, study.study.seed)
-    return found if found is None or found.noise is None else found._replace(noise=1e-6)
-
-
-def answer_of(study: Study, table: Table) -> AnswerSize:
-    """What this site's answer would hold, found out by preparing its rows; nothing is trained."""
-    data = study.data
-    loaded = load(
-        table,
-        seed=study.study.seed,
-        shares=tuple(data.shares),
-        by=data.split_by or "",
-        missing_target=data.missing_target,
-        empty_sites="keep",
-        private=example_noise(study),
-        **data.preparation.model_dump(),
-    )
-    federation = loaded.federation
-    sites = list(dict.fromkeys([*table.sites, *([study.study.user] if study.study.user else [])]))
-    algorithm = assemble.build(with_some_noise(study), own_method(study), federation.task, sites)
-    transform = assemble.transform_of(study.transforms)
-    params = assemble.model_of(study, federation.task).init(jax.random.key(0))
-    server = algorithm.init(params, max(2, len(sites)))
-    row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
-    made = answer_shapes(algorithm, server, algorithm.init_client(params), row)
-    key = jax.random.key(0)
-
-    def way(made: Message) -> Message:
-        sent = transform.down(transform.init(made), algorithm.broadcast(server), key)
-        return transform.up(sent, made, key)
-
-    left = jax.eval_shape(way, made)
-    hidden = transform.bytes_up is not None  # what leaves cannot be read: told is what it hides
-    numbers = {
-        name: sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(part))
-        for name, part in (made if hidden else left).arrays.items()
-    }
-    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), left)
-    parameters = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))
-    size = len(encode(HEADER, Message({}))) + transform.bytes_up(left) if transform.bytes_up else None
-    return AnswerSize(numbers, size or len(encode(HEADER, empty)), parameters)

@@ -135,7 +135,7 @@ class StudyWorker:
             self.table,
             schema,
             seed=asked.question.seed,
-            shares=tuple(data.shares),
+            shares=data.shares_at(self.site, self.study.study.user),
             by=data.split_by or "",
             stratify=not private,
         )

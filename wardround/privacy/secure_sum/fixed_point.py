@@ -24,6 +24,8 @@ MOST_SITES = 1 << 20
 ANSWER_BITS = 42
 """Bits of one answer at most: 2^20 of them stay below 2^62, and the ring ends at 2^63."""
 FIXED = "fixed"
+RING = "ring"
+"""An answer that is ring elements already (see `wide_point`)."""
 OUTSIDE = "outside"
 """0, or NaN where a number was beyond the bound or not finite: so that engines notice, as they do for any NaN."""
 
@@ -91,7 +93,9 @@ def carry_digits(digits: list[Any]) -> list[Any]:
 
 
 def ring_vector(answer: Message) -> Ring:
-    """A fixed answer as one vector of ring elements, array after array."""
+    """A fixed answer as one vector of ring elements, array after array; or the vector that an answer holds itself."""
+    if RING in answer.arrays:
+        return np.asarray(answer.arrays[RING], np.uint64)
     parts = [ring_of(np.asarray(leaf)).ravel() for leaf in jax.tree.leaves(answer.arrays[FIXED])]
     return np.concatenate(parts)
 

@@ -19,10 +19,13 @@ from wardround.report.fairness import poster as fairness_poster
 from wardround.report.html.document import chart_figures, date_text, document, facts, notices
 from wardround.report.html.markup import Html, bullets, details, join, paragraph, plain, safe, section, table
 from wardround.report.metric_names import direction, is_lower_better, label_of
+from wardround.report.run.asker_charts import asker_courses
 from wardround.runs.cases_result import CaseMethodResult, CaseResult
+from wardround.runs.fields import mapping
 from wardround.runs.file_names import REPORT
 from wardround.runs.read import read_manifest, read_result, read_rounds
 from wardround.runs.result import CasesResult
+from wardround.runs.run import read_run
 
 COLUMNS = 6
 """Methods up to which each has a column in the terminal."""
@@ -106,7 +109,8 @@ def cases_page(folder: Path) -> Html:
     if manifest.get(when):
         subtitle.append(Html(f"{when} {safe(date_text(manifest[when]))}"))
     poster = fairness_poster.poster_section(folder, result)
-    short = paragraph(join([summary(view), safe(fairness_poster.poster_summary(folder, result))], " "), "summary")
+    further = fairness_poster.poster_summary(folder, result)
+    short = paragraph(join([summary(view), *([safe(further)] if further else [])], " "), "summary")
     cannot = [*limits(view), *fairness_poster.limits(folder, result), *(safe(note) for note in result.notes)]
     content = join(
         [
@@ -266,15 +270,21 @@ def course_words() -> Html:
         Html(
             "The first repeat, as each asking hospital sees it. Above: the error on its own validation patients "
             "(lower is better). Below: how much each hospital counts in its model by Weight Erosion, where that was "
-            "compared; the asking hospital always counts 1."
+            "compared; the asking hospital always counts 1. Where a study follows test patients, full lines are the "
+            "share of them classified rightly, red dashed ones the same answer for every patient, dotted ones weights."
         )
     )
 
 
 def course_part(folder: Path, view: CasesView, case: CaseResult) -> Html:
-    records, _ = read_rounds(folder / "cases" / case.name)
+    place = folder / "cases" / case.name
+    records, _ = read_rounds(place)
+    name = case.name.replace(".", "-")
+    if any("test_accuracy" in mapping(record.get("measures")) for record in records):
+        followed = asker_courses(read_run(place))
+        return join([Html(f"<h3>{safe(case.title)}</h3>"), chart_figures(f"askers-{name}", list(followed))])
     chart = course_chart(view.labels, view.against, case.title, records)
-    return details(case.title, chart_figures(f"courses-{case.name.replace('.', '-')}", [chart])) if chart else Html("")
+    return details(case.title, chart_figures(f"courses-{name}", [chart])) if chart else Html("")
 
 
 def links(view: CasesView) -> Html:

@@ -32,7 +32,9 @@ def label(name: str) -> str:
         return f"Recall of {plain(rest.removeprefix('recall/'))} ({plain(column)})"
     if rest:
         return f"{title_of(column)}: {BETWEEN.get(rest, rest).partition(':')[0].removesuffix(' (smoothed)').lower()}"
-    return {INDEX: "Generalized entropy index", "overfitting": "Overfitting"}.get(name, label_of(name))
+    # Not the mean over sites that other tables call by the metric's bare name.
+    own = f"{label_of(name)} over all patients"
+    return {INDEX: "Generalized entropy index", "overfitting": "Overfitting"}.get(name, own)
 
 
 def claim_answers(claims: Sequence[Claim]) -> Html:

@@ -9,9 +9,8 @@ from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, bullets, chart_label, details, join, paragraph, plain, safe, table
 from wardround.report.html.palette import COLOURS, INK, QUIET, colour, with_opacity
 from wardround.report.run import diagnostics_text
-from wardround.report.run.progress_charts import POINTS, whole_ticks
+from wardround.report.run.progress_charts import POINTS, told_label, whole_ticks
 from wardround.runs.courses import ChoiceRound, Course, Diagnostics
-from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
 
 LEGEND = 12
@@ -65,19 +64,19 @@ def by_hospital(run: Run) -> Html:
     """Words, charts and last numbers for every method that told something by hospital."""
     parts: list[Html] = []
     explained: set[str] = set()
-    for index, method in enumerate(run.methods):
-        course = run.first_course(method.name)
-        if course is None or not (chart_names(course.diagnostics) or course.diagnostics.stopped):
+    told = [(method, course) for method in run.methods for course in run.first_courses(method.name)]
+    for index, (method, course) in enumerate(told):
+        if not (chart_names(course.diagnostics) or course.diagnostics.stopped):
             continue
         fresh = [name for name in chart_names(course.diagnostics) if name not in explained]
         explained.update(fresh)
         meaning = " ".join(words for name in fresh if (words := chart_for(name).words))
         parts += [
-            Html(f"<h3>{safe(method.label)}</h3>"),
+            Html(f"<h3>{safe(told_label(method.label, course))}</h3>"),
             paragraph(Html(meaning)) if meaning else Html(""),
-            diagnostic_bullets(course.diagnostics, run.asking),
-            chart_figures(f"told-{index}", charts(course, run.asking)),
-            last_numbers(method, course.diagnostics),
+            diagnostic_bullets(course.diagnostics, run.asker(course)),
+            chart_figures(f"told-{index}", charts(course, run.asker(course))),
+            last_numbers(told_label(method.label, course), course.diagnostics),
         ]
     return join(part for part in parts if part)
 
@@ -232,13 +231,13 @@ def point_of_group(site: str, number: int, value: float | None) -> str:
     return f"<b>{chart_label(site, 60)}</b><br>round {number}: {words}"
 
 
-def last_numbers(method: MethodResult, diagnostics: Diagnostics) -> Html:
+def last_numbers(label: str, diagnostics: Diagnostics) -> Html:
     names = chart_names(diagnostics)
     if not names:
         return Html("")
     sites = list(dict.fromkeys(site for name in names for site in diagnostics.sites[name]))
     rows = [[safe(site), *(last_cell(diagnostics.sites[name].get(site, ()), name) for name in names)] for site in sites]
-    caption = f"{plain(method.label)}: values in round {diagnostics.rounds[-1]:,}"
+    caption = f"{plain(label)}: values in round {diagnostics.rounds[-1]:,}"
     columns = [Html("Hospital"), *(safe(chart_for(name).axis.capitalize()) for name in names)]
     return details(f"Values in round {diagnostics.rounds[-1]:,}", table(caption, columns, rows))
 
@@ -253,10 +252,10 @@ def last_cell(values: tuple[float | None, ...], name: str) -> Html:
 def choice_section(run: Run) -> Html:
     """How partners were chosen before training, and what each hospital was given."""
     parts = []
-    for labels, choice in diagnostics_text.choices(run):
-        parts.append(paragraph(diagnostics_text.choice_words(run, labels, choice)))
+    for asker, labels, choice in diagnostics_text.choices(run):
+        parts.append(paragraph(diagnostics_text.choice_words(run, asker, labels, choice)))
         if choice.scores:
-            parts.append(score_table(choice, run.asking))
+            parts.append(score_table(choice, asker))
     return join(parts)
 
 

@@ -133,19 +133,20 @@ def absences(diagnostics: Diagnostics) -> list[Html]:
     return [Html(f"{safe(site)} took part in {number:,} of {plural(most, 'round')}.") for site, number in fewer]
 
 
-def choices(run: Run) -> list[tuple[tuple[str, ...], ChoiceRound]]:
-    """Every choice of partners with the labels of the methods that were trained upon it."""
-    found: list[tuple[list[str], ChoiceRound]] = []
+def choices(run: Run) -> list[tuple[str, tuple[str, ...], ChoiceRound]]:
+    """Every choice of partners: by whom, and the labels of the methods that were trained upon it."""
+    found: list[tuple[str, list[str], ChoiceRound]] = []
     for method in run.methods:
-        course = run.first_course(method.name)
-        if course is None or course.choice is None:
-            continue
-        same = next((entry for entry in found if is_same_choice(entry[1], course)), None)
-        if same is None:
-            found.append(([method.label], course.choice))
-        else:
-            same[0].append(method.label)
-    return [(tuple(labels), choosing) for labels, choosing in found]
+        for course in run.first_courses(method.name):
+            if course.choice is None:
+                continue
+            asker = run.asker(course)
+            same = next((entry for entry in found if entry[0] == asker and is_same_choice(entry[2], course)), None)
+            if same is None:
+                found.append((asker, [method.label], course.choice))
+            else:
+                same[1].append(method.label)
+    return [(asker, tuple(labels), choosing) for asker, labels, choosing in found]
 
 
 def is_same_choice(choosing: ChoiceRound, course: Course) -> bool:
@@ -153,10 +154,10 @@ def is_same_choice(choosing: ChoiceRound, course: Course) -> bool:
     return other is not None and (choosing.chosen, choosing.scores) == (other.chosen, other.scores)
 
 
-def choice_words(run: Run, labels: Sequence[str], choosing: ChoiceRound) -> Html:
+def choice_words(run: Run, asker: str, labels: Sequence[str], choosing: ChoiceRound) -> Html:
     """Whom the asking hospital chose, for which models, and what it cost to find out."""
-    who = strong(run.asking) if run.asking else Html("the asking hospital")
-    among = [site for site in choosing.scores if site != run.asking]
+    who = strong(asker) if asker else Html("the asking hospital")
+    among = [site for site in choosing.scores if site != asker]
     if not choosing.chosen:
         words = Html(f"Before training, {who} chose no partner")
     elif len(choosing.chosen) <= NAMED:

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wardround.core.errors import Refusal
+from wardround.report.analysis.page import analysis_page
 from wardround.report.html.document import date_text, document, notices
 from wardround.report.html.markup import Html, join, safe, section
 from wardround.report.partners.answer import partnership_of
 from wardround.report.partners.page import partners_page
 from wardround.report.run.section import ReportSection, find_sections
+from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.file_names import REPORT
 from wardround.runs.read import read_manifest, read_result
-from wardround.runs.result import CasesResult, PartnersResult
+from wardround.runs.result import CasesResult, MonitorResult, PartnersResult
 from wardround.runs.run import Run, read_run
 
 KINDS = {
@@ -42,12 +44,18 @@ def write_report(folder: Path) -> Path:
 
 
 def report_page(folder: Path) -> Html:
-    """The page that fits what the folder holds: an answer about partners, or a run."""
+    """The page that fits what the folder holds: what an analysis found, an answer about partners, or a run."""
     found = read_result(folder)
+    if found is not None and isinstance(found.result, AnalysisResult):
+        return analysis_page(found.result, read_manifest(folder) or {}, found.remarks)
     if found is not None and isinstance(found.result, CasesResult):
         from wardround.report.cases.page import cases_page  # which itself draws on pages of runs
 
         return cases_page(folder)
+    if found is not None and isinstance(found.result, MonitorResult):
+        from wardround.report.monitor.consortium import consortium_page  # which draws on pages of monitors
+
+        return consortium_page(found.result, read_manifest(folder) or {})
     if found is None or not isinstance(found.result, PartnersResult):
         return run_page(read_run(folder))
     manifest, name = read_manifest(folder), folder.resolve().name

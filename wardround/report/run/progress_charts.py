@@ -9,6 +9,7 @@ from wardround.report.html.markup import chart_label, plain
 from wardround.report.html.palette import PARTS, colour, with_opacity
 from wardround.report.run.score_charts import MANY
 from wardround.runs.courses import Course
+from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
 from wardround.runs.sites import SiteSummary
 
@@ -21,7 +22,7 @@ WORDS = {"train": "for training", "validation": "for validation", "test": "for t
 
 def progress(run: Run) -> list[Chart]:
     """One chart a method, all on the same scale: the weighted loss, and thin lines for the hospitals."""
-    shown = [(m, course) for m in run.methods if (course := run.first_course(m.name)) is not None and course.rounds]
+    shown = [(m, course) for m in run.methods for course in run.first_courses(m.name) if course.rounds]
     if not shown:
         return []
     values = [x for _, course in shown for x in visible_losses(course)]
@@ -32,9 +33,9 @@ def progress(run: Run) -> list[Chart]:
     first = min(course.rounds[0] for _, course in shown)
     return [
         Chart(
-            title=progress_title(method.label, course, method.best_round),
-            description=progress_description(method.label, course, method.best_round),
-            traces=progress_traces(course, colour(run.methods.index(method)), method.best_round),
+            title=progress_title(told_label(method.label, course), course, best_of(method, course)),
+            description=progress_description(told_label(method.label, course), course, best_of(method, course)),
+            traces=progress_traces(course, colour(run.methods.index(method)), best_of(method, course)),
             layout=layout(
                 270,
                 x={"title": {"text": "round"}, "range": span([first, last]), **whole_ticks(first, last)},
@@ -47,6 +48,16 @@ def progress(run: Run) -> list[Chart]:
         )
         for method, course in shown
     ]
+
+
+def told_label(label: str, course: Course) -> str:
+    """The method, and the hospital it was trained for where several asked in turn."""
+    return f"{label}, for {course.user}" if course.user else label
+
+
+def best_of(method: MethodResult, course: Course) -> int | None:
+    """The best round; of hospitals that asked in turn only the first one's is in the result."""
+    return None if course.user else method.best_round
 
 
 def whole_ticks(first: int, last: int) -> Spec:

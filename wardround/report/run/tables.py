@@ -15,6 +15,8 @@ from wardround.runs.sites import SiteSummary
 
 LISTED = 2000
 """Hospitals above which a table of all of them is left to result.json."""
+MOST_COLUMNS = 6
+"""Methods up to which each has a column of its own."""
 OPEN = 30
 """Hospitals up to which tables by hospital stand open."""
 
@@ -68,6 +70,9 @@ def total_rows(run: Run, metric: str) -> list[Sequence[Cell]]:
     if any(metric in method.scores.unweighted for method in run.methods):
         name = "All hospitals, each counting the same"
         rows.append(score_row(run, name, metric, lambda m: m.scores.unweighted.get(metric, NOT_MEASURED)))
+    if any(metric in method.scores.pooled for method in run.methods):
+        name = "All patients as one hospital's"
+        rows.append(score_row(run, name, metric, lambda m: m.scores.pooled.get(metric, NOT_MEASURED)))
     return rows
 
 
@@ -81,8 +86,17 @@ def score_table(run: Run, metric: str, rows: Iterable[Sequence[Cell]]) -> Html:
     about = "; ".join(
         part for part in (meaning_of(metric), direction(metric), f"in small print: {interval_name(run)}") if part
     )
+    listed = list(rows)
+    if len(run.methods) > MOST_COLUMNS and len(listed) < len(run.methods):
+        return table(f"{label_of(metric)}: {about}", *turned(run, listed), kind="numbers")
     columns = ["Hospital", *(method.label for method in run.methods)]
-    return table(f"{label_of(metric)}: {about}", columns, rows, kind="numbers")
+    return table(f"{label_of(metric)}: {about}", columns, listed, kind="numbers")
+
+
+def turned(run: Run, rows: Sequence[Sequence[Cell]]) -> tuple[list[str], list[list[Cell]]]:
+    """A row a method instead of a column: many ways to train beside each other cannot be read."""
+    columns = ["Model", *(str(row[0]) for row in rows)]
+    return columns, [[method.label, *(row[place + 1] for row in rows)] for place, method in enumerate(run.methods)]
 
 
 def differences(run: Run) -> Html:

@@ -32,6 +32,9 @@ MASKED = ("secure", "halves")
 """Kinds of answers that nobody can read one by one: a round of them is asked for in several attempts."""
 SEVERAL = (*MASKED, "finish")
 """Kinds of which one place may have several replies: none of them tells a patient's value."""
+ANALYSIS = "analysis/"
+STATISTICS = ("query/", ANALYSIS)
+"""Kinds of answers that tell exact or coarse statistics of this site alone: the policy limits how many."""
 SAID_ENOUGH = "this request is refused, and so many others were that the reason is not told any more"
 REMEDY = "ask for what was approved"
 
@@ -62,7 +65,9 @@ def place_of(asked: Received[Any], topic: Topic) -> Place:
     where = f"{course}/{asked.round}"
     if topic is Topic.QUERY:
         return Place(f"query/{from_json(question.query).name}")
-    if topic in (Topic.SETTLE, Topic.PREPARE, Topic.FIGURES, Topic.FINISH, Topic.JUDGE):
+    if topic is Topic.ANALYSIS:
+        return Place(f"{ANALYSIS}{question.recipe.name}", where)
+    if topic in (Topic.SETTLE, Topic.PREPARE, Topic.FIGURES, Topic.FINISH, Topic.JUDGE, Topic.AGREE):
         expected = {Topic.JUDGE: "validation", Topic.FIGURES: "test"}.get(topic)
         if expected is not None and question.part != expected:
             return Place(f"{topic} of other patients", where)
@@ -103,6 +108,7 @@ class ReleaseGate:
 
     releases: Releases
     rounds: int
+    """The last one; of an analysis, the last exchange."""
     claims: dict[str, dict[str, ReleaseClaim]] = field(default_factory=dict)
     """By kind and slot."""
     letters: dict[str, int] = field(default_factory=dict)
@@ -125,9 +131,10 @@ class ReleaseGate:
         if place.kind in self.listed and place.kind not in ("refusal", "diverged"):
             return self.listed[place.kind]
         what, _, name = place.kind.partition("/")
-        if what in ("query", "probe") and name:
+        masked = not self.listed.keys().isdisjoint(MASKED)
+        if (what in ("query", "probe") and name) or (what == "analysis" and not masked):
             why = f"the study does not use the {what} {name[:80]} with these settings"
-        elif what == "round" and not self.listed.keys().isdisjoint(MASKED):
+        elif what in ("round", "analysis") and masked:
             why = "of the approved study only the sum of the answers is opened, and a single one was requested"
         elif what in ("training", "probe") or "in a round" in what:
             why = "extra training was requested, and the approved study has none"
@@ -144,7 +151,8 @@ class ReleaseGate:
         """Refuse, before anything is computed, what is not on the list any more."""
         place = Place(asked.kind, asked.slot)
         one, used = self.require(place), self.claims.get(place.kind, {})
-        if place.kind in ("round", *MASKED) and not 1 <= int(place.slot.partition("/")[2]) <= self.rounds:
+        counted = place.kind in ("round", *MASKED) or place.kind.startswith(ANALYSIS)
+        if counted and not 1 <= int(place.slot.partition("/")[2]) <= self.rounds:
             raise Refusal(f"the approved study has the rounds 1 to {self.rounds}", remedy=REMEDY)
         if place.slot in used:
             if used[place.slot].request != asked.request:
@@ -258,6 +266,6 @@ class ReleaseRecord:
         return tuple(self._claims.get(study, ()))
 
     def statistics(self, studies: Iterable[str]) -> int:
-        """Different answers to queries that these studies were given, or refused after the rows were looked at."""
+        """Different statistics that these studies were given, or refused after the rows were looked at."""
         found = {(study, one.kind, one.slot) for study in studies for one in self._claims.get(study, ())}
-        return sum(kind.startswith("query/") for _, kind, _ in found)
+        return sum(kind.startswith(STATISTICS) for _, kind, _ in found)

@@ -28,8 +28,16 @@ from wardround.study.release_noise import release_noise
 
 
 def preparation_queries(study: Study) -> tuple[Recipe, ...]:
-    """The queries of the study's preparation."""
+    """The queries of the study's preparation, or those from which the sites of an analysis agree on its columns.
+
+    A monitor prepares nothing.
+    """
+    if study.monitor is not None:
+        return ()
     said = study.data.preparation
+    if study.analysis is not None:
+        names = (("epsilon", 0.0), ("seed", None), ("smallest_cell", said.smallest_cell))
+        return Recipe("query", "kinds_of"), Recipe("query", "names_of", names)
     return statistics_asked(
         impute=said.impute,
         scale=said.scale,

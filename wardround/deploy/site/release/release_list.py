@@ -28,6 +28,7 @@ from wardround.queries.cards import MOST_CLASSES
 from wardround.runs.folder import digest
 from wardround.study import assemble
 from wardround.study.file import Study
+from wardround.study.monitor_section import QUERY, MonitorSection
 from wardround.study.partners import asks_of
 from wardround.study.release_noise import STATISTICS, release_noise
 
@@ -85,6 +86,9 @@ def sites_of(study: Study) -> list[str]:
 
 def release_list(study: Study, columns: Mapping[str, str], cell: int) -> Releases:
     """All that may leave; `columns` are those that the study reads here, each with its kind."""
+    refusal = Release("refusal", "none", REFUSALS, ROOM, 0, "in words that quote no value of a patient", arrays=())
+    if study.monitor is not None:
+        return (monitor_windows(study.monitor, cell), refusal)
     shapes = largest_shapes(study, most_features(study, columns), most_classes(study, columns), sites_of(study))
     silent = [
         nothing("settle", 1, HEADER),
@@ -98,7 +102,7 @@ def release_list(study: Study, columns: Mapping[str, str], cell: int) -> Release
             "that it is done, and a signature under the transcript that came with it",
             arrays=(),
         ),
-        Release("refusal", "none", REFUSALS, ROOM, 0, "in words that quote no value of a patient", arrays=()),
+        refusal,
     ]
     found = [*statistics(study, columns, cell), *rounds(study, shapes), *partner_rounds(study, shapes)]
     return (*found, *looks(study, shapes, cell), *silent)
@@ -136,6 +140,13 @@ def statistics(study: Study, columns: Mapping[str, str], cell: int) -> list[Rele
     return [*found, rows]
 
 
+def monitor_windows(said: MonitorSection, cell: int) -> Release:
+    """The one answer of a study with [monitor]: a second question, in whatever words, has no place on the list."""
+    size = ROOM + FOR_A_VALUE * numbers_in(said.query, Extent())
+    told = f"counts in cells of {max(cell, said.smallest_cell)}, mean risks on a grid" if cell > 1 else "exact"
+    return Release(f"query/{QUERY}", "whole table", 1, size, HEADER, told, cell)
+
+
 def with_categories(recipe: Recipe, study: Study) -> Recipe:
     """With the study's limit of categories, where the recipe names none."""
     needs = recipe.name == "category_counts" and "most" not in dict(recipe.settings)
@@ -152,8 +163,8 @@ def preparation_times(study: Study) -> list[tuple[Recipe, int]]:
 
 
 def most_statistics(releases: Releases) -> int:
-    """Answers to queries that the study may ask for."""
-    return sum(one.times for one in releases if one.kind.startswith("query/"))
+    """Answers to queries and analyses that the study may ask for."""
+    return sum(one.times for one in releases if one.kind.startswith(("query/", "analysis/")))
 
 
 def most_features(study: Study, columns: Mapping[str, str]) -> int:
@@ -351,12 +362,14 @@ NAMES = {
     "begin": "receipts for the first model",
     "finish": "receipts for the final model",
     "refusal": "refusals",
+    "agree": "number of rows",
 }
 
 
 def name_of(kind: str) -> str:
     what, _, name = kind.partition("/")
-    return NAMES.get(kind) or f"{'statistics' if what == 'query' else 'answers to the probe'} {name}"
+    known = {"query": "statistics", "analysis": "sums for the analysis"}
+    return NAMES.get(kind) or f"{known.get(what, 'answers to the probe')} {name}"
 
 
 def sentences(releases: Releases) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from wardround.report.html.document import chart_figures
 from wardround.report.html.markup import Html, paragraph
-from wardround.report.run import diagnostics_charts, participation, progress_charts, score_charts
+from wardround.report.run import asker_charts, diagnostics_charts, participation, progress_charts, score_charts
 from wardround.report.run.section import ReportSection
 from wardround.runs.run import Run
 
@@ -16,6 +16,11 @@ def partner_choice(run: Run) -> Iterable[Html]:
 def progress(run: Run) -> Iterable[Html]:
     charts = progress_charts.progress(run)
     return progress_words(run) if charts else Html(""), chart_figures("progress", charts)
+
+
+def asked(run: Run) -> Iterable[Html]:
+    charts = asker_charts.asker_courses(run)
+    return asker_words(run) if charts else Html(""), chart_figures("asker", list(charts))
 
 
 def attendance(run: Run) -> Iterable[Html]:
@@ -38,7 +43,19 @@ def progress_words(run: Run) -> Html:
     )
 
 
+def asker_words(run: Run) -> Html:
+    repeat = f" Shown is the first of {run.repeats} repeats." if run.repeats > 1 else ""
+    return paragraph(
+        Html(
+            "Full lines: the share of the asking hospital's test patients that each model classifies rightly. Dashed, "
+            "red: the same answer for every patient. Dotted: how much each hospital counts, where a method weighs "
+            f"them. Nothing was chosen by these patients.{repeat}"
+        )
+    )
+
+
 SECTIONS = (
+    ReportSection(55, "asker", "For the asking hospital, round by round", asked),
     ReportSection(40, "choosing", "Choosing partners", partner_choice),
     ReportSection(60, "progress", "Progress round by round", progress),
     ReportSection(70, "attendance", "Who took part", attendance),

@@ -1,0 +1,1 @@
+"""Analyses and their data for tests."""

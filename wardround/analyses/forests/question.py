@@ -1,0 +1,93 @@
+"""What the coordinator asks, as arrays: the edges to count between, or the forest so far and the nodes to sum over."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wardround.core.analysis import Agreed
+from wardround.core.contracts import Message
+from wardround.statistics.trees.bins import Feature, Numbers
+from wardround.statistics.trees.forest import Forest
+from wardround.statistics.trees.growth import Growth
+
+PHASE = "phase"
+EDGES, LEVEL, REVIEW = "edges", "level", "review"
+
+
+class Common(NamedTuple):
+    """What everybody knows once bins are agreed."""
+
+    features: tuple[Feature, ...]
+    base: Numbers
+    """The score that everybody begins with, one a group."""
+
+
+def phase_of(message: Message) -> str:
+    return dict(message.meta)[PHASE]
+
+
+def edges_question(edges: tuple[Numbers, ...]) -> Message:
+    """Edges of each column of numbers, filled up with the last one again: between equal edges lies nothing."""
+    longest = max((len(own) for own in edges), default=0)
+    padded = np.zeros((len(edges), longest))
+    for place, own in enumerate(edges):
+        padded[place] = np.pad(own, (0, longest - len(own)), mode="edge")
+    return Message({"edges": padded}, ((PHASE, EDGES),))
+
+
+def known_arrays(common: Common, forest: Forest) -> dict[str, Any]:
+    numbers = [feature.edges for feature in common.features if not feature.is_category]
+    return {
+        "edges": np.concatenate([np.empty(0), *numbers]).astype(np.float32),
+        "lengths": np.array([len(own) for own in numbers], np.uint8),
+        "base": np.asarray(common.base, np.float32),
+        **forest._asdict(),
+    }
+
+
+def level_question(common: Common, forest: Forest, growth: Growth, number: int) -> Message:
+    arrays = {
+        **known_arrays(common, forest),
+        "tree_column": growth.tree.column[0, :, : 2**growth.level - 1],
+        "tree_left": growth.tree.left[0, :, : 2**growth.level - 1],
+        "columns": growth.columns.astype(np.int16),
+        "asked": growth.asked.astype(np.int16),
+        "number": np.array(number, np.int32),
+    }
+    return Message(arrays, ((PHASE, LEVEL),))
+
+
+def review_question(common: Common, forest: Forest, shown: Numbers, grid: Numbers) -> Message:
+    arrays = {**known_arrays(common, forest), "shown": shown.astype(np.int16), "grid": grid.astype(np.int16)}
+    return Message(arrays, ((PHASE, REVIEW),))
+
+
+def read_common(message: Message, agreed: Agreed, columns: tuple[str, ...]) -> Common:
+    arrays, features, at, place = message.arrays, [], 0, 0
+    for name in columns:
+        column = agreed.columns[name]
+        if column.kind == "category":
+            features.append(Feature(name, np.empty(0), column.levels, True))
+            continue
+        many = int(arrays["lengths"][place])
+        features.append(Feature(name, np.asarray(arrays["edges"][at : at + many], np.float64)))
+        at, place = at + many, place + 1
+    return Common(tuple(features), np.asarray(arrays["base"], np.float64))
+
+
+def read_forest(message: Message) -> Forest:
+    return Forest(*(np.asarray(message.arrays[name]) for name in Forest._fields))
+
+
+def read_tree(message: Message, forest: Forest) -> tuple[Forest, int]:
+    """The tree that is being grown and how many of its levels are known; nodes below ask nothing yet."""
+    column, left = (np.asarray(message.arrays[name]) for name in ("tree_column", "tree_left"))
+    groups, known = column.shape
+    nodes = forest.value.shape[-1] - 1
+    whole = Forest(
+        np.full((1, groups, nodes), -1, np.int16),
+        np.full((1, groups, nodes, left.shape[-1]), 255, np.uint8),
+        np.zeros((1, groups, nodes + 1), np.float32),
+    )
+    whole.column[0, :, :known], whole.left[0, :, :known] = column, left
+    return whole, (known + 1).bit_length() - 1

@@ -1,0 +1,1 @@
+"""Real tables with a follow-up time and an event, for survival analyses."""

@@ -1,0 +1,1 @@
+"""The coordinator at work for an analysis over real sites."""

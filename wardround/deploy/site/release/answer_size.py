@@ -1,0 +1,84 @@
+"""How large a site's answer in a round would be, measured by preparing its rows as the study would; nothing is trained.
+
+Other sites may know categories that this one lacks, so the real answer can be somewhat larger.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from wardround.core.contracts import Message
+from wardround.data.load import LoadedData, load
+from wardround.data.noised_preparation import StatisticsNoise
+from wardround.data.table import Table
+from wardround.deploy.protocol.wire import encode
+from wardround.deploy.site.release.model_shapes import with_some_noise
+from wardround.engine.split_round import answer_shapes
+from wardround.study import assemble
+from wardround.study.file import Study
+from wardround.study.methods import own_method
+from wardround.study.release_noise import statistics_noise
+
+HEADER = {"status": "ok", "study": "x" * 40, "round": 1000, "nonce": "x" * 32, "site": "x" * 20}
+"""As long as the header of an answer usually is."""
+
+
+@dataclass(frozen=True)
+class AnswerSize:
+    """What leaves a site in one round: numbers in each array, and bytes on the wire."""
+
+    numbers: dict[str, int]
+    bytes: int
+    parameters: int
+    """Numbers that the model has."""
+
+
+def example_noise(study: Study) -> StatisticsNoise | None:
+    """A private study's own preparation is not known yet: for the size of an answer hardly any noise will do."""
+    found = statistics_noise(study, study.study.seed)
+    return found if found is None or found.noise is None else found._replace(noise=1e-6)
+
+
+def prepared_rows(study: Study, table: Table) -> LoadedData:
+    """This site's rows, split and prepared as in the study, as far as it can be told from them alone."""
+    data = study.data
+    return load(
+        table,
+        seed=study.study.seed,
+        shares=tuple(data.shares),
+        shares_at={name: data.shares_at(name, study.study.user) for name in table.sites},
+        by=data.split_by or "",
+        missing_target=data.missing_target,
+        empty_sites="keep",
+        private=example_noise(study),
+        **data.preparation.model_dump(),
+    )
+
+
+def answer_of(study: Study, table: Table, loaded: LoadedData) -> AnswerSize:
+    """What this site's answer would hold; nothing is trained."""
+    federation = loaded.federation
+    sites = list(dict.fromkeys([*table.sites, *([study.study.user] if study.study.user else [])]))
+    algorithm = assemble.build(with_some_noise(study), own_method(study), federation.task, sites)
+    transform = assemble.transform_of(study.transforms)
+    params = assemble.model_of(study, federation.task).init(jax.random.key(0))
+    server = algorithm.init(params, max(2, len(sites)))
+    row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
+    made = answer_shapes(algorithm, server, algorithm.init_client(params), row)
+    key = jax.random.key(0)
+
+    def way(made: Message) -> Message:
+        sent = transform.down(transform.init(made), algorithm.broadcast(server), key)
+        return transform.up(sent, made, key)
+
+    left = jax.eval_shape(way, made)
+    hidden = transform.bytes_up is not None  # what leaves cannot be read: told is what it hides
+    numbers = {
+        name: sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(part))
+        for name, part in (made if hidden else left).arrays.items()
+    }
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), left)
+    parameters = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))
+    size = len(encode(HEADER, Message({}))) + transform.bytes_up(left) if transform.bytes_up else None
+    return AnswerSize(numbers, size or len(encode(HEADER, empty)), parameters)

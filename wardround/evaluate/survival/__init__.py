@@ -1,0 +1,1 @@
+"""How good predictions of survival are: order, distance and calibration, with censored patients accounted for."""

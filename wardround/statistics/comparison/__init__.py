@@ -1,0 +1,1 @@
+"""Tests from sums and counts: categories, means, ranks."""

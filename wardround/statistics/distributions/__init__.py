@@ -1,0 +1,1 @@
+"""Quantiles and histograms from counts in bins."""

@@ -1,0 +1,1 @@
+"""Measurements of several sites made comparable."""

@@ -1,0 +1,1 @@
+"""Several columns together: covariance, correction for covariates, principal components."""

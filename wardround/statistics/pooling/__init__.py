@@ -1,0 +1,1 @@
+"""Estimates of several sites or studies put together: fixed and random effects."""

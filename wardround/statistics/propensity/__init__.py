@@ -1,0 +1,1 @@
+"""Who is treated, and what the treatment does once that is allowed for."""

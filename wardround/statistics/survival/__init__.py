@@ -1,0 +1,1 @@
+"""Survival analysis by sums: time axes, life tables, rank tests, partial likelihoods, incidences, concordance."""

@@ -1,0 +1,1 @@
+"""Gradient boosted trees from sums: shared bins, histograms of slopes, the best splits, the forest they make."""

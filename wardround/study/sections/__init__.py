@@ -1,0 +1,1 @@
+"""The tables of the study file, by topic; unknown keys are refused."""
