@@ -85,9 +85,8 @@ def partial_pooling(
         losses = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, jnp.zeros(()))
         apart = pull * jnp.square(own - flat(params)) / message.arrays["variance"]
         # A squared error is twice the variance times what a normal distribution has in its exponent.
-        kind = jax.eval_shape(model.predict, params, shard.batch(0, 0, 1).x)
-        scale = 2 * message.arrays["noise"] if kind.ndim == 1 else 1.0
-        return losses / scale + jnp.sum(apart) / 2
+        regression = jax.eval_shape(model.predict, params, shard.batch(0, 0, 1).x).ndim == 1
+        return losses / (2 * message.arrays["noise"] if regression else 1.0) + jnp.sum(apart) / 2
 
     def settle(message: Message, kept: Tree, shard: Shard, key: Key, steps: int) -> tuple[Array, Array, Array, Array]:
         """The coefficients after some steps, and in units of the prior; what is left unknown of them; the residual."""
@@ -142,10 +141,7 @@ def partial_pooling(
         damping = DAMPING * jnp.mean(jnp.diagonal(said["known"])) + 1e-6
         system = said["known"] + jnp.diag(state["variance"] * wide + damping)
         towards = said["apart"] - root * centre * wide
-        step = jnp.linalg.solve(system, towards)
-        # Where a site's patients are told apart wholly its information vanishes, and the step would know no end.
-        longest = LONGEST * jnp.linalg.norm(towards) / jnp.maximum(jnp.linalg.norm(step), 1e-12)
-        step = root * step * jnp.minimum(1.0, longest)
+        step = root * bounded(jnp.linalg.solve(system, towards), towards)
         ratio = jnp.clip(said["square"] - jnp.square(said["apart"]), 0.25, 2.0)
         seen = state["variance"] * (DOUBT * ratio) ** HASTE
         variance = (1 - lent) * seen + lent * jnp.mean(seen)
@@ -171,3 +167,9 @@ def partial_pooling(
         predict=model.predict,
         personal=Personal(fit),
     )
+
+
+def bounded(step: Array, towards: Array) -> Array:
+    """No longer than some EM steps: where a site's patients are told apart wholly, its information vanishes."""
+    longest = LONGEST * jnp.linalg.norm(towards) / jnp.maximum(jnp.linalg.norm(step), 1e-12)
+    return step * jnp.minimum(1.0, longest)
