@@ -86,7 +86,9 @@ def partners_table(result: PartnersResult) -> Table:
     shown = Table(
         title=Text(plain(words.headline(asked)), style="bold"),
         title_justify="left",
-        caption=Text(plain(asked.gain.words)) if asked.gain.words else None,
+        caption=Text(plain("\n".join(one for one in (asked.gain.words, asked.method) if one)))
+        if asked.gain.words
+        else None,
         caption_justify="left",
     )
     for name in ("hospital", "verdict", "score ± error", "main difference"):

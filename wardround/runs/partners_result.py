@@ -16,20 +16,36 @@ class MetricWays(ResultPart):
     everyone: Number
 
 
+class GainSpan(ResultPart):
+    """A difference, together less alone, and its interval."""
+
+    difference: Number
+    low: Number
+    high: Number
+
+
 class PartnersGain(ResultPart):
-    """What training with the chosen partners changes on the asking site's held-out patients."""
+    """What training with the chosen partners changes for the asking site; where none are chosen, with the best one."""
 
     metric: Text
     alone: Number
+    """On held-out patients, the mean over the splits, as are the next two."""
     together: Number
     everyone: Number
     difference: Number
-    """Together less alone."""
+    """Together less alone, by all sites' evidence where that can be had, else as measured; the verdict follows."""
     low: Number
     high: Number
+    measured: GainSpan
+    """On the held-out patients alone."""
     also: MetricWays
     """The study's main metric."""
     patients: Whole
+    """Held out, in each split."""
+    patients_needed: Whole
+    """Of the asking site, to tell whether joining helps; where that is clear or past telling, nothing."""
+    of: Texts
+    """The partners that were tried: the chosen ones, or the most promising site."""
     words: Text
 
 
@@ -47,6 +63,8 @@ class PartnersVerdict(ResultPart):
     unanswered: Texts
     withdrawn: Texts
     gain: PartnersGain
+    method: Text
+    """The method for a site that does not want to choose, and why."""
 
 
 class PartnerScore(ResultPart):

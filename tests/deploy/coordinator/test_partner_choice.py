@@ -424,5 +424,5 @@ def test_the_policy_decides_about_a_choice_before_it_is_approved(consortium):
     assert "[partners] smallest_cell" in why
     policy = Policy(components=["choice/*", "algorithm/*", "aggregator/*", "model/*"])
     reasons = decide(policy, study.model_dump(mode="json"))
-    assert "the component probe/scatter is not allowed" in reasons
+    assert "the component probe/information is not allowed" in reasons
     assert "the component query/cells_of is not allowed" in reasons

@@ -13,6 +13,7 @@ from wardround.partners.choice import Evidence
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import parse_study
+from wardround.workflows.partners.gain import NEGLIGIBLE, verdict_of
 from wardround.workflows.partners.recommend import average_evidence, check_partners, partners
 
 STUDY = """
@@ -66,14 +67,19 @@ def test_the_hospital_of_the_same_group_is_the_best_partner(answer):
     assert set(told["reasons"]) == {"Kenema", "Bo", "Port Loko"}
 
 
-def test_the_gain_is_told_on_held_out_patients_with_its_interval(answer):
-    gain = answer["verdict"]["gain"]
+def test_the_gain_is_that_of_the_advised_set_and_the_verdict_follows_from_its_interval(answer):
+    verdict = answer["verdict"]
+    gain, measured = verdict["gain"], verdict["gain"]["measured"]
     rows = next(site for site in answer["sites"] if site["name"] == "Freetown")
     assert gain["patients"] == rows["validation"]
-    assert gain["difference"] == pytest.approx(gain["together"] - gain["alone"])
+    assert gain["of"] == verdict["partners"]
+    assert measured["difference"] == pytest.approx(gain["together"] - gain["alone"])
     assert gain["low"] <= gain["difference"] <= gain["high"]
-    helps = "yes" if gain["high"] < 0 else "no" if gain["low"] > 0 else "unclear"
-    assert answer["verdict"]["helps"] == helps
+    span = (gain["difference"], gain["low"], gain["high"])
+    held = (measured["difference"], measured["low"], measured["high"])
+    assert verdict["helps"] == verdict_of(span, held, True, NEGLIGIBLE)
+    assert (gain["patients_needed"] is not None) <= (verdict["helps"] == "unclear")
+    assert "partial_pooling" in verdict["method"]
 
 
 def test_measures_matrices_map_and_feedback_are_there(answer):
@@ -104,8 +110,10 @@ def test_when_all_withdraw_the_local_model_is_offered(tmp_path):
     said = words(partners='withdrawn = ["Bo", "Kenema", "Port Loko"]')
     told = plain(partners(planned(said), RunFolder.create(tmp_path / "run", resume=False)))
     assert told["verdict"]["partners"] == []
-    assert told["verdict"]["helps"] == "no"
+    assert told["verdict"]["helps"] == "unclear"  # nobody was there to ask, so no interval says "no"
+    assert told["verdict"]["headline"].startswith("There is nobody for Freetown to train with.")
     assert "local" in told["verdict"]["headline"]
+    assert told["verdict"]["gain"]["difference"] is None
 
 
 @pytest.mark.parametrize(

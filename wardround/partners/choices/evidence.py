@@ -1,235 +1,137 @@
-"""Partners by all evidence: whose patients mean the same by the same findings, as far as everything known tells.
+"""Partners by all evidence: with whom the common model comes nearest to what is best for the asking site.
 
-What counts is p(y|x). Each site tells its mean gradient at one common model and how it scatters from patient to
-patient: the score test, which needs no model of a site's own and so holds up where a site has few patients. In units of
-that scatter the true gradients of two sites lie D apart, and 1/2 D² is the extra loss per patient when one follows the
-other (exactly so for small differences and log loss). A hierarchical normal model (Fay and Herriot 1979; Efron and
-Morris 1975) then borrows over all pairs at once: the sites' true gradients vary by tau², and of that the share rho
-follows the likeness of their patients (histograms, outcome included; eigenvalues that chance would make left out).
-tau and rho are averaged over by their likelihood with flat priors. So unlike patients count against a site only as far
-as, in this federation, sites with unlike patients do have other gradients.
+What counts is p(y|x). Every site tells, at one common model, which way its patients would change it and how surely: its
+score and information, which for small changes are all its likelihood has to say. From these a posterior over all ways
+to group the sites says who means the same by the same findings, in which coefficients the groups differ, and so what
+the asking site's own coefficients are, its patients' strength and that of all who are like it together (see
+`wardround.partners.similarity.site_groups`). The question is put twice: at the model of everybody, and at the best
+guess of the asking site's own, around which the differences that matter are small. How alike the sites' patients are
+(histograms) counts only as far as, in this federation, unlike patients go with unlike meanings: sites whose patients
+differ and whose findings mean the same are right partners.
 
-The score is minus the expected 1/2 D², its error the posterior standard deviation. The cut takes the nearest sites as
-long as their common model is expected to lose less at the asking site: each further site takes variance away (as its
-patients do) and brings bias (as D² does). With few patients this also lets in sites of other groups. On made-up
-hospitals of 200 patients (20 seeds, two asking sites each) the sites above the cut had a lower held-out loss together
-than the asking site alone (by 0.02 to 0.04) and than all sites (by 0.01 to 0.05), and a higher one than the right
-partners would have had (by 0.001 to 0.009; only the last, where nothing but p(y|x) differs, is beyond chance).
-Needs the answers one by one, so no secure sum; costs one training of the common model, an exchange of up to 256²
-numbers a site, and the histograms. Time grows with the cube of the number of sites: for hundreds, not for millions.
-The second moments of gradients are not noised: `epsilon` covers the histograms only.
+The common model of any set of sites follows from their sums, so its expected loss at the asking site is known without
+training it: half the squared distance from the best guess, in units of the asking site's information. The set is the
+one with the smallest; sets that are as good to within a few ten-thousandths are told apart by how likely their sites
+mean the same. A site's score is what the expected loss falls by when it is among the partners, the others being chosen
+best; above 0 (the cut) it is taken. Its error is the posterior standard deviation of that.
+
+Measured on fourteen kinds of made-up federations of 6 hospitals with 200 patients (benchmarks/advice.py; the figures
+are in docs/results/advice.md). Needs the answers one by one, so no secure sum. `epsilon` covers the histograms only; to
+score and information no noise is added, so it is not for a private study. Costs one training of the common model, two
+exchanges of up to 256² numbers a site, and the histograms.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.stats import ncx2
 
 from wardround.core.bounds import Count, NotNegative
-from wardround.core.contracts import Tree
-from wardround.core.errors import Refusal
 from wardround.partners.choice import Choice, Evidence, Question, SiteQuestions, probe
-from wardround.partners.probes.scatter import scatter
-from wardround.partners.similarity.histograms import (
-    Histograms,
-    ask_histograms,
-    column_differences,
-    count_queries,
-    differences,
-)
+from wardround.partners.knowledge import Knowledge, expected_gain, learn_from_sites, pooled
+from wardround.partners.similarity.histograms import ask_histograms, count_queries
 from wardround.partners.similarity.site_map import map_of
 
 LABEL = "Partners by all evidence"
 
 Numbers = np.ndarray[Any, Any]
 
-SMALLEST_SCATTER = 1e-3
-"""Directions in which patients scatter less than this part of the widest hold nothing but rounding."""
-TAUS = np.concatenate([[0.0], np.exp2(np.arange(-4.0, 11.0))])
-"""Between-site variance over sampling variance: from none to a thousandfold."""
-RHOS = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
-class Posterior(NamedTuple):
-    """What is known about the sites' true gradients, in every setting of (tau, rho) and their weights."""
-
-    weight: Numbers
-    mean: Numbers
-    """(settings, sites, directions)"""
-    covariance: Numbers
-    """(settings, sites, sites), alike in all directions"""
-    rho: float
-    """The expected share of the sites' differences that follows the likeness of their patients."""
+PLAUSIBLE = 0.0025
+"""Expected loss that plausibility may outweigh, for all candidates together: half of what is called harmless."""
+LONGEST_ODDS = 4.0
+"""Log odds beyond which a site's meaning the same, or not, counts no further."""
 
 
 def evidence(*, epsilon: NotNegative = 0.0, smallest_cell: Count = 5) -> Choice:
     """All evidence together: what findings mean at each site, and how alike its patients are (epsilon: their noise)."""
 
     def assess(question: Question) -> Evidence:
-        common = question.train(question.everyone)
-        state = question.probe(scatter(question.model), common)
         told = ask_histograms(question.engine, epsilon=epsilon, smallest_cell=smallest_cell)
-        rows = np.asarray(state["rows"], np.float64)
-        asked = np.isin(np.arange(len(rows)), question.everyone) & (rows > 1)
-        sites = np.flatnonzero(asked)
-        blank = np.full(len(rows), np.nan)
-        if not asked[question.user] or len(sites) < 2:
+        known = learn_from_sites(question, told)
+        blank = np.full(len(question.engine.sites), np.nan)
+        if known is None:
             return Evidence(blank, blank.copy(), 0.0, {"sites": {}})
-        gradient, noise = whiten_gradients(state, sites)
-        known = posterior(gradient, noise, likeness(told, sites))
-        return assess_candidates(question, told, sites, rows[sites], noise, known)
+        return assess_candidates(question, known)
 
-    return Choice(
-        assess, SiteQuestions((probe("scatter"),), "once with all sites", count_queries(epsilon, smallest_cell))
-    )
+    asked = probe("information")._replace(times="twice", most=lambda sites: 2)
+    return Choice(assess, SiteQuestions((asked,), "once with all sites", count_queries(epsilon, smallest_cell)))
 
 
-def whiten_gradients(state: Tree, sites: Numbers) -> tuple[Numbers, Numbers]:
-    """Gradients in units of the patients' common scatter, (sites, directions), and each site's sampling variance."""
-    slope, square, rows = (np.asarray(state[name], np.float64)[sites] for name in ("slope", "square", "rows"))
-    spread = square - slope[:, :, None] * slope[:, None, :]
-    values, vectors = np.linalg.eigh(np.einsum("s,sij->ij", rows, spread) / rows.sum())
-    wide = values > max(SMALLEST_SCATTER * float(values[-1]), 1e-12)
-    if not wide.any():
-        raise Refusal(
-            "the gradients do not differ from patient to patient, so sites cannot be told apart",
-            remedy="look for a target or columns that never vary",
-        )
-    scale = vectors[:, wide] / np.sqrt(values[wide])
-    own = np.einsum("ik,sij,jk->s", scale, spread, scale) / int(wide.sum())
-    # A site that by chance shows almost no scatter (one class only) is not thereby certain.
-    return slope @ scale, np.maximum(own, 0.1) / rows * (rows / (rows - 1))
-
-
-def likeness(told: Histograms, sites: Numbers) -> Numbers:
-    """(sites, sites), mean variance 1: who has like patients, beyond chance; all 0 where nothing is known to differ."""
-    count, parts, freedom = len(sites), [np.zeros((len(sites), 0))], 0
-    chance = np.zeros(count)
-    for index in range(len(told.columns)):
-        rows, shares = told.rows(index)[sites], told.shares(index)[sites]
-        answered = np.isfinite(rows) & (rows > 0)
-        if answered.sum() < 2:
-            continue
-        mean = told.counts[index][sites][answered].sum(axis=0) / rows[answered].sum()
-        held = mean > 0
-        apart = (shares - mean)[:, held] / np.sqrt(mean[held])
-        parts.append(np.where(answered[:, None], apart, 0.0))
-        safe = np.where(answered, rows, np.inf)
-        chance += (int(held.sum()) - 1) / safe + told.noise * float((1 / mean[held]).sum()) / safe**2
-        freedom += int(held.sum()) - 1
-    if not freedom:
-        return np.zeros((count, count))
-    embedded, centre = np.concatenate(parts, axis=1), centering_matrix(count)
-    values, vectors = np.linalg.eigh(centre @ (embedded @ embedded.T - np.diag(chance)) @ centre)
-    # Chance spreads its eigenvalues around their mean, up to this edge (Marchenko and Pastur 1967).
-    edge = float(chance.mean()) * (2 * np.sqrt(count / freedom) + count / freedom)
-    values = np.where(values > edge, values, 0.0)
-    kernel = (vectors * values) @ vectors.T
-    return np.asarray(kernel * (count - 1) / values.sum() if values.any() else kernel)
-
-
-def centering_matrix(count: int) -> Numbers:
-    return np.eye(count) - 1 / count
-
-
-def posterior(gradient: Numbers, noise: Numbers, kernel: Numbers) -> Posterior:
-    """True gradients given those told; every direction is a draw of the same model, the sites' mean left free."""
-    count, directions = gradient.shape
-    centre, unit = centering_matrix(count), float(noise.mean())
-    contrasts = np.linalg.svd(np.ones((1, count)))[2][1:]
-    observed = contrasts @ gradient
-    rhos = RHOS if kernel.any() else (0.0,)
-    settings = [(tau, rho) for tau in TAUS for rho in (rhos if tau else (0.0,))]
-    logs, means, covariances = [], [], []
-    for tau, rho in settings:
-        between = tau * unit * (rho * kernel + (1 - rho) * centre)
-        total = contrasts @ (between + np.diag(noise)) @ contrasts.T
-        misfit = float(np.sum(observed * np.linalg.solve(total, observed)))
-        logs.append(-0.5 * (directions * np.linalg.slogdet(total)[1] + misfit) - np.log(len(rhos) if tau else 1))
-        # What is common to all sites does not matter between two of them, so only contrasts are estimated.
-        gain = np.linalg.solve(total, contrasts @ between).T
-        means.append(gain @ observed)
-        covariances.append(between - gain @ contrasts @ between)
-    weight = np.exp(np.array(logs) - max(logs))
-    weight /= weight.sum()
-    return Posterior(weight, np.array(means), np.array(covariances), float(weight @ [rho for _, rho in settings]))
-
-
-def assess_candidates(
-    question: Question, told: Histograms, sites: Numbers, rows: Numbers, noise: Numbers, known: Posterior
-) -> Evidence:
-    """Every candidate's expected difference, its error, the cut, and what it comes from."""
-    names, user = tuple(question.engine.sites), int(np.flatnonzero(sites == question.user)[0])
-    directions = known.mean.shape[-1]
-    gram = second_moments(known)
-    squared = np.diag(gram)[:, None] + np.diag(gram)[None] - 2 * gram
-    error, helps = uncertainty(known, user, directions * (noise + noise[user]))
-    others = np.array([i for i in range(len(sites)) if i != user and sites[i] in question.candidates], np.int64)
-    score, spread = np.full(len(names), np.nan), np.full(len(names), np.nan)
-    score[sites[others]] = -squared[user, others] / 2
-    spread[sites[others]] = error[others] / 2
-    distances = np.full((len(names), len(names)), np.nan)
-    distances[np.ix_(sites, sites)] = np.sqrt(np.maximum(squared, 0.0))
-    found = differences(told)
-    reasons = {
-        names[sites[i]]: {
-            "extra_loss": float(squared[user, i] / 2),
-            "error": float(error[i] / 2),
-            "helps_as_only_partner": float(helps[i]),
-            "columns": column_differences(told, found, question.user, int(sites[i])),
+def assess_candidates(question: Question, known: Knowledge) -> Evidence:
+    """Every candidate's worth, its error, and what it comes from; the cut is 0."""
+    names, user = tuple(question.engine.sites), known.place_of(question.user)
+    others = [i for i in range(len(known.sites)) if i != user and known.sites[i] in question.candidates]
+    found = best_sets(known, user, others)
+    score, error = np.full(len(names), np.nan), np.full(len(names), np.nan)
+    reasons = {}
+    for site in others:
+        inside, outside = found[site]
+        worth, doubt = gain_between(known, user, outside, inside)
+        beside = plausibility(known, user, others, inside) - plausibility(known, user, others, outside)
+        score[known.sites[site]] = worth + beside
+        error[known.sites[site]] = doubt
+        reasons[names[known.sites[site]]] = {
+            "means_the_same": float(known.groups.together[user, site]),
+            "loss_saved": worth,
+            "error": doubt,
         }
-        for i in others
-    }
-    cut = natural_cut(gram, directions * noise, rows, user, others)
-    followed = {"sites": reasons, "patients_count_for": known.rho, "map": map_of(names, distances, question.everyone)}
-    return Evidence(score, spread, cut, followed)
+    distances = np.full((len(names), len(names)), np.nan)
+    distances[np.ix_(known.sites, known.sites)] = site_distances(known, user)
+    return Evidence(score, error, 0.0, {"sites": reasons, "map": map_of(names, distances, question.everyone)})
 
 
-def second_moments(known: Posterior) -> Numbers:
-    """(sites, sites): expected products of the sites' true gradients, summed over the directions."""
-    products = known.mean @ known.mean.transpose(0, 2, 1) + known.mean.shape[-1] * known.covariance
-    return np.asarray(np.einsum("h,hij->ij", known.weight, products))
+def gain_between(known: Knowledge, user: int, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[float, float]:
+    """How much less the second set's model is expected to lose at the asking site than the first's, and its error."""
+    return expected_gain(known, user, pooled(known, first), pooled(known, second))
 
 
-def uncertainty(known: Posterior, user: int, bearable: Numbers) -> tuple[Numbers, Numbers]:
-    """The standard deviation of D² from the asking site, and how likely it is below what is bearable.
+def plausibility(known: Knowledge, user: int, others: list[int], sites: tuple[int, ...]) -> float:
+    """What speaks for a set beside its expected loss, in units of it."""
+    chance = np.clip(known.groups.together[user, [site for site in sites if site != user]], 1e-12, 1 - 1e-12)
+    odds = np.clip(np.log(chance / (1 - chance)), -LONGEST_ODDS, LONGEST_ODDS)
+    return float(PLAUSIBLE / max(5, len(others)) * odds.sum())
 
-    Bearable is the sampling variance of both sites together: two sites of n and m patients with D² below it are better
-    off with their common model than alone, since then its bias (m / (n + m))² D² is less than the variance it saves.
+
+def best_sets(known: Knowledge, user: int, others: list[int]) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """For every candidate the best sets with and without it.
+
+    From the likeliest to mean the same one after the other, and then by single additions and removals.
     """
-    directions = known.mean.shape[-1]
-    apart = np.sum((known.mean - known.mean[:, [user]]) ** 2, axis=-1)
-    diagonal = np.diagonal(known.covariance, axis1=1, axis2=2)
-    variance = np.maximum(diagonal + diagonal[:, [user]] - 2 * known.covariance[:, user], 0.0)
-    expected = apart + directions * variance
-    within = 2 * directions * variance**2 + 4 * variance * apart
-    mean = known.weight @ expected
-    total = known.weight @ (within + (expected - mean) ** 2)
-    # Without variance D² is what it is; a chi-square distribution needs a little of it.
-    sure = variance <= 1e-12 * np.maximum(bearable, 1e-300)
-    safe = np.where(sure, 1.0, variance)
-    below = np.where(sure, apart <= bearable, ncx2.cdf(bearable / safe, directions, np.minimum(apart / safe, 1e6)))
-    return np.sqrt(total), np.asarray(known.weight @ below)
+    costs: dict[tuple[int, ...], float] = {}
+
+    def cost(sites: tuple[int, ...]) -> float:
+        if sites not in costs:
+            saved, _ = gain_between(known, user, (user,), sites)
+            costs[sites] = -saved - plausibility(known, user, others, sites)
+        return costs[sites]
+
+    def improve(sites: tuple[int, ...], fixed: int | None) -> tuple[int, ...]:
+        while True:
+            tried = [toggle(sites, other) for other in others if other != fixed]
+            best = min(tried, key=cost, default=sites)
+            if cost(best) >= cost(sites) - 1e-12:
+                return sites
+            sites = best
+
+    order = sorted(others, key=lambda site: -known.groups.together[user, site])
+    path = [tuple(sorted((user, *order[:count]))) for count in range(len(order) + 1)]
+    best = improve(min(path, key=cost), None)
+    found = {}
+    for site in others:
+        changed = improve(toggle(best, site), site)
+        found[site] = (best, changed) if site in best else (changed, best)
+    return found
 
 
-def natural_cut(gram: Numbers, noise: Numbers, rows: Numbers, user: int, others: Numbers) -> float:
-    """Between the last of the nearest sites that one should take and the first that one should not."""
-    score = -(gram[user, user] + gram[others, others] - 2 * gram[user, others]) / 2
-    order = others[np.argsort(-score, kind="stable")]
-    ranked = np.sort(score)[::-1]
+def toggle(sites: tuple[int, ...], site: int) -> tuple[int, ...]:
+    """Without it if it is there, with it if it is not."""
+    return tuple(one for one in sites if one != site) if site in sites else tuple(sorted((*sites, site)))
 
-    def expected_loss(taken: Numbers) -> float:
-        share = np.zeros(len(rows))
-        share[user], share[taken] = rows[user], rows[taken]
-        share /= share.sum()
-        bias = -share
-        bias[user] += 1
-        return float(bias @ gram @ bias + share**2 @ noise)
 
-    losses = [expected_loss(order[:count]) for count in range(len(order) + 1)]
-    count = int(np.argmin(losses))
-    if not len(ranked) or (count == len(ranked) and ranked[-1] >= 0):
-        return -1e-12
-    if count == len(ranked):
-        return float(2 * ranked[-1])
-    return float(ranked[0] / 2 if count == 0 else (ranked[count - 1] + ranked[count]) / 2)
+def site_distances(known: Knowledge, user: int) -> Numbers:
+    """(sites, sites): the square root of the expected extra loss, times two, when one site follows the other."""
+    mean, covariance = known.groups.mean, known.groups.covariance
+    weight = np.diag(known.told.information[user]) / known.rows[user]
+    variance = np.einsum("p,pss->s", weight, covariance)
+    apart = np.einsum("p,stp->st", weight, (mean[:, None] - mean[None]) ** 2)
+    shared = np.einsum("p,pst->st", weight, covariance)
+    return np.sqrt(np.maximum(apart + variance[:, None] + variance[None] - 2 * shared, 0.0))

@@ -97,6 +97,8 @@ class Partnership:
     asking: str
     helps: Helps
     headline: str
+    method: str
+    """For a site that does not want to choose."""
     partners: tuple[str, ...]
     others: tuple[str, ...]
     unanswered: tuple[str, ...]
@@ -168,6 +170,7 @@ def partnership_of(
         asking=result.asking,
         helps=helps,  # type: ignore[arg-type]
         headline=verdict.headline,
+        method=verdict.method,
         partners=verdict.partners,
         others=verdict.others,
         unanswered=verdict.unanswered,

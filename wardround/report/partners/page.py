@@ -31,7 +31,7 @@ def content(asked: Partnership) -> Html:
                 "answer", "The answer",
                 paragraph(safe(words.headline(asked)), "answer"), paragraph(words.lead(asked), "lead"),
                 facts(words.key_figures(asked)), chart_figures("gain", [figures.gain(asked)]), about_gain(asked),
-                own_tables.verdicts(asked),
+                own_tables.verdicts(asked), paragraph(safe(asked.method)) if asked.method else Html(""),
             ),
             section("limits", "What this cannot tell", bullets(words.limits(asked)), remark_list(asked.run.notes)),
             section("truth", "Ground truth", ground_truth.truth_section(asked.run)),

@@ -11,17 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from wardround.core.contracts import Scores
 from wardround.core.errors import Refusal
-from wardround.engine import registry
-from wardround.engine.fit import Schedule, fit
-from wardround.engine.participation import everyone, restrict
-from wardround.engine.simulate import Simulation
-from wardround.evaluate.comparison import PairedDifference, paired_difference
-from wardround.evaluate.metrics import measure_sites
 from wardround.incentives.statement import DilutionOutcome, settle_dilution
-from wardround.partners.choice import Evidence, Question, select_partners
-from wardround.report.partners.recommendation import gain_words, headline
+from wardround.partners.choice import Evidence, select_partners
+from wardround.report.partners.recommendation import copied, headline, method_advice
 from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder
 from wardround.runs.partners_result import ChoiceCost, PartnersVerdict, TrainingShare
@@ -29,25 +22,59 @@ from wardround.runs.result import PartnersResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
 from wardround.study.file import PartnersSection, Study
-from wardround.study.methods import method_of, own_method
+from wardround.study.methods import own_method
 from wardround.workflows.partners.choose import PartnerSelection, choose, question_of, refuse_user, user_of
 from wardround.workflows.partners.compare_sites import likeness_of
+from wardround.workflows.partners.gain import measure_gain, predict_all_sites, train_ways
 from wardround.workflows.results import data_summary
-from wardround.workflows.run import train
 from wardround.workflows.training_plan import TrainingPlan, check_methods, main_metric, plan_training
 
 Step = Callable[[str], None]
 
+COPIED = 0.5
+"""Share of the smaller site's rows that another holds too, above which the two are said to hold the same patients."""
+FEWEST_COPIES, UNIQUE = 10, 0.9
+"""Rows of a site, and the share of them that is unlike all others of it, below which sites may share them by chance."""
+
 
 @dataclass(frozen=True)
-class Split:
-    """One split of the patients: what the choice said, and how three ways to train predict the held-out ones."""
+class Advice:
+    """What all splits together say: the mean evidence, whom it takes, and what that gains."""
 
-    setting: Setting
-    chosen: PartnerSelection
-    alone: Scores
-    together: Scores
-    everyone: Scores
+    first: PartnerSelection
+    """The choice on the first split."""
+    evidence: Evidence
+    settlement: DilutionOutcome
+    gain: dict[str, Any]
+
+
+def advise(plan: TrainingPlan, step: Step = lambda words: None) -> Advice:
+    """Judge the partners over the study's splits; `plan` is that of its own method on the first of them.
+
+    The gain is that of the set that is advised, on every split; where nobody is advised, of the most promising site.
+    """
+    study, said = plan.study, plan.study.partners
+    assert said is not None
+    plans, chosen = [], []
+    for number in range(said.repeats):
+        step(f"split {number + 1} of {said.repeats}")
+        plans.append(plan if number == 0 else plan_for_split(plan, number))
+        chosen.append(judge_split(plans[-1]))
+    evidence = average_evidence([one.evidence for one in chosen])
+    settlement = settle_partners(study, said, plan.setting, evidence, chosen[0])
+    names, user = list(plan.federation.sites), chosen[0].user
+    tried = settlement.partners or tuple(most_promising(evidence, names, settlement))
+    step("what it gains")
+    ways = [train_ways(one, user, [names.index(name) for name in tried]) for one in plans]
+    gain = measure_gain(study, ways, user, tried, bool(settlement.partners))
+    return Advice(chosen[0], evidence, settlement, gain)
+
+
+def most_promising(evidence: Evidence, names: Sequence[str], settlement: DilutionOutcome) -> list[str]:
+    """The site that was judged best among those that have not withdrawn; none where nobody was judged."""
+    judged = [site for site in range(len(names)) if np.isfinite(evidence.score[site])]
+    left = [site for site in judged if names[site] not in settlement.reasons]
+    return [names[max(left, key=lambda site: float(evidence.score[site]))]] if left else []
 
 
 def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words: None) -> PartnersResult:
@@ -59,28 +86,22 @@ def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words
     said = study.partners
     assert said is not None
     manifest = folder.begin(study.model_dump(mode="json"), first.fingerprint, kind="partners", resume=False)
-    splits = []
-    for number in range(said.repeats):
-        step(f"split {number + 1} of {said.repeats}")
-        splits.append(judge_split(plan if number == 0 else plan_for_split(plan, number)))
-    evidence = average_evidence([one.chosen.evidence for one in splits])
-    user, names = user_of(study, first.federation), first.federation.sites
-    settlement = settle_partners(study, said, first, evidence, splits[0].chosen)
+    advice = advise(plan, step)
+    user, names = advice.first.user, first.federation.sites
     step("other measures")
-    told = likeness_of(plan, evidence, [list(names).index(name) for name in settlement.partners])
-    metric = main_metric(study, first)
+    told = likeness_of(plan, advice.evidence, [list(names).index(name) for name in advice.settlement.partners])
     result = PartnersResult(
         study=study.study.name,
         kind="partners",
-        metric=metric,
+        metric=main_metric(study, first),
         **data_summary(first),
         asking=names[user],
         repeats=said.repeats,
-        verdict=part_of(PartnersVerdict, verdict(study, splits, evidence, settlement, told)),
+        verdict=part_of(PartnersVerdict, verdict(plan, advice, told)),
         **told.parts,
-        dilution=tuple(part_of(TrainingShare, one) for one in settlement.table),
-        cost=part_of(ChoiceCost, cost(splits, told.records)),
-        notes=tuple(first.notes),
+        dilution=tuple(part_of(TrainingShare, one) for one in advice.settlement.table),
+        cost=part_of(ChoiceCost, cost(advice.first, told.records)),
+        notes=(*first.notes, *copied_rows(first)),
     )
     folder.write_result(result)
     folder.finish(manifest)
@@ -93,17 +114,12 @@ def check_partners(study: Study, setting: Setting) -> TrainingPlan:
     refuse_user(study, setting)
     refuse_without_validation(study, setting)
     ((plan,),) = check_methods(study, setting, [own_method(study)])
-    return plan_for_all(plan)
-
-
-def plan_for_all(plan: TrainingPlan) -> TrainingPlan:
-    """With the patients of all sites predicted, however few [evaluation] asks for: the asking site must be there."""
-    return replace(plan, evaluated=np.arange(len(plan.federation.sites)))
+    return predict_all_sites(plan)
 
 
 def plan_for_split(plan: TrainingPlan, number: int) -> TrainingPlan:
     setting = assemble.load_setting(plan.study, plan.study.study.seed + number)
-    return plan_for_all(plan_training(plan.study, setting, plan.method, number))
+    return predict_all_sites(plan_training(plan.study, setting, plan.method, number))
 
 
 def refuse_without_validation(study: Study, setting: Setting) -> None:
@@ -116,27 +132,11 @@ def refuse_without_validation(study: Study, setting: Setting) -> None:
         )
 
 
-def judge_split(plan: TrainingPlan) -> Split:
-    """Judge the partners on the training rows, and train alone, with the chosen ones, and with everybody."""
-    study, setting, participation = plan.study, plan.setting, plan.participation
+def judge_split(plan: TrainingPlan) -> PartnerSelection:
+    """Judge the partners on the training rows of one split."""
     with plan.engine() as engine:
-        asked = question_of(study, setting, engine, plan.algorithm, plan.first_params(), participation)
-        question = replace(asked, seed=plan.seed)
-        chosen = choose(question, plan.method)
-        together = train_among(engine, question, [chosen.user, *chosen.partners])
-        everyone = train_among(engine, question, participation.cohort(1).tolist())
-    known = {parameter.name for parameter in registry.find("algorithm", "local").parameters}
-    inherited = {key: value for key, value in study.algorithm.settings.items() if key in known}
-    own = plan_training(study, setting, method_of("local", "local", inherited), plan.repeat)
-    alone = train(plan_for_all(own), None, part="validation").scores
-    return Split(setting, chosen, alone, together, everyone)
-
-
-def train_among(engine: Simulation, question: Question, sites: Sequence[int]) -> Scores:
-    """Predictions of the validation rows after training among these sites only."""
-    participation = restrict(everyone(len(engine.sites)), sites)
-    fitted = fit(question.algorithm, engine, question.params, participation, Schedule(question.rounds))
-    return engine.predict(question.algorithm, fitted.progress, "validation")
+        asked = question_of(plan.study, plan.setting, engine, plan.algorithm, plan.first_params(), plan.participation)
+        return choose(replace(asked, seed=plan.seed), plan.method)
 
 
 def average_evidence(found: Sequence[Evidence]) -> Evidence:
@@ -175,88 +175,60 @@ def settle_partners(
     return settle_dilution(taken, rows, said.limits, names[chosen.user], withdrawn=said.withdrawn)
 
 
-def verdict(
-    study: Study, splits: Sequence[Split], evidence: Evidence, settlement: DilutionOutcome, told: Any
-) -> dict[str, Any]:
+def verdict(plan: TrainingPlan, advice: Advice, told: Any) -> dict[str, Any]:
     """The answer in words: with whom, with whom not, why, and whether it helps."""
-    setting, user = splits[0].setting, splits[0].chosen.user
-    names = setting.federation.sites
+    names, user, evidence = plan.federation.sites, advice.first.user, advice.evidence
+    settlement, gain = advice.settlement, dict(advice.gain)
     judged = [site for site in range(len(names)) if np.isfinite(evidence.score[site])]
-    taken = list(settlement.partners)
-    others = [names[site] for site in sorted(judged, key=lambda s: -evidence.score[s]) if names[site] not in taken]
-    withdrawn = list(settlement.reasons)
-    others = [name for name in others if name not in withdrawn]
+    taken, withdrawn = list(settlement.partners), list(settlement.reasons)
+    ranked = [names[site] for site in sorted(judged, key=lambda s: -evidence.score[s])]
+    others = [name for name in ranked if name not in taken and name not in withdrawn]
     unanswered = [
         name for site, name in enumerate(names) if site != user and site not in judged and name not in withdrawn
     ]
-    gain = measure_gain(study, splits, user)
     helps = gain.pop("helps")
-    if not taken:
-        helps = "no"
+    own = int(plan.federation.counts[user, :2].sum())
     return {
         "helps": helps,
         "partners": taken,
         "others": others,
-        "headline": headline(names[user], taken, others, helps, settlement.advice),
+        "headline": headline(
+            names[user], taken, others, helps, settlement.advice, own=own, needed=gain["patients_needed"]
+        ),
         "reasons": {**told.reasons(taken, others), **settlement.reasons},
         "unanswered": unanswered,
         "withdrawn": withdrawn,
         "gain": gain,
+        "method": method_advice(plan.study.privacy is not None),
     }
 
 
-def measure_gain(study: Study, splits: Sequence[Split], user: int) -> dict[str, Any]:
-    """What training with the chosen partners gains on the asking site's held-out patients, against training alone."""
-    setting = splits[0].setting
-    task = setting.federation.task
-    metric = "rmse" if task.regression else "log_loss"
-    share = float(setting.federation.counts[user, 1] / setting.federation.counts[user].sum())
-    difference: PairedDifference = paired_difference(
-        [one.together for one in splits],
-        [one.alone for one in splits],
-        task,
-        metric,
-        of=user,
-        positive=setting.positive,
-        resamples=max(200, study.evaluation.resamples),
-        test_share=share if len(splits) > 1 else 0.0,
-        seed=study.study.seed,
-    )
-
-    def mean_of(scores: Sequence[Scores], of: str) -> float | None:
-        values = [measure_sites(one, task, [of], positive=setting.positive).measure(of, user).value for one in scores]
-        known = [value for value in values if value is not None]
-        return float(np.mean(known)) if known else None
-
-    ways = {"alone": [one.alone for one in splits], "together": [one.together for one in splits]}
-    ways["everyone"] = [one.everyone for one in splits]
-    main = main_metric(study, setting)
-    figures = {name: mean_of(scores, metric) for name, scores in ways.items()}
-    also = {name: mean_of(scores, main) for name, scores in ways.items()}
-    low, high = difference.low, difference.high
-    helps = "unclear"
-    if low is not None and high is not None:  # a loss: less is better
-        helps = "yes" if high < 0 else "no" if low > 0 else "unclear"
-    patients = int(setting.federation.counts[user, 1])
-    return {
-        "helps": helps,
-        "metric": metric,
-        **figures,
-        "difference": difference.value,
-        "low": low,
-        "high": high,
-        "also": {"metric": main, **also},
-        "patients": patients,
-        "words": gain_words(setting.federation.sites[user], helps, main, also, len(splits), patients),
-    }
-
-
-def cost(splits: Sequence[Split], further: Sequence[Any]) -> dict[str, Any]:
+def cost(chosen: PartnerSelection, further: Sequence[Any]) -> dict[str, Any]:
     """What one choice takes, and what the further measures took."""
-    records = [splits[0].chosen.record, *further]
+    records = [chosen.record, *further]
     return {
         "bytes_up": sum(record.bytes_up for record in records),
         "bytes_down": sum(record.bytes_down for record in records),
-        "rounds": int(splits[0].chosen.record.measures["told"]["probes"]) + len(further),
+        "rounds": int(chosen.record.measures["told"]["probes"]) + len(further),
         "seconds": sum(record.seconds for record in records),
     }
+
+
+def copied_rows(setting: Setting) -> list[str]:
+    """Sites that hold the same patients as another, said in words: what the two say is then said by one, twice.
+
+    Only where rows are nearly unique within a site: a few yes or no answers are the same for many patients.
+    """
+    federation = setting.federation
+    table = np.concatenate([federation.x.reshape(len(federation.x), -1), federation.y[:, None]], axis=1)
+    keys = [row.tobytes() for row in np.ascontiguousarray(table, np.float32)]
+    sizes = federation.counts.sum(axis=1)
+    held = [set(keys[first : first + size]) for first, size in zip(federation.first, sizes, strict=True)]
+    telling = [size >= FEWEST_COPIES and len(own) > UNIQUE * size for own, size in zip(held, sizes, strict=True)]
+    found = []
+    for site, own in enumerate(held):
+        for other in range(site):
+            shared = len(own & held[other]) / max(1, min(len(own), len(held[other])))
+            if telling[site] and telling[other] and shared > COPIED:
+                found.append(copied(federation.sites[site], federation.sites[other], shared))
+    return found

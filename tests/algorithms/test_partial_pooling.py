@@ -1,0 +1,98 @@
+"""Partial pooling against closed forms of least squares, and its two limits."""
+
+import jax
+import numpy as np
+import pytest
+
+from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.partial_pooling import WIDEST, partial_pooling
+from wardround.core.contracts import Message, Task, one_site
+from wardround.core.errors import Refusal
+from wardround.core.federation import assemble
+from wardround.engine.simulate import Simulation
+from wardround.models.logistic import logistic
+from wardround.models.mlp import mlp
+
+TASK = Task((2,), ("no", "yes"))
+MODEL = logistic(TASK)
+POOLING = partial_pooling(MODEL, weighted_mean())
+
+
+def federation_of(slopes, rows=400):
+    """Sites with logistic outcomes of these slopes of the first feature; the second means nothing."""
+    generator = np.random.default_rng(0)
+    parts = []
+    for number, slope in enumerate(slopes):
+        x = generator.normal(size=(rows, 2)).astype(np.float32)
+        y = (generator.random(rows) < 1 / (1 + np.exp(-slope * x[:, 0]))).astype(np.int32)
+        parts.append((f"site-{number}", [(x, y), (x[:0], y[:0]), (x, y)]))
+    return assemble(parts, TASK)
+
+
+def trained(slopes, rounds=25):
+    federation = federation_of(slopes)
+    with Simulation(federation, seed=1) as engine:
+        progress = engine.begin(POOLING, MODEL.init(jax.random.key(0)))
+        progress, _ = engine.train(POOLING, progress, [(n + 1, np.arange(len(slopes))) for n in range(rounds)])
+        scores = engine.predict(POOLING, progress, "test")
+    logit = np.log(scores.predicted[:, 1] / scores.predicted[:, 0])
+    own = []
+    for place, first, count in zip(scores.first[:-1], *federation.part("test"), strict=True):
+        full = np.concatenate([federation.x[first : first + count], np.ones((count, 1))], axis=1)
+        own.append(np.linalg.lstsq(full, logit[place : place + count], rcond=None)[0][0])
+    return jax.device_get(progress.server), np.array(own)
+
+
+def test_sites_alike_get_one_model():
+    server, own = trained([1.0] * 6)
+    assert own.std() < 0.06  # alone each site's slope has a standard error of about 0.13
+    assert np.sqrt(server["variance"]).max() < 0.1
+
+
+def test_sites_that_differ_in_one_coefficient_keep_it_and_share_the_rest():
+    slopes = [2.0, -2.0, 1.0, -1.0, 0.0, 0.5]
+    server, own = trained(slopes)
+    np.testing.assert_allclose(own, slopes, atol=0.45)
+    variance = np.asarray(server["variance"])  # the bias of both classes, then both features' weights
+    assert variance[2:4].min() > 5 * variance[4:].max()
+
+
+def test_a_site_far_from_all_others_is_let_go():
+    """Five sites alike and one of the opposite: a normal distribution of that variance would pull it by a fifth."""
+    _, own = trained([1.5] * 5 + [-1.5])
+    assert own[5] == pytest.approx(-1.5, abs=0.35)
+    assert own[:5].std() < 0.25
+
+
+def test_the_step_of_the_server_by_hand():
+    """Sums of two sites that know all (known = 1) and lie 1 and 3 prior deviations off: the common one moves by 2.
+
+    With a variance of 4 that is 2 * 2 = 4 coefficients' worth, damped by 1 / (1 + damping) and by the prior, 4 / 9.
+    """
+    state = POOLING.init(MODEL.init(jax.random.key(0)), 2)
+    width = state["variance"].shape[0]
+    state = {**state, "variance": np.full(width, 4.0, np.float32)}
+    said = {
+        "apart": np.full(width, 2.0), "known": np.eye(width), "square": np.full(width, 5.0), "spread": np.ones(()),
+    }  # fmt: skip
+    after = POOLING.server(state, Message(said))
+    np.testing.assert_allclose(after["params"]["dense_0/bias"], 2 * 2 / (1 + 0.2 + 4 / 9), rtol=1e-4)
+    # The squares' mean 5 less the squared mean 4 is 1: the variance stays, but for the doubt.
+    np.testing.assert_allclose(after["variance"], 4 * 0.95**1.7, rtol=1e-5)
+
+
+def test_a_site_without_rows_has_the_common_model():
+    params = jax.tree.map(lambda a: a + 0.7, MODEL.init(jax.random.key(0)))
+    state = POOLING.init(params, 2)
+    empty = one_site(np.zeros((0, 2), np.float32), np.zeros(0, np.int32), np.zeros((1, 0), np.int64))
+    own = POOLING.personal.fit(POOLING.broadcast(state), POOLING.init_client(params), empty, jax.random.key(0))
+    for name, value in params.items():
+        np.testing.assert_allclose(own[name], value, atol=1e-6)
+
+
+def test_a_large_model_is_refused():
+    model = mlp(TASK, hidden=(200,))
+    params = model.init(jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) > WIDEST
+    with pytest.raises(Refusal, match="model_interpolation"):
+        partial_pooling(model, weighted_mean()).init(params, 2)

@@ -1,0 +1,175 @@
+"""Partial pooling: each site has coefficients of its own, as far as its patients show that they differ.
+
+An empirical Bayes hierarchical model (Lindley and Smith, "Bayes estimates for the linear model", 1972; Laird and Ware,
+"Random-effects models for longitudinal data", 1982): the coefficients of the sites are draws around common ones, with a
+variance for each coefficient that all sites learn together. Where the variance comes out small everybody has nearly the
+common model; where it is large, or a site has many patients, nearly its own. So it comes near the better of both
+without anybody having to know which that is, and is better than both where sites differ in some coefficients only.
+
+Every round a site finds its most likely coefficients given the common ones and the variances (Fisher scoring, on all
+its rows) and tells how far they are from the common ones and how sure that is (Laplace's approximation); the server
+moves the common ones by the generalized least squares step and the variances by the EM step (Dempster, Laird and Rubin
+1977). The variances start wide, are pulled slightly towards each other, as a few sites tell little of each, and the
+common coefficients have a wide prior around 0 (`reach`, in units of standardized features; every site brings one, so
+that a coefficient of which no site has any evidence stays at 0).
+
+Needs nothing but the sums of the answers, so it works under a secure sum; it looks at the information of all rows, to
+which DP-SGD adds no noise, so not in a private study. For models of up to 600 numbers (logistic and linear regression);
+take `model_interpolation` for networks. Sends the model and as many variances down and as many numbers as the model has
+squared up. Ten rounds are enough mostly; what is left after twenty is the slow way of a variance to 0. A site that
+joins later uses the common coefficients, or its own after one fit.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from wardround.core.answers import answer
+from wardround.core.bounds import Positive, Share
+from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Personal, Shard, Tree
+from wardround.core.descent import CHUNK, batches
+from wardround.core.errors import Refusal
+from wardround.core.fisher import flat, like, mean_information
+
+LABEL = "Own model, as far as it differs"
+WIDEST = 600
+"""Numbers of the largest model: a site solves a system of this size."""
+STEPS = 3
+"""Fisher scoring steps in a round, from where the site was in the last."""
+STRIDES = (1.0, 0.5, 0.2, 0.05, 0.0)
+"""Parts of a step that are tried; the first that does not raise the loss is taken."""
+DAMPING = 0.2
+LONGEST = 5.0
+"""Times the step of EM that the common coefficients move at most in a round."""
+WIDE = 4.0
+"""The largest variance: coefficients of standardized features hardly differ by more between sites."""
+HASTE = 1.7
+"""EM steps are short: they are taken so many times as long, in logarithms (below 2, where that is known to be safe)."""
+DOUBT = 0.95
+"""Variances are taken so much smaller than they seem: a few sites seem to differ more by chance than they do."""
+TAILS = 2.0
+"""Degrees of freedom of the sites' t distribution: the fewer, the sooner a site far from all others is let go."""
+NARROWEST = 1e-6
+
+
+def partial_pooling(
+    model: Model, aggregator: Aggregator, *, start: Positive = 0.25, reach: Positive = 3.0, lent: Share = 0.05
+) -> Algorithm:
+    """Each site its own coefficients, pulled to the common ones as strongly as all sites together show (recommended).
+
+    start: the variance of the sites' coefficients before anything is known. reach: what a coefficient is for one site
+    before anything is known, a standard deviation. lent: how far each variance is pulled to the mean of all.
+    """
+
+    def init(params: Params, sites: int) -> Tree:
+        width = flat(params).shape[0]
+        if width > WIDEST:
+            raise Refusal(
+                f"partial pooling solves for all coefficients at once, and the model has {width}",
+                where="[algorithm]",
+                remedy="take model_interpolation for a large model, or a logistic or linear regression",
+            )
+        return {
+            "params": params,
+            "variance": jnp.full(width, start),
+            "noise": jnp.ones(()),
+        }
+
+    def objective(own: Array, pull: Array, message: Message, shard: Shard, key: Key) -> Array:
+        """Minus the logarithm of the posterior of a site's coefficients."""
+        params: Params = message.arrays["params"]
+
+        def body(index: Array, total: Array) -> Array:
+            batch = shard.batch(0, index, CHUNK)
+            return total + jnp.sum(batch.mask) * model.loss(like(params, own), batch, jax.random.fold_in(key, index))
+
+        losses = jax.lax.fori_loop(0, batches(shard.longest, CHUNK), body, jnp.zeros(()))
+        apart = pull * jnp.square(own - flat(params)) / message.arrays["variance"]
+        # A squared error is twice the variance times what a normal distribution has in its exponent.
+        regression = jax.eval_shape(model.predict, params, shard.batch(0, 0, 1).x).ndim == 1
+        return losses / (2 * message.arrays["noise"] if regression else 1.0) + jnp.sum(apart) / 2
+
+    def settle(message: Message, kept: Tree, shard: Shard, key: Key, steps: int) -> tuple[Array, Array, Array, Array]:
+        """The coefficients after some steps, and in units of the prior; what is left unknown of them; the residual."""
+        pull = kept["pull"]
+        params: Params = message.arrays["params"]
+        centre, root = flat(params), jnp.sqrt(message.arrays["variance"])
+        rows = shard.rows.astype(jnp.float32)
+
+        def system(now: Array) -> tuple[Array, Array, Array]:
+            found = mean_information(model, like(params, now), shard, key, flat)
+            weight = rows / message.arrays["noise"]
+            unit = pull * jnp.eye(now.shape[0]) + weight * root[:, None] * found.bend * root
+            slope = weight * root * (found.slope + found.penalty) + pull * (now - centre) / root
+            return unit, slope, found.spread
+
+        def body(_: Array, now: Array) -> Array:
+            unit, slope, _ = system(now)
+            step = root * jnp.linalg.solve(unit, slope)
+            tried = jnp.stack([now - stride * step for stride in STRIDES])
+            values = jax.vmap(lambda one: objective(one, pull, message, shard, key))(tried)
+            # Near the end rounding decides between strides, so a whole step is taken unless it is clearly worse.
+            return tried[jnp.argmax(values <= values[-1] + 1e-5 * (1 + jnp.abs(values[-1])))]
+
+        own = jax.lax.fori_loop(0, steps, body, kept["own"])
+        unit, _, spread = system(own)
+        return own, (own - centre) / root, jnp.linalg.inv(unit), spread
+
+    def broadcast(state: Tree) -> Message:
+        return Message({name: state[name] for name in ("params", "variance", "noise")})
+
+    def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
+        own, apart, unknown, spread = settle(message, kept, shard, key, STEPS)
+        pull, square = kept["pull"], jnp.square(apart) + jnp.diagonal(unknown)
+        arrays = {
+            "apart": pull * apart,
+            "known": pull * (jnp.eye(apart.shape[0]) - pull * unknown),
+            "square": pull * square,
+            "spread": spread,
+        }
+        freer = jnp.clip((TAILS + square.shape[0]) / (TAILS + jnp.sum(square)), 0.2, 2.0)
+        return (
+            answer(model, aggregator, message.arrays["params"], shard, "uniform", arrays),
+            {"own": own, "pull": jnp.where(shard.rows > 0, freer, pull)},
+        )
+
+    def server(state: Tree, combined: Message) -> Tree:
+        said, root = combined.arrays, jnp.sqrt(state["variance"])
+        # The prior of the common coefficients: each site brings as much of it.
+        wide = 1 / (reach**2 * state["noise"])
+        centre = flat(state["params"])
+        # Damped: of two classes' coefficients only the difference is known, and rounding must not move their sum.
+        damping = DAMPING * jnp.mean(jnp.diagonal(said["known"])) + 1e-6
+        system = said["known"] + jnp.diag(state["variance"] * wide + damping)
+        towards = said["apart"] - root * centre * wide
+        step = root * bounded(jnp.linalg.solve(system, towards), towards)
+        ratio = jnp.clip(said["square"] - jnp.square(said["apart"]), 0.25, 2.0)
+        seen = state["variance"] * (DOUBT * ratio) ** HASTE
+        variance = (1 - lent) * seen + lent * jnp.mean(seen)
+        found = {
+            "params": like(state["params"], centre + step),
+            "variance": jnp.clip(variance, NARROWEST, WIDE),
+            "noise": jnp.maximum(said["spread"], NARROWEST),
+        }
+        # A round in which nobody answered tells nothing.
+        return jax.tree.map(lambda new, old: jnp.where(said["spread"] > 0, new, old), found, state)
+
+    def fit(message: Message, kept: Tree, shard: Shard, key: Key) -> Params:
+        return like(message.arrays["params"], settle(message, kept, shard, key, 2 * STEPS)[0])
+
+    return Algorithm(
+        init=init,
+        init_client=lambda params: {"own": flat(params), "pull": jnp.ones(())},
+        broadcast=broadcast,
+        client=client,
+        aggregator=aggregator,
+        server=server,
+        params=lambda state: state["params"],
+        predict=model.predict,
+        personal=Personal(fit),
+    )
+
+
+def bounded(step: Array, towards: Array) -> Array:
+    """No longer than some EM steps: where a site's patients are told apart wholly, its information vanishes."""
+    longest = LONGEST * jnp.linalg.norm(towards) / jnp.maximum(jnp.linalg.norm(step), 1e-12)
+    return step * jnp.minimum(1.0, longest)

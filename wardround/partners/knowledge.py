@@ -1,0 +1,117 @@
+"""What all sites together know about the asking site's own coefficients, and what models lose there by that.
+
+Every site's score and information at a model near the asking site's own (see `wardround.partners.probes.information`),
+and the posterior over who means the same (see `wardround.partners.similarity.site_groups`). From these follow the
+common model of any set of sites, and the loss of any model at the asking site, with its error, without training any.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from wardround.core.contracts import Params, Tree
+from wardround.core.errors import Refusal
+from wardround.partners.choice import Question
+from wardround.partners.probes.information import information, moved
+from wardround.partners.similarity.histograms import Histograms
+from wardround.partners.similarity.patient_distance import patients_apart
+from wardround.partners.similarity.site_groups import Directions, SiteGroups, directions_of, group_sites
+
+Numbers = np.ndarray[Any, Any]
+
+
+class Knowledge(NamedTuple):
+    """What all sites together told about each other."""
+
+    sites: Numbers
+    """The numbers of those that answered; everything else is in their order."""
+    rows: Numbers
+    told: Directions
+    groups: SiteGroups
+    model: Params
+    """The model at which they were asked."""
+
+    def place_of(self, site: int) -> int:
+        """Where the site of this number stands in what follows the order of those that answered."""
+        return int(np.flatnonzero(self.sites == site)[0])
+
+    def change_to(self, params: Params) -> Numbers:
+        """A model's parameters as a change in the known directions."""
+        leaves = zip(jax.tree.leaves(params), jax.tree.leaves(self.model), strict=True)
+        change = np.concatenate([np.ravel(np.asarray(a, np.float64) - np.asarray(b, np.float64)) for a, b in leaves])
+        return np.asarray(self.told.dual @ change)
+
+
+def learn_from_sites(question: Question, told: Histograms | None = None, *, held_out: bool = False) -> Knowledge | None:
+    """Asks all sites at the common model and again at the asking site's own; none where it has no one to compare.
+
+    `told` are the sites' histograms, if they were asked for them. With `held_out` the asking site's validation patients
+    speak too. That is for judging models that were trained, and partners that were chosen, without them.
+    """
+    known = ask_sites(question, question.train(question.everyone), told, held_out)
+    if known is None:
+        return None
+    nearer = moved(known.model, known.told.basis @ known.groups.mean[known.place_of(question.user)])
+    return known if nearer is None else ask_sites(question, nearer, told, held_out)
+
+
+def ask_sites(question: Question, model: Params, told: Histograms | None, held_out: bool) -> Knowledge | None:
+    probe = information(question.model)
+    said = [question.probe(probe, model)]
+    if held_out:
+        said.append(question.probe(probe._replace(part="validation"), model, [question.user]))
+    counts = [np.asarray(one["rows"], np.float64) for one in said]
+    rows = np.sum(counts, axis=0)
+    sites = np.flatnonzero(np.isin(np.arange(len(rows)), question.everyone) & (rows > 1))
+    if question.user not in sites or len(sites) < 2:
+        return None
+    slope, bend, spread = (mean_of(said, counts, name)[sites] for name in ("slope", "bend", "spread"))
+    rows = rows[sites]
+    # Of a regression, the variance of the outcome around its prediction; of classes, 1.
+    variance = float(rows @ spread / rows.sum())
+    if variance <= 0:
+        raise Refusal(
+            "the model predicts every patient exactly, so sites cannot be told apart",
+            remedy="look for a column that holds the target",
+        )
+    seen = directions_of(-slope * rows[:, None] / variance, bend * rows[:, None, None] / variance)
+    if not seen.basis.shape[1]:
+        raise Refusal(
+            "the gradients do not differ from patient to patient, so sites cannot be told apart",
+            remedy="look for a target or columns that never vary",
+        )
+    apart = None if told is None else patients_apart(told, sites)
+    return Knowledge(sites, rows, seen, group_sites(seen, apart), model)
+
+
+def mean_of(said: Sequence[Tree], counts: Sequence[Numbers], name: str) -> Numbers:
+    """Of what is told once or twice of every site's patients: the mean over all of them."""
+    total = sum(
+        np.einsum("s,s...->s...", rows, np.asarray(one[name], np.float64))
+        for one, rows in zip(said, counts, strict=True)
+    )
+    return np.asarray(np.einsum("s,s...->s...", 1 / np.maximum(1, np.sum(counts, axis=0)), total))
+
+
+def pooled(known: Knowledge, sites: tuple[int, ...]) -> Numbers:
+    """The common model of these sites, as a change in the known directions."""
+    chosen = list(sites)
+    total = known.told.information[chosen].sum(axis=0)
+    # A hair of the information of everybody, so that a site without any patient of some kind has a model too.
+    total = total + 1e-6 * np.eye(len(total))
+    return np.asarray(np.linalg.solve(total, known.told.score[chosen].sum(axis=0)))
+
+
+def expected_gain(known: Knowledge, user: int, first: Numbers, second: Numbers) -> tuple[float, float]:
+    """How much less the second of two models loses at the asking site, and the error of that.
+
+    Both are changes in the known directions. With the truth at t and the information H of a patient, a model at c loses
+    (c - t) H (c - t) / 2 more than the best: the difference of two such losses is linear in t.
+    """
+    weight = known.told.information[user] / known.rows[user]
+    lever = weight @ (second - first)
+    middle = (first + second) / 2
+    variance = known.groups.covariance[:, user, user]
+    return float(lever @ (known.groups.mean[user] - middle)), float(np.sqrt(np.sum(lever**2 * variance)))
