@@ -20,7 +20,7 @@ from benchmarks.peers.workload import CASES, clients_of
 from benchmarks.run_peer import images
 from wardround import __version__
 from wardround.aggregators.weighted_mean import weighted_mean
-from wardround.algorithms.centralized import centralized
+from wardround.algorithms.baselines.centralized import centralized
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.contracts import Algorithm, Model, Progress, Task
 from wardround.core.federation import Federation, assemble

@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.by_hand.softmax import START, matrix_of, params_of, rows_at, slope
 from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.baselines.local import local
 from wardround.algorithms.ditto import ditto
 from wardround.algorithms.fed_avg import fed_avg
-from wardround.algorithms.local import local
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Model, Progress, Scores, Task
 from wardround.core.errors import Refusal

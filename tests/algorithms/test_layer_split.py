@@ -12,9 +12,9 @@ from flax import linen as nn
 from tests.support.by_hand.softmax import START, params_of, rows_at
 from wardround.aggregators.median import median
 from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.baselines.local import local
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.layer_split import held_out_mask, layer_split, shared_arrays
-from wardround.algorithms.local import local
 from wardround.core import trees
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Model, Scores, Shard, Task, one_site

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.by_hand.softmax import START, chances, matrix_of, params_of, rows_at, slope
 from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.baselines.local import local
 from wardround.algorithms.fed_avg import fed_avg
-from wardround.algorithms.local import local
 from wardround.algorithms.model_interpolation import first_adequate, fold_of, model_interpolation
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Message, Model, Params, Progress, Scores, Task, one_site

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.by_hand.softmax import START, matrix_of, params_of, rows_at, slope
 from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.baselines.local import local
 from wardround.algorithms.fed_sgd import fed_sgd
-from wardround.algorithms.local import local
 from wardround.algorithms.weight_erosion import weight_erosion
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Model, Task

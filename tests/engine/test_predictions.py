@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.baselines.local import local
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.algorithms.fine_tune import fine_tune
-from wardround.algorithms.local import local
 from wardround.core.contracts import Algorithm, Model, Progress, Task
 from wardround.core.federation import Federation
 from wardround.engine import predictions

@@ -13,9 +13,9 @@ from wardround.aggregators.krum import krum
 from wardround.aggregators.median import median
 from wardround.aggregators.multi_krum import multi_krum
 from wardround.aggregators.weighted_mean import weighted_mean
+from wardround.algorithms.baselines.local import local
 from wardround.algorithms.cluster import cluster
 from wardround.algorithms.fed_avg import fed_avg
-from wardround.algorithms.local import local
 from wardround.algorithms.weight_erosion import weight_erosion
 from wardround.core.chain import chain
 from wardround.core.contracts import Batch, Message

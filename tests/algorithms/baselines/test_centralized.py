@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.by_hand.softmax import START, matrix_of, params_of, slope
 from wardround.aggregators.weighted_mean import weighted_mean
-from wardround.algorithms.centralized import centralized
+from wardround.algorithms.baselines.centralized import centralized
 from wardround.algorithms.fed_avg import fed_avg
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Model, RoundRecord

@@ -13,7 +13,7 @@ from wardround.core import trees
 from wardround.core.answers import answer
 from wardround.core.bounds import Count, CountOrAll, Momentum, NotNegative, Positive
 from wardround.core.contracts import Algorithm, Key, Message, Model, Params, Shard, Tree
-from wardround.core.quasi_newton import PORTION, fit_fully, is_linear
+from wardround.core.solvers.quasi_newton import PORTION, fit_fully, is_linear
 
 LABEL = "All rows in one place"
 STEPS = 25

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.by_hand.softmax import START, matrix_of, params_of, rows_at, slope
-from wardround.algorithms.local import local
+from wardround.algorithms.baselines.local import local
 from wardround.core.chain import identity
 from wardround.core.contracts import Algorithm, Model, RoundRecord
 from wardround.core.federation import Federation

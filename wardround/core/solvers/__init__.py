@@ -1,0 +1,1 @@
+"""Where a loss is least: Newton steps by Fisher scoring, and quasi-Newton steps, compiled."""
