@@ -1,4 +1,4 @@
-"""Sites that answer an analysis with nonsense: it is refused in a sentence, by name where it can be seen whose it is."""
+"""Sites that answer an analysis with nonsense: it is refused in a sentence, by name where it shows whose it is."""
 
 import jax
 import numpy as np
@@ -56,11 +56,10 @@ def test_no_answer_ends_the_process(name, settings, way):
         return combine_answers(analysis, answers)
 
     try:
-        found = analyse(analysis, AGREED, exchange)
+        words = analyse(analysis, AGREED, exchange)["words"]
     except Refusal as refusal:
-        assert refusal.what
-    else:
-        assert found["words"]
+        words = [refusal.what]
+    assert any(words)
 
 
 def test_who_answers_what_no_patients_could_give_is_named():
