@@ -66,7 +66,7 @@ def is_telling(
     return False
 
 
-def has_telling_fold(rows: Rows, fold: Array, design: Design, cell: int) -> bool:
+def has_telling_fold(rows: DesignRows, fold: Array, design: Design, cell: int) -> bool:
     """Whether a fold would tell of few: what all rows tell, less what all but a fold tell, is told of the fold."""
     if cell <= 1:
         return False
@@ -74,8 +74,8 @@ def has_telling_fold(rows: Rows, fold: Array, design: Design, cell: int) -> bool
     return any(is_telling(part_of(rows, own), design, {}, {}, cell) for own in parts)
 
 
-def part_of(rows: Rows, own: Array) -> Rows:
-    return Rows(rows.x[own], rows.y[own], rows.weights[own], rows.offset[own], 0)
+def part_of(rows: DesignRows, own: Array) -> DesignRows:
+    return DesignRows(rows.x[own], rows.y[own], rows.weights[own], rows.offset[own], 0)
 
 
 def is_small_group(column: Array, cell: int) -> bool:
