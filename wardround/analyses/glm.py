@@ -66,7 +66,7 @@ def words_of(said: Settings) -> str:
         f"{said['most_parameters']} coefficients. Your site adds nothing where it has fewer than "
         f"{said['smallest_cell']} patients, fewer than three for every coefficient, or a level, an outcome or a part "
         f"of a spline with fewer than {said['smallest_cell']}, and it refuses coefficients that would single out "
-        "patients"
+        "patients. All exchanges together can still tell whoever asks how many patients have each value of a column"
     )
 
 

@@ -7,6 +7,7 @@ succeeds, and with the cell of a site it is refused, or tells nothing.
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import nnls
 
 from tests.support.findings import agreed_on
 from wardround.analyses.glm import glm
@@ -164,3 +165,24 @@ def test_whom_a_cox_regression_holds_out_is_remembered(tmp_path):
     remember_rows(tmp_path / "rows", whole, agreed, site, CELL)
     with pytest.raises(Refusal, match="covers the patients of an earlier one"):
         remember_rows(tmp_path / "rows", without, agreed, site, CELL)
+
+
+def test_what_remains_many_fits_tell_a_column():
+    """Not closed without noise: 40 curves within the rules, and how many patients have each whole age is solved for."""
+    ages, grid = np.random.default_rng(3).integers(30, 80, ROWS), np.arange(30, 80)
+    site = Site("A", pd.DataFrame({"age": ages.astype(float), "ill": np.arange(ROWS) % 2}))
+    analysis, slope = glm(formula="ill ~ age", family="binomial", smallest_cell=CELL), 5.5 / ages.std()
+    lines, told = [], []
+    for at in np.linspace(25, 85, 40):
+        for steep in slope * 0.8 ** np.arange(20):
+            try:
+                info, _, _ = info_of(analysis, glm_question((-steep * at, steep)), site)
+            except Refusal:
+                continue
+            weight = np.exp(-np.logaddexp(0, steep * (grid - at)) - np.logaddexp(0, -steep * (grid - at)))
+            lines += [weight, weight * grid, weight * grid**2]
+            told += [info[0, 0], info[0, 1], info[1, 1]]
+            break
+    size = np.abs(lines).max(axis=1)
+    solved, _ = nnls(np.array(lines) / size[:, None], np.array(told) / size, maxiter=20_000)
+    assert (np.round(solved) == np.bincount(ages - 30, minlength=50)).mean() > 0.9
