@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.advice import fitted, loss
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.fed_avg import fed_avg
+from wardround.algorithms.hierarchical.partial_pooling import partial_pooling
 from wardround.algorithms.local import local
-from wardround.algorithms.partial_pooling import partial_pooling
 from wardround.core.contracts import Algorithm, Model, Scores, Task
 from wardround.core.federation import Federation, assemble
 from wardround.engine.simulate import Simulation

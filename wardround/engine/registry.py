@@ -33,7 +33,11 @@ ROOMS: Mapping[str, str] = {
     "query": "wardround.queries",
     "analysis": "wardround.analyses",
 }
-INNER_ROOMS: Mapping[str, tuple[str, ...]] = {"dataset": ("survival",), "analysis": ("survival",)}
+INNER_ROOMS: Mapping[str, tuple[str, ...]] = {
+    "algorithm": ("hierarchical",),
+    "dataset": ("survival",),
+    "analysis": ("survival",),
+}
 """Rooms within a room, where a kind has more components than one folder should hold; names are the same everywhere."""
 TABLES: Mapping[str, str] = {"metric": "wardround.evaluate.metrics"}
 """Kinds whose own components stand in one table of a module (METRICS) and not each in a file of a room."""

@@ -2,9 +2,9 @@
 
 For small changes of the model these two, the score and the Fisher information, are all that a site's likelihood has to
 say (they are sufficient), so that sites can be compared, and their common models foretold, without any being trained.
-How they are found, and their units, is told in `wardround.core.fisher`; a penalty of the model (l2) is left out.
-Sends the model down and up to 256 numbers and their products in pairs up, once for every model that is asked about; a
-larger model's gradient is told as random signed sums. Needs the answers one by one, so no secure sum.
+How they are found, and their units, is told in `wardround.core.second_order.fisher`; a penalty of the model (l2) is
+left out. Sends the model down and up to 256 numbers and their products in pairs up, once for every model that is asked
+about; a larger model's gradient is told as random signed sums. Needs the answers one by one, so no secure sum.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Algorithm, Array, Key, Message, Model, Params, Shard, Tree
 from wardround.core.descent import CHUNK
-from wardround.core.fisher import flat, like, mean_information
+from wardround.core.second_order.fisher import flat, like, mean_information
 
 WIDEST = 256
 """Numbers of a gradient that are told; of a larger model, random signed sums of its weights' gradients."""

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
-from wardround.algorithms.partial_pooling import WIDEST, partial_pooling
+from wardround.algorithms.hierarchical.partial_pooling import WIDEST, partial_pooling
 from wardround.core.contracts import Message, Task, one_site
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble

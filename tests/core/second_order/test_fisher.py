@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from wardround.core.contracts import one_site
-from wardround.core.fisher import flat, like, mean_information
+from wardround.core.second_order.fisher import flat, like, mean_information
 
 
 def test_flat_and_back(model):

@@ -28,7 +28,7 @@ from wardround.core.bounds import Positive, Share
 from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Personal, Shard, Tree
 from wardround.core.descent import CHUNK, batches
 from wardround.core.errors import Refusal
-from wardround.core.fisher import flat, like, mean_information
+from wardround.core.second_order.fisher import flat, like, mean_information
 
 LABEL = "Own model, as far as it differs"
 WIDEST = 600
