@@ -8,13 +8,15 @@ import pytest
 
 from tests.support.results import plain
 from wardround.cli.app import main
+from wardround.core.contracts import Task
 from wardround.core.errors import Refusal
+from wardround.core.federation import assemble as federation_of_parts
 from wardround.partners.choice import Evidence
 from wardround.runs.folder import RunFolder
 from wardround.study import assemble
 from wardround.study.file import parse_study
 from wardround.workflows.partners.gain import NEGLIGIBLE, verdict_of
-from wardround.workflows.partners.recommend import average_evidence, check_partners, partners
+from wardround.workflows.partners.recommend import average_evidence, check_partners, copied_rows, partners
 
 STUDY = """
 [study]
@@ -151,3 +153,19 @@ def test_a_choice_that_does_not_exist_is_refused():
     with pytest.raises(Refusal, match="ndoye"):
         planned(words(partners='name = "ndoy"'))
     assert said.partners is not None
+
+
+@pytest.mark.parametrize(("copied_by", "expected"), [("Bo", 1), (None, 0)])
+def test_a_site_that_hands_on_anothers_patients_is_named(copied_by, expected):
+    """Three sites of 30 rows of numbers; the third may hold the rows of the second."""
+    generator = np.random.default_rng(0)
+    rows = [(generator.normal(size=(30, 2)).astype(np.float32), np.arange(30) % 2) for _ in range(3)]
+    if copied_by:
+        rows[2] = rows[1]
+    parts = [
+        (name, [one, (one[0][:0], one[1][:0])] * 1 + [(one[0][:0], one[1][:0])])
+        for name, one in zip("ABC", rows, strict=True)
+    ]
+    told = copied_rows(assemble.Setting(federation_of_parts(parts, Task((2,), ("no", "yes"))), "f"))
+    assert len(told) == expected
+    assert all(words.startswith("100% of the patients of C or B") for words in told)

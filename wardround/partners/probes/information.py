@@ -2,9 +2,9 @@
 
 For small changes of the model these two, the score and the Fisher information, are all that a site's likelihood has to
 say (they are sufficient), so that sites can be compared, and their common models foretold, without any being trained.
-How they are found, and their units, is told in `core.solvers.fisher`; a penalty of the model (l2) is left out.
-Sends the model down and up to 256 numbers and their products in pairs up, once for every model that is asked about; a
-larger model's gradient is told as random signed sums. Needs the answers one by one, so no secure sum.
+How they are found, and their units, is told in `core.solvers.fisher`; a penalty of the model (l2) is
+left out. Sends the model down and up to 256 numbers and their products in pairs up, once for every model that is asked
+about; a larger model's gradient is told as random signed sums. Needs the answers one by one, so no secure sum.
 """
 
 from typing import Any

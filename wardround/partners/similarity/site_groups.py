@@ -7,8 +7,8 @@ normal distribution whose variance is that direction's own (a spike and a slab; 
 directions by one and the same variance; all variances of a grid are equally likely. The groups' mean is left free.
 Partitions have the prior of the Chinese restaurant process with concentration 1 and, with chance one half, one by which
 sites with like patients are likelier to be of one group: then unlike patients count against a site only as far as
-unlike coefficients go with them. All of it is averaged over, in closed form for each partition; up to seven sites every
-partition is looked at (877), above that those on the way of greedy merging and single moves from its best.
+unlike coefficients go with them. All of it is averaged over, in closed form for each partition; up to eight sites every
+partition is looked at (4,140), above that those on the way of greedy merging and single moves from its best.
 
 Directions are the coefficients, made uncorrelated with as little turning as can be (Kessy, Lewin and Strimmer 2018), so
 that a difference in one coefficient stays in about one direction; within one the sites' information is taken to differ
@@ -24,7 +24,7 @@ import numpy as np
 
 Numbers = np.ndarray[Any, Any]
 
-ALL_PARTITIONS = 7
+ALL_PARTITIONS = 8
 """Sites up to which every partition is looked at."""
 SLABS = np.exp2(np.arange(-1.5, 12.5, 1.5))
 """Variances between groups over the sampling variance of a site of mean size."""
