@@ -179,7 +179,7 @@ def test_the_section_gives_each_claim_its_verdict_and_the_numbers_behind_it(tmp_
     assert "<strong>Borne out</strong>" in worse
     assert "4 of 4 tests for it, none against it" in worse
     # Both partitions begin at 0.9 and lose 0.1 with each of two steps, up to a noise of 0.01 / sqrt(12).
-    shown = re.search(r"F1: ([\d.]+) → ([\d.]+)", worse)
+    shown = re.search(r"F1 over all patients: ([\d.]+) → ([\d.]+)", worse)
     assert shown is not None
     assert [float(part) for part in shown.groups()] == pytest.approx([0.9, 0.7], abs=0.012)
     assert "<strong>Cannot be told from these data</strong>" in answer("The impact of privacy is more prominent")
