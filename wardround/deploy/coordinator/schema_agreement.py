@@ -18,7 +18,8 @@ from wardround.data.table import Table
 from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.protocol.requests import PrepareRows, SettleSchema
 from wardround.queries.cards import cards, cards_of
-from wardround.study.assemble import cleanup_of, refuse_dropped_rows
+from wardround.study.assemble import cleanup_of
+from wardround.study.data_rules import refuse_dropped_rows
 from wardround.study.file import Study
 from wardround.study.release_noise import statistics_noise
 
