@@ -44,6 +44,7 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
         "nearest_mixing",
     ),
     "tests/contracts/test_every_algorithm.py::test_two_devices_give_the_same_model": (
+        "partial_pooling",
         "cluster",
         "context_features",
         "ditto",
@@ -90,6 +91,7 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
         "site.kept.saved-17",
     ),
     "tests/deploy/coordinator/test_partner_choice.py::test_partners_and_model_are_those_of_the_simulation": (
+        "leave_one_out-settings4",
         "evidence-settings1",
         "gradient_distance-settings0",
     ),
@@ -180,6 +182,7 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
     "tests/data/datasets/test_sepsis.py::test_patients_and_septic_patients_of_both_hospitals": ("",),
     "tests/test_docs.py::test_every_example_passes_the_check": ("examples/private.toml",),
     "tests/contracts/test_halves.py::test_every_algorithm": (
+        "partial_pooling",
         "cluster",
         "model_interpolation",
     ),
