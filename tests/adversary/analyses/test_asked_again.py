@@ -13,6 +13,8 @@ from tests.support.findings import agreed_on
 from wardround.analyses.survival.cox import cox
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
+from wardround.deploy.site.analyses.summary import privacy_words
+from wardround.study.file import parse_study
 
 ROWS = 60
 RANDOM = np.random.default_rng(8)
@@ -119,3 +121,13 @@ def test_noised_trees_are_asked_as_often_as_the_noise_is_reckoned_for(tmp_path):
     ]
     assert [one.status for one in replies] == ["ok", "ok", "ok", "refused"]
     assert "has 3 of them" in replies[3].why
+
+
+def test_noise_that_the_ledger_does_not_know_of_is_told_before_approval():
+    words = {"name": "boosted_trees", "target": "ill", "columns": ["age"], "epsilon": 2.0}
+    study = parse_study({"study": {"name": "a"}, "data": {"source": "csv"}, "analysis": words}, where="a.toml")
+    (said,) = privacy_words(study)
+    assert "epsilon of 2. It is NOT debited" in said
+    del words["epsilon"]
+    plain = parse_study({"study": {"name": "a"}, "data": {"source": "csv"}, "analysis": words}, where="a.toml")
+    assert privacy_words(plain) == ("No noise is added, so there is no formal guarantee.",)

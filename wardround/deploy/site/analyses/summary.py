@@ -106,6 +106,12 @@ def what_leaves(study: Study, policy: Policy, rows: int) -> tuple[str, ...]:
 
 
 def privacy_words(study: Study) -> tuple[str, ...]:
+    own = study.analysis.settings.get("epsilon") if study.analysis is not None else None
+    if study.privacy is None and own:
+        return (
+            f"The analysis adds noise of its own, for an epsilon of {own:g}. It is NOT debited from your privacy"
+            " ledger: what several studies spend together is not added up.",
+        )
     if study.privacy is None:
         return ("No noise is added, so there is no formal guarantee.",)
     return (f"Noise is added to what leaves: an epsilon of {study.privacy.epsilon} is debited from your ledger.",)
