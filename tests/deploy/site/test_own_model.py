@@ -1,7 +1,6 @@
 """A site predicts with the model that a study left there: offline, by its own table's settings, asking nobody."""
 
 import io
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +95,21 @@ def test_predictions_of_single_patients_never_leave_sites() -> None:
 
 
 def test_a_site_that_made_much_meanwhile_still_knows_how_its_model_is_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Recipes are forgotten, the oldest first; that of a model in use is written down anew."""
     consortium = in_process.Consortium(tmp_path)
-    ask = consortium.ask
+    ask, known = consortium.ask, dict(recipes._recipes)
 
     def forgetful(site: str, topic: str, body: bytes, within: float) -> bytes:
         if topic == "finish":
-            monkeypatch.setattr(recipes, "_recipes", OrderedDict())
+            known.update(recipes._recipes)
+            recipes._recipes.clear()
         return ask(site, topic, body, within)
 
     consortium.ask = forgetful  # type: ignore[method-assign]
-    consortium.conduct(in_process.study_of("mixed", 1))
-    assert predicted(consortium, capsys, "bo").out.count("\n") > 10
+    try:
+        consortium.conduct(in_process.study_of("mixed", 1))
+        assert predicted(consortium, capsys, "bo").out.count("\n") > 10
+    finally:  # what was made meanwhile lives on in caches, so its recipes must
+        recipes._recipes.update({**known, **recipes._recipes})

@@ -17,8 +17,8 @@ from wardround.core.errors import Refusal
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
-REMEMBERED = 4096
-"""Recipes kept; the oldest go first."""
+REMEMBERED = 1 << 16
+"""Recipes kept; those not used for longest go first."""
 
 
 class Recipe(NamedTuple):
@@ -50,6 +50,7 @@ def recipe_of(made: Any) -> Recipe:
             "this was not made by an installed component, so another site could not rebuild it",
             remedy="name it in a study file, or install it as a component",
         )
+    _recipes.move_to_end(made)
     return _recipes[made]
 
 
