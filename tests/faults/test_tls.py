@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from tests.support.processes import stage as acting
+from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.transport.connectivity import PREFACE, diagnose
+from wardround.deploy.transport.connectivity import PREFACE, diagnose, refuse_other_server
 
 pytest.importorskip("nvflare", reason="the network needs wardround[deploy]")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stage forks")
@@ -115,8 +116,18 @@ def test_a_member_reaches_the_coordinator(play: Any, folder: str) -> None:
     assert diagnose(f"127.0.0.1:{play.port}", (place / "authority.pem", place / "a.pem", place / "a.key")).state == "ok"
 
 
+def test_a_coordinator_of_another_name_is_told(play: Any, folder: str) -> None:
+    """TLS checks the host and who signed; the name that the site was given is ours to check."""
+    place, address = Path(folder), f"127.0.0.1:{play.port}"
+    files = (place / "authority.pem", place / "a.pem", place / "a.key")
+    refuse_other_server(address, files, "hub")
+    with pytest.raises(Refusal, match="is for 'hub', but this party expects 'hubb'"):
+        refuse_other_server(address, files, "hubb")
+    refuse_other_server(f"127.0.0.1:{acting.free_port()}", files, "hubb")  # nobody there: not judged
+
+
 def test_an_ended_or_foreign_certificate_is_not_even_started_with(stage: Any, play: Any, folder: str) -> None:
-    with pytest.raises(AssertionError, match=r"Refusal: The certificate expired on 20.*send a new request"):
+    with pytest.raises(AssertionError, match=r"Refusal: The certificate expired on 20.*sign a new request"):
         stage.actor().start(name="b", file="ended", port=play.port, folder=folder)
 
 

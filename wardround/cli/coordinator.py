@@ -13,6 +13,7 @@ from wardround.cli.output import person_name, say
 from wardround.cli.study_progress import conduct_study, leave, listen, note
 from wardround.cli.trust.admission import admission_facts, admission_lines
 from wardround.cli.trust.authority import PassphraseFile, WithoutPassphrase, read_passphrase
+from wardround.cli.trust.renewal import Authority, Party, renew_certificate
 from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
@@ -213,6 +214,18 @@ def start(home: HomeFolder = None) -> None:
     """Listen for sites and run the queued studies until Ctrl-C; continues where it was interrupted."""
     there = open_home(home)
     leave(listen(there, until_done=False))
+
+
+@coordinator_app.command()
+def renew(
+    site: Party = None,
+    authority: Authority = None,
+    passphrase_file: PassphraseFile = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Renew a certificate that has ended or soon will: a site's, to be sent to it, or the coordinator's own."""
+    renew_certificate(open_home(home), site, authority, passphrase_file, as_json=as_json)
 
 
 @coordinator_app.command()

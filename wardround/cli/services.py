@@ -77,6 +77,8 @@ def print_party_event(word: str, facts: Mapping[str, Any]) -> None:
         "refused": "refused {topic}: {why}",
         "answered": "answered {topic}: sent {bytes} bytes (see wardround site log)",
     }
+    if facts.get("topic") == "revoked":
+        word, sentences = "answered", {"answered": "the coordinator revoked this site (see wardround doctor)"}
     if word in sentences and (word == "refused" or facts.get("topic") not in QUIET):
         words = plain_line(sentences[word].format(**facts))  # a coordinator's words among them
         ERRORS.print(f"{time.strftime('%H:%M:%S')} {words}", markup=False, highlight=False)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from wardround.deploy.home import CoordinatorHome
 
 INTERRUPTED = 130
+RENEWED = 75
+"""Neither done nor failed: the process has to be started anew."""
 WITHOUT_MODEL = ("monitor", "analysis")
 """Kinds of studies that train none, so there is no card to write."""
 WRITTEN = {"Report": "report.html", "Model card": "model_card.md"}
@@ -104,7 +106,11 @@ def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
         note(f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop.")
         coordinator.work(until_done=until_done)
         interrupted = coordinator.stopped.is_set()
+        renewed = coordinator.is_outdated() and not interrupted
         coordinator.stop()
+    if renewed:
+        note("The coordinator's certificate was renewed; it starts anew to use it.")
+        return RENEWED
     if interrupted and until_done:
         note("Stopped. All work so far is saved; continue with: wardround coordinator start")
         return INTERRUPTED
@@ -112,9 +118,14 @@ def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process: the network library's threads would keep it alive; all that matters is on the disk."""
+    """End the process: the network library's threads would keep it alive; all that matters is on the disk.
+
+    One whose certificate was renewed begins anew in its own place, with the same words.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
+    if code == RENEWED:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     os._exit(code)
 
 

@@ -22,6 +22,7 @@ from wardround import __version__
 from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome, Home, SiteHome
+from wardround.deploy.party.enrolment import read_revocation
 from wardround.deploy.protocol.wire import PROTOCOL
 from wardround.deploy.transport.connectivity import (
     Diagnosis,
@@ -84,11 +85,14 @@ def check_site(home: SiteHome) -> Iterator[Diagnosis]:
     yield check_key(home.key_path)
     found = check_certificate(home, words.name, "site")
     yield found
+    yield from check_revocation(home)
     yield check_clock(home.certificate_path)
     yield from check_partners(home)
     yield check_membership(home)
     yield check_proxy(words.coordinator, os.environ)
-    yield from diagnose_steps(words.coordinator, files(home)) if found.state != "wrong" else ()
+    yield from (
+        diagnose_steps(words.coordinator, files(home), server=words.server_name) if found.state != "wrong" else ()
+    )
     yield from check_data(home)
 
 
@@ -250,6 +254,16 @@ def check_expiry(name: str, own: x509.Certificate) -> Diagnosis:
     return Diagnosis(name, "ok", f"valid until {until:%Y-%m-%d}")
 
 
+def check_revocation(home: SiteHome) -> Iterator[Diagnosis]:
+    """Whether the coordinator told this site that it was shut out."""
+    words = read_revocation(home)
+    if words:
+        why = f": {words['why']}" if words.get("why") else ""
+        what = f"the coordinator revoked this site on {words.get('when', '')[:10]}{why}"
+        remedy = "call the coordinator; a revoked name is not given again, so start over with `wardround site init`"
+        yield Diagnosis("membership", "wrong", what, remedy)
+
+
 def check_clock(path: Path) -> Diagnosis:
     """Whoever signed the certificate did so at a time that must be in the past."""
     now = clock.now()
@@ -310,7 +324,7 @@ def check_site_certificates(home: CoordinatorHome) -> Iterator[Diagnosis]:
             yield failure(f"site {path.stem}", refusal)
             continue
         if own.not_valid_after_utc < clock.now():
-            remedy = "ask the site for a new request, and sign it"
+            remedy = f"run `wardround coordinator renew {path.stem}`, and send it the new certificate"
             yield Diagnosis(f"site {certificate_summary(own).name}", "wrong", "its certificate has expired", remedy)
         elif is_due(own):
             yield check_expiry(f"site {certificate_summary(own).name}", own)

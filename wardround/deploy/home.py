@@ -204,6 +204,11 @@ class PartyHome(Home):
         return self.path / "distrusted.json"
 
     @property
+    def revocation_path(self) -> Path:
+        """Says that the coordinator told this party that it was shut out."""
+        return self.path / "revoked.json"
+
+    @property
     def restored_path(self) -> Path:
         """Says that the audit log was rolled back, by a restore from a backup or otherwise, and what became of it."""
         return self.path / "restored.json"

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from wardround.deploy.home import PartyHome
 
 Certificate = Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The signed certificate (.pem).")]
-Authority = Annotated[Path, typer.Argument(metavar="AUTHORITY", help="The consortium's authority.pem.")]
+Authority = Annotated[
+    Path | None,
+    typer.Argument(metavar="[AUTHORITY]", help="The consortium's authority.pem; not needed for a renewal."),
+]
+AuthorityWords = Annotated[
+    str | None,
+    typer.Option("--words", help="The ten words of the authority's key, as the coordinator read them out."),
+]
 OneStudy = Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show this study in full.")]
 OnlyStudy = Annotated[str | None, typer.Option("--study", help="Only entries about this study.")]
 By = Annotated[str | None, typer.Option("--by", help="Your name (default: the logged-in user).")]
@@ -43,6 +50,27 @@ def confirm_approval(study: str, who: str, *, as_json: bool) -> None:
     if not typer.confirm(f"\nApprove this study as {who}?", default=False):
         typer.echo("No decision was made.")
         raise typer.Exit(1)
+
+
+def join_consortium(
+    home: "PartyHome", certificate: Path, authority: Path | None, words: str | None, did: str, *, as_json: bool
+) -> None:
+    """Take in a certificate; shows the words of both keys, to be compared by telephone."""
+    from wardround.deploy.party.enrolment import authority_words, join
+    from wardround.deploy.trust.certificates import read_certificate
+    from wardround.deploy.trust.fingerprints import fingerprint
+
+    issued = join(home, certificate, authority, words or "")
+    until, own = f"{issued.until:%Y-%m-%d}", fingerprint(home.key.public_key())
+    root = authority_words(read_certificate(home.authority_path))
+    compared = "the same as you gave" if words else "compare them with the coordinator's by phone"
+    lines = [
+        f"{issued.name} {did} until {until}. Next: wardround {home.role} start",
+        f"Words of the authority's key, {compared}: {root}",
+        f"Words of its own key, for your partners: {own}",
+    ]
+    facts = {home.role: issued.name, "serial": issued.serial, "until": until, "fingerprint": own, "authority": root}
+    say({**facts, "compared": bool(words)}, lines, as_json)
 
 
 def deny_study(home: "PartyHome", study: str, by: str | None, why: str, *, as_json: bool) -> None:

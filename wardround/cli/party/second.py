@@ -12,6 +12,7 @@ from wardround.cli.output import AsJson, person_name, say
 from wardround.cli.party.decisions import (
     STATES,
     Authority,
+    AuthorityWords,
     By,
     Certificate,
     OneStudy,
@@ -21,6 +22,7 @@ from wardround.cli.party.decisions import (
     Yes,
     confirm_approval,
     deny_study,
+    join_consortium,
     parse_day,
     withdraw_approval,
 )
@@ -84,14 +86,16 @@ def begin(
 
 
 @second_app.command()
-def join(certificate: Certificate, authority: Authority, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Join the consortium with the signed certificate, after checking its key and name."""
-    from wardround.deploy.party.enrolment import join as joined
-
-    issued = joined(open_second(home), certificate, authority)
-    until = f"{issued.until:%Y-%m-%d}"
-    lines = [f"{issued.name} is a second server of the consortium until {until}. Next: wardround second start"]
-    say({"second": issued.name, "serial": issued.serial, "until": until}, lines, as_json)
+def join(
+    certificate: Certificate,
+    authority: Authority = None,
+    words: AuthorityWords = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Join the consortium with the signed certificate, or renew it, after checking its key, name and authority."""
+    did = "is a second server of the consortium"
+    join_consortium(open_second(home), certificate, authority, words, did, as_json=as_json)
 
 
 @second_app.command()

@@ -22,6 +22,7 @@ from wardround.cli.output import AsJson, person_name, say
 from wardround.cli.party.decisions import (
     STATES,
     Authority,
+    AuthorityWords,
     By,
     Certificate,
     OneStudy,
@@ -31,6 +32,7 @@ from wardround.cli.party.decisions import (
     Yes,
     confirm_approval,
     deny_study,
+    join_consortium,
     parse_day,
     withdraw_approval,
 )
@@ -93,19 +95,15 @@ def init(
 
 
 @site_app.command()
-def join(certificate: Certificate, authority: Authority, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Join the consortium with the signed certificate, after checking its key and name."""
-    from wardround.deploy.party.enrolment import join as joined
-    from wardround.deploy.trust.fingerprints import fingerprint
-
-    there = open_home(home)
-    issued = joined(there, certificate, authority)
-    until, words = f"{issued.until:%Y-%m-%d}", fingerprint(there.key.public_key())
-    lines = [
-        f"{issued.name} belongs to the consortium until {until}. Next: wardround site start",
-        f"Words of its key, for your partners: {words}",
-    ]
-    say({"site": issued.name, "serial": issued.serial, "until": until, "fingerprint": words}, lines, as_json)
+def join(
+    certificate: Certificate,
+    authority: Authority = None,
+    words: AuthorityWords = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Join the consortium with the signed certificate, or renew it, after checking its key, name and authority."""
+    join_consortium(open_home(home), certificate, authority, words, "belongs to the consortium", as_json=as_json)
 
 
 @site_app.command()

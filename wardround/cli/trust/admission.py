@@ -24,9 +24,17 @@ def admission_lines(home: "CoordinatorHome", made: "AdmittedSite") -> list[str]:
     return [
         f"{made.name} {did} until {made.until:%Y-%m-%d}.",
         *words,
+        f"Read out the words of the authority's key as well: {root_words(home)}",
         f"Then send {made.path} and {home.authority_path} to the {party}: "
         f"wardround {command} join CERTIFICATE AUTHORITY",
     ]
+
+
+def root_words(home: "CoordinatorHome") -> str:
+    from wardround.deploy.party.enrolment import authority_words
+    from wardround.deploy.trust.certificates import read_certificate
+
+    return authority_words(read_certificate(home.authority_path))
 
 
 def admission_facts(home: "CoordinatorHome", made: "AdmittedSite") -> dict[str, Any]:
@@ -37,6 +45,7 @@ def admission_facts(home: "CoordinatorHome", made: "AdmittedSite") -> dict[str, 
         "certificate": None if made.until is None else made.path,
         "waiting": made.path if made.until is None else None,
         "authority": home.authority_path,
+        "authority_words": root_words(home),
         "renewed": made.renewed,
         "rotated": made.rotated,
     }

@@ -291,6 +291,38 @@ def renew_site(home: CoordinatorHome, site: str, request: SigningRequest) -> x50
     return certificate
 
 
+def sign_own(home: CoordinatorHome, authority: Path | None = None, passphrase: str | None = None) -> Path | None:
+    """A new certificate for the coordinator itself; where the authority's key is not at hand, the request for it."""
+    asked = SigningRequest(make_request(home.key, home.own_name, "coordinator"), tuple(home.settings.hosts))
+    folder = authority or home.path
+    if not (can_sign(folder) or passphrase):
+        write_file(home.request_path(home.own_name), asked.to_bytes())
+        return home.request_path(home.own_name)
+    take_own(home, issue(folder, asked, passphrase=passphrase))
+    home.request_path(home.own_name).unlink(missing_ok=True)
+    home.log().append(event_entry("renewed", site=home.own_name))
+    return None
+
+
+def renew_absent(
+    home: CoordinatorHome, name: str, authority: Path | None = None, passphrase: str | None = None
+) -> AdmittedSite:
+    """A new certificate for a party that cannot connect any more, from the one that it had: same name, same key."""
+    path = home.party_certificate(name)
+    if not path.exists():
+        known = sorted(one.stem for one in home.party_certificates())
+        raise Refusal(f"there is no site called '{name}'", where=str(home.path), remedy=suggest_name(name, known))
+    asked, folder = SigningRequest(read_certificate(path)), authority or home.path
+    check_request(home, asked)
+    if not (can_sign(folder) or passphrase):
+        raise Refusal(
+            "the authority's key cannot be used from here",
+            where=str(folder / "authority.key"),
+            remedy="name its folder with --authority, or ask the site for its request.csr and sign that",
+        )
+    return take_site(home, issue(folder, asked, passphrase=passphrase), asked)
+
+
 def revoke(home: CoordinatorHome, site: str, *, by: str, why: str = "") -> None:
     """Shut a site out, for good; a running coordinator heeds it within a second, also in the midst of a round."""
     known = sorted(path.stem for path in home.party_certificates())

@@ -6,13 +6,15 @@ stops a study.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from wardround import __version__
+from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.core.text import LONGEST, plain_line
-from wardround.deploy.coordinator.consortium import membership_of, renew_site, take_own
+from wardround.deploy.coordinator.consortium import membership_of, renew_site, sign_own
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol import wire
 from wardround.deploy.protocol.replies import read_reply
@@ -22,8 +24,7 @@ from wardround.deploy.protocol.wire import is_spoken
 from wardround.deploy.transport.contract import Transport, Unanswered
 from wardround.deploy.trust import countersignatures
 from wardround.deploy.trust.audit_log import event_entry
-from wardround.deploy.trust.authority import can_sign, issue
-from wardround.deploy.trust.certificates import is_due, make_request, read_certificate, read_request
+from wardround.deploy.trust.certificates import is_due, read_certificate, read_request
 from wardround.deploy.trust.rotations import SigningRequest
 from wardround.runs.json_files import write_file
 
@@ -61,8 +62,7 @@ class Maintenance:
 
         def work() -> None:
             while not stopped.wait(HOURLY):
-                if renew_own(self.home):
-                    self.warn(self.home.own_name, "its certificate was renewed: restart it within 30 days")
+                renew_own(self.home)  # whoever listens sees the new file, and starts anew with it
                 for site in sorted(present()):
                     self.maintain(site)
 
@@ -96,6 +96,22 @@ class Maintenance:
             self.warn(site, plain_line(error, LONGEST) or type(error).__name__)
         else:
             self.warn(site, "")
+
+    def tell_revoked(self, ask: Callable[[str, str, bytes], object], *sites: str) -> list[threading.Thread]:
+        """Say to those who were shut out that they were, and why; whoever does not hear it is told the next time.
+
+        Nobody waits for it; gives the threads that do it.
+        """
+
+        def work(site: str) -> None:
+            words = self.home.revoked().get(site, {})
+            with suppress(Unanswered):
+                ask(site, "revoked", request_of_site({key: str(words.get(key, "")) for key in ("when", "why")}))
+
+        threads = [threading.Thread(target=work, args=(site,), daemon=True) for site in sites]
+        for thread in threads:
+            thread.start()
+        return threads
 
     def greet(self, site: str) -> None:
         """Learn which version the site runs; refused where it speaks a protocol that is not understood here."""
@@ -140,16 +156,23 @@ class Maintenance:
 
 
 def renew_own(home: CoordinatorHome) -> bool:
-    """Renew the coordinator's own certificate if it ends soon; it counts from the next start on.
+    """Renew the coordinator's own certificate if it ends soon or has ended; it counts from the next start on.
 
     Where the authority is elsewhere, the request waits for it in `requests`.
     """
-    if not is_due(read_certificate(home.certificate_path)):
-        return False
-    asked = SigningRequest(make_request(home.key, home.own_name, "coordinator"), tuple(home.settings.hosts))
-    if not can_sign(home.path):
-        write_file(home.request_path(home.own_name), asked.to_bytes())
-        return False
-    take_own(home, issue(home.path, asked))
-    home.log().append(event_entry("renewed", site=home.own_name))
-    return True
+    return is_due(read_certificate(home.certificate_path)) and sign_own(home) is None
+
+
+def refuse_ended(home: CoordinatorHome) -> None:
+    """Refuse to listen with a certificate that has ended and could not be renewed, with the way out."""
+    until = read_certificate(home.certificate_path).not_valid_after_utc
+    if clock.now() <= until:
+        return
+    waiting = home.request_path(home.own_name)
+    raise Refusal(
+        f"the coordinator's certificate expired on {until:%Y-%m-%d}, and the authority's key cannot be used from here",
+        where=str(home.certificate_path),
+        remedy="run `wardround coordinator renew` where the authority's key is (--authority FOLDER), or have"
+        f" {waiting} signed with `wardround authority sign --coordinator` and take the certificate in with `wardround"
+        " coordinator accept`",
+    )

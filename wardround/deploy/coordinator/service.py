@@ -30,7 +30,7 @@ from wardround.deploy.coordinator.events import (
     StudyEnded,
     ignore,
 )
-from wardround.deploy.coordinator.maintenance import Maintenance, renew_own
+from wardround.deploy.coordinator.maintenance import PATIENCE, Maintenance, refuse_ended, renew_own
 from wardround.deploy.coordinator.queue import is_finished, known_rows, queued_studies, read_submission, record_end
 from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.coordinator.transcript_record import signer_of
@@ -63,6 +63,9 @@ class Coordinator:
         arm()
         self.home, self.observer = home, suppress_failures(observer)
         words = home.settings
+        renew_own(home)  # before it is looked at: one that ended while nobody was here is no obstacle
+        refuse_ended(home)
+        self._certificate = home.certificate_path.read_bytes()
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = Party(words.name, words.listen, files)
         self.log = home.log()
@@ -75,13 +78,15 @@ class Coordinator:
 
     def start(self) -> None:
         self.log.append(event_entry("started", version=__version__))
-        renew_own(self.home)
         self.party.start()
         self.maintenance.maintain_hourly(self.transport.present, self.stopped)
 
     def work(self, *, until_done: bool = False) -> None:
-        """Take one study after the other; with `until_done`, stop when the queue is empty."""
-        while not self.stopped.is_set():
+        """Take one study after the other; with `until_done`, stop when the queue is empty.
+
+        Returns, too, when the process must be started anew to use its new certificate (see `is_outdated`).
+        """
+        while not self.stopped.is_set() and not self.is_outdated():
             waiting = queued_studies(self.home)
             if waiting:
                 self.run(waiting[0])
@@ -115,6 +120,13 @@ class Coordinator:
             return None
         self.observer(StudyEnded(name, state, why, str(folder / "run")))
         return result
+
+    def is_outdated(self) -> bool:
+        """Whether the certificate was renewed since the start: who listens goes on with the old one until it ends."""
+        try:
+            return self.home.certificate_path.read_bytes() != self._certificate
+        except OSError:
+            return False
 
     def _record_fault(self, name: str, error: Exception) -> str:
         """Keep what a developer needs in a file of the home; gives what a person is told."""
@@ -187,6 +199,14 @@ class Coordinator:
         self.write_status()
         if came and not self.transport.register.is_revoked(site):
             self.maintenance.maintain_soon(site)
+        elif came:
+            self.tell_revoked(site)
+
+    def tell_revoked(self, *sites: str) -> None:
+        """Past the transport, which asks nothing of whom it must not ask."""
+        self.maintenance.tell_revoked(
+            lambda site, topic, body: self.party.ask(site, topic, body, within=PATIENCE), *sites
+        )
 
     def _on_warning(self, site: str, why: str) -> None:
         warnings = self.state.setdefault("warnings", {})

@@ -7,10 +7,12 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.core.files import sync_folder, write_whole
+from wardround.core.text import LONGEST, plain_line
 from wardround.deploy.home import PartyHome, PartySettings
 from wardround.deploy.home_folder import make_home_folder
 from wardround.deploy.settings_files import toml_lines
@@ -24,7 +26,7 @@ from wardround.deploy.trust.certificates import (
     read_certificate,
     read_key,
 )
-from wardround.deploy.trust.fingerprints import fingerprint
+from wardround.deploy.trust.fingerprints import fingerprint, parse_fingerprint
 from wardround.deploy.trust.rotations import rotation_of
 from wardround.runs.json_files import read_json, write_file, write_json
 
@@ -56,11 +58,22 @@ def certificate_request(home: PartyHome, words: PartySettings) -> bytes:
     return pem(make_request(home.key, words.name, home.role, words.certified_organisation))
 
 
-def join(home: PartyHome, certificate: Path, authority: Path) -> CertificateSummary:
-    """Take in what the coordinator signed, after checking that it is this party's and that consortium's."""
+def join(home: PartyHome, certificate: Path, authority: Path | None = None, words: str = "") -> CertificateSummary:
+    """Take in what the coordinator signed, after checking that it is this party's and that consortium's.
+
+    `words` are those of the authority's key as the coordinator read them out; without `authority` it is the one that
+    this party knows.
+    """
+    authority = authority or known_authority(home)
     own, root = read_certificate(certificate), read_certificate(authority)
     if not is_authority(root):
         raise Refusal("this is not an authority's certificate", where=str(authority), remedy="ask for authority.pem")
+    if words and parse_fingerprint(words, "--words") != authority_words(root):
+        raise Refusal(
+            f"the words of the authority's key are others: {authority_words(root)}",
+            where=str(authority),
+            remedy="call the coordinator at a number you know; if its words are not these, somebody changed the file",
+        )
     issued = check_issued(own, root, where=str(certificate))
     if home.distrust_path.exists() and home.authority_path.exists():
         raise distrust_refusal(home, f"leave the consortium with `wardround {home.role} leave` before you join one")
@@ -91,6 +104,39 @@ def join(home: PartyHome, certificate: Path, authority: Path) -> CertificateSumm
     write_file(home.certificate_path, pem(own))
     home.distrust_path.unlink(missing_ok=True)
     return issued
+
+
+def known_authority(home: PartyHome) -> Path:
+    if not home.authority_path.exists():
+        raise Refusal(
+            f"this {home.title} knows no authority yet",
+            where=str(home.path),
+            remedy="name authority.pem, which came with the certificate, as the second file",
+        )
+    return home.authority_path
+
+
+def authority_words(certificate: x509.Certificate) -> str:
+    """Of the authority's key, to be compared by telephone."""
+    key = certificate.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    return fingerprint(key)
+
+
+# ---- shut out by the coordinator ----
+
+
+def note_revocation(home: PartyHome, words: Mapping[str, Any]) -> None:
+    """Keep that the coordinator says it shut this party out, and why; once in the log."""
+    told = {key: plain_line(words.get(key, ""), LONGEST) for key in ("when", "why")}
+    if read_revocation(home) != told:
+        home.log().append(event_entry("told of revocation", **{home.role: home.own_name}, **told))
+        write_json(home.revocation_path, told)
+
+
+def read_revocation(home: PartyHome) -> dict[str, str]:
+    """When and why the coordinator says it shut this party out; nothing where it did not."""
+    return read_json(home.revocation_path, "delete it") if home.revocation_path.exists() else {}
 
 
 def renew(home: PartyHome, certificate: str) -> None:
@@ -136,7 +182,7 @@ def leave(home: PartyHome, *, by: str, why: str = "") -> Path:
     aside.mkdir(parents=True)
     for path in (
         *(home.certificate_path, home.authority_path, home.coordinator_path, home.witness_path),
-        *(home.membership_path, home.membership_state_path),
+        *(home.membership_path, home.membership_state_path, home.revocation_path),
     ):
         if path.exists():
             path.replace(aside / path.name)

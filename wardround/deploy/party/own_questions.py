@@ -5,11 +5,13 @@ from typing import Any
 
 from wardround import __version__
 from wardround.deploy.home import PartyHome
-from wardround.deploy.party.enrolment import certificate_request, renew
+from wardround.deploy.party.enrolment import certificate_request, note_revocation, renew
 from wardround.deploy.protocol import wire
 from wardround.deploy.trust import countersignatures
 
-ITSELF = ("hello", "renewal", "certificate", *countersignatures.TOPICS)
+REVOKED = "revoked"
+"""Nothing is asked: the coordinator says that it shut this party out."""
+ITSELF = ("hello", "renewal", "certificate", REVOKED, *countersignatures.TOPICS)
 
 
 def answer_about_itself(home: PartyHome, topic: str, header: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,6 +20,8 @@ def answer_about_itself(home: PartyHome, topic: str, header: Mapping[str, Any]) 
         return {"request": certificate_request(home, home.settings).decode()}
     if topic == "certificate":
         renew(home, str(header["certificate"]))
+    if topic == REVOKED:
+        note_revocation(home, header)
     if topic in countersignatures.TOPICS:
         return countersignatures.answer(home, topic, header)
     return {"wardround": __version__, "protocol": wire.PROTOCOL}

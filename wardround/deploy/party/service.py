@@ -17,6 +17,7 @@ from wardround.deploy.party.enrolment import refuse_distrusted
 from wardround.deploy.party.own_questions import ITSELF
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_filter import SERVER
+from wardround.deploy.transport.connectivity import refuse_other_server
 from wardround.deploy.trust.audit_log import event_entry
 
 Tell = Callable[[str, Mapping[str, Any]], None]
@@ -53,9 +54,14 @@ class PartyService:
 
     def start(self) -> None:
         refuse_distrusted(self.home)
+        self._refuse_other_server()
         self.home.log().append(event_entry("started", version=__version__))
         self.party.start()
         self.write_status()
+
+    def _refuse_other_server(self) -> None:
+        words = self.home.settings
+        refuse_other_server(words.coordinator, self.party.credentials, words.server_name)
 
     def work(self) -> None:
         """Until told to stop, or until this party no longer answers this coordinator."""
@@ -94,6 +100,12 @@ class PartyService:
             self.state |= {"connected": came, "why": ""}
             self.tell("connected" if came else "lost", {"coordinator": self.home.settings.coordinator})
             self.write_status()
+            try:
+                if came:  # it may have been away when this process was started
+                    self._refuse_other_server()
+            except Refusal as refusal:
+                self._on_trouble(str(refusal))
+                self.stopped.set()
 
     def _on_trouble(self, why: str) -> None:
         self.state["why"] = why

@@ -9,10 +9,11 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from wardround.core import clock
 from wardround.core.errors import Refusal
+from wardround.core.text import plain_line
 
 Files = tuple[Path, Path, Path]
 """The consortium's authority, one's own certificate, one's own key."""
@@ -21,6 +22,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0
 """How a client of gRPC begins: the other side answers, or tells what it has against our certificate."""
 EXPIRED, NOT_YET, WRONG_HOST, WRONG_ADDRESS = 10, 9, 62, 64
 """OpenSSL's numbers for what is wrong with a certificate."""
+SERVER_NAME = "coordinator's name"
 AGAINST_US = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "DECRYPT_ERROR", "ACCESS_DENIED")
 
 
@@ -42,14 +44,14 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def diagnose(address: str, files: Files, *, within: float = 5.0) -> Diagnosis:
+def diagnose(address: str, files: Files, *, within: float = 5.0, server: str = "") -> Diagnosis:
     """The first thing that is in the way, or that nothing is."""
-    *_, last = diagnose_steps(address, files, within=within)
+    *_, last = diagnose_steps(address, files, within=within, server=server)
     return last
 
 
-def diagnose_steps(address: str, files: Files, *, within: float = 5.0) -> Iterator[Diagnosis]:
-    """Name, line and TLS, one after the other, up to the first that fails."""
+def diagnose_steps(address: str, files: Files, *, within: float = 5.0, server: str = "") -> Iterator[Diagnosis]:
+    """Name, line and TLS, one after the other, up to the first that fails; `server` is whom we expect there."""
     host, port = host_and_port(address)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -65,7 +67,7 @@ def diagnose_steps(address: str, files: Files, *, within: float = 5.0) -> Iterat
         return
     with line:
         yield Diagnosis("connection", "ok", f"connected to {address}")
-        yield handshake(line, host, files)
+        yield handshake(line, host, files, server)
 
 
 def connection_problem(address: str, error: OSError, within: float) -> Diagnosis:
@@ -83,13 +85,22 @@ def connection_problem(address: str, error: OSError, within: float) -> Diagnosis
     return Diagnosis("connection", "wrong", what, remedy)
 
 
-def handshake(line: socket.socket, host: str, files: Files) -> Diagnosis:
+def refuse_other_server(address: str, files: Files, server: str, *, within: float = 5.0) -> None:
+    """Refuse a coordinator of another name, which TLS itself lets pass; one that cannot be reached is not judged."""
+    found = diagnose(address, files, within=within, server=server)
+    if found.state == "wrong" and found.name == SERVER_NAME:
+        raise Refusal(found.what, where=address, remedy=found.remedy)
+
+
+def handshake(line: socket.socket, host: str, files: Files, server: str = "") -> Diagnosis:
     """TLS as gRPC would do it, up to the first word of the other side."""
-    until = ""
+    until, name = "", ""
     try:
         context = client_context(files)
         with context.wrap_socket(line, server_hostname=host) as secure:
-            until = str((secure.getpeercert() or {}).get("notAfter", ""))
+            shown: Any = secure.getpeercert() or {}
+            until = str(shown.get("notAfter", ""))
+            name = dict(pair for part in shown.get("subject", ()) for pair in part).get("commonName", "")
             secure.sendall(PREFACE)
             said = secure.recv(1)
     except Refusal as refusal:
@@ -102,6 +113,10 @@ def handshake(line: socket.socket, host: str, files: Files) -> Diagnosis:
         said = b""
     if not said:
         return Diagnosis("tls", "wrong", *(NOT_ACCEPTED if until else CUT))
+    if server and name != server:
+        what = f"the coordinator's certificate is for '{plain_line(name)}', but this party expects '{server}'"
+        remedy = "ask the coordinator for its name, and correct server_name in the .toml file of this folder"
+        return Diagnosis(SERVER_NAME, "wrong", what, remedy)
     return Diagnosis("tls", "ok", f"TLS works: both certificates are accepted, the coordinator's until {until}")
 
 

@@ -212,9 +212,13 @@ def read_request(content: bytes, where: str) -> x509.CertificateSigningRequest:
     return request
 
 
+Asking = x509.CertificateSigningRequest | x509.Certificate
+"""A request, or the certificate that is to be renewed: it names the same party and the same key."""
+
+
 def sign(
     folder: Path,
-    request: x509.CertificateSigningRequest,
+    request: Asking,
     *,
     hosts: tuple[str, ...] = (),
     name: str | None = None,
@@ -269,7 +273,7 @@ def sign(
     return builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False).sign(key, hashes.SHA256())
 
 
-def public_key_of(request: x509.CertificateSigningRequest, name: str) -> ec.EllipticCurvePublicKey:
+def public_key_of(request: Asking, name: str) -> ec.EllipticCurvePublicKey:
     """The key in a request, if it is of the only kind that we make."""
     try:
         public = request.public_key()
@@ -315,7 +319,8 @@ def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, 
         raise Refusal(
             f"the certificate expired on {certificate.not_valid_after_utc:%Y-%m-%d}",
             where=where,
-            remedy="send a new request to the coordinator, and join with the new certificate",
+            remedy="a site asks its coordinator to run `wardround coordinator renew SITE`, or to sign a new request,"
+            " and joins with what it is sent; the coordinator itself runs `wardround coordinator renew`",
         )
     if moment < certificate.not_valid_before_utc:
         raise Refusal(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,6 +17,7 @@ from cryptography.x509.oid import NameOID
 from wardround.core.errors import Refusal
 from wardround.core.journals.journal import canonical_json
 from wardround.deploy.trust.certificates import (
+    Asking,
     Key,
     check_name,
     make_request,
@@ -69,7 +69,7 @@ def is_proven(name: str, old: str, new: str, proof: str) -> bool:
 class SigningRequest:
     """Who asks for a certificate, for which key; `hosts` for a coordinator, `old` and `proof` where the key is new."""
 
-    request: x509.CertificateSigningRequest
+    request: Asking
     hosts: tuple[str, ...] = ()
     old: str = ""
     proof: str = ""

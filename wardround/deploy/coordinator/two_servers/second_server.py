@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from wardround.core.errors import Refusal
 from wardround.deploy.home import CoordinatorHome
-from wardround.deploy.trust.certificates import name_attribute, read_certificate
+from wardround.deploy.trust.certificates import Asking, name_attribute, read_certificate
 from wardround.deploy.trust.fingerprints import fingerprint
 from wardround.deploy.trust.organisations import has_two_servers, is_same_organisation, organisation_of
 from wardround.queries.columns import suggest_name
@@ -29,9 +29,7 @@ def own_organisation(home: CoordinatorHome) -> str:
     return home.settings.organisation or home.settings.consortium
 
 
-def refuse_same_organisation(
-    home: CoordinatorHome, request: x509.CertificateSigningRequest, path: Path, *, testing: bool
-) -> None:
+def refuse_same_organisation(home: CoordinatorHome, request: Asking, path: Path, *, testing: bool) -> None:
     """Refuse to sign a second server that this coordinator's own people run, unless it is said to be a test."""
     organisation = organisation_of(request)
     own = own_organisation(home)
@@ -61,9 +59,7 @@ def refuse_same_organisation(
         )
 
 
-def refuse_other_organisation(
-    certificate: x509.Certificate, request: x509.CertificateSigningRequest, where: str
-) -> None:
+def refuse_other_organisation(certificate: x509.Certificate, request: Asking, where: str) -> None:
     """A renewal says nothing new: who runs a second server stands in the studies that were approved."""
     before, now = organisation_of(certificate), organisation_of(request)
     if before != now:
