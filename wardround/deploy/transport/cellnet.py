@@ -2,20 +2,20 @@
 
 Sites connect out to the coordinator over mutual TLS; the coordinator asks, sites answer. Only bytes travel, which
 `deploy/protocol/wire.py` alone decodes, and `cellnet_filter.py` looks at every message before CellNet does. How a
-question and its answer travel is in `exchange.py`. A request always has a deadline and is given up when its site goes
+question and its answer travel is in `transfers`. A request always has a deadline and is given up when its site goes
 away; a connection that says nothing is noticed within 30 seconds. Only this room imports CellNet.
 """
 
 import ctypes
-import json
 import logging
 import os
 import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is loaded
 
@@ -27,17 +27,14 @@ from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.endpoint import EndpointState
 
 from wardround.core.errors import Refusal
-from wardround.deploy.protocol.compression import pack, unpack
-from wardround.deploy.protocol.outline import OutlinedMessage, is_outline, read_outline
+from wardround.deploy.protocol.outline import OutlinedMessage
 from wardround.deploy.protocol.wire import LARGEST_MESSAGE, Malformed
 from wardround.deploy.transport.cellnet_filter import SERVER, Gate, one_line
-from wardround.deploy.transport.cellnet_small import NO_SUCH
 from wardround.deploy.transport.connectivity import check_free, diagnose, wait_until_listening
-from wardround.deploy.transport.contract import Unanswered
-from wardround.deploy.transport.exchange import Asked, Exchange, Movement, PeerLines
-from wardround.deploy.transport.line import LARGEST_PART
-from wardround.deploy.transport.piece import PieceCode, PieceReply, PieceTopic, PieceWord
-from wardround.deploy.transport.shelf import Shelf
+from wardround.deploy.transport.contract import Asked, Unanswered
+from wardround.deploy.transport.transfers.exchange import Exchange, Movement, PeerLines
+from wardround.deploy.transport.transfers.piece import PieceReply
+from wardround.deploy.transport.transfers.receiver import Receiver
 from wardround.deploy.trust.certificates import check_issued, read_certificate, read_key
 
 MEMORY = {-8: 4, -3: 32 << 20, -1: 256 << 20}
@@ -109,7 +106,7 @@ class Party:
         self._last: tuple[Any, OutlinedMessage] | None = None
         """The last question, which mostly goes to several."""
         self._folder = folder
-        self._shelf = Shelf(folder)
+        self._receiver = Receiver(folder)
         self._watchers: list[Callable[[str, bool], None]] = []
         self._trouble_listeners: list[Callable[[str], None]] = []
         self._after = 10.0
@@ -125,10 +122,8 @@ class Party:
         self._gate = Gate(self._cell, self._fqcn, listens=self.listens)
         self._cell.core_cell.communicator.register_monitor(self)
         if not self.listens:  # only the coordinator asks
-            parts = {PieceTopic.EXPECT: self._expect, PieceTopic.PUT: self._take, PieceTopic.FETCH: self._give}
-            for topic, respond in parts.items():
-                self._gate.pieces.responders[topic] = respond
-                self._gate.answered.add(topic)
+            for topic in self._receiver.topics:
+                self._respond_to(topic, partial(self._move_bytes, topic))
 
     def start(self) -> None:
         """Listen, or begin to connect and go on trying; refuses an address that cannot be listened at."""
@@ -190,56 +185,29 @@ class Party:
     def answer(self, topic: str, handler: Handler, lasts: Lasts = lambda question: True) -> None:
         """Let `handler` answer requests of this topic; what it raises is told to the asker in one word only."""
 
-        def respond(request: Any) -> Any:
+        def respond(payload: Any, request: Any) -> PieceReply:
             origin = str(request.get_header(MessageHeaderKey.ORIGIN))
+            return self._receiver.respond(payload, request.headers, lambda question: handler(origin, question), lasts)
+
+        self._respond_to(topic, respond)
+
+    def _move_bytes(self, topic: str, payload: Any, request: Any) -> PieceReply:
+        return self._receiver.topics[topic](payload, request.headers)
+
+    def _respond_to(self, topic: str, respond: Callable[[Any, Any], PieceReply]) -> None:
+        def reply(request: Any) -> Any:
             try:
-                question = self._question_in(request.payload or b"")
-                if isinstance(question, list):
-                    return make_reply(PieceCode.MISSING, body=json.dumps(question).encode())
-                reply = handler(origin, question)
-                body = pack(reply)
-                room = request.get_header(PieceWord.ROOM)
-                if len(body) <= (room if type(room) is int else LARGEST_PART):
-                    return make_reply(ReturnCode.OK, body=body)
-                words = {"name": self._shelf.hold(reply, lambda: lasts(question)).hex(), "size": len(reply)}
-                return make_reply(PieceCode.HELD, body=json.dumps(words).encode())
+                found = respond(request.payload or b"", request)
             except Malformed as error:
-                return make_reply(ReturnCode.INVALID_REQUEST, error=str(error))
+                found = PieceReply(ReturnCode.INVALID_REQUEST, None, str(error))
             except Exception:
+                origin = request.get_header(MessageHeaderKey.ORIGIN)
                 logger.exception("a request from %s could not be answered", origin)
-                return make_reply(ReturnCode.PROCESS_EXCEPTION, error="the request could not be answered")
+                found = PieceReply(ReturnCode.PROCESS_EXCEPTION, None, "the request could not be answered")
+            return make_reply(found.code, error=found.error, body=found.payload)
 
-        self._gate.pieces.responders[topic] = respond
+        self._gate.pieces.responders[topic] = reply
         self._gate.answered.add(topic)
-
-    def _question_in(self, payload: Any) -> Any:
-        """The question that a piece holds, or what is missing of it."""
-        if is_outline(payload):
-            return self._shelf.put_together(read_outline(payload))
-        return unpack(payload)
-
-    def _expect(self, request: Any) -> Any:
-        try:
-            gaps = self._shelf.expect(read_outline(request.payload or b""))
-        except (Malformed, MemoryError) as error:
-            return make_reply(ReturnCode.INVALID_REQUEST, error=one_line(error))
-        return make_reply(PieceCode.MISSING, body=json.dumps(gaps).encode())
-
-    def _take(self, request: Any) -> Any:
-        name, begin = (request.get_header(word) for word in (PieceWord.NAME, PieceWord.BEGIN))
-        try:
-            content = unpack(request.payload or b"", most=LARGEST_PART)
-        except Malformed as error:
-            return make_reply(ReturnCode.INVALID_REQUEST, error=str(error))
-        taken = type(begin) is int and isinstance(name, bytes) and self._shelf.take(name, begin, content)
-        return make_reply(ReturnCode.OK if taken else PieceCode.MISSING)
-
-    def _give(self, request: Any) -> Any:
-        name, begin, end = (request.get_header(word) for word in (PieceWord.NAME, PieceWord.BEGIN, PieceWord.END))
-        if not (isinstance(name, bytes) and type(begin) is type(end) is int and end - begin <= LARGEST_PART):
-            return make_reply(ReturnCode.INVALID_REQUEST, error=NO_SUCH)
-        part = self._shelf.fetch(name, begin, end)
-        return make_reply(PieceCode.MISSING) if part is None else make_reply(ReturnCode.OK, body=pack(part))
 
     def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:
         """The answer; raises Unanswered when it took more than `within` seconds, or when the other side goes away.
@@ -247,7 +215,7 @@ class Party:
         The time that bytes take on a line which moves does not count. What shrinks much is packed on its way; an
         answer that cannot be unpacked, or into more bytes than its topic's limit, raises Malformed.
         """
-        return cast(bytes, self.begin(target, topic, body, within=within).result())
+        return self.begin(target, topic, body, within=within).result()
 
     def begin(self, target: str, topic: str, body: bytes, *, within: float) -> Asked:
         """The same without waiting for it."""

@@ -1,6 +1,6 @@
 """Questions and answers in single pieces: past CellNet's own cutting, acknowledging and statistics.
 
-All that coordinator and sites say to each other is such a piece, a model's parts included (see `exchange.py`). No
+All that coordinator and sites say to each other is such a piece, a model's parts included (see `transfers`). No
 thread waits for an answer: whoever asked is called when it comes, or when the other side is gone.
 """
 
@@ -13,10 +13,12 @@ from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, MessageType
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.endpoint import Endpoint
 
+from wardround.deploy.transport.transfers.receiver import NO_SUCH
+
 CHANNEL = "wardround"
 LARGEST_PIECE = (1 << 20) + (1 << 16)
 """Bytes of a piece: the largest part of a message, or a small one, and the outline of a large one."""
-NO_SUCH = "there is no such request"
+
 Done = Callable[[Any], None]
 """Hears CellNet's message with the reply; none when the other side is gone."""
 

@@ -24,7 +24,7 @@ TELLING = 64 * KILOBYTE
 """Bytes from which on a transfer tells the speed of its line."""
 
 
-class Line:
+class OneWayLine:
     """Every method may be called from several threads."""
 
     def __init__(self) -> None:

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from wardround.deploy.protocol.compression import Content
 from wardround.deploy.protocol.outline import SMALLEST_NAMED, Range, ReadOutline, Segment, name_of, without
 
@@ -40,7 +42,8 @@ class IncomingMessage:
     def __init__(self, segments: tuple[Segment, ...], path: Path | None) -> None:
         self.segments, self._path = segments, path
         self.size = segments[-1].end
-        self.buffer = bytearray(self.size)
+        # NumPy's zeros take memory as they are written: a size that is only claimed costs nothing.
+        self.buffer = np.zeros(self.size, np.uint8).data
         self.gaps: list[Range] = [(0, self.size)] if self.size else []
         self.began = self.touched = time.monotonic()
         self._file: int | None = None
@@ -93,8 +96,7 @@ class IncomingMessage:
 
     def _verify(self) -> None:
         """What was on the disk and is not what its name says is missing again."""
-        view = memoryview(self.buffer)
-        self.gaps = [(begin, end) for name, begin, end in self.segments if name_of(view[begin:end]) != name]
+        self.gaps = [(begin, end) for name, begin, end in self.segments if name_of(self.buffer[begin:end]) != name]
         self._from_disk = bool(self.gaps)
 
     def close(self) -> None:
@@ -121,9 +123,8 @@ class IncomingMessage:
                 done = without(done, first, last)
         else:
             done = [(begin, end)]
-        view = memoryview(self.buffer)
         for first, last in done:
-            os.pwrite(self._file, view[first:last], first)
+            os.pwrite(self._file, self.buffer[first:last], first)
         words = "".join(f"{json.dumps(one)}\n" for one in done)
         with open(ranges_path(self._path), "a", encoding="utf-8") as file:
             file.write(words)
@@ -259,7 +260,7 @@ class Shelf:
             self._coming.pop(outline.name, None)
         self.known.learn(outline.segments, coming.buffer, long=coming.is_long)
         coming.forget()
-        return memoryview(coming.buffer).toreadonly()
+        return coming.buffer.toreadonly()
 
     def _coming_for(self, outline: ReadOutline) -> IncomingMessage:
         name = outline.name

@@ -10,22 +10,21 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from wardround.deploy.protocol.compression import Content, pack, unpack
 from wardround.deploy.protocol.outline import NAME, OutlinedMessage, Range, Segment, size_of
 from wardround.deploy.protocol.wire import LARGEST_MESSAGE, Malformed
-from wardround.deploy.transport.contract import Unanswered
-from wardround.deploy.transport.line import LARGEST_PART, PAUSE, Line, Stopwatch
-from wardround.deploy.transport.piece import PieceCode, PieceReply, PieceTopic, PieceWord, SendPiece
-from wardround.deploy.transport.shelf import SMALLEST_ON_DISK, IncomingMessage
+from wardround.deploy.transport.contract import Asked, Unanswered
+from wardround.deploy.transport.transfers.line import LARGEST_PART, PAUSE, OneWayLine, Stopwatch
+from wardround.deploy.transport.transfers.piece import PieceCode, PieceReply, PieceTopic, PieceWord, SendPiece
+from wardround.deploy.transport.transfers.shelf import SMALLEST_ON_DISK, IncomingMessage
 
 RETURN = 20.0
 """Seconds that one whose line broke in the middle of a transfer has to come back."""
 MOST_TURNS = 50
-"""How often a transfer is begun again after it got on."""
+"""How often a transfer is begun again without getting on."""
 TOO_LARGE = "its answer is larger than the question allows"
 NONSENSE = "it does not say what it lacks of the question"
 SHORT_ENOUGH = 1024
@@ -36,7 +35,7 @@ class PeerLines:
     """What the asker knows of one party: its line in either direction, and which segments it has."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.down, self.up = Line(), Line()
+        self.down, self.up = OneWayLine(), OneWayLine()
         self.has: dict[bytes, None] = {}
         self.folder = folder
         """Where answers that take long are written as they come."""
@@ -56,14 +55,6 @@ class Movement(NamedTuple):
     moved: int
     of: int
     seconds: float
-
-
-class Asked(Future[Content]):
-    """The answer to come; `worked` are the seconds that the other side took for it, transfers not counted."""
-
-    worked = 0.0
-    moved = 0
-    """Bytes that were moved for it, both ways."""
 
 
 class Exchange:
@@ -194,7 +185,7 @@ class Exchange:
         self._pump()
 
     @property
-    def _line(self) -> Line:
+    def _line(self) -> OneWayLine:
         return self._lines.up if self._step == "fetching" else self._lines.down
 
     def _pump(self) -> None:
@@ -228,7 +219,7 @@ class Exchange:
         if number in self._pending:
             self._pending[number] = (*self._pending[number][:2], forget)
 
-    def _acknowledged(self, number: int, line: Line, step: str, reply: PieceReply | None) -> None:
+    def _acknowledged(self, number: int, line: OneWayLine, step: str, reply: PieceReply | None) -> None:
         with self._lock:
             known = self._pending.pop(number, None)
             if known is None or self.answer.done() or self._step != step:
@@ -245,7 +236,7 @@ class Exchange:
                 self._drop_pending()
                 self._again(reply)
                 return
-            self._progress = time.monotonic()
+            self._progress, self._turns = time.monotonic(), 0
             self._moved += end - begin
             self._pump()
 
@@ -284,7 +275,7 @@ class Exchange:
             return
         self._lines.up.learn(self._coming.size, self._way.seconds)
         coming, self._coming = self._coming, None
-        self._finish(memoryview(coming.buffer).toreadonly())
+        self._finish(coming.buffer.toreadonly())
         coming.forget()
 
     # ---- the end, and what may come between ----
@@ -357,7 +348,7 @@ class Exchange:
             problem = error
             self._end(lambda: self.answer.set_exception(problem))
             return
-        self._end(lambda: self.answer.set_result(plain))
+        self._end(lambda: self.answer.set_result(cast(bytes, plain)))
 
     def _end(self, tell: Callable[[], None]) -> None:
         self._work.stop()
