@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.support.in_process import Consortium
-from wardround.deploy.coordinator import gather
 from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy
 from wardround.deploy.coordinator.maintenance import Maintenance
 from wardround.deploy.protocol.replies import reply_to
@@ -17,6 +16,7 @@ from wardround.deploy.protocol.requests import OfferStudy
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import decode
 from wardround.deploy.transport.contract import Unanswered
+from wardround.deploy.transport.transfers import mail
 
 FLOOR = 60.0
 
@@ -42,7 +42,7 @@ def deadlines_of(
         moment += within
         return answer(body)
 
-    monkeypatch.setattr(gather, "time", Clock)
+    monkeypatch.setattr(mail, "time", Clock)
     monkeypatch.setattr(consortium, "ask", ask)
     gatherer = Gatherer("slow", consortium, WaitPolicy(1, floor=FLOOR))
     found = []

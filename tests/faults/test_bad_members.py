@@ -89,12 +89,14 @@ def test_no_object_is_made_from_what_a_site_sends(traitor: tuple[Any, Any, Any])
 def test_a_site_reaches_no_other_and_speaks_for_no_other(traitor: tuple[Any, Any, Any]) -> None:
     hub, good, bad = traitor
     assert bad.throw(kind="forward", victim="a") != "ok"
-    assert "nobody waits" in bad.throw(kind="unasked answer")
+    bad.throw(kind="unasked answer")
     assert bad.throw(kind="another's name", victim="a") != "ok"
-    told = hub.told()["refused"]["b"]
-    assert told["it is addressed to someone else"]
-    assert told["it answers no pending request, or too late"]
-    assert told["it claims to come from someone else"]
+    reasons = (
+        "it is addressed to someone else",
+        "it answers no pending request, or too late",
+        "it claims to come from someone else",
+    )
+    acting.until(lambda: set(reasons) <= hub.told()["refused"]["b"].keys())
     assert good.told()["heard"] == []
 
 
@@ -118,7 +120,9 @@ def test_a_bad_coordinator_makes_no_objects_at_a_site_and_gets_no_memory(stage: 
         hub.throw(kind=kind, target="a")
     assert site.made_objects() == 0
     before = site.size()["bytes"]
-    hub.announce(size=2**31 - 1, target="a")
-    hub.announce(size=2**40, target="a")
-    acting.until(lambda: "it is larger than any allowed message" in site.told()["refused"].get("server", {}))
+    for size in (2**31, 2**31 + 1, 2**40):  # the largest message, and larger ones
+        hub.announce(size=size, target="a")
+    # An answer to the last means that it has looked at all of them.
+    acting.until(lambda: len(hub.pieces()) == 3)
+    assert hub.pieces() == ["invalid_request", "invalid_request", "wr_missing"]
     assert site.size()["bytes"] - before < 40 * MB

@@ -84,6 +84,34 @@ def test_a_killed_coordinator_is_back_and_a_killed_site_is_missed(whole: Any) ->
     until(lambda: "bo" not in whole.status()["present"], 30, "notice of a dead site")
 
 
+def test_a_fault_that_nobody_foresaw_ends_the_process_and_frees_its_port(whole: Any) -> None:
+    """Before, what was left held the port and answered nothing, and no service manager could start another one."""
+    whole.kill(COORDINATOR)
+    whole.start(COORDINATOR, faulty=True)
+    whole.connected()
+    fault = whole.home.path / "fault"
+    fault.touch()
+    try:
+        until(lambda: whole.processes[COORDINATOR].dead, 15, "the end of the process")
+    finally:
+        fault.unlink()
+    assert "ended by a fault of its own (ZeroDivisionError)" in whole.log(COORDINATOR)
+    assert "nobody foresaw this" in (whole.home.path / "faults.log").read_text()
+    whole.start(COORDINATOR)
+    whole.connected()
+
+
+def test_sigterm_ends_a_coordinator_in_the_middle_of_a_question(whole: Any) -> None:
+    """A site that has stopped keeps it waiting for its deadline of a minute; told to end, it waits no more."""
+    study = whole.queue(study_of("ended-early", 3, algorithm=KEPT, deploy={"deadline": 60}))
+    waiting_for(whole, study, 1)
+    whole.processes["kenema"].signal(signal.SIGSTOP)
+    whole.processes[COORDINATOR].signal(signal.SIGTERM)
+    until(lambda: whole.processes[COORDINATOR].dead, 15, "its end")
+    whole.processes["kenema"].signal(signal.SIGCONT)
+    assert whole.ended(study)["state"] == "finished"
+
+
 @pytest.mark.slow
 def test_a_silent_site_is_late_and_the_round_goes_on_with_the_quorum(whole: Any) -> None:
     """Stopped, it holds its connection and says nothing: what a cut line or a frozen machine looks like at first."""

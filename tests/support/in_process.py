@@ -131,8 +131,8 @@ class Consortium:
     def limit(self, topic: str, most: int) -> None:
         self.transport.limit(topic, most)
 
-    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
-        self.transport.announce(topic, bodies)
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
+        return self.transport.announce(topic, bodies)
 
     def present(self) -> frozenset[str]:
         return self.transport.present() - self.away

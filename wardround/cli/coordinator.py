@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wardround.cli.output import person_name, say
-from wardround.cli.study_progress import conduct_study, leave, listen, note
+from wardround.cli.services import leave
+from wardround.cli.study_progress import conduct_study, listen, note
 from wardround.cli.trust.admission import admission_facts, admission_lines
 from wardround.cli.trust.authority import PassphraseFile, WithoutPassphrase, read_passphrase
 from wardround.cli.trust.renewal import Authority, Party, renew_certificate

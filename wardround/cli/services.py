@@ -2,11 +2,12 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from wardround.deploy.party.service import PartyService
 
 ERRORS = Console(stderr=True)
+FAULT, REFUSED = 1, 2
+"""Exit codes: a fault of our own, and a mistake of the user's."""
+RENEWED = 75
+"""Neither done nor failed: the process has to be started anew."""
 QUIET = ("hello", "offer", "heads", "countersigned", "membership")
 """Answers that tell nothing of a study."""
 
@@ -45,16 +50,42 @@ def start_second(home: Path) -> None:
     serve(PartyService(there, SecondHandler(there), (Topic.OFFER, Topic.OPEN), print_party_event))
 
 
-def serve(service: "PartyService") -> None:
+def serve(service: "PartyService") -> NoReturn:
     """Run it in the foreground until stopped."""
-    service.start()
-    ERRORS.print(
-        f"{service.state['name']} is connecting to {service.state['coordinator']}. Press Ctrl-C to stop.", markup=False
-    )
-    stop_on_signal(service.stopped)
-    service.work()
-    service.stop()
-    leave()
+
+    def work() -> int:
+        service.start()
+        ERRORS.print(
+            f"{service.state['name']} is connecting to {service.state['coordinator']}. Press Ctrl-C to stop.",
+            markup=False,
+        )
+        stop_on_signal(service.stopped)
+        service.work()
+        return 0
+
+    leave(guard(work, service.stop, service.home.path))
+
+
+def guard(work: Callable[[], int], stop: Callable[[], None], home: Path) -> int:
+    """The exit code of a long-lived process, which is stopped whatever happens: its port is free afterwards."""
+    try:
+        return work()
+    except Refusal as refusal:  # told here, since the process cannot end in the ordinary way any more
+        ERRORS.print(f"wardround: {plain_line(refusal)}", markup=False, highlight=False, soft_wrap=True)
+        return REFUSED
+    except Exception as error:
+        from wardround.deploy.fault_log import record_fault
+
+        path = record_fault(home, "the process", error)
+        words = Refusal(
+            f"the process ended by a fault of its own ({type(error).__name__})",
+            where=str(home),
+            remedy=f"start it again, which loses nothing, and report the fault with the last entry of {path}",
+        )
+        ERRORS.print(f"wardround: {plain_line(words)}", markup=False, highlight=False, soft_wrap=True)
+        return FAULT
+    finally:
+        stop()
 
 
 def stop_on_signal(stopped: threading.Event) -> None:
@@ -62,10 +93,17 @@ def stop_on_signal(stopped: threading.Event) -> None:
         signal.signal(number, lambda *_: stopped.set())
 
 
-def leave() -> None:
-    """End the process: the network library's threads would keep it alive; all that matters is on the disk."""
+def leave(code: int = 0) -> NoReturn:
+    """End the process: the network library's threads would keep it alive; all that matters is on the disk.
+
+    One whose certificate was renewed begins anew in its own place, with the same words.
+    """
     ERRORS.file.flush()
-    os._exit(0)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code == RENEWED:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    os._exit(code)
 
 
 def print_party_event(word: str, facts: Mapping[str, Any]) -> None:

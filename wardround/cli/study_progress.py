@@ -1,16 +1,15 @@
 """The coordinator at work in a terminal: says what happens, ends when told to, and tells how a study ended."""
 
 import json
-import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import typer
 
 from wardround.cli.output import say
+from wardround.cli.services import REFUSED, RENEWED, guard, leave, stop_on_signal
 from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from wardround.deploy.home import CoordinatorHome
 
 INTERRUPTED = 130
-RENEWED = 75
-"""Neither done nor failed: the process has to be started anew."""
 WITHOUT_MODEL = ("monitor", "analysis")
 """Kinds of studies that train none, so there is no card to write."""
 WRITTEN = {"Report": "report.html", "Model card": "model_card.md"}
@@ -50,15 +47,15 @@ def conduct_study(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bo
     before = [one for one in queued_studies(home) if one != name]
     if before:
         note(f"It waits for {', '.join(before)} to end: a study that its sites deny ends at once.")
-    try:
-        code = listen(home, until_done=True)
-        if code == 0:
+    code = listen(home, until_done=True)
+    if code == 0:
+        try:
             report_end(home, name, as_json=as_json)
-    except Refusal as refusal:  # told here, since the process cannot end in the ordinary way any more
-        if as_json:
-            typer.echo(json.dumps({"error": str(refusal)}))
-        typer.echo(f"wardround: {plain_line(refusal)}", err=True)
-        code = 2
+        except Refusal as refusal:  # told here, since the process cannot end in the ordinary way any more
+            if as_json:
+                typer.echo(json.dumps({"error": str(refusal)}))
+            typer.echo(f"wardround: {plain_line(refusal)}", err=True)
+            code = REFUSED
     leave(code)
 
 
@@ -94,39 +91,30 @@ def found_by_monitor(run: Path) -> list[str]:
 
 def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
     """Be the coordinator; gives the exit code."""
-    from wardround.cli.services import stop_on_signal
     from wardround.deploy.coordinator.consortium import lock_home
     from wardround.deploy.coordinator.service import Coordinator
 
     with lock_home(home):
         coordinator = Coordinator(home, announcer())
-        coordinator.start()
-        stop_on_signal(coordinator.stopped)
-        words = home.settings
-        note(f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop.")
-        coordinator.work(until_done=until_done)
-        interrupted = coordinator.stopped.is_set()
-        renewed = coordinator.is_outdated() and not interrupted
-        coordinator.stop()
-    if renewed:
-        note("The coordinator's certificate was renewed; it starts anew to use it.")
-        return RENEWED
-    if interrupted and until_done:
-        note("Stopped. All work so far is saved; continue with: wardround coordinator start")
-        return INTERRUPTED
-    return 0
 
+        def work() -> int:
+            coordinator.start()
+            stop_on_signal(coordinator.stopped)
+            words = home.settings
+            note(f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop.")
+            coordinator.work(until_done=until_done)
+            if coordinator.stopped.is_set():
+                return INTERRUPTED
+            return RENEWED if coordinator.is_outdated() else 0
 
-def leave(code: int) -> NoReturn:
-    """End the process: the network library's threads would keep it alive; all that matters is on the disk.
-
-    One whose certificate was renewed begins anew in its own place, with the same words.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
+        code = guard(work, coordinator.stop, home.path)
     if code == RENEWED:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-    os._exit(code)
+        note("The coordinator's certificate was renewed; it starts anew to use it.")
+    if code == INTERRUPTED and not until_done:
+        return 0
+    if code == INTERRUPTED:
+        note("Stopped. All work so far is saved; continue with: wardround coordinator start")
+    return code
 
 
 def note(words: str) -> None:

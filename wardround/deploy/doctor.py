@@ -9,7 +9,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from importlib import metadata
@@ -49,8 +48,6 @@ from wardround.deploy.trust.pins import read_partners
 
 NETWORK = "2.9.0"
 """The version of nvflare that pyproject.toml pins: other versions have other gaps."""
-ALIVE = 10.0
-"""Seconds for which a running process's last word about itself counts."""
 LITTLE, SCARCE = 2 << 30, 200 << 20
 """Bytes of disk below which to look, and below which to stop."""
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -296,9 +293,11 @@ def check_proxy(address: str, environment: Mapping[str, str]) -> Diagnosis:
 
 def check_listening(home: CoordinatorHome) -> Diagnosis:
     """Whether sites could connect: to the running process, or to one that would be started."""
+    from wardround.deploy.coordinator.consortium import is_running
+
     address = home.settings.listen
     host, port = host_and_port(address)
-    if time.time() - float(last_status(home).get("at", 0)) < ALIVE:
+    if is_running(home):
         *_, last = diagnose_steps(f"{own_host(host)}:{port}", files(home))
         # Its own certificate need not name the address under which it finds itself.
         if last.state == "wrong" and "not for the name" not in last.what:

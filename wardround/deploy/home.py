@@ -109,6 +109,11 @@ class Home(ABC):
         return self.path / "audit.jsonl"
 
     @property
+    def transfers_path(self) -> Path:
+        """What came over a slow line: goes on after a restart, and may be deleted at any time."""
+        return self.path / "transfers"
+
+    @property
     def membership_path(self) -> Path:
         """The membership log: the coordinator's own, or a site's copy of it."""
         return self.path / "membership.jsonl"

@@ -159,6 +159,15 @@ class RunFolder:
             write_whole(self.path / ROUNDS, lines.encode())
             self._seen = {key for key in self._seen if key[2] <= last}
 
+    def add_bytes(self, method: str, down: int, up: int) -> None:
+        """Count bytes that were sent after the last round (the model is judged and kept) to that round."""
+        records = self.records()
+        last = next((one for one in reversed(records) if one["method"] == method), None)
+        if last is None or not (down or up):
+            return
+        last |= {"bytes_down": last["bytes_down"] + down, "bytes_up": last["bytes_up"] + up}
+        write_whole(self.path / ROUNDS, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records).encode())
+
     def sync_rounds(self) -> None:
         """Wait until the records are on the disk."""
         with open(self.path / ROUNDS, "rb") as file:

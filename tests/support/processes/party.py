@@ -53,6 +53,20 @@ def plant(values: Any) -> None:
     study_worker.StudyWorker._method = with_canary
 
 
+def fail_when_told(home: Path) -> None:
+    """Let the coordinator stumble over something that nobody foresaw, as soon as there is a file `fault`."""
+    from wardround.deploy.coordinator import service
+
+    queued = service.queued_studies
+
+    def stumble(there: Any) -> list[str]:
+        if (home / "fault").exists():
+            raise ZeroDivisionError("nobody foresaw this")
+        return queued(there)
+
+    service.queued_studies = stumble
+
+
 def become(words: Mapping[str, Any], line: socket.socket) -> None:
     """Be a party until the end of the process."""
     import threading
@@ -100,10 +114,13 @@ def become(words: Mapping[str, Any], line: socket.socket) -> None:
 
     threading.Thread(target=obey, daemon=True).start()
     if words["party"] == COORDINATOR:
+        from wardround.cli.services import leave
         from wardround.cli.study_progress import listen
         from wardround.deploy.home import CoordinatorHome
 
-        listen(CoordinatorHome(Path(words["home"])), until_done=False)
+        if words.get("faulty"):
+            fail_when_told(Path(words["home"]))
+        leave(listen(CoordinatorHome(Path(words["home"])), until_done=False))
     else:
         from wardround.cli.services import start_site
 

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -141,6 +142,15 @@ class Player:
             auth_identity_map=None if hub else {"server": "hub"},
         )
         self.came: list[str] = []
+        self.replies: list[str] = []
+        core, take = self.cell.core_cell, self.cell.core_cell.process_message
+
+        def note(endpoint: Any, connection: Any, app_id: int, message: Any) -> None:
+            if message.headers.get("cn__msg_type") == "reply" and message.headers.get("cn__channel") == "wardround":
+                self.replies.append(str(message.headers.get("cn__return_code")))
+            take(endpoint, connection, app_id, message)
+
+        core.process_message = note
         self.cell.core_cell.set_cell_connected_cb(lambda agent: self.came.append(agent.get_fqcn()))
         self.cell.register_request_cb(
             channel="wardround",
@@ -157,7 +167,6 @@ class Player:
         """One of the attacks that a connected party can try; gives what came back."""
         from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey as Key
         from nvflare.fuel.f3.message import Message
-        from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
         core, objects = self.cell.core_cell, {"a": {"dictionary": [1, 2]}}
         claims = {
@@ -171,9 +180,8 @@ class Player:
             core.bulk_senders[target].send()
             return "sent"
         if kind == "unasked answer":
-            headers = {StreamHeaderKey.STREAM_REQ_ID: "x"}
-            future = self.cell.send_blob("return_only", "wardround:echo", target, Message(headers, b"y"), reliable=True)
-            return str(future.exception(timeout=10))
+            self.piece(target, "echo", "reply", b"y")
+            return "sent"
         given = {
             "object": ("wardround", "echo", objects),  # straight to the core cell, in CellNet's own encoding
             "object on a strange channel": ("anything", "at all", objects),
@@ -211,21 +219,35 @@ class Player:
             return {"why": error.why, "gone": error.gone}
 
     def announce(self, *, size: int, target: str = "server") -> bool:
-        """The first part of a question that claims to be so many bytes long."""
-        from nvflare.fuel.f3.message import Message
-        from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC, StreamHeaderKey
+        """The outline of a question that claims to be so many bytes long."""
+        from wardround.deploy.protocol.outline import ENTRY, NAME, OUTLINE
 
-        headers = {
-            StreamHeaderKey.CHANNEL: "wardround",
-            StreamHeaderKey.TOPIC: "echo",
-            StreamHeaderKey.STREAM_ID: 77,
-            StreamHeaderKey.SEQUENCE: 0,
-            StreamHeaderKey.SIZE: size,
-            StreamHeaderKey.DATA_TYPE: 1,
-            StreamHeaderKey.STREAM_REQ_ID: "x",
-        }
-        self.cell.core_cell.fire_and_forget(STREAM_CHANNEL, STREAM_DATA_TOPIC, target, Message(headers, b"1"))
+        self.piece(target, "parts/expect", "req", OUTLINE + struct.pack("<I", 1) + ENTRY.pack(bytes(NAME), size))
         return True
+
+    def pieces(self) -> list[str]:
+        """What came back to pieces, in one word each."""
+        return sorted(self.replies)
+
+    def piece(self, target: str, topic: str, kind: str, payload: bytes) -> None:
+        """A piece as our own parties send them."""
+        from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+        from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey as Key
+        from nvflare.fuel.f3.endpoint import Endpoint
+
+        own = self.cell.core_cell.my_info.fqcn
+        headers = {
+            Key.CHANNEL: "wardround",
+            Key.TOPIC: topic,
+            Key.REQ_ID: "x",
+            Key.MSG_TYPE: kind,
+            Key.ORIGIN: own,
+            Key.FROM_CELL: own,
+            Key.DESTINATION: target,
+            Key.PAYLOAD_ENCODING: "bytes",
+        }
+        manager = self.cell.core_cell.communicator.conn_manager
+        manager.send_message(Endpoint(target), CoreCell.APP_ID, headers, payload)
 
 
 def play(line: socket.socket) -> None:

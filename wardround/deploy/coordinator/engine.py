@@ -45,7 +45,6 @@ from wardround.deploy.protocol.requests import (
 )
 from wardround.deploy.protocol.robust_choice import RobustRule
 from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.wire import size
 from wardround.deploy.trust.audit_log import BETWEEN
 from wardround.deploy.trust.transcript.entries import TranscriptSigner
 from wardround.deploy.trust.transcript.writer import TranscriptWriter
@@ -288,6 +287,7 @@ class Deployment:
             self.transcript.add_round(number, sent.arrays, cohort, hashes, left_out, total, after)
         point("coordinator.round.concluded")
         took = sorted(sizes, key=lambda site: places[site])
+        traffic = self.gatherer.traffic.take()
         return after, RoundRecord(
             round=number,
             sites=tuple(took),
@@ -295,9 +295,12 @@ class Deployment:
             rows=0,
             seconds=time.perf_counter() - started,
             cpu_seconds=time.process_time() - cpu,
-            bytes_down=size({}, sent) * len(took),
-            bytes_up=sum(sizes.values()),
-            measures=measures_of({site: absent[site] for site in cohort if site not in sizes}),
+            bytes_down=traffic.down,
+            bytes_up=traffic.up,
+            measures={
+                **measures_of({site: absent[site] for site in cohort if site not in sizes}),
+                **({"line_bytes": traffic.line} if traffic.line else {}),
+            },
         )
 
     def _answer_shapes(self, algorithm: Algorithm, progress: Progress, sent: Message) -> Message:

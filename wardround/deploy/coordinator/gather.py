@@ -7,7 +7,7 @@ answered nonsense is not asked again. An answer has the form of its topic before
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,11 +22,12 @@ from wardround.deploy.protocol.requests import NOTHING, Request, RequestBody, To
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import Malformed
 from wardround.deploy.transport.contract import Transport
+from wardround.deploy.transport.transfers.mail import Mail, TimedReply, Traffic
 
 PAUSE = 0.2
 """Seconds between two looks at who has come back."""
-MOST_AT_ONCE = 64
-"""Sites that are waited for at the same time."""
+AT_WORK = 4
+"""Answers that are looked at, at the same time."""
 LONGEST_PAUSE = 5.0
 """Seconds, at most, until sites that are there but cannot answer yet are asked again."""
 NOT_CONNECTED = Absence("it was not connected")
@@ -107,7 +108,12 @@ class Gatherer:
     """Sites without privacy budget for another round: they are still told the model."""
     course: int | None = None
     """Which training all requests belong to, while partners are chosen."""
-    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE))
+    traffic: Traffic = field(default_factory=Traffic)
+    _judges: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_WORK))
+    _mail: Mail = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._mail = Mail(self.transport)
 
     def ask_once(
         self,
@@ -136,14 +142,14 @@ class Gatherer:
         room = largest_reply(topic) if most is None else most
         try:
             self.transport.limit(topic, room)
-            self.transport.announce(topic, {site: one.body for site, one in requests.items()})
+            self.traffic.down += self.transport.announce(topic, {site: one.body for site, one in requests.items()})
         except Exception as error:  # what cannot be written down is not sent
             return GatheredAnswers({}, dict.fromkeys(sites, Absence(str(error))))
 
-        def ask(site: str) -> None:
-            started = time.monotonic()
+        def judge(site: str, answer: Future[TimedReply]) -> None:
             try:
-                content = self.transport.ask(site, topic, requests[site].body, self.policy.deadline)
+                content, took, moved = answer.result()
+                self.traffic.line += moved
                 reply = read_reply(content, most=room)
             except Malformed as error:
                 gathered.absent[site] = Absence(f"its answer cannot be read: {error}", unusable=True)
@@ -151,11 +157,12 @@ class Gatherer:
             except Exception as error:
                 gathered.absent[site] = Absence(plain_line(error, LONGEST))
                 return
-            took = time.monotonic() - started
             if not is_reply_to(reply, requests[site], site):
                 why = "its answer belongs to another request (a replay or a copy)"
                 gathered.absent[site] = Absence(why, unusable=True)
             elif reply.status.is_answer:
+                if topic is not Topic.OFFER:
+                    self.traffic.count_answer(site, topic, reply)
                 wrong = problem_of(topic, reply, check)  # while others are still on their way
                 if wrong is None:
                     self.policy.record(took)
@@ -171,9 +178,10 @@ class Gatherer:
                 elif reply.status is Status.SPENT:
                     self.spent[site] = absence
 
-        asked = [self._threads.submit(ask, site) for site in sites]
-        wait(asked)
-        for one in asked:
+        bodies = {site: requests[site].body for site in sites}
+        asked = self._mail.ask_all(topic, bodies, lambda: self.policy.deadline)
+        judged = [self._judges.submit(judge, site, answer) for site, answer in asked]
+        for one in judged:
             one.result()
         return gathered
 

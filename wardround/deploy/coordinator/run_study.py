@@ -333,6 +333,8 @@ def finish(
     if transcript is not None:
         keep_witnesses(transcript, kept, engine.gatherer.transport.certificates())
     method, task = own_method(study), agreement.task
+    rest = engine.gatherer.traffic.take()
+    folder.add_bytes(method.name, rest.down, rest.up)
     names = names_with(task, study.study.metric)
     blocks = {site: block for site, one in sorted(told.items()) if (block := figures_of(one, names))}
     default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"

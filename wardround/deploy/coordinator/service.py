@@ -4,18 +4,14 @@ Control is by files in the coordinator's home, so nothing but the sites ever con
 site is revoked in `revoked.json`, the state is in `status.json`. Started anew it goes on with the study it was at.
 """
 
-import os
 import threading
 import time
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from wardround import __version__
-from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
-from wardround.core.text import LONGEST, plain_line
 from wardround.deploy.coordinator.events import (
     AnswersGathered,
     AnswersMissing,
@@ -34,6 +30,7 @@ from wardround.deploy.coordinator.maintenance import PATIENCE, Maintenance, refu
 from wardround.deploy.coordinator.queue import is_finished, known_rows, queued_studies, read_submission, record_end
 from wardround.deploy.coordinator.run_study import Submission, conduct
 from wardround.deploy.coordinator.transcript_record import signer_of
+from wardround.deploy.fault_log import record_fault
 from wardround.deploy.fault_points import arm, point
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.requests import Topic
@@ -50,8 +47,8 @@ from wardround.study.file import Study
 
 LOOK = 0.5
 """Seconds between two looks at the queue and at who was revoked."""
-LARGEST_LOG = 1 << 20
-"""Bytes of the record of faults, after which a new one is begun."""
+PROGRESS = 2.0
+"""Seconds between two words about transfers that take long."""
 DISK_PAUSE = 5.0
 """Seconds until a study is gone on with after the coordinator's disk failed."""
 
@@ -67,19 +64,27 @@ class Coordinator:
         refuse_ended(home)
         self._certificate = home.certificate_path.read_bytes()
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
-        self.party = Party(words.name, words.listen, files)
+        self.party = Party(words.name, words.listen, files, folder=home.transfers_path)
         self.log = home.log()
         self.transport = CellNetTransport(self.party, SiteRegister(home, self.log))
         self.stopped = self.transport.stopped
         self.maintenance = Maintenance(home, self.transport, self._on_warning)
         self.party.watch(self._on_connection)
         self._writing = threading.Lock()
+        self._written: dict[str, Any] = {}
         self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
 
     def start(self) -> None:
         self.log.append(event_entry("started", version=__version__))
         self.party.start()
         self.maintenance.maintain_hourly(self.transport.present, self.stopped)
+        threading.Thread(target=self._tell_progress, daemon=True).start()
+
+    def _tell_progress(self) -> None:
+        """While bytes move slowly, the status says how far they are."""
+        while not self.stopped.wait(PROGRESS):
+            if self.party.movements() or self._written.get("moving"):
+                self.write_status()
 
     def work(self, *, until_done: bool = False) -> None:
         """Take one study after the other; with `until_done`, stop when the queue is empty.
@@ -130,14 +135,7 @@ class Coordinator:
 
     def _record_fault(self, name: str, error: Exception) -> str:
         """Keep what a developer needs in a file of the home; gives what a person is told."""
-        path = self.home.path / "faults.log"
-        lines = "".join(traceback.format_exception(error)).splitlines()
-        shown = [line[: len(line) - len(line.lstrip())] + plain_line(line, LONGEST) for line in lines]
-        with suppress(OSError):
-            if path.exists() and path.stat().st_size > LARGEST_LOG:
-                path.replace(path.with_suffix(".log.1"))
-            with open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as log:
-                log.write("\n".join([f"{timestamp('seconds')} {name} (wardround {__version__})", *shown, "", ""]))
+        path = record_fault(self.home.path, name, error)
         return str(
             Refusal(
                 f"the coordinator could not go on with this study ({type(error).__name__})",
@@ -228,20 +226,21 @@ class Coordinator:
         self.observer(event)
 
     def write_status(self) -> None:
-        """Several threads write it; a full disk must not end the process."""
+        """Several threads write it; a full disk must not end the process. What has not changed is not written."""
         present, revoked = self.party.present, self.transport.register.revoked_names()
         with self._writing, suppress(Refusal):
-            self.home.write_status(
-                {
-                    **self.state,
-                    "present": sorted(present - revoked),
-                    "revoked": sorted(revoked),
-                    "refused": self.party.refused,
-                    "versions": dict(self.maintenance.versions),
-                    "queue": queued_studies(self.home),
-                    "at": time.time(),
-                }
-            )
+            words = {
+                **self.state,
+                "present": sorted(present - revoked),
+                "revoked": sorted(revoked),
+                "refused": self.party.refused,
+                "versions": dict(self.maintenance.versions),
+                "queue": queued_studies(self.home),
+                "moving": {site: one._asdict() for site, one in sorted(self.party.movements().items())},
+            }
+            if words != self._written:
+                self.home.write_status({**words, "at": time.time()})
+                self._written = words
 
     def stop(self) -> None:
         self.stopped.set()

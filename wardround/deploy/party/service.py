@@ -31,6 +31,10 @@ class Answerer(Protocol):
 
     def answer(self, topic: str, origin: str, content: bytes) -> bytes: ...
 
+    def may_still_leave(self, content: bytes) -> bool:
+        """Whether the answer to this request, or the rest of it, may be sent now."""
+        ...
+
 
 class PartyService:
     """One party at work: answers the topics of `ITSELF` and these. `tell` hears what its administrator would."""
@@ -42,13 +46,16 @@ class PartyService:
         self.home, self.handler, self.tell = home, handler, tell
         words = home.settings
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
-        self.party = Party(words.name, words.coordinator, files, server_name=words.server_name)
+        self.party = Party(
+            words.name, words.coordinator, files, server_name=words.server_name, folder=home.transfers_path
+        )
         self.party.watch(self._on_connection)
         self.party.on_trouble(self._on_trouble)
         self._writing = threading.Lock()
+        self._written: dict[str, Any] = {}
         handler.on_refusal = self._on_refusal
         for topic in (*ITSELF, *topics):
-            self.party.answer(str(topic), self._handler_for(str(topic)))
+            self.party.answer(str(topic), self._handler_for(str(topic)), handler.may_still_leave)
         self.stopped = threading.Event()
         self.state: dict[str, Any] = {"name": words.name, "coordinator": words.coordinator, "connected": False}
 
@@ -76,9 +83,15 @@ class PartyService:
         self.party.stop()
 
     def write_status(self) -> None:
-        """Two threads write it; a full disk must not end the process, which goes on when there is room again."""
+        """Two threads write it; a full disk must not end the process, which goes on when there is room again.
+
+        Only what has changed is written, so that a party at rest leaves the disk alone.
+        """
         with self._writing, suppress(Refusal):
-            self.home.write_status({**self.state, "at": time.time()})
+            words = dict(self.state)
+            if words != self._written:
+                self.home.write_status({**words, "at": time.time()})
+                self._written = words
 
     def _handler_for(self, topic: str) -> Callable[[str, bytes], bytes]:
         def respond(origin: str, content: bytes) -> bytes:

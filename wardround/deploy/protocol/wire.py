@@ -14,6 +14,7 @@ import math
 import re
 import struct
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import jax
@@ -113,6 +114,26 @@ def start(content: bytes | memoryview) -> memoryview:
     """All of a message that was decoded before up to its arrays: the header, with the nonce in it."""
     view = memoryview(content)
     return view[: 8 + struct.unpack("<I", view[4:8])[0]]
+
+
+def array_ends(content: bytes | memoryview) -> list[int]:
+    """Where in a message of ours ends what stands before its arrays, and where each array; nothing for other bytes."""
+    view = memoryview(content)
+    if view.nbytes < 8 or bytes(view[:4]) != MAGIC:
+        return []
+    place = start(view).nbytes
+    if place + 8 > view.nbytes:
+        return [view.nbytes]
+    (length,) = struct.unpack("<Q", view[place : place + 8])
+    body = place + 8 + length
+    if length > LARGEST_HEADER or body > view.nbytes:
+        return []
+    try:
+        ends = [body + int(entry["data_offsets"][1]) for entry in _parse_header(view[place + 8 : body]).values()]
+    except (Malformed, KeyError, TypeError, ValueError, IndexError):
+        return []
+    sound = all(one <= two for one, two in pairwise([body, *ends])) and ends[-1:] == [view.nbytes]
+    return [body, *ends] if sound else []
 
 
 def decode(

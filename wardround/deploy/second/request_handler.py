@@ -66,6 +66,13 @@ class SecondHandler:
         self.on_refusal(topic, why)
         return self._reply(header, {"status": status, "why": why})
 
+    def may_still_leave(self, content: bytes) -> bool:
+        """Before each part of an answer that is sent in parts: the study is still approved."""
+        try:
+            return decision_status(self.home, study_in(decode_header(content)[0]))[0] is Status.OK
+        except (Refusal, Malformed, OSError):
+            return False
+
     def _about_study(self, topic: str, header: dict[str, Any], rest: memoryview, content: bytes) -> bytes:
         study = study_in(header)
         if topic == Topic.OFFER:

@@ -115,6 +115,14 @@ class RequestHandler:
             own = f"{why}: {error}"
         return self._refuse(topic, header, why, own, Status.REFUSED)
 
+    def may_still_leave(self, content: bytes) -> bool:
+        """Before each part of an answer that is sent in parts: the study is still approved, its coordinator trusted."""
+        try:
+            self.access.refuse_distrusted()
+            return self.access.state(study_in(decode_header(content)[0]))[0] is Status.OK
+        except (Refusal, Malformed, OSError):
+            return False
+
     def _refuse(self, topic: str, header: Mapping[str, Any], why: str, own: str, status: Status) -> bytes:
         """Refuse in words that quote no patient; each different refusal is written down once, and not without end."""
         self.on_refusal(topic, own)

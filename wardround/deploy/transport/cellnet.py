@@ -1,9 +1,9 @@
 """The network between coordinator and sites: NVIDIA FLARE's CellNet, in our own processes.
 
 Sites connect out to the coordinator over mutual TLS; the coordinator asks, sites answer. Only bytes travel, which
-`deploy/protocol/wire.py` alone decodes, and `cellnet_filter.py` looks at every message before CellNet does. A request
-always has a deadline and is given up at once when its site goes away; a connection that says nothing is noticed within
-30 seconds. Only this room imports CellNet.
+`deploy/protocol/wire.py` alone decodes, and `cellnet_filter.py` looks at every message before CellNet does. How a
+question and its answer travel is in `transfers`. A request always has a deadline and is given up when its site goes
+away; a connection that says nothing is noticed within 30 seconds. Only this room imports CellNet.
 """
 
 import ctypes
@@ -11,29 +11,30 @@ import logging
 import os
 import queue
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is loaded
 
 from nvflare.fuel.f3.cellnet.cell import Cell
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
-from nvflare.fuel.f3.cellnet.utils import make_reply, new_cell_message
+from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.endpoint import EndpointState
-from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 
 from wardround.core.errors import Refusal
-from wardround.deploy.protocol.compression import Content, pack, unpack
+from wardround.deploy.protocol.outline import OutlinedMessage
 from wardround.deploy.protocol.wire import LARGEST_MESSAGE, Malformed
-from wardround.deploy.transport.cellnet_filter import SERVER, Gate, abandon, forget, one_line
-from wardround.deploy.transport.cellnet_small import CHANNEL, SMALL
+from wardround.deploy.transport.cellnet_filter import SERVER, Gate, one_line
 from wardround.deploy.transport.connectivity import check_free, diagnose, wait_until_listening
-from wardround.deploy.transport.contract import Unanswered
+from wardround.deploy.transport.contract import Asked, Unanswered
+from wardround.deploy.transport.transfers.exchange import Exchange, Movement, PeerLines
+from wardround.deploy.transport.transfers.piece import PieceReply
+from wardround.deploy.transport.transfers.receiver import Receiver
 from wardround.deploy.trust.certificates import check_issued, read_certificate, read_key
 
 MEMORY = {-8: 4, -3: 32 << 20, -1: 256 << 20}
@@ -47,7 +48,12 @@ KEPT_OUT = (
 )
 Handler = Callable[[str, bytes], bytes]
 """From the authenticated name of the asker and what it sent (bytes, or a view of them) to the answer."""
-TOO_LARGE = "the answer is too large for a single message"
+Lasts = Callable[[bytes], bool]
+"""Whether the answer to a question may still leave: asked before each part of it."""
+TICK = 0.5
+"""Seconds between two looks at what takes too long."""
+GOODBYE = 3.0
+"""Seconds that the network has to close."""
 
 
 class Credentials(NamedTuple):
@@ -58,23 +64,16 @@ class Credentials(NamedTuple):
     key: Path
 
 
-class AbortSignal:
-    """Ends a wait of CellNet's: when it was cancelled, or for good after some seconds, whatever trickles in."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-        self.cancelled = False
-
-    @property
-    def triggered(self) -> bool:
-        return self.cancelled or time.monotonic() >= self._end
-
-
 class Party:
     """The coordinator (`listens`) or a site on the network."""
 
-    def __init__(self, name: str, address: str, credentials: Credentials, *, server_name: str = "") -> None:
-        """`address` is HOST:PORT of the coordinator, `server_name` the name in its certificate (for a site)."""
+    def __init__(
+        self, name: str, address: str, credentials: Credentials, *, server_name: str = "", folder: Path | None = None
+    ) -> None:
+        """`address` is HOST:PORT of the coordinator, `server_name` the name in its certificate (for a site).
+
+        In `folder` transfers that take long are kept, so that they go on after a restart.
+        """
         self.name, self.address, self.credentials, self.server_name = name, address, credentials, server_name
         self.listens = not server_name
         if address.startswith("["):
@@ -102,11 +101,14 @@ class Party:
         self._fqcn = SERVER if self.listens else name
         self._lock = threading.Lock()
         self._present: set[str] = set()
-        self._waiting: dict[str, set[AbortSignal]] = {}
+        self._exchanges: dict[str, set[Exchange]] = {}
+        self._peers: dict[str, PeerLines] = {}
+        self._last: tuple[Any, OutlinedMessage] | None = None
+        """The last question, which mostly goes to several."""
+        self._folder = folder
+        self._receiver = Receiver(folder)
         self._watchers: list[Callable[[str, bool], None]] = []
         self._trouble_listeners: list[Callable[[str], None]] = []
-        self._large: set[tuple[str, str]] = set()
-        """Whose answers to which topics are large: they are asked for in parts at once."""
         self._after = 10.0
         self._stopped = threading.Event()
         self._events: queue.SimpleQueue[tuple[str, bool] | None] = queue.SimpleQueue()
@@ -119,13 +121,17 @@ class Party:
         )
         self._gate = Gate(self._cell, self._fqcn, listens=self.listens)
         self._cell.core_cell.communicator.register_monitor(self)
+        if not self.listens:  # only the coordinator asks
+            for topic in self._receiver.topics:
+                self._respond_to(topic, partial(self._move_bytes, topic))
 
     def start(self) -> None:
         """Listen, or begin to connect and go on trying; refuses an address that cannot be listened at."""
         if self.listens:
             check_free(self.address)
         self._cell.start()
-        for work in (self._notify_watchers, *(() if self.listens else (self._report_trouble,))):
+        works = (self._notify_watchers, self._check_exchanges if self.listens else self._report_trouble)
+        for work in works:
             threading.Thread(target=work, name=f"wardround {work.__name__}", daemon=True).start()
         if self.listens:
             wait_until_listening(self.address)
@@ -135,11 +141,16 @@ class Party:
         if self._stopped.is_set():
             return
         self._stopped.set()
+        with self._lock:
+            pending = [one for many in self._exchanges.values() for one in many]
+        for one in pending:
+            one.cancel("the coordinator is stopping")
         for name in self.present:
-            self._release(name)
-        self._cell.stop()
-        for name in {*self.present, *self._waiting}:
-            self._release(name)
+            self._gate.pieces.release(name)
+        # CellNet waits for its own threads, one of which may be at work for an hour.
+        closing = threading.Thread(target=self._cell.stop, daemon=True)
+        closing.start()
+        closing.join(GOODBYE)
         self._events.put(None)
         CoreCell.ALL_CELLS.pop(self._fqcn, None)
 
@@ -171,88 +182,108 @@ class Party:
         found = diagnose(self.address, self.credentials)
         return found.sentence if found.state == "wrong" else KEPT_OUT
 
-    def answer(self, topic: str, handler: Handler) -> None:
+    def answer(self, topic: str, handler: Handler, lasts: Lasts = lambda question: True) -> None:
         """Let `handler` answer requests of this topic; what it raises is told to the asker in one word only."""
 
-        def respond(request: Any) -> Any:
+        def respond(payload: Any, request: Any) -> PieceReply:
             origin = str(request.get_header(MessageHeaderKey.ORIGIN))
-            try:
-                body = pack(handler(origin, cast(bytes, unpack(request.payload or b""))))
-            except Malformed as error:
-                return make_reply(ReturnCode.INVALID_REQUEST, error=str(error))
-            except Exception:
-                logger.exception("a request from %s could not be answered", origin)
-                return make_reply(ReturnCode.PROCESS_EXCEPTION, error="the request could not be answered")
-            if len(body) > SMALL and not request.get_header(StreamHeaderKey.STREAM_REQ_ID):
-                return make_reply(ReturnCode.MSG_TOO_BIG, error=TOO_LARGE)
-            return make_reply(ReturnCode.OK, body=body)
+            return self._receiver.respond(payload, request.headers, lambda question: handler(origin, question), lasts)
 
-        self._gate.pieces.responders[topic] = respond
+        self._respond_to(topic, respond)
+
+    def _move_bytes(self, topic: str, payload: Any, request: Any) -> PieceReply:
+        return self._receiver.topics[topic](payload, request.headers)
+
+    def _respond_to(self, topic: str, respond: Callable[[Any, Any], PieceReply]) -> None:
+        def reply(request: Any) -> Any:
+            try:
+                found = respond(request.payload or b"", request)
+            except Malformed as error:
+                found = PieceReply(ReturnCode.INVALID_REQUEST, None, str(error))
+            except Exception:
+                origin = request.get_header(MessageHeaderKey.ORIGIN)
+                logger.exception("a request from %s could not be answered", origin)
+                found = PieceReply(ReturnCode.PROCESS_EXCEPTION, None, "the request could not be answered")
+            return make_reply(found.code, error=found.error, body=found.payload)
+
+        self._gate.pieces.responders[topic] = reply
         self._gate.answered.add(topic)
-        self._cell.register_request_cb(channel=CHANNEL, topic=topic, cb=respond)
 
     def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:
-        """The answer; raises Unanswered after `within` seconds, or at once when the other side goes away.
+        """The answer; raises Unanswered when it took more than `within` seconds, or when the other side goes away.
 
-        What shrinks much is packed on its way; one that cannot be unpacked, or into more bytes than its topic's limit,
-        raises Malformed.
+        The time that bytes take on a line which moves does not count. What shrinks much is packed on its way; an
+        answer that cannot be unpacked, or into more bytes than its topic's limit, raises Malformed.
         """
-        patience = AbortSignal(within)
+        return self.begin(target, topic, body, within=within).result()
+
+    def begin(self, target: str, topic: str, body: bytes, *, within: float) -> Asked:
+        """The same without waiting for it."""
+        peer = self._peers.setdefault(target, PeerLines(self._folder))
+
+        def send(topic: str, payload: Any, heard: Callable[[PieceReply | None], None], words: Mapping[str, Any]) -> Any:
+            self._gate.asked.add(topic)
+            number = pieces.ask(target, topic, payload, lambda reply: heard(piece_reply(reply)), **words)
+            return lambda: pieces.forget(number)
+
+        pieces = self._gate.pieces
+        most = self._gate.largest.get(topic, LARGEST_MESSAGE)
+        note = lambda why: self._gate.note(target, why)  # noqa: E731
+        one = Exchange(target, topic, self._outlined(body), within, send=send, lines=peer, most=most, note=note)
         with self._lock:
-            if target not in self._present:
-                raise Unanswered(target, "it is not connected", gone=True)
-            self._waiting.setdefault(target, set()).add(patience)
-        self._gate.asked.add(f"{CHANNEL}:{topic}")
-        try:
-            reply = self._exchange(target, topic, pack(body), within, patience)
-        except Exception as error:  # of the network's many kinds; none of them is the caller's mistake
-            raise Unanswered(target, f"connection lost ({one_line(error)})") from None
-        finally:
-            with self._lock:
-                self._waiting[target].discard(patience)
-        forget(target, reply.get_header(StreamHeaderKey.STREAM_ID))
-        code = reply.get_header(MessageHeaderKey.RETURN_CODE)
-        answer: Any = b"" if reply.payload is None else reply.payload
-        if code == ReturnCode.OK and isinstance(answer, bytes | bytearray | memoryview):
-            most = self._gate.largest.get(f"{CHANNEL}:{topic}", LARGEST_MESSAGE)
-            return cast(bytes, unpack(answer, most=most))  # or a view of them: a model is not copied once more
-        if patience.cancelled or target not in self.present:
-            raise Unanswered(target, "it disconnected before it answered", gone=True)
-        if patience.triggered:
-            raise Unanswered(target, f"it did not answer within {within:.0f} s")
-        raise Unanswered(target, one_line(reply.get_header(MessageHeaderKey.ERROR) or code))
+            known = target in self._present and not self._stopped.is_set()
+            if known:
+                self._exchanges.setdefault(target, set()).add(one)
+        if not known:
+            one.answer.set_exception(Unanswered(target, "it is not connected", gone=True))
+            return one.answer
+        one.answer.add_done_callback(lambda _: self._forget(target, one))
+        one.begin()
+        return one.answer
+
+    def _outlined(self, body: bytes) -> OutlinedMessage:
+        last = self._last
+        if last is None or last[0] is not body:
+            last = self._last = body, OutlinedMessage(body)
+        return last[1]
+
+    def _forget(self, target: str, one: Exchange) -> None:
+        with self._lock:
+            self._exchanges.get(target, set()).discard(one)
+
+    def movements(self) -> dict[str, Movement]:
+        """Transfers under way, by party."""
+        with self._lock:
+            pending = [one for many in self._exchanges.values() for one in many]
+        return {one.target: found for one in pending if (found := one.movement) is not None}
+
+    def lines(self, target: str) -> PeerLines:
+        return self._peers.setdefault(target, PeerLines(self._folder))
 
     def limit(self, topic: str, most: int) -> None:
         """Receive no answer to this topic that has more than so many bytes."""
-        self._gate.largest[f"{CHANNEL}:{topic}"] = most
-
-    def _exchange(self, target: str, topic: str, body: Content, within: float, patience: AbortSignal) -> Any:
-        """CellNet's reply: in one piece where question and answer are small, which takes it a third of the time."""
-        words = {"channel": CHANNEL, "topic": topic, "target": target, "timeout": within}
-        if len(body) <= SMALL and (target, topic) not in self._large:
-            reply = self._gate.pieces.ask(target, topic, body, within)
-            if reply.get_header(MessageHeaderKey.RETURN_CODE) != ReturnCode.MSG_TOO_BIG:
-                return reply
-            self._large.add((target, topic))  # the same question gets the same answer, so asking again is harmless
-        # CellNet's own time-out counts anew with every byte of progress; patience ends it for good.
-        return self._cell.send_request(request=new_cell_message({}, body), abort_signal=patience, **words)
+        self._gate.largest[topic] = most
 
     def state_change(self, endpoint: Any) -> None:
         """CellNet's word for somebody coming or going."""
         name, came = str(endpoint.name), endpoint.state == EndpointState.READY
         with self._lock:
             (self._present.add if came else self._present.discard)(name)
-        if not came:
-            self._release(name)
+            pending = tuple(self._exchanges.get(name, ()))
+        if came:
+            for one in pending:
+                one.resume()
+        else:
+            self._gate.pieces.release(name)
         self._events.put((name, came))
 
-    def _release(self, name: str) -> None:
-        """Let nobody wait for one who is gone, neither those who asked nor CellNet's own threads."""
-        with self._lock:
-            for patience in self._waiting.get(name, ()):
-                patience.cancelled = True
-        self._gate.pieces.release(name)
-        abandon(name)
+    def _check_exchanges(self) -> None:
+        """Give up what takes too long; one thread for all."""
+        while not self._stopped.wait(TICK):
+            with self._lock:
+                pending = [one for many in self._exchanges.values() for one in many]
+            for one in pending:
+                one.check()
 
     def _notify_watchers(self) -> None:
         """Tell the watchers, in a thread of their own: CellNet must not wait for them."""
@@ -272,6 +303,15 @@ class Party:
                 for hear in self._trouble_listeners:
                     hear(why)
             said = why
+
+
+def piece_reply(reply: Any) -> PieceReply | None:
+    """What CellNet's message says."""
+    if reply is None:
+        return None
+    code = str(reply.get_header(MessageHeaderKey.RETURN_CODE))
+    payload = reply.payload if isinstance(reply.payload, bytes | bytearray | memoryview) else None
+    return PieceReply(code, payload, one_line(reply.get_header(MessageHeaderKey.ERROR) or ""))
 
 
 def limit_heaps() -> None:

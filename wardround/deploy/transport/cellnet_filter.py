@@ -35,51 +35,26 @@ from nvflare.fuel.f3.sfm import conn_manager
 from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
 from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
-from nvflare.fuel.f3.streaming import byte_streamer
-from nvflare.fuel.f3.streaming.byte_receiver import RxTask
-from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer, TxTask
-from nvflare.fuel.f3.streaming.stream_const import (
-    STREAM_ACK_TOPIC,
-    STREAM_CHANNEL,
-    STREAM_DATA_TOPIC,
-    STREAM_ERROR_TOPIC,
-    StreamHeaderKey,
-)
-from nvflare.fuel.f3.streaming.stream_types import StreamError
 
 from wardround.core.text import plain_line
-from wardround.deploy.protocol.wire import LARGEST_MESSAGE
 from wardround.deploy.transport.cellnet_frames import Frame
-from wardround.deploy.transport.cellnet_small import CHANNEL, NO_SUCH, SMALL, SmallMessages
+from wardround.deploy.transport.cellnet_small import CHANNEL, LARGEST_PIECE, SmallMessages
 
 MEGABYTE = 1 << 20
 SETTINGS = {
-    "STREAMING_MAX_BLOB_SIZE": LARGEST_MESSAGE,
-    # A slow line must see an acknowledgement before patience ends: with every part; 32 MB may be on their way.
-    "STREAMING_CHUNK_SIZE": 3 * MEGABYTE,
-    "STREAMING_ACK_INTERVAL": 3 * MEGABYTE,
-    "STREAMING_WINDOW_SIZE": 32 * MEGABYTE,
-    # TCP repeats what is lost, and a lost connection ends the request: repeating ourselves only clogs a slow line.
-    "STREAMING_RETRY_WAIT": 600,
-    "STREAMING_RETRY_TIMEOUT": 3600,
     "ALLOW_ADHOC_CONNS": "false",
     "USE_AIO_GRPC": "false",
 }
 os.environ.update({f"NVFLARE_{key}": str(value) for key, value in SETTINGS.items()})
 SERVER = "server"
 """CellNet's name for the party that listens."""
-LARGEST_CHUNK = 4 * MEGABYTE
-PREALLOCATED = 64 * MEGABYTE
-"""A message that announces more is collected as it comes, not given its memory at once."""
 KEEPALIVE = 10_000
 """Milliseconds of silence after which a connection is asked whether it still lives; it has 15 s to answer."""
 SECOND_JOIN = 3.0
 """Seconds in which a connection must prove that it lives before a second one of the same name takes its place."""
-REMEMBERED = 2.0
-"""Seconds for which CellNet remembers a finished answer; the gate knows by itself that nobody waits for it."""
 GRPC_DEFAULT_OPTIONS[:] = [
-    ("grpc.max_send_message_length", LARGEST_CHUNK),
-    ("grpc.max_receive_message_length", LARGEST_CHUNK),
+    ("grpc.max_send_message_length", 2 * MEGABYTE),
+    ("grpc.max_receive_message_length", 2 * MEGABYTE),
     ("grpc.http2.max_frame_size", MEGABYTE // 4),  # not 16 kB: fewer and larger steps for a model
     ("grpc.so_reuseport", 0),  # a second coordinator at the same address is a mistake, and must be told
     ("grpc.keepalive_time_ms", KEEPALIVE),
@@ -93,8 +68,6 @@ GRPC_DEFAULT_OPTIONS[:] = [
 ]
 conn_manager.MAX_WAIT = 3
 PLAIN = (None, Encoding.BYTES, Encoding.NONE)
-ENCODINGS = (MessageHeaderKey.PAYLOAD_ENCODING, StreamHeaderKey.PAYLOAD_ENCODING)
-REPORTS = ((STREAM_CHANNEL, STREAM_ACK_TOPIC), (STREAM_CHANNEL, STREAM_ERROR_TOPIC))
 NOT_OURS = (
     MessageHeaderKey.SECURE,  # CellNet's own encryption fetches certificates as objects
     MessageHeaderKey.ENCRYPTED,
@@ -103,7 +76,6 @@ NOT_OURS = (
     MessageHeaderKey.SERVER_TRANSIT_REQUIRED,
 )
 STRANGE = "it is neither a request nor a reply of this consortium"
-TOO_LARGE = "its answer is larger than the question allows"
 LATE = "it answers no pending request, or too late"
 logger = logging.getLogger("wardround")
 
@@ -156,67 +128,28 @@ class Gate:
             (headers.get(MessageHeaderKey.FROM_CELL) != name, "it claims to come from someone else"),
             (headers.get(MessageHeaderKey.DESTINATION) != self.own, "it is addressed to someone else"),
             (any(headers.get(key) for key in NOT_OURS), "it uses features reserved for FLARE's own messages"),
-            (any(headers.get(key) not in PLAIN for key in ENCODINGS), "it holds objects, and only bytes are accepted"),
+            (
+                headers.get(MessageHeaderKey.PAYLOAD_ENCODING) not in PLAIN,
+                "it holds objects, and only bytes are accepted",
+            ),
         )
         headers[MessageHeaderKey.ROUTE] = [(name, time.time())]  # CellNet keeps statistics by what stands there
         return next((why for wrong, why in checks if wrong), "") or self.objection_to_kind(name, message)
 
     def objection_to_kind(self, name: str, message: Any) -> str:
-        """The same for what a message is: a part of a question or an answer, a report on such a part, a goodbye."""
+        """The same for what a message is: a piece of a question or an answer, or a goodbye."""
         headers = message.headers
         kind = headers.get(MessageHeaderKey.MSG_TYPE)
         where = (headers.get(MessageHeaderKey.CHANNEL), headers.get(MessageHeaderKey.TOPIC))
-        if where == (STREAM_CHANNEL, STREAM_DATA_TOPIC) and kind == MessageType.REQ:
-            return self.objection_to_part(name, message)
         if where[0] == CHANNEL:
             return self.objection_to_piece(name, where[1], kind, message)
-        if where in REPORTS and kind == MessageType.REQ and not message.payload:
-            task = ByteStreamer.tx_task_map.get(headers.get(StreamHeaderKey.STREAM_ID))
-            return "it acknowledges a message that was sent to someone else" if task and task.target != name else ""
         bye = where == (CellChannel.CELLNET, CellChannelTopic.Bye) and kind in (MessageType.REQ, MessageType.REPLY)
         return "" if bye and not message.payload else STRANGE
 
-    def objection_to_part(self, name: str, message: Any) -> str:
-        """The same for a part of a question or an answer, before anything is set aside for it."""
-        headers = message.headers
-        if headers.get(StreamHeaderKey.ERROR_MSG):
-            return ""
-        numbers = [headers.get(key) for key in (StreamHeaderKey.STREAM_ID, StreamHeaderKey.SEQUENCE)]
-        size, req_id = headers.get(StreamHeaderKey.SIZE), headers.get(StreamHeaderKey.STREAM_REQ_ID)
-        if not all(type(number) is int and number >= 0 for number in (*numbers, size)):
-            return "its headers are invalid"
-        if size > LARGEST_MESSAGE or len(message.payload or b"") > LARGEST_CHUNK:
-            return "it is larger than any allowed message"
-        channel, topic = headers.get(StreamHeaderKey.CHANNEL), headers.get(StreamHeaderKey.TOPIC)
-        why = ""
-        if channel == CellChannel.RETURN_ONLY:
-            why = self.objection_to_answer(name, message, numbers[0], size)
-        elif channel != CHANNEL or topic not in self.answered or not isinstance(req_id, str):
-            self.cell.byte_receiver.reject(message, StreamError(NO_SUCH))
-            why = STRANGE
-        if size > PREALLOCATED:
-            headers[StreamHeaderKey.SIZE] = 0
-        return why
-
-    def objection_to_answer(self, name: str, message: Any, stream: int, size: int) -> str:
-        """The same for a part of an answer: somebody waits for it, for this one only, and for no more bytes."""
-        topic = message.headers.get(StreamHeaderKey.TOPIC)
-        waiter = self.cell.requests_dict.get(message.headers.get(StreamHeaderKey.STREAM_REQ_ID))
-        known = waiter is not None and waiter.target == name and topic in self.asked
-        if not known or waiter.__dict__.setdefault("stream", stream) != stream:
-            self.cell.byte_receiver.reject(message, StreamError("nobody waits for this answer"))
-            return LATE
-        # Counted as they come, since an announced size may be a lie.
-        came = waiter.__dict__["came"] = waiter.__dict__.get("came", 0) + len(message.payload or b"")
-        if max(size, came) > self.largest.get(topic, LARGEST_MESSAGE):
-            self.cell.byte_receiver.reject(message, StreamError(TOO_LARGE))
-            return TOO_LARGE
-        return ""
-
     def objection_to_piece(self, name: str, topic: Any, kind: Any, message: Any) -> str:
-        """The same for a question or an answer that is small enough to travel in one piece."""
+        """The same for a piece: somebody asks what we answer, or answers what we asked."""
         number = message.headers.get(MessageHeaderKey.REQ_ID)
-        if not isinstance(number, str) or len(message.payload or b"") > SMALL:
+        if not isinstance(number, str) or len(message.payload or b"") > LARGEST_PIECE:
             return STRANGE
         if kind == MessageType.REPLY:
             return "" if self.pieces.is_awaited(name, topic, number) else LATE
@@ -279,41 +212,11 @@ def one_line(thing: object) -> str:
     return plain_line(thing, 300)
 
 
-def forget(origin: str, stream: Any) -> None:
-    """Let go of a finished answer, which CellNet would keep for a minute, with a thread beside it."""
-    task = RxTask.rx_task_map.get((origin, stream))
-    if task is not None:
-        task._remove_task()
-        if task.stream_future is not None:
-            task.stream_future.value = None
-
-
-def abandon(name: str) -> None:
-    """End what is under way to or from one who is gone: CellNet's own threads would wait for minutes."""
-    gone = StreamError("the connection was lost")
-    for task in [task for task in list(ByteStreamer.tx_task_map.values()) if task.target == name]:
-        task.stop(gone, notify=False)
-    for (origin, _), task in list(RxTask.rx_task_map.items()):
-        if origin == name and not task.completed:
-            task.stop(gone, notify=False)
-
-
 def only_bytes(message: Any, encoding_key: Any = MessageHeaderKey.PAYLOAD_ENCODING, fobs_ctx: Any = None) -> None:
     """In place of CellNet's decoder: its object encoding names classes to be made, so such a payload is refused."""
     if message.get_header(encoding_key) not in PLAIN:
         raise ValueError("only bytes are accepted")
     decode_payload(message, encoding_key, fobs_ctx=fobs_ctx)
-
-
-def remove_soon(task: Any, ttl: float | None = None, later: Any = RxTask._schedule_remove_task) -> None:
-    """In place of CellNet's minute, during which a finished answer and a thread would stay."""
-    later(task, min(REMEMBERED, REMEMBERED if ttl is None else ttl))
-
-
-def let_go(task: Any, removed: Any = TxTask.remove_task) -> None:
-    """In place of CellNet's removal of what was sent, which leaves the message to the garbage collector."""
-    removed(task)
-    task.buffer, task.direct_buf, task.stream = memoryview(b""), None, None
 
 
 def send_frame(connection: Any, prefix: Any, headers: Any, payload: Any) -> None:
@@ -339,10 +242,6 @@ def queue_frame(connection: Any, pieces: Any) -> None:
 
 grpc_driver.Frame = streamer_pb2_grpc.Frame = Frame
 SfmConnection.send_frame, grpc_driver.StreamConnection.send_frame = send_frame, queue_frame
-# What we send is never changed afterwards, so CellNet needs no copy of it in case it must be sent again.
-byte_streamer._snapshot_payload = lambda payload: payload
 cell_module.decode_payload = core_module.decode_payload = only_bytes
-RxTask._schedule_remove_task = remove_soon
-TxTask.remove_task = let_go
 # CellNet would walk through the whole folder that it is started in, and obey a settings file that it finds there.
 CommConfigurator._config_loaded = True

@@ -1,32 +1,34 @@
-"""Small questions and answers, each in one piece: past CellNet's cutting, acknowledging and statistics.
+"""Questions and answers in single pieces: past CellNet's own cutting, acknowledging and statistics.
 
-They travel over the same connections and through the same gate as the parts of large ones, and take a third of the
-time: for a few kilobytes CellNet's streams cost more than the bytes.
+All that coordinator and sites say to each other is such a piece, a model's parts included (see `transfers`). No
+thread waits for an answer: whoever asked is called when it comes, or when the other side is gone.
 """
 
-import threading
 import uuid
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import Encoding, MessageHeaderKey, MessageType, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.endpoint import Endpoint
 
+from wardround.deploy.transport.transfers.receiver import NO_SUCH
+
 CHANNEL = "wardround"
-SMALL = 1 << 20
-"""Bytes of a question or an answer that travels in one piece."""
-NO_SUCH = "there is no such request"
+LARGEST_PIECE = (1 << 20) + (1 << 16)
+"""Bytes of a piece: the largest part of a message, or a small one, and the outline of a large one."""
+
+Done = Callable[[Any], None]
+"""Hears CellNet's message with the reply; none when the other side is gone."""
 
 
-class PendingRequest:
-    """One who has asked and waits."""
+class PendingPiece(NamedTuple):
+    """A question that was sent and has no answer yet."""
 
-    def __init__(self, target: str, topic: str) -> None:
-        self.target, self.topic = target, topic
-        self.reply = make_reply(ReturnCode.TIMEOUT)
-        self.done = threading.Event()
+    target: str
+    topic: str
+    done: Done
 
 
 class SmallMessages:
@@ -35,33 +37,36 @@ class SmallMessages:
     def __init__(self, manager: Any, own: str) -> None:
         self._manager, self._own = manager, own
         self.responders: dict[str, Callable[[Any], Any]] = {}
-        self._waiting: dict[str, PendingRequest] = {}
+        self._waiting: dict[str, PendingPiece] = {}
 
-    def ask(self, target: str, topic: str, body: Any, within: float) -> Any:
-        """CellNet's message with the reply; one that says so when there was none in time."""
-        number, waiting = str(uuid.uuid4()), PendingRequest(target, topic)
-        self._waiting[number] = waiting
+    def ask(self, target: str, topic: str, body: Any, done: Done, **words: Any) -> str:
+        """Send a question, with further words for its header; gives the number by which it is forgotten."""
+        number = str(uuid.uuid4())
+        self._waiting[number] = PendingPiece(target, topic, done)
+        own = {MessageHeaderKey.MSG_TYPE: MessageType.REQ, MessageHeaderKey.REPLY_EXPECTED: True}
         try:
-            words = {MessageHeaderKey.MSG_TYPE: MessageType.REQ, MessageHeaderKey.REPLY_EXPECTED: True}
-            self._send(target, topic, number, words, body)
-            waiting.done.wait(within)
-        finally:
-            del self._waiting[number]
-        return waiting.reply
+            self._send(target, topic, number, {**own, **words}, body)
+        except Exception:  # of the network's many kinds: the connection is gone
+            if self._waiting.pop(number, None) is not None:
+                done(None)
+        return number
+
+    def forget(self, number: str) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(number, None)
 
     def is_awaited(self, name: str, topic: Any, number: str) -> bool:
         """Whether somebody waits for this answer of `name`, and has none yet."""
         waiting = self._waiting.get(number)
-        return waiting is not None and (waiting.target, waiting.topic) == (name, topic) and not waiting.done.is_set()
+        return waiting is not None and (waiting.target, waiting.topic) == (name, topic)
 
     def take(self, name: str, message: Any) -> None:
         """A piece that has passed the gate: hand an answer to who waits for it, or answer a question."""
         number, topic = message.headers[MessageHeaderKey.REQ_ID], message.headers[MessageHeaderKey.TOPIC]
         if message.headers[MessageHeaderKey.MSG_TYPE] == MessageType.REPLY:
-            waiting = self._waiting.get(number)
+            waiting = self._waiting.pop(number, None)
             if waiting is not None:
-                waiting.reply = message
-                waiting.done.set()
+                waiting.done(message)
             return
         self._reply(name, topic, number, self.responders[topic](message))
 
@@ -71,14 +76,14 @@ class SmallMessages:
 
     def release(self, name: str) -> None:
         """Let nobody wait for one who is gone."""
-        for waiting in list(self._waiting.values()):
-            if waiting.target == name:
-                waiting.done.set()
+        for number, waiting in list(self._waiting.items()):
+            if waiting.target == name and self._waiting.pop(number, None) is not None:
+                waiting.done(None)
 
     def _reply(self, name: str, topic: Any, number: str, reply: Any) -> None:
         self._send(name, topic, number, {**reply.headers, MessageHeaderKey.MSG_TYPE: MessageType.REPLY}, reply.payload)
 
-    def _send(self, name: str, topic: Any, number: str, words: dict[str, Any], payload: Any) -> None:
+    def _send(self, name: str, topic: Any, number: str, words: Mapping[str, Any], payload: Any) -> None:
         headers = {
             MessageHeaderKey.CHANNEL: CHANNEL,
             MessageHeaderKey.TOPIC: topic,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wardround.deploy.transport.cellnet import Party
-from wardround.deploy.transport.contract import Unanswered
+from wardround.deploy.transport.contract import Asked, Unanswered
 from wardround.deploy.transport.site_register import REVOKED, SiteRegister
 
 
@@ -18,15 +18,20 @@ class CellNetTransport:
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
+        return self.begin(site, topic, body, within).result()
+
+    def begin(self, site: str, topic: str, body: bytes, within: float) -> Asked:
         if self.register.is_revoked(site):
-            raise Unanswered(site, REVOKED, gone=True)
-        return self.party.ask(site, topic, body, within=within)
+            gone = Asked()
+            gone.set_exception(Unanswered(site, REVOKED, gone=True))
+            return gone
+        return self.party.begin(site, topic, body, within=within)
 
     def limit(self, topic: str, most: int) -> None:
         self.party.limit(topic, most)
 
-    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
-        self.register.announce(topic, bodies)
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
+        return self.register.announce(topic, bodies)
 
     def present(self) -> frozenset[str]:
         return self.party.present - self.register.revoked_names()

@@ -7,7 +7,8 @@ of our own over mutual TLS), `flare_job` (a job of NVIDIA FLARE) and `in_process
 
 import threading
 from collections.abc import Mapping
-from typing import Protocol
+from concurrent.futures import Future
+from typing import Protocol, runtime_checkable
 
 
 class Unanswered(Exception):
@@ -16,6 +17,13 @@ class Unanswered(Exception):
     def __init__(self, target: str, why: str, *, gone: bool = False) -> None:
         super().__init__(why)
         self.target, self.why, self.gone = target, why, gone
+
+
+class Asked(Future[bytes]):
+    """An answer to come; `worked` are the seconds that the site took for it, and `moved` the bytes on the line."""
+
+    worked = 0.0
+    moved = 0
 
 
 class Transport(Protocol):
@@ -27,15 +35,21 @@ class Transport(Protocol):
         ...
 
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
-        """The site's reply; raises Unanswered, with the reason, when there is none within so many seconds."""
+        """The site's reply; raises Unanswered, with the reason, when there is none within so many seconds.
+
+        Over a network the time that bytes take does not count, as long as they move.
+        """
         ...
 
     def limit(self, topic: str, most: int) -> None:
         """From now on no reply to this topic has more than so many bytes; what is larger need not be received."""
         ...
 
-    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
-        """Write down what is about to be sent to whom; all of it is on the disk when this returns."""
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
+        """Write down what is about to be sent to whom; all of it is on the disk when this returns.
+
+        Gives the bytes as they were written down; what was the last word to a site before is not written again.
+        """
         ...
 
     def present(self) -> frozenset[str]:
@@ -48,4 +62,13 @@ class Transport(Protocol):
 
     def certificates(self) -> Mapping[str, str]:
         """The sites' certificates in PEM: in a secure sum sites check each other by them."""
+        ...
+
+
+@runtime_checkable
+class ManyAtOnce(Protocol):
+    """A transport that needs no thread for each site that is asked."""
+
+    def begin(self, site: str, topic: str, body: bytes, within: float) -> Asked:
+        """As `ask`, without waiting for the reply."""
         ...

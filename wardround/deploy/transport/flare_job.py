@@ -170,8 +170,8 @@ class FlareTransport:
     def limit(self, topic: str, most: int) -> None:
         """FLARE has received a reply before it is ours to look at."""
 
-    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
-        self.register.announce(topic, bodies)
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
+        return self.register.announce(topic, bodies)
 
     def present(self) -> frozenset[str]:
         return self.controller.connected() - self.register.revoked_names()

@@ -34,8 +34,8 @@ class InProcess:
     def limit(self, topic: str, most: int) -> None:
         """Nothing is received here: what the handlers give is in memory already."""
 
-    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
-        self.register.announce(topic, bodies)
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
+        return self.register.announce(topic, bodies)
 
     def present(self) -> frozenset[str]:
         return frozenset(self.sites) - self.register.revoked_names()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.protocol.wire import Malformed, decode_header
 from wardround.deploy.trust.audit_log import AuditLog, sent_entry
 
 REVOKED = "its certificate was revoked"
@@ -20,8 +21,10 @@ class SiteRegister:
     home: CoordinatorHome
     log: AuditLog
     study: str = ""
-    """Named in the record where one transport serves one study."""
+    """Where one transport serves one study; else a request names it."""
     _revoked: tuple[float, frozenset[str]] = field(default=(-1.0, frozenset()))
+    _last: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By site and topic, the hash of what was said last."""
 
     def is_revoked(self, site: str) -> bool:
         return site in self.revoked_names()
@@ -41,15 +44,40 @@ class SiteRegister:
         paths = self.home.party_certificates()
         return {path.stem: path.read_text() for path in paths if not self.is_revoked(path.stem)}
 
-    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
-        """Write down what is about to be sent to whom; all of it is on the disk when this returns."""
+    def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
+        """Write down what is about to be sent to whom; all of it is on the disk when this returns.
+
+        What is sent again (to one that was away, or has not decided yet) is in the log already: it tells nobody more.
+        """
         different = {id(body): body for body in bodies.values()}  # mostly one for all: hashed once
         hashes = {key: hashlib.sha256(body).hexdigest() for key, body in different.items()}
-        own = {"study": self.study} if self.study else {}
+        studies = {key: self.study or study_named(body) for key, body in different.items()}
+        new = {
+            site: body
+            for site, body in bodies.items()
+            if not self.is_revoked(site) and self._last.get((site, str(topic))) != hashes[id(body)]
+        }
         self.log.append(
             *(
-                sent_entry({**own, "topic": str(topic), "to": site, "bytes": len(body), "sha256": hashes[id(body)]})
-                for site, body in bodies.items()
-                if not self.is_revoked(site)
+                sent_entry(
+                    {
+                        "study": studies[id(body)],
+                        "topic": str(topic),
+                        "to": site,
+                        "bytes": len(body),
+                        "sha256": hashes[id(body)],
+                    }
+                )
+                for site, body in new.items()
             )
         )
+        self._last |= {(site, str(topic)): hashes[id(body)] for site, body in new.items()}
+        return sum(map(len, new.values()))
+
+
+def study_named(body: bytes) -> str:
+    """The study that a request of ours is about; empty where it is about none."""
+    try:
+        return str(decode_header(body)[0].get("study", ""))
+    except Malformed:
+        return ""

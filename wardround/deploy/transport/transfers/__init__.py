@@ -1,0 +1,1 @@
+"""How questions and answers of any size travel over lines of any speed."""
