@@ -57,7 +57,7 @@ def demo_study(rounds: int = 10) -> Study:
         },
         "model": {"name": "logistic", "l2": 0.01},
         "algorithm": {"name": "fed_avg", "learning_rate": 0.1},
-        "evaluation": {"resamples": 500, "risk_bands": [0.2, 0.4, 0.6, 0.8]},
+        "evaluation": {"resamples": 500},
     }
     return parse_study(words, where="the demonstration's study")
 

@@ -35,7 +35,6 @@ def consortium(tmp_path):
 
 def words(**tables):
     content = demo_study(4).model_dump(mode="json", exclude_none=True)
-    del content["evaluation"]["risk_bands"]
     for table, values in tables.items():
         content[table] = values if isinstance(values, list) else {**(content.get(table) or {}), **values}
     return parse_study(content, where="test")

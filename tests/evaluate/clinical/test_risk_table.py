@@ -45,3 +45,22 @@ def test_it_is_what_single_predictions_give():
     assert np.allclose(found["decision_curve"]["net_benefit"], np.array(exact["net_benefit"])[places], atol=1e-12)
     assert np.allclose(found["decision_curve"]["treat_all"], np.array(exact["treat_all"])[places], atol=1e-12)
     assert found["operating_point"]["sites"] == flags_by_site(risk, ill, 0.5, first, ["A", "B"])
+
+
+def test_intervals_hold_whatever_the_cells_hide():
+    """Two sites of 150 patients, cells of 10: the intervals contain what is true in at least 95 of 100 roundings."""
+    rng = np.random.default_rng(11)
+    exact = {name: np.array([[60, 30, 17, 3], [4, 9, 12, 15]]) for name in "AB"}
+    risks = band_figures(exact, CUTS, 0.2, resamples=200)
+    held = {"sensitivity": 0, "ppv": 0, "net_benefit": 0}
+    for _ in range(300):
+        told = {name: 10 * np.floor(table / 10 + rng.random(table.shape)).astype(int) for name, table in exact.items()}
+        found = band_figures(told, CUTS, 0.2, cells={"A": 10, "B": 10}, resamples=200)
+        for name in ("sensitivity", "ppv"):
+            figure, true = found["operating_point"]["all"][name], risks["operating_point"]["all"][name]["value"]
+            held[name] += figure["low"] <= true <= figure["high"]
+        curve = found["decision_curve"]
+        held["net_benefit"] += curve["low"][1] <= risks["decision_curve"]["net_benefit"][1] <= curve["high"][1]
+    assert min(held.values()) >= 285, held
+    # Exact counts have the interval of Wilson, and no rounding.
+    assert "rounding" not in risks["operating_point"]["all"]

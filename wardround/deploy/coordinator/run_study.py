@@ -332,7 +332,7 @@ def finish(
     )
     if transcript is not None:
         keep_witnesses(transcript, kept, engine.gatherer.transport.certificates())
-    method, task = own_method(study), agreement.task
+    method, task, seed = own_method(study), agreement.task, study.study.seed
     names = names_with(task, study.study.metric)
     blocks = {site: block for site, one in sorted(told.items()) if (block := figures_of(one, names))}
     result = RunResult(
@@ -359,7 +359,7 @@ def finish(
                 seconds=sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
                 compile_seconds=fitted.first_call_seconds,
                 meters=meters_of(folder, method, study),
-                **score_fields(combined_blocks(blocks) if blocks else {}, told, study.evaluation, study.study.seed),
+                **score_fields(combined_blocks(blocks) if blocks else {}, told, study.evaluation, engine.limits, seed),
             ),
         ),
         comparison=(),

@@ -47,9 +47,11 @@ def end_check(said: EvaluationSection, limits: RowLimits) -> Callable[[Reply], A
     return bounded(limits.figures_problem, lambda reply: risks_problem(reply, said, limits))
 
 
-def score_fields(block: Report, told: Mapping[str, Reply], said: EvaluationSection, seed: int) -> dict[str, Any]:
+def score_fields(
+    block: Report, told: Mapping[str, Reply], said: EvaluationSection, limits: RowLimits, seed: int
+) -> dict[str, Any]:
     """The scores of a method, and its clinical figures where sites told tables of risks."""
-    found = risk_figures(told, said, seed)
+    found = risk_figures(told, said, limits, seed)
     if not found:
         return {"scores": part_of(ScoreBlock, block)}
     reliability = found.pop("reliability")
@@ -59,7 +61,7 @@ def score_fields(block: Report, told: Mapping[str, Reply], said: EvaluationSecti
     }
 
 
-def risk_figures(told: Mapping[str, Reply], said: EvaluationSection, seed: int) -> dict[str, Any]:
+def risk_figures(told: Mapping[str, Reply], said: EvaluationSection, limits: RowLimits, seed: int) -> dict[str, Any]:
     """Calibration by bands, decision curve and patients flagged; nothing where no site told a table."""
     tables: dict[str, Numbers] = {
         site: np.array(reply.header["risks"], np.int64)
@@ -69,4 +71,5 @@ def risk_figures(told: Mapping[str, Reply], said: EvaluationSection, seed: int) 
     tables = {site: table for site, table in tables.items() if table.sum()}
     if not tables or not said.cuts:
         return {}
-    return band_figures(tables, said.cuts, said.threshold, resamples=said.resamples, seed=seed)
+    cells = {site: limits.cells.get(site, 1) for site in tables}
+    return band_figures(tables, said.cuts, said.threshold, cells=cells, resamples=said.resamples, seed=seed)

@@ -52,8 +52,8 @@ def untold(run: Run) -> Html:
         return paragraph(
             safe(
                 "Counts were rounded at random to whole cells at each hospital (multiples of ten, where it does not "
-                "say otherwise): they are right on average, and a single hospital's by less than a cell. Each hospital "
-                "has its exact figures in its own report (`wardround site report`)."
+                "say otherwise): they are right on average, each is off by less than a cell, and the intervals include "
+                "this. Each hospital has its exact figures in its own report (`wardround site report`)."
             )
         )
     return paragraph(
