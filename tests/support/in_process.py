@@ -59,7 +59,7 @@ class Died(BaseException):
 
 def study_of(name: str, rounds: int = 3, **tables: Any) -> Study:
     words = demo_study(rounds).model_dump(mode="json", exclude_none=True)
-    words["evaluation"] = {**words["evaluation"], "resamples": 20}
+    words["evaluation"] = {"resamples": 20}
     words["study"]["name"] = name
     for table, values in tables.items():
         words[table] = values if isinstance(values, list) else {**(words.get(table) or {}), **values}

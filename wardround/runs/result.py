@@ -150,10 +150,10 @@ class MethodDifference(ResultPart):
 
 
 class RunResult(ResultPart):
-    """Of `run`, `compare`, `demo`, `retrain` and a deployed study."""
+    """Of `run`, `compare`, `demo`, `retrain`, a deployed study, and a site's own report of one."""
 
     study: Text
-    kind: Text = Field(json_schema_extra={"enum": ["run", "compare", "demo", "deployed"]})
+    kind: Text = Field(json_schema_extra={"enum": ["run", "compare", "demo", "deployed", "site"]})
     metric: Text
     """The main one."""
     task: PredictionTask
@@ -161,7 +161,7 @@ class RunResult(ResultPart):
     flow: PatientFlow | None = None
     """From rows read to rows used."""
     patient_table: PatientTable | None = None
-    """The patients described; of real sites there is none."""
+    """The patients described; of real sites as coarsely as they told, without a column for each."""
     truth: Any = None
     """What the maker of the data knows: sentences, or a table of groups, reasons and numbers."""
     repeats: Whole
@@ -256,7 +256,7 @@ Result = (
     RunResult | CasesResult | PartnersResult | TuneResult | AnalysisResult | MonitorResult | ExplainResult | GapsResult
 )
 KINDS: dict[str, type[Result]] = {
-    **dict.fromkeys(("run", "compare", "demo", "deployed"), RunResult),
+    **dict.fromkeys(("run", "compare", "demo", "deployed", "site"), RunResult),
     "cases": CasesResult,
     "partners": PartnersResult,
     "tune": TuneResult,

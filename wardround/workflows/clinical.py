@@ -65,13 +65,18 @@ def clinical_figures(
 def binary_figures(
     study: Study, plans: Sequence[TrainingPlan], trained: "Sequence[TrainedModel]", scores: Scores
 ) -> dict[str, Any]:
-    positive = plans[0].setting.positive
+    look = None if operating_rule(study).name == "threshold" else validation_scores(plans, trained)
+    return flag_figures(study, scores, look, trained[0].sites, plans[0].setting.positive)
+
+
+def flag_figures(
+    study: Study, scores: Scores, look: Scores | None, names: Sequence[str], positive: int
+) -> dict[str, Any]:
+    """Decision curve and operating point of test patients, chosen by a `look` at validation patients."""
     risk, ill = risks_of(scores, positive)
     curve = decision_curve(risk, ill, resamples=study.evaluation.resamples, seed=study.study.seed)
     rule = operating_rule(study)
-    look = None if rule.name == "threshold" else validation_scores(plans, trained)
     chosen = choose_threshold(rule, *(risks_of(look, positive) if look is not None else (risk[:0], ill[:0])))
-    names = trained[0].sites
     few = len(names) <= MOST_SITES
     return {
         "decision_curve": curve,

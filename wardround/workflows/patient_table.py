@@ -2,8 +2,8 @@
 
 The table is of all parts together and of the columns as they were read, before gaps are filled. Counts below the
 study's smallest cell are not shown, nor others from which they could be worked out. Under [privacy] there is only
-how many rows were used: every other number would have to be noised and charged. Of real sites there is no more either,
-since no site tells it.
+how many rows were used: every other number would have to be noised and charged. Of real sites see
+`deploy/coordinator/clinical`, and each site's own report.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from wardround.data.load import LoadedData
+from wardround.data.table import Table
 from wardround.evaluate.clinical.cell_suppression import hidden_cells
 from wardround.queries.columns import as_numbers, as_text, kind_of
 from wardround.runs.clinical.patient_table import PatientCell, PatientColumn, PatientFlow, PatientTable, RowFlow
@@ -40,7 +40,8 @@ def patients_of(study: Study, setting: Setting) -> dict[str, Any]:
         return {"flow": row_flow(replace(setting, whole=None))}
     told: dict[str, Any] = {"flow": row_flow(setting, smallest)}
     if setting.whole is not None:
-        told["patient_table"] = patient_table(setting.whole, smallest)
+        classes = setting.whole.federation.task.classes
+        told["patient_table"] = patient_table(setting.whole.table, classes, smallest)
     return told
 
 
@@ -83,14 +84,15 @@ def is_protected(total: RowFlow, told: Sequence[RowFlow], away: Sequence[str], s
     return len(away) > 1
 
 
-def patient_table(loaded: LoadedData, smallest: int) -> PatientTable:
-    table, frames = loaded.table, loaded.table.sites
+def patient_table(table: Table, classes: Sequence[str], smallest: int) -> PatientTable:
+    """Of all rows of the table; `classes` are the labels of the outcome, in their order."""
+    frames = table.sites
     shown = frames if len(frames) <= MOST_SITES else {}
     hidden = [name for name in table.aside if name not in table.groups]
     first = next(iter(frames.values()))
     names = [table.target, *(name for name in first.columns if name != table.target and name not in hidden)]
     columns = [
-        _column(name, frames, shown, smallest, outcome=name == table.target, labels=loaded.federation.task.classes)
+        _column(name, frames, shown, smallest, outcome=name == table.target, labels=classes)
         for name in names[:MOST_COLUMNS]
     ]
     return PatientTable(

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from wardround.core.contracts import Algorithm, Model, Params, Progress, Transform
+from wardround.core.contracts import Algorithm, Model, Params, Progress, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.engine.checks import refuse_few
@@ -145,9 +145,12 @@ def stopping_of(study: Study) -> EarlyStopping | None:
 
 
 def main_metric(study: Study, setting: Setting) -> str:
-    task = setting.federation.task
-    default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
-    return study.study.metric or default
+    return study.study.metric or default_metric(setting.federation.task)
+
+
+def default_metric(task: Task) -> str:
+    """What models are compared by where the study does not say."""
+    return "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
 
 
 # ---- what is refused before the first round ----

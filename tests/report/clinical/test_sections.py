@@ -173,9 +173,9 @@ def test_a_deployed_study_says_why_figures_are_missing(tmp_path: Path) -> None:
     files["result"]["kind"] = "deployed"
     del files["result"]["methods"][0]["scores"]["reliability"]
     page = run.Page(write_report(run.write(tmp_path, files)))
-    assert "There is no table of the patients: it is not on the list of what may leave a hospital." in page.text
-    assert "need the predictions of single patients, which never leave a hospital" in page.text
-    assert "How many rows they read and left out stays with them" in page.text
+    assert "There is no table of the patients: the hospitals told nothing of which one could be made." in page.text
+    assert "the study did not ask for them with [evaluation] risk_bands" in page.text
+    assert "rounded down to whole cells" in page.text
     sections = {a["id"] for tag, a in page.tags if tag == "section"}
     assert not sections & {"calibration", "decisions", "importance"}
     assert "forest" in sections

@@ -264,7 +264,7 @@ def study_of(name: str, rounds: int = 3, **tables: Mapping[str, Any]) -> Any:
     from wardround.study.file import parse_study
 
     words = demo_study(rounds).model_dump(mode="json", exclude_none=True)
-    words["evaluation"] = {**words["evaluation"], "resamples": 20}
+    words["evaluation"] = {"resamples": 20}
     words["study"]["name"] = name
     for table, values in tables.items():
         words[table] = {**(words.get(table) or {}), **values}

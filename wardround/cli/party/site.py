@@ -258,6 +258,39 @@ def predict(
 
 
 @site_app.command()
+def report(
+    study: StudyName,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file to write; by default report.html in the study's folder here.")
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write this site's own report of a finished study: every figure of its own patients; asks nobody."""
+    from wardround.cli.models.predict import refuse_folder, write_file
+    from wardround.deploy.party.decisions import resolve, study_of
+    from wardround.deploy.site.clinical.own_report import own_report
+    from wardround.report.run.page import own_page
+    from wardround.runs.file_names import REPORT
+    from wardround.runs.result import values_of
+
+    there = open_home(home)
+    offer = resolve(there, study)
+    target = out or there.folder(offer.id) / REPORT
+    if out is not None:
+        refuse_folder(out)
+    result = own_report(there, offer)
+    write_file(target, own_page(result, study_of(offer).model_dump(mode="json")).encode())
+    target.chmod(0o600)
+    tested = result.sites[0].test or 0
+    lines = [
+        f"Report: {target}",
+        f"It holds exact figures of your own patients ({tested:,} of them tested) and stays at your site.",
+    ]
+    say({"report": str(target), "result": values_of(result)}, lines, as_json)
+
+
+@site_app.command()
 def log(study: OnlyStudy = None, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Show everything this site ever sent and every decision; exit code 2 if the log was changed."""
     from wardround.cli.audit import show_command

@@ -19,6 +19,8 @@ from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.coordinator import privacy_plan
 from wardround.deploy.coordinator.answer_bounds import RowLimits, validation_notes
+from wardround.deploy.coordinator.clinical.cohort import patient_fields
+from wardround.deploy.coordinator.clinical.risk_table import end_check, score_fields
 from wardround.deploy.coordinator.engine import Deployment, refuse_pooled
 from wardround.deploy.coordinator.events import ApprovalPending, Observer, RoundDone, ignore
 from wardround.deploy.coordinator.gather import Absences, Gatherer, WaitPolicy, reasons_of
@@ -56,18 +58,16 @@ from wardround.engine.fit import FitResult, Schedule, fit
 from wardround.evaluate.combined_block import combined_blocks
 from wardround.evaluate.metrics import names_with
 from wardround.runs.analyses.analysis_result import AnalysisResult
-from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder, digest
 from wardround.runs.read import has_manifest
 from wardround.runs.result import MethodResult, MonitorResult, RunResult
-from wardround.runs.scores import ScoreBlock
 from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
 from wardround.workflows.run import meters_of, underfit_notes
-from wardround.workflows.training_plan import stopping_of
+from wardround.workflows.training_plan import default_metric, stopping_of
 
 PAUSE = 0.5
 FINAL = (Status.DENIED, Status.WITHDRAWN, Status.REFUSED)
@@ -322,7 +322,7 @@ def finish(
 ) -> RunResult:
     """Every site judges the model on its own test patients and keeps it; the figures become the result."""
     told, absent = engine.gather_about_model(
-        "figures", algorithm, fitted.progress, number=fitted.rounds, check=engine.limits.figures_problem
+        "figures", algorithm, fitted.progress, number=fitted.rounds, check=end_check(study.evaluation, engine.limits)
     )
     transcript, more = engine.transcript, {}
     if transcript is not None and engine.signer is not None:
@@ -332,21 +332,21 @@ def finish(
     )
     if transcript is not None:
         keep_witnesses(transcript, kept, engine.gatherer.transport.certificates())
-    method, task = own_method(study), agreement.task
+    method, task, seed = own_method(study), agreement.task, study.study.seed
     rest = engine.gatherer.traffic.take()
     folder.add_bytes(method.name, rest.down, rest.up)
     names = names_with(task, study.study.metric)
     blocks = {site: block for site, one in sorted(told.items()) if (block := figures_of(one, names))}
-    default = "rmse" if task.regression else "roc_auc" if len(task.classes) == 2 else "accuracy"
     result = RunResult(
         study=study.study.name,
         kind="deployed",
-        metric=study.study.metric or default,
+        metric=study.study.metric or default_metric(task),
         task=prediction_task(task, agreement.preparation.features, agreement.positive),
         sites=tuple(
             SiteSummary(name=site, train=rows[0], validation=rows[1], test=rows[2], prevalence=None)
             for site, rows in {**agreement.rows, **engine.joined}.items()
         ),
+        **patient_fields(agreement.patients),
         repeats=1,
         methods=(
             MethodResult(
@@ -361,7 +361,7 @@ def finish(
                 seconds=sum(float(one["seconds"]) for one in folder.rounds(method.name, 0)),
                 compile_seconds=fitted.first_call_seconds,
                 meters=meters_of(folder, method, study),
-                scores=part_of(ScoreBlock, combined_blocks(blocks) if blocks else {}),
+                **score_fields(combined_blocks(blocks) if blocks else {}, told, study.evaluation, engine.limits, seed),
             ),
         ),
         comparison=(),

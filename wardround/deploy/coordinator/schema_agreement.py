@@ -5,7 +5,7 @@ that one site lacks is refused by name before anything is trained.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wardround.core.contracts import Message, Query, Report, Task
@@ -15,6 +15,7 @@ from wardround.data.preparation import Preparation
 from wardround.data.preparation_fit import fit_preparation
 from wardround.data.schema import Schema, agree
 from wardround.data.table import Table
+from wardround.deploy.coordinator.clinical.cohort import Cohort, flow_of
 from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.protocol.requests import PrepareRows, SettleSchema
 from wardround.queries.cards import cards, cards_of
@@ -34,6 +35,8 @@ class SchemaAgreement:
     positive: int
     rows: Mapping[str, tuple[int, int, int]]
     notes: tuple[str, ...]
+    patients: Report = field(default_factory=dict)
+    """Flow and table of the patients, as a result holds them; none under [privacy]."""
 
 
 def table_without_rows(study: Study) -> Table:
@@ -52,6 +55,12 @@ def table_without_rows(study: Study) -> Table:
             "predictions of single patients would have to leave the sites",
             where="[evaluation] keep_predictions",
             remedy="remove it; each site predicts its own patients with `wardround site predict`",
+        )
+    if study.evaluation.risk_bands and study.privacy is not None:
+        raise Refusal(
+            "under [privacy] no count of patients leaves a site without noise, and these have none",
+            where="[evaluation] risk_bands",
+            remedy="remove it; each site has these figures in its own report, `wardround site report`",
         )
     groups = tuple(said.get("groups", ()))
     drop = tuple(said.get("drop", ()))
@@ -86,8 +95,12 @@ def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
     shown = {"kinds": schema.kinds, "task": schema.task, "classes": list(schema.classes)}
     engine.ask_members(SettleSchema(shown, study.study.seed))
 
+    cohort = Cohort()
+
     def ask(query: Query, message: Message) -> Report:
-        return engine.query(query, message, on="training")
+        report = engine.query(query, message, on="training")
+        cohort.hear(query, message, report)
+        return report
 
     preparation, remarks = fit_preparation(
         ask,
@@ -99,9 +112,12 @@ def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
     label = table.positive if table.positive is not None else (classes[-1] if classes else "")
     positive = classes.index(label) if label in classes else max(0, len(classes) - 1)
     task = Task((len(preparation.features),), classes, table.target)
-    return SchemaAgreement(
-        schema, preparation, task, positive, prepare_rows(engine, preparation, positive), (*schema.notes, *remarks)
-    )
+    rows = prepare_rows(engine, preparation, positive)
+    patients: Report = {}
+    if study.privacy is None:
+        table_told = cohort.table(rows, max(engine.limits.cells.values(), default=1))
+        patients = {"flow": flow_of(told, rows).plain(), "patient_table": table_told.plain()}
+    return SchemaAgreement(schema, preparation, task, positive, rows, (*schema.notes, *remarks), patients)
 
 
 def prepare_rows(engine: Deployment, preparation: Preparation, positive: int) -> dict[str, tuple[int, int, int]]:
@@ -124,6 +140,7 @@ def agreement_to_json(agreement: SchemaAgreement) -> dict[str, Any]:
         "target": agreement.task.target,
         "rows": {site: list(counts) for site, counts in agreement.rows.items()},
         "notes": list(agreement.notes),
+        "patients": agreement.patients,
     }
 
 
@@ -138,4 +155,5 @@ def agreement_from_json(words: Mapping[str, Any]) -> SchemaAgreement:
         int(words["positive"]),
         {site: (int(a), int(b), int(c)) for site, (a, b, c) in words["rows"].items()},
         tuple(words["notes"]),
+        words.get("patients", {}),
     )

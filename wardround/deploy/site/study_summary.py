@@ -6,6 +6,7 @@ Sizes are measured: see `release/answer_size.py`.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from wardround.core.components.terms import Extent
@@ -184,6 +185,7 @@ def what_leaves(study: Study, policy: Policy, answer: AnswerSize | None, unknown
         *sent_per_round(study, answer, unknown),
         *smallest_sum(study, policy),
         *sent_after_training(study),
+        *sent_of_risks(study, policy),
     )
 
 
@@ -358,6 +360,31 @@ def sent_after_training(study: Study) -> tuple[str, ...]:
         f"{often}: three numbers about your validation patients (how many, their loss, how many correct)."
         " At the end: quality figures on your test patients, computed here.",
     )
+
+
+def sent_of_risks(study: Study, policy: Policy) -> tuple[str, ...]:
+    """The table of risks and outcomes, where the study asks for it."""
+    cuts, cell = study.evaluation.cuts, policy.smallest_cell
+    if not cuts:
+        return ()
+    rounded = (
+        f" Each count is rounded at random to a multiple of {cell}, so that one patient more or less shows with a"
+        f" chance of 1 in {cell}; nothing is sent where fewer than {cell} of them have the outcome, or have not."
+    )
+    return (
+        "Also at the end, once: how many of your test patients with and without the outcome have a predicted risk"
+        f" {band_words(cuts)}.{rounded if cell > 1 else ' These counts are exact.'}",
+    )
+
+
+def band_words(cuts: Sequence[float]) -> str:
+    """
+    >>> band_words((0.1, 0.25))
+    'below 10 %, 10 to 25 %, 25 % or more'
+    """
+    shown = [f"{100 * one:g}" for one in cuts]
+    between = [f"{low} to {high} %" for low, high in pairwise(shown)]
+    return ", ".join([f"below {shown[0]} %", *between, f"{shown[-1]} % or more"])
 
 
 def share_of_rows(offer: Offer, rows: int, study: Study) -> str:

@@ -43,7 +43,7 @@ from wardround.deploy.site.kept_state import KeptState
 from wardround.deploy.site.own_model import OwnFigures, keep_model
 from wardround.deploy.site.release.agreement import check_preparation, check_query, check_schema, check_sites
 from wardround.deploy.site.release.disclosure import in_own_cells
-from wardround.deploy.site.release.model_quality import JudgedModel, figures_told, losses_told
+from wardround.deploy.site.release.model_quality import JudgedModel, figures_told, losses_told, risks_told
 from wardround.deploy.site.release.model_shapes import (
     MessageShapes,
     check_first,
@@ -260,7 +260,8 @@ class StudyWorker:
         if block is None:
             return {"figures": None}, Message({})
         told = figures_told(model, block, self.smallest_cell, self.folder, self.promise, self.positive, asked)
-        return {"figures": told}, Message({})
+        risks = risks_told(model, self.study, self.smallest_cell, self.folder, self.positive)
+        return {"figures": told, **({} if risks is None else {"risks": risks})}, Message({})
 
     def finish(self, asked: Received[AboutModel], message: Message) -> tuple[Header, Message]:
         """Keep the model that this site will use."""

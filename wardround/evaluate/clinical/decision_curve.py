@@ -39,23 +39,32 @@ def decision_curve(
     """Net benefit at every threshold, and how far it lies above the better of treating all and none."""
     reached = np.searchsorted(THRESHOLDS, np.asarray(risk, np.float64), side="right")
     width = len(THRESHOLDS) + 1
-    counts = np.bincount(np.asarray(ill, np.int64) * width + reached, minlength=2 * width)
-    model, everybody = net_benefits(counts.reshape(2, width), THRESHOLDS)
+    counts = np.bincount(np.asarray(ill, np.int64) * width + reached, minlength=2 * width).reshape(2, width)
+    return curve_of_counts(counts, THRESHOLDS, resamples=resamples, level=level, seed=seed)
+
+
+def curve_of_counts(
+    counts: Numbers, thresholds: Numbers, *, resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> dict[str, Any]:
+    """The same from counts of shape (2, thresholds + 1) as `net_benefits` takes them."""
+    rows = int(counts.sum())
+    with np.errstate(invalid="ignore"):
+        model, everybody = net_benefits(counts, thresholds)
     gain = model - np.maximum(everybody, 0.0)
     curve: dict[str, Any] = {
-        "thresholds": THRESHOLDS.tolist(),
+        "thresholds": thresholds.tolist(),
         "net_benefit": model.tolist(),
         "treat_all": everybody.tolist(),
         "gain": gain.tolist(),
-        "rows": len(risk),
+        "rows": rows,
     }
-    if not resamples or not len(risk):
+    if not resamples or not rows:
         return curve
     rng = np.random.default_rng((seed, DRAWS))
-    drawn = rng.multinomial(len(risk), counts / len(risk), size=resamples).reshape(resamples, 2, width)
-    models, everybodies = net_benefits(drawn, THRESHOLDS)
+    drawn = rng.multinomial(rows, counts.ravel() / rows, size=resamples).reshape(resamples, *counts.shape)
+    models, everybodies = net_benefits(drawn, thresholds)
     gains = models - np.maximum(everybodies, 0.0)
     for name, draws, value in (("", models, model), ("gain_", gains, gain)):
-        ends = [interval(draws[:, place], float(value[place]), level) for place in range(len(THRESHOLDS))]
+        ends = [interval(draws[:, place], float(value[place]), level) for place in range(len(thresholds))]
         curve |= {f"{name}low": [end.low for end in ends], f"{name}high": [end.high for end in ends]}
     return curve

@@ -68,6 +68,11 @@ def count_flags(flagged: Numbers, ill: Numbers, level: float = 0.95) -> dict[str
     flagged, ill = np.asarray(flagged, bool), np.asarray(ill, bool)
     right, false = int((flagged & ill).sum()), int((flagged & ~ill).sum())
     missed, left = int((~flagged & ill).sum()), int((~flagged & ~ill).sum())
+    return flag_counts(right, false, missed, left, level)
+
+
+def flag_counts(right: int, false: int, missed: int, left: int, level: float = 0.95) -> dict[str, Any]:
+    """The same from the four numbers: flagged rightly and wrongly, not flagged wrongly and rightly."""
     shares = {
         "sensitivity": (right, right + missed, "nobody has the outcome"),
         "specificity": (left, left + false, "everybody has the outcome"),
@@ -75,7 +80,7 @@ def count_flags(flagged: Numbers, ill: Numbers, level: float = 0.95) -> dict[str
         "npv": (left, left + missed, "everybody is flagged"),
     }
     return {
-        "rows": len(ill),
+        "rows": right + false + missed + left,
         "true_positives": right,
         "false_positives": false,
         "false_negatives": missed,

@@ -56,6 +56,12 @@ def question(run: Run) -> str:
             "Do predictions made with a confidence of 70 % turn out right in 70 % of cases? Patients are grouped by "
             "the confidence in the predicted class; each point is one group. On the line, both agree."
         )
+    if run.kind == "deployed":
+        return (
+            "Do patients who are given a risk of 30 % have the outcome in 30 % of cases? Hospitals told how many of "
+            "their test patients are in each band of predicted risk, rounded at random to whole cells; each point is "
+            "one band, placed in its middle. Where an interval does not meet the band on the line, the risk is wrong."
+        )
     return (
         "Do patients who are given a risk of 30 % have the outcome in 30 % of cases? Patients are grouped by the "
         "predicted risk; each point is one group. On the line, both agree; below it the risk is told too high."

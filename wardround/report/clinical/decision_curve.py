@@ -13,7 +13,8 @@ from wardround.runs.result import MethodResult
 from wardround.runs.run import Run
 
 TABLED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Thresholds that have a row in the table."""
+"""Thresholds that have a row in the table, where there are more than so many:"""
+MOST_TABLED = 20
 Curves = Sequence[tuple[MethodResult, DecisionCurve]]
 
 
@@ -153,8 +154,11 @@ def line(name: str, x: Sequence[float], y: Sequence[float | None], style: Spec) 
 
 
 def curve_table(run: Run, method: MethodResult, curve: DecisionCurve) -> Html:
+    few = len(curve.thresholds) <= MOST_TABLED
     places = [
-        at for at, one in enumerate(curve.thresholds) if any(abs((one or 0) - wanted) < 1e-9 for wanted in TABLED)
+        at
+        for at, one in enumerate(curve.thresholds)
+        if few or any(abs((one or 0) - wanted) < 1e-9 for wanted in TABLED)
     ]
 
     def signed(value: float | None) -> str:

@@ -21,8 +21,9 @@ def flow_words(run: Run) -> Html:
     if run.kind == "deployed":
         return paragraph(
             safe(
-                "Real hospitals tell how many of their patients take part, rounded down where numbers are small. How "
-                "many rows they read and left out stays with them: it is not on the list of what may leave."
+                "Real hospitals tell every number rounded down to whole cells (of ten, where they do not say "
+                "otherwise), so the boxes need not add up. Each hospital has its exact numbers in its own report "
+                "(`wardround site report`)."
             )
         )
     return Html("")
@@ -39,7 +40,8 @@ def flow_boxes(run: Run) -> Html:
             side(whole.without_outcome, f"without a known {run.task.target or 'outcome'}"),
             side(whole.left_out, "left out by the study's settings"),
         ]
-        aside = join(gone) or Html("<li>nobody left out</li>")
+        none = f"too few to be told of without a known {run.task.target or 'outcome'}, or none"
+        aside = join(gone) or Html(f"<li>{safe(none if run.kind == 'deployed' else 'nobody left out')}</li>")
         steps.append(Html(f'<div class="step">{box(whole.read, "rows read")}<ul class="gone">{aside}</ul></div>'))
     steps.append(Html(f'<div class="step">{box(used, f"patients used, at {hospitals}")}</div>'))
     parts = [

@@ -15,6 +15,8 @@ from wardround.runs.scores import MetricValue
 SHARES = {"sensitivity": "Sensitivity", "specificity": "Specificity", "ppv": "PPV", "npv": "NPV"}
 OPEN = 12
 LISTED = 200
+COARSE = 0.05
+"""Share of the patients by which the number flagged may be off before it is not told in words."""
 
 
 def operating_section(run: Run) -> Html:
@@ -40,6 +42,11 @@ def hundred_patients(run: Run, counts: FlagCounts) -> Html:
     rows = counts.rows or 0
     if not rows:
         return safe("There are no test patients to count.")
+    if (counts.rounding or 0.0) > COARSE * rows:
+        return safe(
+            "There are too few patients to tell from rounded counts how many are flagged; the intervals below say how "
+            "little is known. Each hospital has its exact numbers in its own report."
+        )
     right, missed = counts.true_positives or 0, counts.false_negatives or 0
     least = min((one for one in (counts.flagged, right + missed) if one), default=rows)
     of = next((scale for scale in (100, 1_000, 10_000) if scale * least / rows >= 1), 100_000)

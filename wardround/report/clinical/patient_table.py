@@ -30,8 +30,8 @@ def missing_table(run: Run) -> Html:
     if run.kind == "deployed":
         return paragraph(
             safe(
-                "There is no table of the patients: it is not on the list of what may leave a hospital. Each hospital "
-                "can describe its own patients, and people can put these descriptions together."
+                "There is no table of the patients: the hospitals told nothing of which one could be made. Each "
+                "hospital has the table of its own patients in its own report (`wardround site report`)."
             )
         )
     if (run.manifest.get("study") or {}).get("privacy") and run.finished:
@@ -41,7 +41,18 @@ def missing_table(run: Run) -> Html:
 
 def table_words(told: PatientTable) -> Html:
     words = ["Numbers: median (quartiles). Categories: patients (share of those with a known value)."]
-    if (told.smallest_cell or 1) > 1:
+    if any(column.all.mean is not None for column in told.columns):
+        words[0] = (
+            "Numbers: mean and standard deviation (SD). Categories: patients (share of those with a known value)."
+        )
+    if told.rounded:
+        words.append(
+            "Of training patients, as hospitals told them before training; the outcome is not among it. Counts are "
+            f"rounded down to multiples of {told.smallest_cell} at each hospital, smaller ones are 0, and quartiles "
+            "are right to about a 64th of a column's range. Each hospital has the exact table of its own patients in "
+            "its own report (`wardround site report`)."
+        )
+    elif (told.smallest_cell or 1) > 1:
         words.append(
             f"Counts below {told.smallest_cell} are not shown, nor others from which they could be worked out."
         )
@@ -52,12 +63,16 @@ def table_words(told: PatientTable) -> Html:
 
 def html_table(told: PatientTable, columns: Sequence[PatientColumn], *, heading: bool) -> Html:
     rows: list[Sequence[Cell]] = []
+    alone = len(told.sites) == 1 and not told.sites_left_out  # a second column would say the same
+    sites = [] if alone else list(told.sites)
     if heading:
-        rows.append(["Patients", numbers.count(told.patients), *map(numbers.count, told.sites.values())])
+        counts = [] if alone else list(map(numbers.count, told.sites.values()))
+        rows.append(["Patients", numbers.count(told.patients), *counts])
     for column in columns:
-        rows += column_rows(column, list(told.sites))
-    caption = "The patients, before gaps were filled" if heading else "Further columns"
-    return table(caption, ["Column", "All hospitals", *told.sites], rows, kind="patients")
+        rows += column_rows(column, sites)
+    whose = "The training patients" if told.rounded else "The patients"
+    caption = f"{whose}, before gaps were filled" if heading else "Further columns"
+    return table(caption, ["Column", *(told.sites if alone else ("All hospitals", *sites))], rows, kind="patients")
 
 
 def column_rows(column: PatientColumn, sites: Sequence[str]) -> Iterable[Sequence[Cell]]:
@@ -76,6 +91,8 @@ def column_rows(column: PatientColumn, sites: Sequence[str]) -> Iterable[Sequenc
 
 
 def number_cell(cell: PatientCell) -> Cell:
+    if cell.mean is not None:
+        return FigureCell(short(cell.mean), (f"SD {short(cell.sd or 0.0)}",))
     if cell.median is None or cell.low is None or cell.high is None:
         return "none known" if cell.missing else NOT_SHOWN
     return FigureCell(short(cell.median), (f"{short(cell.low)} to {short(cell.high)}",))

@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.report.analysis.page import analysis_page
 from wardround.report.explain.page import selection_page
@@ -15,16 +17,18 @@ from wardround.report.run.section import ReportSection, find_sections
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.explain.explain_result import ExplainResult
 from wardround.runs.explain.gaps_result import GapsResult
+from wardround.runs.fields import Json
 from wardround.runs.file_names import REPORT
 from wardround.runs.read import read_manifest, read_result
-from wardround.runs.result import CasesResult, MonitorResult, PartnersResult
-from wardround.runs.run import Run, read_run
+from wardround.runs.result import CasesResult, MonitorResult, PartnersResult, RunResult
+from wardround.runs.run import Run, read_run, run_of
 
 KINDS = {
     "run": "Report of a training run",
     "compare": "Comparison of ways to train",
     "demo": "Demonstration",
     "deployed": "Report of a study over real hospitals",
+    "site": "A hospital's own report of a study over real hospitals",
 }
 
 
@@ -72,6 +76,11 @@ def run_page(run: Run) -> Html:
     return document(run.name, subtitle(run), content(run), run.manifest)
 
 
+def own_page(result: RunResult, study: Json) -> Html:
+    """Of a site's own report, which is made at the site and has no run folder."""
+    return run_page(replace(run_of(result), manifest={"study": study, "wardround": __version__}))
+
+
 def subtitle(run: Run) -> Html:
     parts = [safe(KINDS.get(run.kind, "Report"))]
     if run.manifest.get("finished" if run.finished else "started"):
@@ -96,6 +105,13 @@ def contents(shown: Sequence[tuple[ReportSection, Html]]) -> Html:
 def file_problems(run: Run) -> Html:
     """What is wrong with the files, before anything else is said."""
     found = []
+    if run.kind == "site":
+        found.append(
+            Html(
+                "<strong>This page stays at your hospital.</strong> It holds exact figures of your own patients, small "
+                "groups included; nothing in it is rounded or withheld, and nothing of it was sent to anybody."
+            )
+        )
     if not run.finished:
         done = max((course.rounds[-1] for course in run.courses if course.rounds), default=0)
         until = f"after round {done:,}" if done else "before its first round was recorded"

@@ -56,7 +56,7 @@ def summary(run: Run) -> list[tuple[str, Html]]:
         ("Hospitals", participants(run)),
         ("Model", training(run)),
         *(result if run.finished else [("Result", unfinished)]),
-        ("Cost", costs(run)),
+        *([] if run.kind == "site" else [("Cost", costs(run))]),
     ]
     return [(title, text) for title, text in parts if text]
 
@@ -66,6 +66,9 @@ def participants(run: Run) -> Html:
     if not hospitals:
         return Html("The files do not say which hospitals took part.")
     names = [safe(h.name) for h in hospitals]
+    if run.kind == "site":
+        own = plural(hospitals[0].patients, "patient")
+        return Html(f"{names[0]} with its own {own}. Nothing of other hospitals' patients is known here.")
     who = Html(f"{plural(len(names), 'hospital')} took part")
     if len(names) <= NAMED:
         who = Html(f"{who} ({comma_list(names)})")

@@ -50,6 +50,8 @@ class FlagCounts(ResultPart):
     specificity: MetricValue
     ppv: MetricValue
     npv: MetricValue
+    rounding: Number = None
+    """By how many patients the number of those flagged is off (standard deviation, at most), where sites rounded."""
 
     @property
     def flagged(self) -> int:

@@ -33,6 +33,9 @@ class PatientCell(ResultPart):
     """Lower quartile."""
     high: Number = None
     """Upper quartile."""
+    mean: Number = None
+    """Mean and standard deviation, where sites told no quartiles."""
+    sd: Number = None
     counts: Many[Whole] = ()
     """In the order of the column's levels; None where a count is too small to be shown, or would give one away."""
 
@@ -56,6 +59,8 @@ class PatientTable(ResultPart):
 
     smallest_cell: Whole
     """Counts below this are not shown."""
+    rounded: Flag = False
+    """Whether real sites told it, of their training patients: every count rounded down to whole cells at its site."""
     patients: Whole
     sites: ByName[Whole] = Field(default_factory=dict)
     """Patients of each site that has a column of its own."""

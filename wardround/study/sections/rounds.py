@@ -1,7 +1,10 @@
 """Who takes part in rounds, when training stops, and how its model is judged."""
 
+from typing import Annotated
+
 from pydantic import Field, model_validator
 
+from wardround.evaluate.clinical.operating_point import DEFAULT
 from wardround.study.sections.section import Section
 
 
@@ -56,8 +59,23 @@ class EvaluationSection(Section):
     """Sites evaluated at most; with more, these many are drawn once."""
     operating_point: OperatingPointSection | None = None
     """From which risk on a patient is flagged; by default where Youden's index is highest among validation patients."""
+    risk_bands: list[Annotated[float, Field(gt=0, lt=1)]] = Field(default_factory=list, max_length=19)
+    """Over real sites: cuts between bands of predicted risk. Each site then tells how many of its test patients with
+    and without the outcome are in each band, rounded at random to multiples of its smallest cell; the report shows
+    calibration, net benefit and patients flagged. By default nothing of it is told; every site has its own report."""
     course: bool = False
     """Record the accuracy on every site's test patients after every look, for a figure; nothing is chosen by it.
     Simulated studies only: real sites tell of their test patients once, at the end."""
     keep_predictions: bool = False
     """Write what is predicted for every test patient into the run folder: rows about patients, so not by default."""
+
+    @property
+    def threshold(self) -> float:
+        """Over real sites, the risk from which a patient is flagged: as it is said, else one half."""
+        said = self.operating_point
+        return said.threshold if said is not None and said.threshold is not None else DEFAULT
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """The cuts between bands of risk, the threshold among them; none where no table is asked for."""
+        return tuple(sorted({*self.risk_bands, self.threshold})) if self.risk_bands else ()

@@ -64,6 +64,19 @@ def coarse_losses(scores: Scores, task: Task, cell: int, offset: Offset = to_nea
     return {"rows": np.int64(told), "loss": np.float64(loss), "right": np.int64(round(share * told))}
 
 
+def coarse_counts(counts: Numbers, cell: int, offset: Offset) -> list[list[int]]:
+    """Every count on a grid of whole cells, up or down by chance: one patient more shows with a chance of 1 / cell.
+
+    Sums over sites stay right on average, as they would not if every count were rounded down.
+    """
+    return [
+        [round(on_grid(int(one), cell, offset(f"count {row} {place}"))) for place, one in enumerate(line)]
+        if cell > 1
+        else [int(one) for one in line]
+        for row, line in enumerate(counts)
+    ]
+
+
 def coarse_mean_loss(scores: Scores, task: Task, cell: int, offset: float = 0.5) -> float:
     """The mean loss as it may leave a site: on a grid on which one patient makes at most half a step.
 

@@ -7,12 +7,16 @@ it does for many others would tell of those few.
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wardround.core.contracts import Report, Scores, Task
 from wardround.deploy.protocol.requests import AboutModel, Received
-from wardround.deploy.site.release.disclosure import coarse_figures, coarse_losses
+from wardround.deploy.site.release.disclosure import coarse_counts, coarse_figures, coarse_losses
 from wardround.deploy.site.release.grid_offset import grid_offset
 from wardround.deploy.site.release.noised_quality import private_figures, private_losses
 from wardround.deploy.site.release.privacy_guard import Promise
+from wardround.evaluate.clinical.risk_table import risk_counts
+from wardround.study.file import Study
 
 
 class JudgedModel(NamedTuple):
@@ -55,3 +59,17 @@ def figures_told(
         names, common = list(exact["sites"][promise.site]), model.fitted is None
         return private_figures(promise, scores, task, names, positive, asked, common=common)
     return coarse_figures(exact, scores, task, cell, grid_offset(folder, scores))
+
+
+def risks_told(model: JudgedModel, study: Study, cell: int, folder: Path, positive: int) -> list[list[int]] | None:
+    """Test patients without and with the outcome in each band of predicted risk; none where that is not approved.
+
+    Nor where fewer patients than a cell have the outcome, or have not.
+    """
+    scores, task, cuts = model.scores, model.task, study.evaluation.cuts
+    if not cuts or study.privacy is not None or len(task.classes) != 2 or not model.is_told(cell):
+        return None
+    if np.bincount(scores.actual, minlength=2).min() < max(1, cell) or not np.isfinite(scores.predicted).all():
+        return None
+    counts = risk_counts(scores.predicted[:, positive], scores.actual == positive, cuts)
+    return coarse_counts(counts, cell, grid_offset(folder, scores))

@@ -275,6 +275,9 @@ def looks(study: Study, shapes: MessageShapes, cell: int) -> list[Release]:
         return private_looks(study, shapes, cell)
     losses = f"mean loss on a grid of a patient's half step, rows in cells of {cell}" if cell > 1 else "exact"
     figures = f"on grids, none of fewer than {cell} patients" if cell > 1 else "exact"
+    if cuts := study.evaluation.cuts:
+        rounded = f" rounded at random to multiples of {cell}" if cell > 1 else ""
+        figures += f"; and {2 * (len(cuts) + 1)} counts of patients by predicted risk and outcome{rounded}"
     room = request_bytes(shapes)
     arrays = ("loss", "right", "rows")
     return [

@@ -48,12 +48,20 @@ def untold(run: Run) -> Html:
     """Why a deployed study lacks what a simulation shows."""
     if run.kind != "deployed" or not run.finished:
         return Html("")
+    if any(method.clinical is not None for method in run.methods):
+        return paragraph(
+            safe(
+                "Counts were rounded at random to whole cells at each hospital (multiples of ten, where it does not "
+                "say otherwise): they are right on average, each is off by less than a cell, and the intervals include "
+                "this. Each hospital has its exact figures in its own report (`wardround site report`)."
+            )
+        )
     return paragraph(
         safe(
-            "Numbers of patients flagged, calibration curves and decision curves need the predictions of single "
-            "patients, which never leave a hospital; they are not on the list of what may leave. Recall, precision and "
-            "calibration error of each hospital are among the scores below, and each hospital has its exact figures "
-            "on its own machine."
+            "Numbers of patients flagged, calibration curves and decision curves are not on the list of what may leave "
+            "the hospitals: the study did not ask for them with [evaluation] risk_bands, or no hospital had enough "
+            "patients. Recall, precision and calibration error of each hospital are among the scores below, and each "
+            "hospital has all of these figures of its own patients in its own report (`wardround site report`)."
         )
     )
 

@@ -1,0 +1,1 @@
+"""What a clinician asks of a study over real sites, as far as sites tell it."""
