@@ -55,6 +55,11 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
         "Methods that learn from sums over patients in a few exchanges: regressions, survival, trees. Named in "
         "`[analysis]`.",
     ),
+    "labeling_function": (
+        "labeling_functions",
+        "Labeling functions",
+        "Rules that vote for a class, or abstain. Named in `[[data.cleaning.rules]]` and in files of functions.",
+    ),
 }
 
 MEANINGS: Mapping[str, str] = {

@@ -32,6 +32,7 @@ ROOMS: Mapping[str, str] = {
     "probe": "wardround.partners.probes",
     "query": "wardround.queries",
     "analysis": "wardround.analyses",
+    "labeling_function": "wardround.weak_supervision.functions",
 }
 INNER_ROOMS: Mapping[str, tuple[str, ...]] = {
     "algorithm": ("baselines",),
@@ -269,6 +270,7 @@ GIVES: Mapping[str, tuple[str, ...]] = {
     "source": ("Table",),
     "dataset": ("Table", "Federation"),
     "probe": ("Algorithm",),
+    "labeling_function": ("LabelingFunction",),
 }
 """What the factories of a kind make, by the names of the classes: of each there is one in the package."""
 GIVEN: Mapping[str, int] = {"algorithm": 2, "model": 1, "probe": 1}

@@ -28,7 +28,7 @@ class Condition(NamedTuple):
     value: str
 
 
-def read_conditions(text: str) -> tuple[Condition, ...]:
+def read_conditions(text: str, where: str = "[analysis] only") -> tuple[Condition, ...]:
     """
     >>> read_conditions("age >= 60 and 'blood group' = A")
     (Condition(column='age', sign='>=', value='60'), Condition(column='blood group', sign='=', value='A'))
@@ -41,7 +41,7 @@ def read_conditions(text: str) -> tuple[Condition, ...]:
         if matched is None:
             raise Refusal(
                 f"the condition {part!r} cannot be read",
-                where="[analysis] only",
+                where=where,
                 remedy='write a column, a sign (=, !=, <, <=, >, >=) and a value, such as "age >= 60 and sex = female"',
             )
         name, sign, value = (word.strip("\"'") for word in matched.groups())
@@ -86,14 +86,14 @@ def meets(conditions: tuple[Condition, ...], agreed: Agreed, site: Site) -> Any:
             kept &= (codes >= 0) & (same if sign == "=" else ~same)
         else:
             x, bound = values_of(site, column), float(value)
-            with np.errstate(invalid="ignore"):
-                told = {
-                    "=": x == bound,
-                    "!=": x != bound,
-                    "<": x < bound,
-                    "<=": x <= bound,
-                    ">": x > bound,
-                    ">=": x >= bound,
-                }[sign]
-            kept &= told & ~np.isnan(x)
+            kept &= compare_numbers(x, sign, bound) & ~np.isnan(x)
     return kept
+
+
+COMPARISONS = {"=": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal}
+COMPARISONS |= {">": np.greater, ">=": np.greater_equal}
+
+
+def compare_numbers(values: Any, sign: str, bound: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        return COMPARISONS[sign](values, bound)
