@@ -1,19 +1,20 @@
 """How much noise a promised epsilon needs, from the steps that will be executed.
 
-Epsilon falls as the noise grows, so the least noise that keeps a promise is found by halving: first with the quick
-Renyi bound, then, near its answer, with the tight one. For sums over all records the answer is known exactly, and only
-checked. The result keeps the promise exactly: it lies on the safe side.
+Epsilon falls as the noise grows, so the least noise that keeps a promise is found between two trials, one on either
+side: first with the quick Renyi bound, then, near its answer, with the tight one. For sums over all records the answer
+is known exactly, and only checked. The result keeps the promise exactly: it lies on the safe side.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 from wardround.core.errors import Refusal
 from wardround.privacy.accountant import Step, epsilon, renyi_epsilon
 
-MOST_NOISE = 1e6
+LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
 PRECISION = 1e-3
 """Relative, of the noise multiplier."""
 Plans = Sequence[tuple[Step, ...]]
@@ -52,12 +53,12 @@ def _noise_for(plans: tuple[tuple[Step, ...], ...], target: float, delta: float)
         return found
     # At the Renyi answer the few plans that cost most are the candidates for the tight bound.
     try:
-        enough = _least(lambda noise: worst(renyi_epsilon, plans, noise) <= target, 0.1, target)
+        enough = _least(lambda noise: worst(renyi_epsilon, plans, noise), target, near=1.0)
     except Refusal:  # it has a floor, below which only the tight bound can tell
-        return _least(lambda noise: worst(epsilon, plans, noise) <= target, 1.0, target)
+        return _least(lambda noise: worst(epsilon, plans, noise), target, near=1.0)
     costs = [worst(renyi_epsilon, [plan], enough) for plan in plans]
     dearest = [plan for plan, cost in zip(plans, costs, strict=True) if cost >= 0.9 * max(costs)]
-    found = _least(lambda noise: worst(epsilon, dearest, noise) <= target, 0.5 * enough, target, high=enough)
+    found = _least(lambda noise: worst(epsilon, dearest, noise), target, near=enough)
     # A plan that was no candidate may yet cost more: seldom, if ever.
     doubtful = [plan for plan in plans if worst(renyi_epsilon, [plan], found) > target]
     while doubtful and worst(epsilon, doubtful, found) > target:
@@ -89,19 +90,56 @@ def gaussian_noise(times: int, target: float, delta: float) -> float:
     return float(times**0.5 / low)
 
 
-def _least(keeps: Callable[[float], bool], low: float, target: float, high: float | None = None) -> float:
-    """The least noise, up to the precision and never below it, with which the promise is kept."""
-    if keeps(low):
-        while keeps(low / 2) and low > 1e-3:
-            low /= 2
-        low, high = low / 2, low
-    if high is None:
-        high = 2 * low
-        while not keeps(high):
-            low, high = high, 2 * high
-            if high > MOST_NOISE:
-                raise too_little(target)
-    while high / low > 1 + PRECISION:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return high
+def _least(spent: Callable[[float], float], target: float, near: float) -> float:
+    """The least noise, up to the precision and never below it, that spends at most the target; begins near a guess."""
+    low, high = _bracket(lambda noise: _excess(spent(noise), target), near, target)
+    weight_low = weight_high = 1.0
+    while high.noise / low.noise > 1 + PRECISION:
+        # Epsilon is nearly a power of the noise, so on logarithms a straight line leads close to the target; an end
+        # that stayed counts half (the Illinois rule), and a step beyond the line's answer moves the other end, too.
+        above, below = weight_low * low.excess, weight_high * high.excess
+        share = above / (above - below) if math.isfinite(above) and above > below else 0.5
+        step = math.log(high.noise / low.noise) * min(max(share, 0.01), 0.99)
+        for beyond in (PRECISION / 3, -PRECISION / 3):
+            noise = min(max(low.noise * math.exp(step + beyond), low.noise), high.noise)
+            if not low.noise < noise < high.noise:
+                noise = (low.noise * high.noise) ** 0.5
+            tried = Trial(noise, _excess(spent(noise), target))
+            if tried.excess > 0:
+                low, weight_low, weight_high = tried, 1.0, weight_high / 2
+                break
+            high, weight_high, weight_low = tried, 1.0, weight_low / 2
+            if high.noise / low.noise <= 1 + PRECISION:
+                break
+    return high.noise
+
+
+class Trial(NamedTuple):
+    """A noise, and by how much it misses the target: the logarithm of what it spends over what it may."""
+
+    noise: float
+    excess: float
+
+
+def _excess(spent: float, target: float) -> float:
+    return math.log(spent / target) if spent > 0 else -math.inf
+
+
+def _bracket(excess: Callable[[float], float], near: float, target: float) -> tuple[Trial, Trial]:
+    """Two trials around the target, the first above it; epsilon is about one over the noise."""
+    one = Trial(near, excess(near))
+    while True:
+        leap = math.exp(min(max(abs(one.excess), 0.01), math.log(4))) * (1 + PRECISION)
+        if one.excess > 0:
+            other = Trial(one.noise * leap, excess(one.noise * leap))
+            if other.excess <= 0:
+                return one, other
+        elif one.noise < LEAST_NOISE:
+            return Trial(one.noise / (1 + PRECISION), math.inf), one
+        else:
+            other = Trial(one.noise / leap, excess(one.noise / leap))
+            if other.excess > 0:
+                return other, one
+        one = other
+        if one.noise > MOST_NOISE:
+            raise too_little(target)
