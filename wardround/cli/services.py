@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wardround.deploy.party.service import PartyService
 
 ERRORS = Console(stderr=True)
-QUIET = ("hello", "offer", "heads", "countersigned", "membership")
+QUIET = ("hello", "offer", "heads", "countersigned", "membership", "ended")
 """Answers that tell nothing of a study."""
 
 
