@@ -19,8 +19,8 @@ from wardround.cli.app import app
 from wardround.cli.tables.check import check_command
 from wardround.core.contracts import Message
 from wardround.data.folder import data_folder
-from wardround.deploy.coordinator.run_study import study_id
 from wardround.deploy.party.decisions import read_offer
+from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.protocol.wire import decode, encode
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.study_summary import describe

@@ -17,7 +17,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.support import tiny_study as tiny
-from wardround.cli.coordinator import for_sites, status_lines
+from wardround.cli.consortium.status import status_lines
+from wardround.cli.consortium.studies import for_sites
 from wardround.cli.study_progress import event_sentence, write_pages
 from wardround.deploy.coordinator.queue import queued_studies
 from wardround.deploy.home import CoordinatorHome, SiteHome

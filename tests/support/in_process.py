@@ -20,6 +20,7 @@ from wardround.deploy.coordinator import secure_round as coordinator_sum
 from wardround.deploy.coordinator.events import Observer, ignore
 from wardround.deploy.coordinator.monitor import question as coordinator_monitor
 from wardround.deploy.coordinator.queue import with_members
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.coordinator.two_servers import attempt as coordinator_pair
 from wardround.deploy.demo import demo_study, make_coordinator, make_site, write_patients
@@ -152,7 +153,7 @@ class Consortium:
         study = self.full(study)
         path = self.run(study)
         folder = RunFolder.create(path, resume=(path / "manifest.json").exists())
-        submission = run_study.Submission(study, self.names, "researcher", known_rows or {})
+        submission = Submission(study, self.names, "researcher", known_rows or {})
         return plain(run_study.conduct(submission, folder, self, observer, signer_of(self.home)))
 
     def until_done(self, study: Study) -> dict[str, Any]:

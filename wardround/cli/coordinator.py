@@ -3,23 +3,22 @@
 Imports are inside the commands, so that help loads nothing heavy. Whatever a site says is shown as plain text.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wardround.cli.consortium.status import status_lines
+from wardround.cli.consortium.studies import amend_study, cancel_study, resume_study, study_for_sites
 from wardround.cli.output import person_name, say
 from wardround.cli.services import leave
-from wardround.cli.study_progress import conduct_study, listen, note
+from wardround.cli.study_progress import conduct_study, listen
 from wardround.cli.trust.admission import admission_facts, admission_lines
 from wardround.cli.trust.authority import PassphraseFile, WithoutPassphrase, read_passphrase
 from wardround.cli.trust.renewal import Authority, Party, renew_certificate
-from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
     from wardround.deploy.home import CoordinatorHome
-    from wardround.study.file import Study
 
 coordinator_app = typer.Typer(help="Run a consortium's coordinator: admit sites, run studies.", no_args_is_help=True)
 
@@ -29,9 +28,8 @@ HomeFolder = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, progress on standard error.")]
 By = Annotated[str | None, typer.Option("--by", help="Your name (default: the logged-in user).")]
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="The study's name or identifier.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until the study ends.")]
-PLACES = ("path", "url", "query")
-"""What a study says of places: of no use to a site, which knows where its own rows are, and none of its business."""
 
 
 def open_home(home: Path | None) -> "CoordinatorHome":
@@ -238,16 +236,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Queue a study for the sites; if no coordinator is running, run one until the study ends."""
-    from wardround.deploy.coordinator.queue import enqueue, with_monitored, with_parties
-    from wardround.study.file import read_study
+    from wardround.deploy.coordinator.queue import enqueue
 
     there, who = open_home(home), person_name(by)
-    words = with_parties(with_monitored(for_sites(read_study(study)), there), there)
-    refuse_early(there, words, study)
-    if not words.study.purpose:
-        note("The study states no purpose ([study] purpose): sites whose policy names purposes will not allow it.")
-    name = enqueue(there, words, who)
-    (there.folder(name) / "state.json").unlink(missing_ok=True)
+    name = enqueue(there, study_for_sites(there, study), who)
     conduct_study(there, name, wait=wait, as_json=as_json)
 
 
@@ -260,25 +252,41 @@ def resume(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Continue a study that failed or was interrupted, in the round it had reached."""
-    from wardround.deploy.coordinator.queue import enqueue
-    from wardround.deploy.coordinator.status import studies
-    from wardround.deploy.protocol.study_id import is_meant
-    from wardround.runs.json_files import read_json
-    from wardround.study.file import parse_study
-
+    """Continue a study that failed, was cancelled or interrupted, in the round it had reached."""
     there = open_home(home)
-    every = {one["study"]: one["state"] for one in studies(there, there.status())}
-    open_ = [one for one, state in every.items() if state != "finished"]
-    meant = [one for one in open_ if study is None or is_meant(study, one)]
-    if len(meant) != 1:
-        what = "several studies have not finished" if len(meant) > 1 else "there is no such unfinished study"
-        known = ", ".join(f"{one} ({state})" for one, state in every.items()) or "none"
-        raise Refusal(what, where=str(there.path), remedy=f"name one; studies here: {known}")
-    name = meant[0]
-    content = read_json(there.folder(name) / "study.json", "")
-    enqueue(there, parse_study(content["study"], where=name), content["submitter"])
-    (there.folder(name) / "state.json").unlink(missing_ok=True)
+    conduct_study(there, resume_study(there, study), wait=wait, as_json=as_json)
+
+
+@coordinator_app.command()
+def cancel(
+    study: StudyName,
+    why: Annotated[str, typer.Option("--why", help="The reason; the sites are told.")] = "",
+    by: By = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a study that waits or runs; its sites are told. `resume` takes it up again."""
+    cancel_study(open_home(home), study, person_name(by), why, as_json=as_json)
+
+
+@coordinator_app.command()
+def amend(
+    study: StudyName,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The changed study file; none: the study as it is.")
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", help="Leave this site out; may be repeated.")
+    ] = None,
+    why: Annotated[str, typer.Option("--why", help="The reason; the sites are told.")] = "",
+    by: By = None,
+    wait: Wait = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a changed study in the place of one that has not finished; asks anew only whom the change concerns."""
+    there = open_home(home)
+    name = amend_study(there, study, file, without or [], person_name(by), why)
     conduct_study(there, name, wait=wait, as_json=as_json)
 
 
@@ -302,89 +310,3 @@ def transcript(
     from wardround.cli.audit import write_transcript
 
     write_transcript(open_home(home), study, out, as_json=as_json)
-
-
-# ---- studies ----
-
-
-def for_sites(study: "Study") -> "Study":
-    """The study as sites get it: without the places of the coordinator's own rows (an address might even tell a
-    password), and telling of no smaller groups than sites usually allow, unless it says so itself."""
-    from wardround.deploy.site.policy import SMALLEST_CELL
-    from wardround.engine import registry
-    from wardround.study.file import parse_study
-
-    content = study.model_dump(mode="json")
-    content["data"] = {key: value for key, value in content["data"].items() if key not in PLACES}
-    if "smallest_cell" not in study.data.preparation.model_fields_set:
-        content["data"]["preparation"]["smallest_cell"] = SMALLEST_CELL
-    choice = study.partners and registry.find("choice", study.partners.name, where="[partners]")
-    if choice and any(one.name == "smallest_cell" for one in choice.parameters):
-        content["partners"].setdefault("smallest_cell", SMALLEST_CELL)
-    return parse_study(content, where="the study for the sites")
-
-
-def refuse_early(home: "CoordinatorHome", study: "Study", path: Path) -> None:
-    """What can be known to be wrong before any site hears of the study."""
-    from wardround.deploy.coordinator.monitor.question import refuse_monitor
-    from wardround.deploy.coordinator.schema_agreement import table_without_rows
-    from wardround.deploy.protocol.study_id import study_id
-    from wardround.engine.registry import suggest_name
-    from wardround.runs.json_files import read_json
-
-    try:
-        if study.monitor is not None:
-            refuse_monitor(study.monitor)
-        else:
-            table_without_rows(study)
-    except Refusal as refusal:
-        raise Refusal(refusal.what, where=f"{path}, {refusal.where}", remedy=refusal.remedy) from None
-    known = tuple(home.site_names())
-    if not known:
-        raise Refusal("the consortium has no sites", remedy="sign requests with `wardround coordinator sign`")
-    for site in study.deploy.sites:
-        if site not in known:
-            raise Refusal(
-                f"there is no site called '{site}'", where=f"{path}, [deploy] sites", remedy=suggest_name(site, known)
-            )
-    ended = home.folder(study_id(study)) / "state.json"
-    if ended.exists() and read_json(ended, "").get("state") == "finished":
-        raise Refusal(
-            "this study has already finished",
-            where=str(ended.parent / "run"),
-            remedy="read its report, or change the study (another seed is enough)",
-        )
-
-
-# ---- how it stands, in words ----
-
-
-def status_lines(facts: Mapping[str, Any]) -> list[str]:
-    from wardround.core.text import format_bytes
-
-    runs = f"listens at {facts['listen']}" if facts["running"] else "is not running (wardround coordinator start)"
-    lines = [f"The coordinator of {facts['consortium']} {runs}.", "", "Sites"]
-    lines += [f"  {site['name']}: {site_words(site, facts['running'])}" for site in facts["sites"]] or ["  none yet"]
-    lines += ["", "Studies"]
-    for one in facts["studies"]:
-        course = f"monitors {one['monitors']}" if one.get("monitors") else f"round {one['round']} of {one['rounds']}"
-        words = f"  {one['study']}: {one['state']}, {course}"
-        words += f"; {format_bytes(one['bytes_down'])} to the sites, {format_bytes(one['bytes_up'])} back"
-        if one["epsilon"] is not None:
-            words += f"; epsilon {one['epsilon']:g}"
-        if one.get("epsilon_so_far") is not None:
-            words += f"; at most {one['epsilon_so_far']:.3g} spent so far"
-        lines.append(words + (f"; {one['why']}" if one["why"] else ""))
-        if one["state"] == "running":
-            lines.append(f"    deadline per site: {one['seconds_a_site']:.0f} s")
-    return lines if facts["studies"] else [*lines, "  none yet"]
-
-
-def site_words(site: Mapping[str, Any], alive: bool) -> str:
-    if site["revoked"]:
-        return f"revoked on {site['revoked'][:10]}"
-    words = ("connected" if site["present"] else "not connected") if alive else "not known"
-    late = f", {site['late']}" if site["late"] else ""
-    warning = f"; {site['warning']}" if site["warning"] else ""
-    version = f"wardround {site['version']}, " if site.get("version") else ""
-    return f"{words}{late}{warning} ({version}certificate until {site['until']})"

@@ -30,7 +30,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a study as a FLARE job (JSON only, no code). If the job is lost, submit it again: it continues."""
-    from wardround.cli.coordinator import for_sites
+    from wardround.cli.consortium.studies import for_sites
     from wardround.deploy.coordinator.queue import with_members
     from wardround.deploy.coordinator.schema_agreement import table_without_rows
     from wardround.deploy.home import CoordinatorHome, home_path

@@ -22,7 +22,7 @@ FAULT, REFUSED = 1, 2
 """Exit codes: a fault of our own, and a mistake of the user's."""
 RENEWED = 75
 """Neither done nor failed: the process has to be started anew."""
-QUIET = ("hello", "offer", "heads", "countersigned", "membership")
+QUIET = ("hello", "offer", "heads", "countersigned", "membership", "ended")
 """Answers that tell nothing of a study."""
 
 

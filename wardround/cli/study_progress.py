@@ -36,7 +36,7 @@ def conduct_study(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bo
             return
         before = [one for one in queued_studies(home) if one != name]
         lines = [
-            f"{name} is queued" + (f" behind {', '.join(before)}." if before else "."),
+            f"{name} is offered to its sites" + (f", as are {', '.join(before)}." if before else "."),
             f"Each site must approve it: wardround site approve {name}",
             "To see its progress: wardround coordinator status",
         ]
@@ -46,7 +46,7 @@ def conduct_study(home: "CoordinatorHome", name: str, *, wait: bool, as_json: bo
     note(f"Each site must approve it: wardround site approve {name}")
     before = [one for one in queued_studies(home) if one != name]
     if before:
-        note(f"It waits for {', '.join(before)} to end: a study that its sites deny ends at once.")
+        note(f"Also offered: {', '.join(before)}. Whichever is approved first runs first.")
     code = listen(home, until_done=True)
     if code == 0:
         try:
@@ -68,7 +68,8 @@ def report_end(home: "CoordinatorHome", name: str, *, as_json: bool) -> None:
         raise Refusal(
             f"the study {state['state']}: {state['why']}".rstrip("."),
             where=name,
-            remedy="fix the cause, then run `wardround coordinator resume`",
+            remedy="fix the cause, then run `wardround coordinator resume` (a site that corrected its data runs"
+            " `wardround site reread` before), or amend the study",
         )
     run = home.folder(name) / "run"
     lines = [f"{name} finished: {run}", *found_by_monitor(run)]

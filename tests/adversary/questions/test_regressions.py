@@ -13,7 +13,7 @@ from wardround.analyses.glm import glm
 from wardround.core.analysis import Agreed, AgreedColumn
 from wardround.core.components.recipes import to_json
 from wardround.core.contracts import Message, Site
-from wardround.deploy.coordinator.run_study import Submission
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.demo import PURPOSE
 from wardround.deploy.protocol.replies import read_reply
 from wardround.deploy.protocol.requests import AgreeColumns, AskAnalysis, AskQuery, request_of

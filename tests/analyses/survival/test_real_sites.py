@@ -7,7 +7,7 @@ import pytest
 from tests.support.in_process import NAMES, Consortium
 from tests.support.survival.sites import made_patients
 from wardround.core.errors import Refusal
-from wardround.deploy.coordinator.run_study import Submission
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.demo import PURPOSE
 from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.protocol.requests import request_of

@@ -12,7 +12,7 @@ from wardround.core.components.recipes import to_json
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.analyses import conduct as conducted
-from wardround.deploy.coordinator.run_study import Submission
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.demo import PURPOSE
 from wardround.deploy.party.decisions import read_offer
 from wardround.deploy.protocol.replies import read_reply

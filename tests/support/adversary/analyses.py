@@ -8,7 +8,7 @@ import pandas as pd
 from tests.support.in_process import Consortium
 from wardround.core.components.recipes import to_json
 from wardround.core.contracts import Message
-from wardround.deploy.coordinator.run_study import Submission
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.demo import PURPOSE
 from wardround.deploy.protocol.replies import Reply, read_reply
 from wardround.deploy.protocol.requests import AgreeColumns, AskAnalysis, request_of

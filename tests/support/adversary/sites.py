@@ -19,6 +19,7 @@ import numpy as np
 from tests.support import in_process
 from wardround.core.contracts import Message
 from wardround.deploy.coordinator import run_study
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.protocol.compression import PACKED
 from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.protocol.wire import Malformed, decode, encode
@@ -101,7 +102,7 @@ class Conversation:
         """The study from its beginning, or (`again`) as a coordinator that was started anew goes on with it."""
         self.last = self.last if again else Path(tempfile.mkdtemp(dir=self.consortium.folder)) / "run"
         folder = RunFolder.create(self.last, resume=again)
-        submission = run_study.Submission(study, self.consortium.names, "researcher")
+        submission = Submission(study, self.consortium.names, "researcher")
         return run_study.conduct(submission, folder, self)
 
     def rounds(self) -> list[dict[str, Any]]:

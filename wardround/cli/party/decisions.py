@@ -45,9 +45,13 @@ def parse_day(word: str | None) -> date | None:
 
 def confirm_approval(study: str, who: str, *, as_json: bool) -> None:
     """Ask at the terminal; whoever says no ends the command."""
+    confirm_decision(study, f"\nApprove this study as {who}?", as_json=as_json)
+
+
+def confirm_decision(study: str, question: str, *, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise Refusal("this is not an interactive terminal", where=study, remedy="approve in a terminal, or add --yes")
-    if not typer.confirm(f"\nApprove this study as {who}?", default=False):
+    if not typer.confirm(question, default=False):
         typer.echo("No decision was made.")
         raise typer.Exit(1)
 

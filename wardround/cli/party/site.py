@@ -31,6 +31,7 @@ from wardround.cli.party.decisions import (
     Why,
     Yes,
     confirm_approval,
+    confirm_decision,
     deny_study,
     join_consortium,
     parse_day,
@@ -38,6 +39,7 @@ from wardround.cli.party.decisions import (
 )
 from wardround.cli.party.site_data import HomeFolder, add, data_app, open_home, parse_settings, policy_app
 from wardround.cli.trust.partners import add_commands, ask_to_compare, compare
+from wardround.core.errors import Refusal
 
 if TYPE_CHECKING:
     from wardround.deploy.home import SiteHome
@@ -161,9 +163,11 @@ def studies(
 
 
 def describe_offer(home: "SiteHome", offer: "Offer", data: str | None) -> "StudySummary":
-    from wardround.deploy.site.study_summary import describe
+    from wardround.deploy.site.studies.offer_notes import offer_notes
+    from wardround.deploy.site.study_summary import StudySummary, describe
 
-    return describe(home, offer, data)
+    shown, (parts, facts) = describe(home, offer, data), offer_notes(home, offer, data)
+    return StudySummary({**shown.facts, **facts}, (*shown.parts[:1], *parts, *shown.parts[1:]), shown.against)
 
 
 def summary_lines(shown: "StudySummary") -> list[str]:
@@ -182,10 +186,13 @@ def approve(
     data: Annotated[str | None, typer.Option("--data", help="The dataset to use, if several are registered.")] = None,
     until: Until = None,
     yes: Yes = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Approve although the data do not fit; the study may fail for all.")
+    ] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Describe what a study reads, sends and costs, and approve it if you agree."""
+    """Describe what a study reads, sends and costs, whether your data fit, and approve it if you agree."""
     from wardround.deploy.party.decisions import resolve, study_of
     from wardround.deploy.site.approvals import approve as approve_at_site
     from wardround.deploy.site.partner_summary import comparison_warning
@@ -197,6 +204,12 @@ def approve(
     if not as_json:
         say({}, summary_lines(shown), as_json=False)
     compared: list[str] = []
+    if shown.facts["misfits"] and not shown.against and not anyway:
+        raise Refusal(
+            f"your data do not fit this study: {' '.join(shown.facts['misfits'])}",
+            where=offer.id,
+            remedy="correct the data, ask for a changed study, or add --anyway",
+        )
     if not yes and not shown.against:
         confirm_approval(offer.id, who, as_json=as_json)
         compared = ask_to_compare(there, study_of(offer), who)
@@ -221,6 +234,25 @@ def withdraw(study: StudyName, by: By = None, why: Why = "", home: HomeFolder = 
     """Withdraw an approval for good; takes effect at once, also while the study runs."""
     consequence = "it gets no more answers. What was sent before stays sent."
     withdraw_approval(open_home(home), study, by, why, consequence, as_json=as_json)
+
+
+@site_app.command()
+def reread(study: StudyName, by: By = None, yes: Yes = False, home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Let an approved study ask anew after its data were corrected here, before it trains."""
+    from wardround.deploy.party.decisions import resolve
+    from wardround.deploy.site.studies.correction import read_anew
+
+    there, who = open_home(home), person_name(by)
+    offer = resolve(there, study)
+    if not yes:
+        words = "What was told before stays told, so the difference shows what you corrected. Read the data again?"
+        confirm_decision(offer.id, words, as_json=as_json)
+    decision = read_anew(there, offer.id, by=who)
+    lines = [
+        f"{who} lets {offer.id} read the data of {decision.data} again. The new statistics count beside the old ones.",
+        "Tell the coordinator to run: wardround coordinator resume",
+    ]
+    say({"study": offer.id, "state": decision.state, "by": who, "data": decision.data}, lines, as_json)
 
 
 @site_app.command()

@@ -25,6 +25,14 @@ class ApprovalPending(Event):
 
 
 @dataclass(frozen=True)
+class StudyOffered(Event):
+    """A study is put before these from now on."""
+
+    study: str
+    parties: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class SitesAwaited(Event):
     """These sites are not connected, and so many of them must come back."""
 

@@ -14,6 +14,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from wardround.core.errors import Refusal
+from wardround.deploy.coordinator.studies.errands import forget_end
 from wardround.deploy.coordinator.two_servers.second_server import with_second
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.study_id import DIGITS, is_meant, study_id
@@ -29,15 +30,22 @@ WHOLE = re.compile(rf".+-[0-9a-f]{{{DIGITS}}}")
 """The whole identity of a study."""
 
 
-def enqueue(home: CoordinatorHome, study: Study, submitter: str) -> str:
-    """Put a study into the queue; gives its identity. One that is there already is left as it is."""
+def enqueue(home: CoordinatorHome, study: Study, submitter: str, *, amends: str = "") -> str:
+    """Put a study into the queue; gives its identity. One that is there already is left as it is.
+
+    `amends` is the study in whose place it is asked for.
+    """
     study = with_parties(study, home)
     name = study_id(study)
     folder = home.folder(name)
     if not (folder / "study.json").exists():
-        write_submission(folder, study, submitter)
+        write_submission(folder, study, submitter, amends)
     (home.path / "queue").mkdir(exist_ok=True)
-    write_json(home.path / "queue" / f"{name}.json", {"study": name, "queued": time.time()})
+    for left in ("state.json", "ending.json"):  # of the last time that it ended
+        (folder / left).unlink(missing_ok=True)
+    forget_end(folder)
+    if not (home.path / "queue" / f"{name}.json").exists():
+        write_json(home.path / "queue" / f"{name}.json", {"study": name, "queued": time.time()})
     return name
 
 
@@ -75,9 +83,25 @@ def queued_studies(home: CoordinatorHome) -> list[str]:
 # ---- a study's folder ----
 
 
-def write_submission(folder: Path, study: Study, submitter: str) -> None:
+def write_submission(folder: Path, study: Study, submitter: str, amends: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "study.json", {"study": study.model_dump(mode="json"), "submitter": submitter})
+    words = {"study": study.model_dump(mode="json"), "submitter": submitter, "submitted": time.time()}
+    write_json(folder / "study.json", {**words, "amends": amends} if amends else words)
+
+
+def amended_study(folder: Path) -> str:
+    """The study in whose place this one is asked for, if any."""
+    return str(read_json(folder / "study.json", "queue the study again").get("amends", ""))
+
+
+def find_study(home: CoordinatorHome, word: str | None, states: Mapping[str, str]) -> str:
+    """The study that a person means among those with these states; the only one where none is named."""
+    meant = [one for one in states if word is None or is_meant(word, one)]
+    if len(meant) != 1:
+        what = "several studies are meant" if len(meant) > 1 else "there is no such study"
+        known = ", ".join(f"{one} ({state})" for one, state in states.items()) or "none"
+        raise Refusal(what, where=str(home.path), remedy=f"name one; studies here: {known}")
+    return meant[0]
 
 
 def read_submission(folder: Path) -> tuple[Study, str]:
@@ -104,6 +128,11 @@ def is_finished(folder: Path) -> bool:
     """Whether a crash came after the study had ended and before it was taken from the queue."""
     path = folder / "state.json"
     return path.exists() and read_json(path, "").get("state") == "finished"
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether its sites have agreed, so that it is only gone on with."""
+    return any((folder / "run" / name).exists() for name in ("agreement.json", "columns.json"))
 
 
 def known_rows(home: CoordinatorHome) -> dict[str, int]:

@@ -6,24 +6,22 @@ same answers.
 """
 
 import json
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from wardround.core.contracts import Algorithm, RoundRecord, Task
+from wardround.core.contracts import Algorithm, Message, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.coordinator import privacy_plan
 from wardround.deploy.coordinator.answer_bounds import RowLimits, validation_notes
 from wardround.deploy.coordinator.clinical.cohort import patient_fields
 from wardround.deploy.coordinator.clinical.risk_table import end_check, score_fields
-from wardround.deploy.coordinator.engine import Deployment, refuse_pooled
-from wardround.deploy.coordinator.events import ApprovalPending, Observer, RoundDone, ignore
-from wardround.deploy.coordinator.gather import Absences, Gatherer, WaitPolicy, reasons_of
+from wardround.deploy.coordinator.engine import Deployment, model_arrays, refuse_pooled
+from wardround.deploy.coordinator.events import Observer, RoundDone, ignore
+from wardround.deploy.coordinator.gather import Absences, Gatherer
 from wardround.deploy.coordinator.monitor.question import ask_windows, refuse_monitor
 from wardround.deploy.coordinator.partner_choice import (
     choice_notes,
@@ -40,17 +38,16 @@ from wardround.deploy.coordinator.schema_agreement import (
     table_without_rows,
 )
 from wardround.deploy.coordinator.secure_round import refuse_changing_cohorts, refuse_strangers
+from wardround.deploy.coordinator.studies.errands import keep_model_for
+from wardround.deploy.coordinator.studies.offers import Standing, gather_approvals
+from wardround.deploy.coordinator.studies.submission import Submission, policy_of
 from wardround.deploy.coordinator.transcript_record import close_transcript, keep_witnesses, open_transcript
-from wardround.deploy.coordinator.two_servers.approval import offer_to_second, refuse_second, refuse_unreadable
+from wardround.deploy.coordinator.two_servers.approval import refuse_second, refuse_unreadable
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import too_few_usable
 from wardround.deploy.protocol.reply_form import figures_of
-from wardround.deploy.protocol.requests import OfferStudy, PrepareRows, RequestBody, SettleSchema, Topic
+from wardround.deploy.protocol.requests import AboutModel, PrepareRows, RequestBody, SettleSchema, Topic, request_of
 from wardround.deploy.protocol.robust_choice import rule_of
-from wardround.deploy.protocol.status import Status
-from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.transport.contract import Transport
-from wardround.deploy.trust.pins import needs_pins, smallest_roster
 from wardround.deploy.trust.transcript.entries import TranscriptSigner
 from wardround.engine.checkpoint import read_header
 from wardround.engine.checks import refuse_unseen
@@ -69,33 +66,6 @@ from wardround.study.model_facts import model_facts, prediction_task
 from wardround.workflows.run import meters_of, underfit_notes
 from wardround.workflows.training_plan import default_metric, stopping_of
 
-PAUSE = 0.5
-FINAL = (Status.DENIED, Status.WITHDRAWN, Status.REFUSED)
-"""What ends a study when a site says it to the offer."""
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A study as it was submitted: to which sites, by whom; `known_rows` are training rows told in studies before."""
-
-    study: Study
-    sites: tuple[str, ...]
-    submitter: str = ""
-    known_rows: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def id(self) -> str:
-        return study_id(self.study)
-
-    def offer_to(self, site: str) -> OfferStudy:
-        """With the rows of the other sites together, which tells none of them unless there are two."""
-        others = [one for one in self.sites if one != site]
-        known = all(one in self.known_rows for one in others)
-        return self.offer(sum(self.known_rows[one] for one in others) if known else None)
-
-    def offer(self, others: int | None = None) -> OfferStudy:
-        return OfferStudy(self.study.model_dump(mode="json"), self.submitter, others)
-
 
 def conduct(
     submission: Submission,
@@ -103,9 +73,11 @@ def conduct(
     transport: Transport,
     observer: Observer = ignore,
     signer: TranscriptSigner | None = None,
+    standing: Standing | None = None,
 ) -> RunResult | MonitorResult | AnalysisResult:
     """Offer the study, wait for approval, agree, train, and let every site judge; gives the result.
 
+    With a `standing` it was offered before, and is begun with those who have approved it.
     With a `signer` a transcript of the training is kept, and given to every site with the model. A study with [monitor]
     asks one question and trains nothing.
     """
@@ -113,7 +85,7 @@ def conduct(
     if study.analysis is not None:
         from wardround.deploy.coordinator.analyses.conduct import conduct_analysis  # which offers studies as we do
 
-        return conduct_analysis(submission, folder, transport, observer)
+        return conduct_analysis(submission, folder, transport, observer, standing)
     engine = Deployment(
         sites=tuple(sorted(submission.sites)),
         gatherer=Gatherer(submission.id, transport, policy_of(submission), observer),
@@ -130,9 +102,7 @@ def conduct(
     kind = "deployed" if study.monitor is None else "monitor"
     manifest = folder.begin(study.model_dump(mode="json"), submission.id, kind=kind, resume=resume)
     began = (folder.path / "agreement.json").exists()
-    approved = offer_study(engine, submission, wait=not began)
-    if engine.second is not None and not began:
-        offer_to_second(engine.gatherer, engine.second, submission.offer())
+    approved = gather_approvals(engine.gatherer, submission, standing, began=began)
     point("coordinator.offer.approved")
     if study.monitor is not None:
         return ask_windows(engine, study, study.monitor, folder, approved, manifest)
@@ -142,18 +112,22 @@ def conduct(
     return finish(engine, study, folder, agreement, algorithm, fitted, manifest)
 
 
-def policy_of(submission: Submission) -> WaitPolicy:
-    study, sites = submission.study, len(submission.sites)
-    quorum = privacy_plan.quorum_of(study, sites)
-    if quorum > sites:
-        raise Refusal(
-            f"{quorum} sites must answer each round, but only {sites} take part",
-            where="[deploy] quorum",
-            remedy="lower the quorum",
-        )
-    # Sites refuse a sum of fewer than they approved, so there is no use in asking.
-    fewest = max(privacy_plan.fewest_of(study, sites), smallest_roster(study) if needs_pins(study) else 1)
-    return WaitPolicy(quorum, floor=study.deploy.deadline, fewest=fewest)
+def refuse_impossible(submission: Submission, transport: Transport) -> None:
+    """What cannot be conducted, whoever approves it."""
+    study = submission.study
+    if study.analysis is not None:
+        from wardround.deploy.coordinator.analyses.conduct import refuse_analysis
+
+        refuse_analysis(submission, transport)
+        return
+    engine = Deployment(
+        sites=tuple(sorted(submission.sites)),
+        gatherer=Gatherer(submission.id, transport, policy_of(submission)),
+        seed=study.study.seed,
+        transforms=assemble.links_of(study.transforms),
+        second=study.deploy.second,
+    )
+    refuse_early(study, engine)
 
 
 def refuse_early(study: Study, engine: Deployment) -> None:
@@ -189,40 +163,6 @@ def sketch_of(study: Study, sites: Sequence[str], noise: PrivacySection | None =
             return assemble.build(plain, method, Task((1,)), sites)
         except Refusal:
             raise refusal from None
-
-
-def offer_study(engine: Deployment, submission: Submission, *, wait: bool = True) -> set[str]:
-    """Put the study before every site and wait until all have approved it; one that denies it ends the study.
-
-    With a quorum, those who have not approved it some time after the others are not waited for: they may join later.
-    """
-    gatherer = engine.gatherer
-    transport, deadline = gatherer.transport, submission.study.deploy.deadline
-    waiting = set(engine.sites)
-    since = time.monotonic()
-    while waiting:
-        waiting -= transport.revoked().keys()
-        here = sorted(waiting & transport.present())
-        answers, absent = gatherer.ask_once(here, submission.offer_to)
-        waiting -= set(answers)
-        if not wait:
-            break
-        for site, absence in absent.items():
-            if absence.unusable:
-                raise too_few_usable({site: absence}, 0, Topic.OFFER)
-            if absence.status in FINAL:
-                raise Refusal(
-                    f"the study is {absence}", where=f"site {site}", remedy="change the study, or leave the site out"
-                )
-        approved = len(engine.sites) - len(waiting) - len(transport.revoked().keys() & set(engine.sites))
-        if approved < gatherer.policy.quorum:
-            since = time.monotonic()
-        elif time.monotonic() - since > deadline:
-            break
-        if waiting:
-            gatherer.observer(ApprovalPending(tuple(sorted(waiting)), reasons_of(absent)))
-            gatherer.rest(PAUSE)
-    return set(engine.sites) - waiting - transport.revoked().keys()
 
 
 def settle_agreement(
@@ -327,9 +267,9 @@ def finish(
     transcript, more = engine.transcript, {}
     if transcript is not None and engine.signer is not None:
         more = close_transcript(transcript, engine.signer, algorithm, fitted)
-    kept = restrict_to_partners(engine, folder.path).ask_about_model(
-        "finish", algorithm, fitted.progress, number=fitted.rounds, more=more
-    )
+    receivers = restrict_to_partners(engine, folder.path)
+    kept = receivers.ask_about_model("finish", algorithm, fitted.progress, number=fitted.rounds, more=more)
+    keep_for_latecomers(receivers, folder.path, algorithm, fitted, more, kept)
     if transcript is not None:
         keep_witnesses(transcript, kept, engine.gatherer.transport.certificates())
     method, task, seed = own_method(study), agreement.task, study.study.seed
@@ -390,6 +330,23 @@ def finish(
     folder.finish(manifest, sites=list(engine.sites))
     point("coordinator.result.saved")
     return result
+
+
+def keep_for_latecomers(
+    engine: Deployment,
+    run: Path,
+    algorithm: Algorithm,
+    fitted: FitResult,
+    more: Mapping[str, Any],
+    kept: Mapping[str, Any],
+) -> None:
+    """Keep the model for members who were away at the end: it is brought to them when they come back."""
+    members = set(engine.sites) & (engine.members or set(engine.sites))
+    absent = members - kept.keys() - engine.gatherer.departed_sites().keys()
+    message = Message({**model_arrays(algorithm, fitted.progress), **more})
+    question = AboutModel(engine.method(algorithm), Topic.FINISH, "test")
+    asked = request_of(question, message, study=engine.gatherer.study, number=fitted.rounds)
+    keep_model_for(run, absent, asked.body)
 
 
 def missing_figures_note(sites: Sequence[str], blocks: Mapping[str, Any], absent: Absences, why: str) -> list[str]:

@@ -4,6 +4,7 @@ Control is by files in the coordinator's home, so nothing but the sites ever con
 site is revoked in `revoked.json`, the state is in `status.json`. Started anew it goes on with the study it was at.
 """
 
+import copy
 import threading
 import time
 from contextlib import suppress
@@ -27,11 +28,24 @@ from wardround.deploy.coordinator.events import (
     ignore,
 )
 from wardround.deploy.coordinator.maintenance import PATIENCE, Maintenance, refuse_ended, renew_own
-from wardround.deploy.coordinator.queue import is_finished, known_rows, queued_studies, read_submission, record_end
-from wardround.deploy.coordinator.run_study import Submission, conduct
+from wardround.deploy.coordinator.queue import (
+    amended_study,
+    has_begun,
+    is_finished,
+    known_rows,
+    queued_studies,
+    read_submission,
+)
+from wardround.deploy.coordinator.run_study import conduct, refuse_impossible
+from wardround.deploy.coordinator.studies.amendment import end_study, ending_of
+from wardround.deploy.coordinator.studies.desk import StudyDesk
+from wardround.deploy.coordinator.studies.errands import studies_with_errands
+from wardround.deploy.coordinator.studies.interruption import StudyTransport
+from wardround.deploy.coordinator.studies.offers import Standing
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.fault_log import record_fault
-from wardround.deploy.fault_points import arm, point
+from wardround.deploy.fault_points import arm
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.transport.cellnet import Credentials, Party
@@ -56,7 +70,7 @@ DISK_PAUSE = 5.0
 class Coordinator:
     """Listens and works; `observer` hears what a person at the terminal would want to know."""
 
-    def __init__(self, home: CoordinatorHome, observer: Observer = ignore) -> None:
+    def __init__(self, home: CoordinatorHome, observer: Observer = ignore, party: Party | None = None) -> None:
         arm()
         self.home, self.observer = home, suppress_failures(observer)
         words = home.settings
@@ -64,7 +78,7 @@ class Coordinator:
         refuse_ended(home)
         self._certificate = home.certificate_path.read_bytes()
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
-        self.party = Party(words.name, words.listen, files, folder=home.transfers_path)
+        self.party = party or Party(words.name, words.listen, files, folder=home.transfers_path)
         self.log = home.log()
         self.transport = CellNetTransport(self.party, SiteRegister(home, self.log))
         self.stopped = self.transport.stopped
@@ -72,12 +86,16 @@ class Coordinator:
         self.party.watch(self._on_connection)
         self._writing = threading.Lock()
         self._written: dict[str, Any] = {}
+        self._told: set[str] = set()
+        self._study_ended = threading.Event()
+        self.desk = StudyDesk(home, self.transport, self._take_in, self._end_waiting, self._on_event)
         self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
 
     def start(self) -> None:
         self.log.append(event_entry("started", version=__version__))
         self.party.start()
         self.maintenance.maintain_hourly(self.transport.present, self.stopped)
+        threading.Thread(target=self._look_after_studies, name="wardround studies", daemon=True).start()
         threading.Thread(target=self._tell_progress, daemon=True).start()
 
     def _tell_progress(self) -> None:
@@ -92,27 +110,62 @@ class Coordinator:
         Returns, too, when the process must be started anew to use its new certificate (see `is_outdated`).
         """
         while not self.stopped.is_set() and not self.is_outdated():
-            waiting = queued_studies(self.home)
-            if waiting:
-                self.run(waiting[0])
-            elif until_done:
+            name = self.desk.next_study()
+            if name is not None:
+                self.run(name)
+                continue
+            if until_done and not queued_studies(self.home):
                 return
             self.write_status()
             self.stopped.wait(LOOK)
+
+    def _look_after_studies(self) -> None:
+        """Until stopped, beside the study that runs."""
+        while not self.stopped.wait(LOOK):
+            try:
+                self.look()
+            except Exception as error:  # a fault of ours, or a full disk: the next look may go well
+                self._record_fault("the queue", error)
+
+    def look(self, *, wait: bool = False) -> None:
+        """Offer, note decisions and what is to end, and tell those who were shut out; with `wait`, until it is done."""
+        for name in queued_studies(self.home):
+            ending = ending_of(self.home.folder(name))
+            if ending and name == self.desk.running:
+                self._study_ended.set()
+            elif ending:
+                self._end_waiting(name, str(ending["state"]), str(ending["why"]))
+        revoked = self.transport.register.revoked_names() & self.party.present
+        self.tell_revoked(*sorted(revoked - self._told))
+        self._told |= revoked
+        self.desk.look(wait=wait)
+        self.write_status()
 
     def run(self, name: str) -> RunResult | MonitorResult | AnalysisResult | None:
         """Conduct one study to its end; a refusal ends it and is kept, an interrupt leaves it in the queue.
 
         A fault of our own ends the study too, never the process: the next study in the queue has its turn.
         """
-        folder = self.home.folder(name)
+        folder, standing = self.home.folder(name), self.desk.take_running(name)
+        self._study_ended.clear()
         try:
-            result = None if is_finished(folder) else self._conduct(name, folder)
+            return self._run(name, folder, standing)
+        finally:
+            self.desk.release_running()
+
+    def _run(
+        self, name: str, folder: Path, standing: Standing | None
+    ) -> RunResult | MonitorResult | AnalysisResult | None:
+        try:
+            result = None if is_finished(folder) else self._conduct(name, folder, standing)
             state, why = "finished", ""
         except Refusal as refusal:
             result, state, why = None, "failed", str(refusal)
         except KeyboardInterrupt:
-            return None
+            ending = ending_of(folder)
+            if not ending:
+                return None
+            result, state, why = None, str(ending["state"]), str(ending["why"])
         except OSError as error:
             self._wait_for_disk(str(error.strerror or error))
             return None
@@ -144,14 +197,32 @@ class Coordinator:
             )
         )
 
-    def _conduct(self, name: str, folder: Path) -> RunResult | MonitorResult | AnalysisResult:
+    def submission_of(self, name: str) -> Submission:
+        """A queued study; its sites are fixed from now on."""
+        folder = self.home.folder(name)
         study, submitter = read_submission(folder)
+        sites, rows = self._participants(study, folder), known_rows(self.home)
+        return Submission(study, sites, submitter, rows, amended_study(folder))
+
+    def _take_in(self, name: str) -> Submission:
+        """A study that is new in the queue; what cannot be is refused before any site hears of it."""
+        submission = self.submission_of(name)
+        if not has_begun(self.home.folder(name)):
+            refuse_impossible(submission, self.transport)
+        return submission
+
+    def _conduct(
+        self, name: str, folder: Path, standing: Standing | None
+    ) -> RunResult | MonitorResult | AnalysisResult:
+        submission = self.submission_of(name) if standing is None else standing.submission
+        study = submission.study
         rounds = study.study.rounds if study.analysis is None else analysis_of(study).most
-        self.state |= {"study": name, "state": "running", "round": 0, "rounds": rounds, "missing": {}}
+        began = {"study": name, "state": "running", "round": 0, "rounds": rounds, "missing": {}}
+        self.state |= {**began, "study_since": time.time(), "doing": ""}
         self.write_status()
-        submission = Submission(study, self._participants(study, folder), submitter, known_rows(self.home))
         run = RunFolder.open_or_create(folder / "run")
-        return conduct(submission, run, self.transport, self._on_event, signer_of(self.home))
+        transport = StudyTransport(self.transport, self._study_ended)
+        return conduct(submission, run, transport, self._on_event, signer_of(self.home), standing)
 
     def _participants(self, study: Study, folder: Path) -> tuple[str, ...]:
         """The sites of a study, fixed when it begins: one admitted later must not change a study under way."""
@@ -170,12 +241,19 @@ class Coordinator:
         self.stopped.wait(DISK_PAUSE)
 
     def _record_end(self, name: str, state: str, why: str) -> None:
-        record_end(self.home.folder(name), self.log, name, state, why)
-        point("coordinator.study.ended")
-        (self.home.path / "queue" / f"{name}.json").unlink(missing_ok=True)
+        end_study(self.home, name, state, why)
         self.state |= {"study": None, "state": state, "why": why, "last": name}
         self.write_status()
         self.maintenance.maintain_soon(*sorted(self.transport.present()))
+
+    def _end_waiting(self, name: str, state: str, why: str) -> None:
+        """The end of a study that waits; written down the next time where the disk is full."""
+        try:
+            end_study(self.home, name, state, why)
+        except (Refusal, OSError):
+            return
+        self.desk.errands = studies_with_errands(self.home)
+        self.observer(StudyEnded(name, state, why, str(self.home.folder(name) / "run")))
 
     def sites_for(self, study: Study) -> list[str]:
         """Those the study names, or everybody with a certificate that was not revoked."""
@@ -194,11 +272,11 @@ class Coordinator:
 
     def _on_connection(self, site: str, came: bool) -> None:
         self.observer(ConnectionChanged(site, came))
+        self._told.discard(site)
+        self.desk.visit_soon(site)
         self.write_status()
         if came and not self.transport.register.is_revoked(site):
             self.maintenance.maintain_soon(site)
-        elif came:
-            self.tell_revoked(site)
 
     def tell_revoked(self, *sites: str) -> None:
         """Past the transport, which asks nothing of whom it must not ask."""
@@ -237,10 +315,11 @@ class Coordinator:
                 "versions": dict(self.maintenance.versions),
                 "queue": queued_studies(self.home),
                 "moving": {site: one._asdict() for site, one in sorted(self.party.movements().items())},
+                "offers": self.desk.words(),
             }
             if words != self._written:
                 self.home.write_status({**words, "at": time.time()})
-                self._written = words
+                self._written = copy.deepcopy(words)
 
     def stop(self) -> None:
         self.stopped.set()

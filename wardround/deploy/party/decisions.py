@@ -44,6 +44,8 @@ class Offer:
     came: str
     others: int | None = None
     """Training rows of the other sites together, where the coordinator knows them from studies before."""
+    amends: str = ""
+    """The study in whose place it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,12 @@ def check_id(study: str) -> str:
 
 
 def store_offer(
-    home: PartyHome, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None
+    home: PartyHome,
+    study: str,
+    content: Mapping[str, Any],
+    submitter: str,
+    others: int | None = None,
+    amends: str = "",
 ) -> Offer:
     """Put a study before the administrator; the same again changes nothing."""
     path = offer_path(home, study)
@@ -114,8 +121,10 @@ def store_offer(
             remedy="ask its administrator to clear the folder offers",
         )
     told = others if isinstance(others, int) and others > 0 else None
-    offer = Offer(study, digest(words), words, submitter, clock.timestamp(), told)
-    home.log().append(event_entry("offered", study=study, hash=offer.hash, submitter=submitter))
+    replaces = check_id(amends) if amends else ""
+    offer = Offer(study, digest(words), words, submitter, clock.timestamp(), told, replaces)
+    more = {"amends": replaces} if replaces else {}
+    home.log().append(event_entry("offered", study=study, hash=offer.hash, submitter=submitter, **more))
     write_json(path, asdict(offer))
     return offer
 

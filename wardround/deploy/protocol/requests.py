@@ -58,12 +58,20 @@ class RequestBody:
 
 @dataclass(frozen=True)
 class OfferStudy(RequestBody):
-    """Put a study before the site's administrator; `others` are the other sites' training rows, where known."""
+    """Put a study before the site's administrator; `others` are the other sites' training rows, where known.
+
+    `amends` is the study in whose place it is asked for.
+    """
 
     topic = Topic.OFFER
     content: Words
     submitter: str
     others: int | None = None
+    amends: str = ""
+
+    def words(self) -> dict[str, Any]:
+        own = {"content": self.content, "submitter": self.submitter, "others": self.others}
+        return {**own, "amends": self.amends} if self.amends else own  # an older site does not know the word
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from wardround.deploy.party.decisions import (
     Decision,
     check_id,
     decisions,
+    offer_path,
     read_decision,
     read_offer,
     store_offer,
@@ -32,6 +33,7 @@ from wardround.deploy.party.decisions import (
 )
 from wardround.deploy.party.enrolment import refuse_distrusted
 from wardround.deploy.party.own_questions import answer_about_itself
+from wardround.deploy.party.study_ends import forget_end
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.analyses.releases import releases_of
@@ -44,12 +46,15 @@ from wardround.deploy.site.release.gate import ReleaseClaim, ReleaseRecord
 from wardround.deploy.site.release.partner_questions import probe_departures, query_departures
 from wardround.deploy.site.release.privacy_budget import LEDGER_HEAD, anchor, budget_of
 from wardround.deploy.site.release.release_list import Releases, from_json, growth
+from wardround.deploy.site.studies.amendment import move_approval
+from wardround.deploy.site.studies.data_check import missing_columns
 from wardround.deploy.site.transcript_check import OwnFindings, receive_transcript
 from wardround.deploy.trust.audit_log import event_entry, sent_entry
 from wardround.deploy.trust.certificates import Key, read_certificate
 from wardround.deploy.trust.membership_witness import require_membership
 from wardround.deploy.trust.pins import check_roster, pinned_key, read_partners
 from wardround.privacy.budget import Budget
+from wardround.queries.columns import list_some
 from wardround.study.analysis import analysis_recipe
 from wardround.study.file import Named, Study
 
@@ -78,14 +83,23 @@ class HomeAccess:
         if self.home.distrust_path.exists():
             refuse_distrusted(self.home)
 
-    def store_offer(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
-        store_offer(self.home, study, content, submitter, others)
+    def store_offer(
+        self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None, amends: str = ""
+    ) -> None:
+        known = offer_path(self.home, study).exists()
+        offer = store_offer(self.home, study, content, submitter, others, amends)
+        if known:
+            forget_end(self.home, study)
+        elif offer.amends:
+            move_approval(self.home, offer.amends, offer)
 
     def state(self, study: str) -> tuple[Status, str]:
         return self._while_unchanged(study, "state", lambda: self._state(study))
 
     def _state(self, study: str) -> tuple[Status, str]:
         status, why = approval_status(self.home, study)
+        if status is Status.WAITING and read_policy(self.home.policy_path).mismatches == "told":
+            why = f"{why}{self._missing_words(study)}"
         if status is not Status.OK:
             return status, why
         decision = self._decision(study)
@@ -97,6 +111,14 @@ class HomeAccess:
             f"{self.name} approved a shorter list of what may leave than its policy and its version of wardround give "
             f"today ({some}); its administrator has to approve the study again"
         )
+
+    def _missing_words(self, study: str) -> str:
+        """Columns that the study names and the data lack, as the policy lets the coordinator be told."""
+        try:
+            missing = missing_columns(self.home, study_of(read_offer(self.home, study)))
+        except Refusal:  # why data cannot be read is the administrator's to know
+            return ""
+        return f"; its data have no column {list_some(missing, 20)}" if missing else ""
 
     def releases(self, study: str) -> Releases:
         """All that may leave for a study, as it follows from the approved words now."""
@@ -154,7 +176,9 @@ class HomeAccess:
 
     def _allow(self, study: str, recipe: Recipe) -> None:
         policy, words = read_policy(self.home.policy_path), self.approved_study(study)
-        reasons = recipe_reasons(policy, [recipe]) + departures(words, recipe)
+        # Where missing columns are filled in, one that is not read here is nothing that a policy could allow.
+        read = self._decision(study).columns if words.data.missing_columns == "fill" else None
+        reasons = recipe_reasons(policy, [recipe], read) + departures(words, recipe)
         if reasons:
             raise Refusal(
                 f"{self.name} does not allow this: {'; '.join(reasons)}",

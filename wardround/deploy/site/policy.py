@@ -7,7 +7,7 @@ package also needs its package allowed, in the version that is installed here; n
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
@@ -68,6 +68,9 @@ class Policy(SettingsFile):
     """Whether studies may name partners whose fingerprints were not compared by telephone yet."""
     statistics: int = Field(default=STATISTICS, ge=0)
     """Answers to queries about one dataset, at most, of all studies together."""
+    mismatches: Literal["own", "told"] = "own"
+    """Who hears before an approval which columns a study names and the data lack: the own administrator, or also the
+    coordinator."""
     expires: Annotated[date | None, BeforeValidator(parse_day)] = None
     """The last day on which the policy allows anything."""
 
@@ -103,10 +106,13 @@ def decide(
     return reasons + recipe_reasons(policy, recipes)
 
 
-def recipe_reasons(policy: Policy, recipes: Sequence[Recipe]) -> list[str]:
-    """The reasons against components that came in a message: names, columns and cells that they tell."""
+def recipe_reasons(policy: Policy, recipes: Sequence[Recipe], read: Collection[str] | None = None) -> list[str]:
+    """The reasons against components that came in a message: names, columns and cells that they tell.
+
+    `read` are the columns that can be read at all; none: any.
+    """
     names = [f"{kind}/{name}" for one in recipes for kind, name in names_in(one)]
-    columns = [column for one in recipes for column in columns_in(one)]
+    columns = [column for one in recipes for column in columns_in(one) if read is None or column in read]
     cells = {f"the query {name}": cell for one in recipes for name, cell in cells_in(one)}
     return component_reasons(policy, names) + column_reasons(policy, columns) + cell_reasons(policy, cells)
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from wardround.core.contracts import Message
@@ -55,6 +56,7 @@ from wardround.deploy.site.reply_store import (
     store_reply,
 )
 from wardround.deploy.site.site_access import SiteAccess
+from wardround.deploy.site.studies.correction import correction_of
 from wardround.deploy.site.study_worker import StudyWorker
 from wardround.deploy.trust.audit_log import LogNotWritable
 from wardround.privacy.budget import BudgetExhausted
@@ -81,6 +83,8 @@ class RequestHandler:
         self._workers: dict[str, StudyWorker | AnalysisWorker] = {}
         self._gates: dict[str, ReleaseGate] = {}
         self._tags: dict[str, RequestTag] = {}
+        self._corrections: dict[str, int] = {}
+        """Which reading of the data each worker has."""
         self._nobodys = ReleaseGate((Release("refusal", "none", REFUSALS, 0, 0, ""),), 0)
         """For what is refused to whom no study of this site belongs."""
         self._nobodys.recall(access.claims(""))
@@ -154,7 +158,7 @@ class RequestHandler:
             decode_arrays(header, rest, copies=False)
             refuse_unknown_words(Topic.OFFER, header)
             offer: OfferStudy = read_request(Topic.OFFER, header).question
-            self.access.store_offer(study, offer.content, offer.submitter, offer.others)
+            self.access.store_offer(study, offer.content, offer.submitter, offer.others, offer.amends)
         folder = self.access.folder(study) / "replies"
         state, why = self.access.state(study)
         if topic == Topic.OFFER or state is not Status.OK:
@@ -163,6 +167,7 @@ class RequestHandler:
                 self._gates.pop(study, None)
                 self._replies.forget(folder)
             return self._status_reply(header, state, why)
+        self._forget_uncorrected(study, folder)
         if topic not in TOPICS:
             raise Refusal(f"there is no request called '{topic[:80]}'", remedy="install the same version on both")
         if study not in self._workers:
@@ -196,6 +201,15 @@ class RequestHandler:
         point("site.audit.written")
         point("site.reply.ready")
         return told.reply
+
+    def _forget_uncorrected(self, study: str, folder: Path) -> None:
+        """Read the data anew, and answer anew, where the administrator decided so."""
+        corrected = correction_of(folder.parent)
+        if self._corrections.setdefault(study, corrected) != corrected:
+            self._corrections[study] = corrected
+            self._workers.pop(study, None)
+            self._gates.pop(study, None)
+            self._replies.forget(folder)
 
     def _admit(
         self, topic: Topic, study: str, header: dict[str, Any], rest: memoryview, content: bytes

@@ -29,8 +29,10 @@ class SiteAccess(Protocol):
         """Raise a refusal where the site no longer answers this coordinator at all."""
         ...
 
-    def store_offer(self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None) -> None:
-        """Put a study before the site's administrator."""
+    def store_offer(
+        self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None, amends: str = ""
+    ) -> None:
+        """Put a study before the site's administrator, or move the approval of the one that it amends."""
         ...
 
     def state(self, study: str) -> tuple[Status, str]:

@@ -32,7 +32,8 @@ from nvflare.apis.workspace import Workspace
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import Event
 from wardround.deploy.coordinator.queue import known_rows, record_end, write_submission
-from wardround.deploy.coordinator.run_study import Submission, conduct
+from wardround.deploy.coordinator.run_study import conduct
+from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.protocol.replies import refusal_to
 from wardround.deploy.protocol.requests import Topic

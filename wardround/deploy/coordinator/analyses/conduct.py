@@ -23,8 +23,9 @@ from wardround.data.column_agreement import agree_on_columns, no_rows
 from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.coordinator.events import Observer, RoundDone, ignore
 from wardround.deploy.coordinator.gather import Gatherer
-from wardround.deploy.coordinator.run_study import Submission, offer_study, policy_of
 from wardround.deploy.coordinator.secure_round import refuse_strangers, repeat_attempts, secure_round
+from wardround.deploy.coordinator.studies.offers import Standing, gather_approvals
+from wardround.deploy.coordinator.studies.submission import Submission, policy_of
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.replies import Reply
 from wardround.deploy.protocol.reply_form import largest_reply
@@ -60,10 +61,8 @@ class ColumnAgreement:
         return [site for site, rows in self.rows.items() if not rows]
 
 
-def conduct_analysis(
-    submission: Submission, folder: RunFolder, transport: Transport, observer: Observer = ignore
-) -> AnalysisResult:
-    """Offer the study, wait for approval, agree on columns, ask until there is an answer; gives the result."""
+def refuse_analysis(submission: Submission, transport: Transport) -> tuple[Recipe, Analysis]:
+    """What cannot be done over real sites, told before anything is offered; gives the analysis."""
     study = submission.study
     recipe = analysis_recipe(study)
     analysis = analysis_from(recipe)
@@ -71,6 +70,19 @@ def conduct_analysis(
     refuse_simulated(study)
     if study.transforms:
         refuse_strangers(submission.sites, transport.certificates())
+    return recipe, analysis
+
+
+def conduct_analysis(
+    submission: Submission,
+    folder: RunFolder,
+    transport: Transport,
+    observer: Observer = ignore,
+    standing: Standing | None = None,
+) -> AnalysisResult:
+    """Offer the study, wait for approval, agree on columns, ask until there is an answer; gives the result."""
+    study = submission.study
+    recipe, analysis = refuse_analysis(submission, transport)
     engine = Deployment(
         sites=tuple(sorted(submission.sites)),
         gatherer=Gatherer(submission.id, transport, policy_of(submission), observer),
@@ -81,7 +93,7 @@ def conduct_analysis(
     resume = has_manifest(folder.path)
     manifest = folder.begin(study.model_dump(mode="json"), submission.id, kind="analysis", resume=resume)
     began = (folder.path / AGREEMENT).exists()
-    offer_study(engine, submission, wait=not began)
+    gather_approvals(engine.gatherer, submission, standing, began=began)
     point("coordinator.offer.approved")
     agreement = settle_columns(engine, study, analysis, folder.path)
     engine.introductions = [question_of(agreement.agreed)]

@@ -1,22 +1,14 @@
-"""A study for two servers before it begins: what is wrong with it, and the second server's approval."""
+"""What is wrong with a study for two servers, told before it is offered."""
 
 from collections.abc import Mapping, Sequence
 
 from wardround.core.chain import identity
 from wardround.core.contracts import Transform
 from wardround.core.errors import Refusal
-from wardround.deploy.coordinator.events import ApprovalPending
-from wardround.deploy.coordinator.gather import Gatherer, reasons_of
 from wardround.deploy.coordinator.two_servers.second_server import key_print
-from wardround.deploy.protocol.replies import Absence
-from wardround.deploy.protocol.requests import OfferStudy
-from wardround.deploy.protocol.status import Status
 from wardround.deploy.trust.certificates import certificate_summary
 from wardround.deploy.trust.organisations import load_certificate
 from wardround.study.file import Study
-
-PAUSE = 0.5
-FINAL = (Status.DENIED, Status.WITHDRAWN, Status.REFUSED)
 
 
 def refuse_second(study: Study, sites: Sequence[str], certificates: Mapping[str, str]) -> None:
@@ -65,27 +57,3 @@ def refuse_unreadable(transforms: Sequence[Transform]) -> None:
             where="[[transforms]]",
             remedy="put nothing but clip before two_servers",
         )
-
-
-# ---- its approval ----
-
-
-def offer_to_second(gatherer: Gatherer, name: str, offer: OfferStudy) -> None:
-    """Wait until the second server has approved the study; one that denies it ends the study."""
-    told: Absence | None = None
-    while True:
-        gatherer.wait_for([name], 1)
-        answers, absent = gatherer.ask_once([name], offer)
-        if answers:
-            return
-        absence = absent[name]
-        if absence.status in FINAL:
-            raise Refusal(
-                f"the study is {absence}",
-                where=f"second server {name}",
-                remedy="change the study, or name another second server",
-            )
-        if absence != told:
-            told = absence
-            gatherer.observer(ApprovalPending((name,), reasons_of(absent)))
-        gatherer.rest(PAUSE)

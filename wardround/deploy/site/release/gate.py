@@ -35,6 +35,8 @@ SEVERAL = (*MASKED, "finish")
 ANALYSIS = "analysis/"
 STATISTICS = ("query/", ANALYSIS)
 """Kinds of answers that tell exact or coarse statistics of this site alone: the policy limits how many."""
+REREAD = "reread"
+"""In the audit log: the site's administrator lets a study ask anew, about corrected data."""
 SAID_ENOUGH = "this request is refused, and so many others were that the reason is not told any more"
 REMEDY = "ask for what was approved"
 
@@ -221,6 +223,8 @@ class ReleaseRecord:
         self._hashes: set[bytes] = set()
         self._claims: dict[str, list[ReleaseClaim]] = {}
         self._approved: set[str] = set()
+        self._former: dict[str, int] = {}
+        """Statistics that studies were given about data that were corrected since."""
         self._read, self._file = 0, -1
 
     def read(self, path: Path) -> None:
@@ -229,7 +233,7 @@ class ReleaseRecord:
             with open(path, "rb") as lines:
                 status = os.fstat(lines.fileno())
                 if status.st_ino != self._file or status.st_size < self._read:
-                    self._hashes, self._claims, self._approved = set(), {}, set()
+                    self._hashes, self._claims, self._approved, self._former = set(), {}, set(), {}
                     self._read, self._file = 0, status.st_ino
                 if status.st_size == self._read:
                     return
@@ -240,7 +244,7 @@ class ReleaseRecord:
         whole = content[: content.rfind(b"\n") + 1]
         self._hashes.update(SENT.findall(whole))
         for line in whole.splitlines():
-            if b'"release":' in line or b'"kind":"approved"' in line:
+            if b'"release":' in line or b'"kind":"approved"' in line or b'"kind":"reread"' in line:
                 self._take(line)
         self._read += len(whole)
 
@@ -249,6 +253,10 @@ class ReleaseRecord:
             entry = json.loads(line)["entry"]
             if entry["kind"] == "approved":
                 self._approved.add(str(entry["study"]))
+            elif entry["kind"] == REREAD:
+                study = str(entry["study"])
+                self._former[study] = self.statistics([study])
+                self._claims.pop(study, None)
             elif entry["kind"] in ("sent", "refused"):
                 words = (entry["release"], entry["slot"], entry["request"], entry.get("sha256", ""))
                 self._claims.setdefault(entry["study"], []).append(ReleaseClaim(*map(str, words)))
@@ -267,5 +275,7 @@ class ReleaseRecord:
 
     def statistics(self, studies: Iterable[str]) -> int:
         """Different statistics that these studies were given, or refused after the rows were looked at."""
-        found = {(study, one.kind, one.slot) for study in studies for one in self._claims.get(study, ())}
-        return sum(kind.startswith(STATISTICS) for _, kind, _ in found)
+        named = set(studies)
+        found = {(study, one.kind, one.slot) for study in named for one in self._claims.get(study, ())}
+        former = sum(self._former.get(study, 0) for study in named)
+        return former + sum(kind.startswith(STATISTICS) for _, kind, _ in found)

@@ -1,0 +1,1 @@
+"""What `wardround coordinator` does about studies and how it tells how they stand."""
