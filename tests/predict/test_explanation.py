@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -18,7 +19,14 @@ from wardround.data.preparation import NumberColumn, Preparation, TextColumn
 from wardround.models.linear import linear
 from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
-from wardround.predict.explanation import explain, probabilities_of, waterfall
+from wardround.predict.explanation import (
+    affine_shares,
+    explain,
+    found_shares,
+    probabilities_of,
+    typical_row,
+    waterfall,
+)
 from wardround.predict.predictor import Predictor
 from wardround.runs.model_file import ModelFacts
 from wardround.runs.sites import PredictionTask
@@ -231,3 +239,21 @@ def test_captum_says_the_same_of_the_same_network(classes):
     expected = add_by_column(theirs.detach().numpy()[:, :, None], PREPARATION)
     np.testing.assert_allclose(found.contributions, expected, atol=1e-3)
     assert np.abs(expected).max() > 0.5
+
+
+@pytest.mark.parametrize(("make", "classes"), [(logistic, ("well", "ill")), (logistic, ("a", "b", "c")), (linear, ())])
+def test_known_models_are_explained_without_a_program_as_with_one(make, classes):
+    plain = predictor_of(make, classes, params=weights)
+    words = {"kind": "model", "name": make.__name__, "settings": {}, "parts": []}
+    recipe = {"kind": "algorithm", "name": "fed_avg", "settings": {}, "parts": [words]}
+    known = replace(plain, facts=plain.facts.model_copy(update={"recipe": recipe}))
+    prepared = np.asarray(PREPARATION.apply(PATIENTS), np.float64)
+    typical = typical_row(PREPARATION)
+    found, quick = found_shares(plain, prepared, typical), affine_shares(known, prepared, typical)
+    assert affine_shares(plain, prepared, typical) is None
+    assert quick is not None
+    for one, other in zip(found, quick, strict=True):
+        assert np.allclose(one, other, atol=1e-12)
+    # One that is not its own weights, such as two models and a share, is left to the program.
+    mixed = replace(known, params={"common": known.params, "own": known.params, "share": np.float32(0.5)})
+    assert affine_shares(mixed, prepared, typical) is None

@@ -21,9 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from wardround.core.contracts import Algorithm, Array, Params
+from wardround.core.components.recipes import from_json, names_in
+from wardround.core.contracts import Algorithm, Array, Params, Task
 from wardround.core.errors import Refusal
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
+from wardround.evaluate.clinical.importance import linear_weights
 from wardround.predict.patients import align_categories
 from wardround.predict.predictor import Predictor, Rows
 
@@ -35,6 +37,7 @@ TOLERANCE = 1e-6
 FIRST = 16
 """Pieces of a path to begin with, where the model is not linear."""
 NARROWEST = 2.0**-30
+AFFINE = (("model", "logistic"), ("model", "linear"))
 POINTS = 256
 """Points that are computed at a time."""
 TINY = 1e-300
@@ -73,11 +76,7 @@ def explain(predictor: Predictor, frame: pd.DataFrame, *, where: str = "") -> Ex
     frame = align_categories(frame, preparation)
     prepared = np.asarray(preparation.apply(frame, where=where), np.float64)
     typical = typical_row(preparation)
-    with jax.enable_x64(True):
-        model = ScoreModel.of(predictor)
-        slope = model.common_slope(typical)
-        shares = integrate(model, prepared, typical) if slope is None else (prepared - typical)[:, :, None] * slope
-        baseline = model.scores(typical[None])[0]
+    slope, baseline, shares = affine_shares(predictor, prepared, typical) or found_shares(predictor, prepared, typical)
     contributions = add_by_column(shares, preparation)
     if predictor.adaptation is not None:
         baseline, contributions = adapted(predictor.adaptation, baseline, contributions)
@@ -90,6 +89,33 @@ def explain(predictor: Predictor, frame: pd.DataFrame, *, where: str = "") -> Ex
         linear=slope is not None,
         regression=predictor.facts.task.kind == "regression",
     )
+
+
+def found_shares(predictor: Predictor, prepared: Rows, typical: Rows) -> tuple[Rows | None, Rows, Rows]:
+    """The common slope (none where there is none), the typical patient's scores, and the shares of all features."""
+    with jax.enable_x64(True):
+        model = ScoreModel.of(predictor)
+        slope = model.common_slope(typical)
+        shares = integrate(model, prepared, typical) if slope is None else (prepared - typical)[:, :, None] * slope
+        return slope, model.scores(typical[None])[0], shares
+
+
+def affine_shares(predictor: Predictor, prepared: Rows, typical: Rows) -> tuple[Rows, Rows, Rows] | None:
+    """The same without a compiled program, for the models that are known to be weights times features plus a bias."""
+    facts = predictor.facts
+    named = names_in(from_json(facts.recipe)) if facts.recipe is not None else ()
+    if not any(one in AFFINE for one in named):
+        return None
+    task = Task(facts.shape, tuple(facts.task.classes), str(facts.task.target))
+    slope = linear_weights(predictor.params, task, predictor.positive or 0)
+    bias = [np.asarray(array, np.float64) for array in predictor.params.values() if np.ndim(array) == 1]
+    if slope is None or len(bias) != 1:
+        return None
+    start = bias[0] - bias[0].mean() if task.outputs > 2 else bias[0]
+    if task.outputs == 2:
+        positive = predictor.positive or 0
+        start = bias[0][[positive]] - bias[0][[1 - positive]]
+    return slope, typical @ slope + start, (prepared - typical)[:, :, None] * slope
 
 
 def adapted(adaptation: "Adaptation", baseline: Rows, contributions: Rows) -> tuple[Rows, Rows]:
