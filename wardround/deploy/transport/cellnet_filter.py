@@ -29,7 +29,6 @@ from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.drivers import grpc_driver
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.drivers.grpc import streamer_pb2_grpc
-from nvflare.fuel.f3.drivers.grpc.qq import QueueClosed
 from nvflare.fuel.f3.drivers.grpc_driver import GRPC_DEFAULT_OPTIONS
 from nvflare.fuel.f3.sfm import conn_manager
 from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
@@ -37,7 +36,8 @@ from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 
 from wardround.core.text import plain_line
-from wardround.deploy.transport.cellnet_frames import Frame
+from wardround.deploy.transport.cellnet_frames import Frame, FrameQueue
+from wardround.deploy.transport.cellnet_server import LoopServer
 from wardround.deploy.transport.cellnet_small import CHANNEL, LARGEST_PIECE, SmallMessages
 
 MEGABYTE = 1 << 20
@@ -234,13 +234,13 @@ def send_frame(connection: Any, prefix: Any, headers: Any, payload: Any) -> None
 def queue_frame(connection: Any, pieces: Any) -> None:
     """In place of StreamConnection.send_frame: gRPC puts the pieces together when their turn comes."""
     grpc_driver.StreamConnection.seq_num += 1
-    try:
-        connection.oq.append(Frame(grpc_driver.StreamConnection.seq_num & 0x7FFFFFFF, pieces))
-    except QueueClosed:
-        raise CommError(CommError.CLOSED, "the connection is closed") from None
+    if connection.oq.closed:
+        raise CommError(CommError.CLOSED, "the connection is closed")
+    connection.oq.append(Frame(grpc_driver.StreamConnection.seq_num & 0x7FFFFFFF, pieces))
 
 
 grpc_driver.Frame = streamer_pb2_grpc.Frame = Frame
+grpc_driver.QQ, grpc_driver.Server = FrameQueue, LoopServer
 SfmConnection.send_frame, grpc_driver.StreamConnection.send_frame = send_frame, queue_frame
 cell_module.decode_payload = core_module.decode_payload = only_bytes
 # CellNet would walk through the whole folder that it is started in, and obey a settings file that it finds there.

@@ -5,7 +5,8 @@ into a frame, the frame into a buffer, that into a protocol buffer, and that int
 the pieces stay where they are until gRPC asks for the string, and what arrived is only looked at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from queue import SimpleQueue
 
 Piece = bytes | bytearray | memoryview
 NUMBER, DATA = 0x08, 0x12
@@ -44,6 +45,25 @@ class Frame:
         if place + size != len(raw):
             raise ValueError("a frame is not as long as it claims")
         return Frame(seq, memoryview(raw)[place:])
+
+
+class FrameQueue:
+    """In place of FLARE's queue of frames to be sent, which looks ten times a second whether it was closed."""
+
+    def __init__(self) -> None:
+        self._frames: SimpleQueue[Frame | None] = SimpleQueue()
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+        self._frames.put(None)
+
+    def append(self, frame: Frame) -> None:
+        self._frames.put(frame)
+
+    def __iter__(self) -> Iterator[Frame]:
+        while not self.closed and (frame := self._frames.get()) is not None:
+            yield frame
 
 
 def number(value: int) -> bytes:
