@@ -104,7 +104,7 @@ def _least(spent: Callable[[float], float], target: float, near: float) -> float
             noise = min(max(low.noise * math.exp(step + beyond), low.noise), high.noise)
             if not low.noise < noise < high.noise:
                 noise = (low.noise * high.noise) ** 0.5
-            tried = Trial(noise, _excess(spent(noise), target))
+            tried = NoiseTrial(noise, _excess(spent(noise), target))
             if tried.excess > 0:
                 low, weight_low, weight_high = tried, 1.0, weight_high / 2
                 break
@@ -114,7 +114,7 @@ def _least(spent: Callable[[float], float], target: float, near: float) -> float
     return high.noise
 
 
-class Trial(NamedTuple):
+class NoiseTrial(NamedTuple):
     """A noise, and by how much it misses the target: the logarithm of what it spends over what it may."""
 
     noise: float
@@ -125,19 +125,19 @@ def _excess(spent: float, target: float) -> float:
     return math.log(spent / target) if spent > 0 else -math.inf
 
 
-def _bracket(excess: Callable[[float], float], near: float, target: float) -> tuple[Trial, Trial]:
+def _bracket(excess: Callable[[float], float], near: float, target: float) -> tuple[NoiseTrial, NoiseTrial]:
     """Two trials around the target, the first above it; epsilon is about one over the noise."""
-    one = Trial(near, excess(near))
+    one = NoiseTrial(near, excess(near))
     while True:
         leap = math.exp(min(max(abs(one.excess), 0.01), math.log(4))) * (1 + PRECISION)
         if one.excess > 0:
-            other = Trial(one.noise * leap, excess(one.noise * leap))
+            other = NoiseTrial(one.noise * leap, excess(one.noise * leap))
             if other.excess <= 0:
                 return one, other
         elif one.noise < LEAST_NOISE:
-            return Trial(one.noise / (1 + PRECISION), math.inf), one
+            return NoiseTrial(one.noise / (1 + PRECISION), math.inf), one
         else:
-            other = Trial(one.noise / leap, excess(one.noise / leap))
+            other = NoiseTrial(one.noise / leap, excess(one.noise / leap))
             if other.excess > 0:
                 return other, one
         one = other

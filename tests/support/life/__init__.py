@@ -1,5 +1,6 @@
 """A consortium that lives: its coordinator's service over handlers in the same process, told by commands only."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,8 @@ from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.authorization import HomeAccess
 from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.request_handler import RequestHandler
-from wardround.deploy.transport.contract import Unanswered
+from wardround.deploy.transport.contract import Asked, Unanswered
+from wardround.deploy.transport.transfers.exchange import Movement
 
 NAMES = ("bo", "freetown", "kenema", "makeni", "waterloo")
 Capture = pytest.CaptureFixture[str]
@@ -37,11 +39,27 @@ class LocalParty:
     def present(self) -> frozenset[str]:
         return frozenset(self.handlers) - self.away
 
-    def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:  # noqa: ARG002
+    def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:
+        return self.begin(target, topic, body, within=within).result()
+
+    def begin(self, target: str, topic: str, body: bytes, *, within: float) -> Asked:  # noqa: ARG002
+        asked = Asked()
+
+        def answer() -> None:
+            try:
+                asked.set_result(self.handlers[target].answer(str(topic), "server", body))
+            except BaseException as error:
+                asked.set_exception(error)
+
         if target not in self.present:
-            raise Unanswered(target, "it is not connected", gone=True)
+            asked.set_exception(Unanswered(target, "it is not connected", gone=True))
+            return asked
         self.asked.append((target, str(topic)))
-        return self.handlers[target].answer(str(topic), "server", body)
+        threading.Thread(target=answer, daemon=True).start()
+        return asked
+
+    def movements(self) -> dict[str, Movement]:
+        return {}
 
     def limit(self, topic: str, most: int) -> None: ...
 
