@@ -1,10 +1,11 @@
-"""One study among several can be ended while the coordinator goes on: a transport that stops for it alone."""
+"""A transport for one study among several: it stops when that study is ended, and counts what the study moves."""
 
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wardround.deploy.coordinator.studies.traffic import Traffic
 from wardround.deploy.transport.contract import Transport
 
 SLICE = 0.2
@@ -33,6 +34,7 @@ class StudyTransport:
     """The coordinator's transport for one study; `ended` stops whoever waits in it."""
 
     transport: Transport
+    traffic: Traffic
     ended: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -40,13 +42,16 @@ class StudyTransport:
         return EitherEvent(self.transport.stopped, self.ended)
 
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
-        return self.transport.ask(site, topic, body, within)
+        reply = self.transport.ask(site, topic, body, within)
+        self.traffic.add(up=len(reply))
+        return reply
 
     def limit(self, topic: str, most: int) -> None:
         self.transport.limit(topic, most)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> None:
         self.transport.announce(topic, bodies)
+        self.traffic.add(down=sum(len(body) for body in bodies.values()))
 
     def present(self) -> frozenset[str]:
         return self.transport.present()
