@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import in_process
 from tests.support.adversary.noise import DECLARED, private_study
-from wardround.cli.coordinator import status_lines
+from wardround.cli.consortium.status import status_lines
 from wardround.core.contracts import Message, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.privacy_plan import Accounts

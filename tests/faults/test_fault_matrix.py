@@ -19,7 +19,7 @@ from wardround import __version__
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import ApprovalPending, Event, RoundDone, SiteJoined
-from wardround.deploy.coordinator.service import status_after
+from wardround.deploy.coordinator.studies.process_state import status_after
 from wardround.deploy.protocol import wire
 from wardround.deploy.protocol.wire import PROTOCOL, decode, encode
 from wardround.deploy.transport.contract import Unanswered

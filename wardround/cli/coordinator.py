@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wardround.cli.consortium.status import status_lines
+from wardround.cli.consortium.status import watch as repeat
 from wardround.cli.consortium.studies import amend_study, cancel_study, resume_study, study_for_sites
-from wardround.cli.output import person_name, say
+from wardround.cli.output import Watch, person_name, say
 from wardround.cli.services import leave
 from wardround.cli.study_progress import conduct_study, listen
 from wardround.cli.trust.admission import admission_facts, admission_lines
@@ -291,12 +292,22 @@ def amend(
 
 
 @coordinator_app.command()
-def status(home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Show which sites are connected or late and why, and the progress of every study."""
+def status(
+    watch: Watch = False,
+    every: Annotated[bool, typer.Option("--all", help="Show all studies, however old.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who is connected or late and why, what goes on in every study, and who must act next."""
     from wardround.deploy.coordinator.status import coordinator_status
 
-    facts = coordinator_status(open_home(home))
-    say(facts, status_lines(facts), as_json)
+    there = open_home(home)
+
+    def show() -> None:
+        facts = coordinator_status(there)
+        say(facts, status_lines(facts, every=every), as_json)
+
+    repeat(show) if watch else show()
 
 
 @coordinator_app.command()

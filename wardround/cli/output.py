@@ -8,6 +8,7 @@ import typer
 
 from wardround.core.errors import Refusal
 
+Watch = Annotated[bool, typer.Option("--watch", help="Show it anew every two seconds, until Ctrl-C.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -20,6 +21,27 @@ def say(words: dict[str, Any], lines: Sequence[str], as_json: bool) -> None:
         for line in lines:
             indent = line[: len(line) - len(line.lstrip())]
             typer.echo(f"{indent}{plain(line)}" if line.strip() else "")
+
+
+def ago(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> ago(12), ago(150), ago(7300), ago(200000)
+    ('12 s', '2 min', '2 h', '2 days')
+    """
+    for size, word in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size * (2 if word == "days" else 1):
+            return f"{seconds // size:.0f} {word}"
+    return f"{max(0, seconds):.0f} s"
+
+
+def since_words(moment: float, now: float) -> str:
+    """A time of day or a day, and how long ago that was."""
+    import time
+
+    there = time.localtime(moment)
+    today = time.strftime("%Y-%m-%d", there) == time.strftime("%Y-%m-%d", time.localtime(now))
+    return f"{time.strftime('%H:%M' if today else '%Y-%m-%d %H:%M', there)} ({ago(now - moment)})"
 
 
 def person_name(by: str | None) -> str:

@@ -36,6 +36,7 @@ def start_site(home: Path) -> None:
 
     there = SiteHome(home)
     handler = RequestHandler(HomeAccess(there))
+    handler.on_event = print_party_event
     serve(PartyService(there, handler, (Topic.OFFER, *TOPICS), print_party_event))
 
 
@@ -113,6 +114,8 @@ def print_party_event(word: str, facts: Mapping[str, Any]) -> None:
         "worried": "not connected to the coordinator: {why}",
         "distrusted": "stopped: this site no longer answers the coordinator at {coordinator}",
         "refused": "refused {topic}: {why}",
+        "offered": "{submitter} asks for {study}: wardround site approve {study}",
+        "ended": "{study} {state}, says the coordinator (see wardround site studies)",
         "answered": "answered {topic}: sent {bytes} bytes (see wardround site log)",
     }
     if facts.get("topic") == "revoked":

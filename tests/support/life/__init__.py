@@ -39,22 +39,21 @@ class LocalParty:
     def present(self) -> frozenset[str]:
         return frozenset(self.handlers) - self.away
 
-    def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:
-        return self.begin(target, topic, body, within=within).result()
+    def ask(self, target: str, topic: str, body: bytes, *, within: float) -> bytes:  # noqa: ARG002
+        if target not in self.present:
+            raise Unanswered(target, "it is not connected", gone=True)
+        self.asked.append((target, str(topic)))
+        return self.handlers[target].answer(str(topic), "server", body)
 
-    def begin(self, target: str, topic: str, body: bytes, *, within: float) -> Asked:  # noqa: ARG002
+    def begin(self, target: str, topic: str, body: bytes, *, within: float) -> Asked:
         asked = Asked()
 
         def answer() -> None:
             try:
-                asked.set_result(self.handlers[target].answer(str(topic), "server", body))
+                asked.set_result(self.ask(target, topic, body, within=within))
             except BaseException as error:
                 asked.set_exception(error)
 
-        if target not in self.present:
-            asked.set_exception(Unanswered(target, "it is not connected", gone=True))
-            return asked
-        self.asked.append((target, str(topic)))
         threading.Thread(target=answer, daemon=True).start()
         return asked
 

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from wardround.deploy.home import CoordinatorHome
     from wardround.study.file import Study
 
+CELLS = (
+    "Sites are asked about groups of {cell} patients or more, and one with fewer training patients adds nothing. The"
+    " simulation counts exactly unless the study says so: write smallest_cell = {cell} under [data.preparation] to get"
+    " the same model from both."
+)
 PLACES = ("path", "url", "query")
 """What a study says of places: of no use to a site, which knows where its own rows are, and none of its business."""
 
@@ -24,8 +29,11 @@ def study_for_sites(home: "CoordinatorHome", path: Path) -> "Study":
     from wardround.deploy.coordinator.queue import with_monitored, with_parties
     from wardround.study.file import read_study
 
-    words = with_parties(with_monitored(for_sites(read_study(path)), home), home)
+    said = read_study(path)
+    words = with_parties(with_monitored(for_sites(said), home), home)
     refuse_early(home, words, path)
+    if words.data.preparation.smallest_cell != said.data.preparation.smallest_cell and words.monitor is None:
+        note(CELLS.format(cell=words.data.preparation.smallest_cell))
     if not words.study.purpose:
         note("The study states no purpose ([study] purpose): sites whose policy names purposes will not allow it.")
     return words

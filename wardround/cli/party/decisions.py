@@ -32,9 +32,6 @@ Why = Annotated[str, typer.Option("--why", help="The reason, which is sent to th
 Until = Annotated[str | None, typer.Option("--until", help="The last day of the approval, such as 2031-12-31.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Approve without confirmation.")]
 
-STATES = {"ok": "approved", "waiting": "waiting for your decision"}
-"""How a list of studies names their states; the others are words already."""
-
 
 def parse_day(word: str | None) -> date | None:
     try:

@@ -10,7 +10,6 @@ import typer
 
 from wardround.cli.output import AsJson, person_name, say
 from wardround.cli.party.decisions import (
-    STATES,
     Authority,
     AuthorityWords,
     By,
@@ -26,6 +25,7 @@ from wardround.cli.party.decisions import (
     parse_day,
     withdraw_approval,
 )
+from wardround.cli.party.overview import STATES
 
 if TYPE_CHECKING:
     from wardround.deploy.second.home import SecondHome

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wardround.cli.consortium.status import watch as repeat
 from wardround.cli.models.commands import (
     Explain,
     KeptColumns,
@@ -18,9 +19,8 @@ from wardround.cli.models.commands import (
     SqlQuery,
     uncollected,
 )
-from wardround.cli.output import AsJson, person_name, say
+from wardround.cli.output import AsJson, Watch, person_name, say
 from wardround.cli.party.decisions import (
-    STATES,
     Authority,
     AuthorityWords,
     By,
@@ -37,6 +37,7 @@ from wardround.cli.party.decisions import (
     parse_day,
     withdraw_approval,
 )
+from wardround.cli.party.overview import site_lines, study_line
 from wardround.cli.party.site_data import HomeFolder, add, data_app, open_home, parse_settings, policy_app
 from wardround.cli.trust.partners import add_commands, ask_to_compare, compare
 from wardround.core.errors import Refusal
@@ -117,12 +118,12 @@ def studies(
 ) -> None:
     """List the studies offered to this site and their state, or describe one in plain words."""
     from wardround.deploy.party.decisions import offers, resolve
-    from wardround.deploy.site.approvals import approval_status
     from wardround.deploy.site.approvals import promised_epsilon as promised_in
     from wardround.deploy.site.own_model import figure_lines, own_figures
     from wardround.deploy.site.policy import epsilon_of
     from wardround.deploy.site.policy_file import read_policy
     from wardround.deploy.site.release.privacy_budget import charged_epsilon, spending_sentence, total_sentences
+    from wardround.deploy.site.studies.overview import studies_at
 
     there = open_home(home)
     if study is not None:
@@ -135,31 +136,34 @@ def studies(
         )
         say({**shown.facts, "figures": own}, lines, as_json)
         return
-    policy = read_policy(there.policy_path)
-    rows = [(offer, *approval_status(there, offer.id)) for offer in offers(there)]
-    spent = {offer.id: charged_epsilon(there, policy, offer.id) for offer, _, _ in rows}
+    policy, found = read_policy(there.policy_path), studies_at(there)
+    words = {offer.id: offer.study for offer in offers(there)}
+    spent = {study: charged_epsilon(there, policy, study) for study in words}
     facts = [
-        {
-            "study": offer.id,
-            "state": state,
-            "why": why,
-            "submitter": offer.submitter,
-            "came": offer.came,
-            "epsilon": epsilon_of(offer.study),
-            "epsilon_charged": spent[offer.id],
-        }
-        for offer, state, why in rows
+        {**one, "epsilon": epsilon_of(words[one["study"]]), "epsilon_charged": spent[one["study"]]} for one in found
     ]
     lines = [
-        f"{offer.id}: {STATES.get(state, state)} (from {offer.submitter or 'an unnamed submitter'}, {offer.came[:10]})"
-        + (f"; {why}" if state not in STATES else "")
-        + (f"; {cost}" if (cost := spending_sentence(epsilon_of(offer.study), spent[offer.id])) else "")
-        for offer, state, why in rows
+        study_line(one) + (f"; {cost}" if (cost := spending_sentence(one["epsilon"], one["epsilon_charged"])) else "")
+        for one in facts
     ]
     used, promised = charged_epsilon(there, policy), promised_in(there)
     totals = {"epsilon_allowed": policy.epsilon, "epsilon_promised": promised, "epsilon_charged": used}
     lines = [*lines, *total_sentences(policy, promised, used)] if lines else ["No study has been offered yet."]
     say({"studies": facts, **totals}, lines, as_json)
+
+
+@site_app.command()
+def status(watch: Watch = False, home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Show whether this site is connected, its certificate, its studies, and what to do next."""
+    from wardround.deploy.site.studies.overview import site_status
+
+    there = open_home(home)
+
+    def show() -> None:
+        facts = site_status(there)
+        say(facts, site_lines(facts), as_json)
+
+    repeat(show) if watch else show()
 
 
 def describe_offer(home: "SiteHome", offer: "Offer", data: str | None) -> "StudySummary":

@@ -9,7 +9,7 @@ patient more than it told are its own.
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,20 @@ class RowLimits:
         site, block = str(reply.header.get("site")), reply.header.get("figures")
         told, most = (block["rows"][site] if block else 0), self.most(site, "test")
         return f"it tells figures of {told} test rows, and it has at most {most}" if told > most else None
+
+
+def row_notes(limits: RowLimits, members: Collection[str]) -> list[str]:
+    """How the numbers of patients are to be read: rounded by the sites, and 0 where too few to be told of."""
+    cells = {site: limits.cells.get(site, 1) for site in members}
+    rounded = sorted({cell for cell in cells.values() if cell > 1})
+    few = [site for site, cell in sorted(cells.items()) if cell > 1 and not limits.rows.get(site, (1, 0, 0))[0]]
+    said = " and ".join(str(cell) for cell in rounded)
+    notes = [f"Sites tell their numbers of patients rounded down to multiples of {said}."] if rounded else []
+    return notes + [
+        f"Fewer than {cells[site]} training patients at {site}: nothing is told of so few, so it added nothing to the"
+        " model, which it was given."
+        for site in few
+    ]
 
 
 def is_uniform(recipe: Recipe) -> bool:

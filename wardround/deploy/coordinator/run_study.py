@@ -16,7 +16,7 @@ from wardround.core.contracts import Algorithm, Message, RoundRecord, Task
 from wardround.core.errors import Refusal
 from wardround.core.files import write_whole
 from wardround.deploy.coordinator import privacy_plan
-from wardround.deploy.coordinator.answer_bounds import RowLimits, validation_notes
+from wardround.deploy.coordinator.answer_bounds import RowLimits, row_notes, validation_notes
 from wardround.deploy.coordinator.clinical.cohort import patient_fields
 from wardround.deploy.coordinator.clinical.risk_table import end_check, score_fields
 from wardround.deploy.coordinator.engine import Deployment, model_arrays, refuse_pooled
@@ -307,6 +307,7 @@ def finish(
         comparison=(),
         notes=(
             *agreement.notes,
+            *(row_notes(engine.limits, {**agreement.rows, **engine.joined}) if study.privacy is None else ()),
             *privacy_plan.spent_notes(folder.records()),
             *validation_notes(folder.records()),
             *choice_notes(folder.path),

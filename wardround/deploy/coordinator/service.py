@@ -15,14 +15,11 @@ from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import (
     AnswersGathered,
-    AnswersMissing,
-    ApprovalPending,
     ConnectionChanged,
     DiskFailed,
     Event,
     Observer,
     RoundDone,
-    SitesAwaited,
     SiteWarning,
     StudyEnded,
     ignore,
@@ -42,7 +39,9 @@ from wardround.deploy.coordinator.studies.desk import StudyDesk
 from wardround.deploy.coordinator.studies.errands import studies_with_errands
 from wardround.deploy.coordinator.studies.interruption import StudyTransport
 from wardround.deploy.coordinator.studies.offers import Standing
+from wardround.deploy.coordinator.studies.process_state import last_connections, status_after
 from wardround.deploy.coordinator.studies.submission import Submission
+from wardround.deploy.coordinator.studies.traffic import StudyTraffic
 from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.fault_log import record_fault
 from wardround.deploy.fault_points import arm
@@ -87,9 +86,11 @@ class Coordinator:
         self._writing = threading.Lock()
         self._written: dict[str, Any] = {}
         self._told: set[str] = set()
+        self._traffic: dict[str, StudyTraffic] = {}
         self._study_ended = threading.Event()
-        self.desk = StudyDesk(home, self.transport, self._take_in, self._end_waiting, self._on_event)
+        self.desk = StudyDesk(home, self.transport, self.transport_of, self._take_in, self._end_waiting, self._on_event)
         self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
+        self.state["connections"] = last_connections(home)
 
     def start(self) -> None:
         self.log.append(event_entry("started", version=__version__))
@@ -221,8 +222,17 @@ class Coordinator:
         self.state |= {**began, "study_since": time.time(), "doing": ""}
         self.write_status()
         run = RunFolder.open_or_create(folder / "run")
-        transport = StudyTransport(self.transport, self._study_ended)
+        transport = StudyTransport(self.transport, self.traffic_of(name), self._study_ended)
         return conduct(submission, run, transport, self._on_event, signer_of(self.home), standing)
+
+    def transport_of(self, name: str) -> StudyTransport:
+        """For questions about one study that it does not wait for."""
+        return StudyTransport(self.transport, self.traffic_of(name))
+
+    def traffic_of(self, name: str) -> StudyTraffic:
+        if name not in self._traffic:
+            self._traffic[name] = StudyTraffic(self.home.folder(name))
+        return self._traffic[name]
 
     def _participants(self, study: Study, folder: Path) -> tuple[str, ...]:
         """The sites of a study, fixed when it begins: one admitted later must not change a study under way."""
@@ -241,14 +251,19 @@ class Coordinator:
         self.stopped.wait(DISK_PAUSE)
 
     def _record_end(self, name: str, state: str, why: str) -> None:
+        self._save_traffic(name)
         end_study(self.home, name, state, why)
         self.state |= {"study": None, "state": state, "why": why, "last": name}
         self.write_status()
         self.maintenance.maintain_soon(*sorted(self.transport.present()))
 
+    def _save_traffic(self, name: str) -> None:
+        self.traffic_of(name).save()
+
     def _end_waiting(self, name: str, state: str, why: str) -> None:
         """The end of a study that waits; written down the next time where the disk is full."""
         try:
+            self._save_traffic(name)
             end_study(self.home, name, state, why)
         except (Refusal, OSError):
             return
@@ -272,6 +287,7 @@ class Coordinator:
 
     def _on_connection(self, site: str, came: bool) -> None:
         self.observer(ConnectionChanged(site, came))
+        self.state["connections"] = {**self.state["connections"], site: {"here": came, "since": time.time()}}
         self._told.discard(site)
         self.desk.visit_soon(site)
         self.write_status()
@@ -298,6 +314,8 @@ class Coordinator:
     def _on_event(self, event: Event) -> None:
         """Keep the status true, and pass on what happened."""
         self.state |= status_after(event)
+        if isinstance(event, RoundDone) and self.state["study"]:
+            self.traffic_of(str(self.state["study"])).save()
         # A round that everybody answered is written when it is done, at once after this.
         if not isinstance(event, AnswersGathered) or event.topic != Topic.ROUND or event.missing:
             self.write_status()
@@ -324,28 +342,6 @@ class Coordinator:
     def stop(self) -> None:
         self.stopped.set()
         self.party.stop()
-
-
-def status_after(event: Event) -> dict[str, Any]:
-    """What an event changes in the coordinator's status."""
-    match event:
-        case AnswersGathered():
-            found: dict[str, Any] = {"missing": dict(event.missing)}
-            if event.seconds is not None:
-                found["seconds"] = event.seconds
-            if event.topic == Topic.ROUND:
-                found |= {"round": event.round, "state": "running", "why": ""}
-            return found
-        case RoundDone():
-            return {"round": event.round, "missing": dict(event.absent)}
-        case AnswersMissing():
-            return {"missing": dict(event.missing)}
-        case SitesAwaited():
-            return {"missing": dict.fromkeys(event.sites, "it is not connected")}
-        case ApprovalPending():
-            return {"missing": dict.fromkeys(event.sites, "it has not approved the study yet")}
-        case _:
-            return {}
 
 
 def suppress_failures(observer: Observer) -> Observer:

@@ -85,13 +85,13 @@ class HomeAccess:
 
     def store_offer(
         self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None, amends: str = ""
-    ) -> None:
+    ) -> bool:
         known = offer_path(self.home, study).exists()
         offer = store_offer(self.home, study, content, submitter, others, amends)
         if known:
             forget_end(self.home, study)
-        elif offer.amends:
-            move_approval(self.home, offer.amends, offer)
+        moved = not known and offer.amends and move_approval(self.home, offer.amends, offer)
+        return not known and not moved
 
     def state(self, study: str) -> tuple[Status, str]:
         return self._while_unchanged(study, "state", lambda: self._state(study))

@@ -60,6 +60,10 @@ partners = {partners}
 # so many of them would tell what one does not.
 statistics = {statistics}
 
+# Before a study is approved you are shown what of your data does not fit it. "own" keeps this here; "told" also tells
+# the coordinator which columns that the study names your table does not have (names of columns, nothing of rows).
+mismatches = {mismatches}
+
 # The last day on which this policy allows anything.
 expires = {expires}
 """
@@ -120,7 +124,7 @@ def parse_value(key: str, value: str) -> Any:
     if isinstance(getattr(Policy(), key), list):
         # The comma of fed-extras>=1.2,<2 stays within it.
         return [word.strip() for word in re.split(r",(?!\s*[<>=!~])", value) if word.strip()]
-    if key in ("expires", "partners"):
+    if key in ("expires", "partners", "mismatches"):
         return value
     if key == "epsilon" and value == "none":
         return None

@@ -19,6 +19,7 @@ from wardround.core.errors import Refusal
 from wardround.data.table import Table
 from wardround.deploy.fault_points import point
 from wardround.deploy.party.own_questions import ITSELF
+from wardround.deploy.party.study_ends import ENDED
 from wardround.deploy.protocol.replies import public_reason, reply_to
 from wardround.deploy.protocol.requests import (
     OfferStudy,
@@ -79,6 +80,8 @@ class RequestHandler:
         on_refusal: Callable[[str, str], None] = lambda topic, why: None,
     ) -> None:
         self.access, self.coordinator, self.on_refusal = access, coordinator, on_refusal
+        self.on_event: Callable[[str, Mapping[str, Any]], None] = lambda word, facts: None
+        """Hears of a study that was offered for the first time ("offered") or ended ("ended")."""
         self._lock, self._about = threading.Lock(), threading.Lock()
         self._workers: dict[str, StudyWorker | AnalysisWorker] = {}
         self._gates: dict[str, ReleaseGate] = {}
@@ -99,7 +102,10 @@ class RequestHandler:
                 require_small(content)
                 decode_arrays(header, rest, copies=False)
                 with self._about:  # what it reads and writes of the home must not change in between
-                    return self._status_reply(header, Status.OK, **self.access.answer_about_itself(topic, header))
+                    told = self.access.answer_about_itself(topic, header)
+                if topic == ENDED:
+                    self._announce("ended", header)
+                return self._status_reply(header, Status.OK, **told)
             with self._lock:
                 point("site.request.received")
                 return self._answer_for(topic, study, header, rest, content)
@@ -158,7 +164,9 @@ class RequestHandler:
             decode_arrays(header, rest, copies=False)
             refuse_unknown_words(Topic.OFFER, header)
             offer: OfferStudy = read_request(Topic.OFFER, header).question
-            self.access.store_offer(study, offer.content, offer.submitter, offer.others, offer.amends)
+            new = self.access.store_offer(study, offer.content, offer.submitter, offer.others, offer.amends)
+            if new:
+                self._announce("offered", {"study": study, "submitter": offer.submitter})
         folder = self.access.folder(study) / "replies"
         state, why = self.access.state(study)
         if topic == Topic.OFFER or state is not Status.OK:
@@ -210,6 +218,10 @@ class RequestHandler:
             self._workers.pop(study, None)
             self._gates.pop(study, None)
             self._replies.forget(folder)
+
+    def _announce(self, word: str, facts: Mapping[str, Any]) -> None:
+        with suppress(Exception):  # nobody's screen, mail server or command may keep an answer back
+            self.on_event(word, {key: str(facts.get(key, "")) for key in ("study", "submitter", "state")})
 
     def _admit(
         self, topic: Topic, study: str, header: dict[str, Any], rest: memoryview, content: bytes

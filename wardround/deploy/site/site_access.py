@@ -31,8 +31,11 @@ class SiteAccess(Protocol):
 
     def store_offer(
         self, study: str, content: Mapping[str, Any], submitter: str, others: int | None = None, amends: str = ""
-    ) -> None:
-        """Put a study before the site's administrator, or move the approval of the one that it amends."""
+    ) -> bool:
+        """Put a study before the site's administrator, or move the approval of the one that it amends.
+
+        Gives whether somebody has to decide about it who was not asked before.
+        """
         ...
 
     def state(self, study: str) -> tuple[Status, str]:

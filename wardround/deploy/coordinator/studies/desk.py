@@ -30,10 +30,11 @@ MOST_VISITS = 16
 
 @dataclass
 class StudyDesk:
-    """Of one coordinator; `submission_of` reads a queued study, `end` writes down how one ended."""
+    """Of one coordinator; `submission_of` reads a queued study, `transport_of` counts what it moves, `end` ends it."""
 
     home: CoordinatorHome
     transport: Transport
+    transport_of: Callable[[str], Transport]
     submission_of: Callable[[str], Submission]
     end: Callable[[str, str, str], None]
     observer: Observer
@@ -141,7 +142,7 @@ class StudyDesk:
             changed = self._offer_all(site)
             for study in [one for one, parties in list(self.errands.items()) if site in parties]:
                 with suppress(Refusal, OSError):
-                    run_errands(self.home, self.transport, study, site, PATIENCE)
+                    run_errands(self.home, self.transport_of(study), study, site, PATIENCE)
                     changed = True
         finally:
             with self._guard:
@@ -156,7 +157,7 @@ class StudyDesk:
         with self._guard:
             waiting = [one for name, one in self.standings.items() if name != self.running and site in one.pending]
         for standing in waiting:
-            told = ask_offer(self.transport, standing, site, PATIENCE)
+            told = ask_offer(self.transport_of(standing.submission.id), standing, site, PATIENCE)
             with self._guard:
                 before = standing.pending.get(site)
                 standing.take(site, told)

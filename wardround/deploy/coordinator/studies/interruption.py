@@ -1,11 +1,13 @@
-"""One study among several can be ended while the coordinator goes on: a transport that stops for it alone."""
+"""A transport for one study among several: it stops when that study is ended, and counts what the study moves."""
 
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from wardround.deploy.coordinator.studies.traffic import StudyTraffic
 from wardround.deploy.transport.contract import Asked, ManyAtOnce, Transport
 
 SLICE = 0.2
@@ -38,6 +40,7 @@ class StudyTransport:
     """The coordinator's transport for one study; `ended` stops whoever waits in it."""
 
     transport: NetworkTransport
+    traffic: StudyTraffic
     ended: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -45,16 +48,24 @@ class StudyTransport:
         return EitherEvent(self.transport.stopped, self.ended)
 
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
-        return self.transport.ask(site, topic, body, within)
+        return self.begin(site, topic, body, within).result()
 
     def begin(self, site: str, topic: str, body: bytes, within: float) -> Asked:
-        return self.transport.begin(site, topic, body, within)
+        asked = self.transport.begin(site, topic, body, within)
+        asked.add_done_callback(self._count)
+        return asked
+
+    def _count(self, asked: Future[bytes]) -> None:
+        if asked.exception() is None:
+            self.traffic.add(up=len(asked.result()))
 
     def limit(self, topic: str, most: int) -> None:
         self.transport.limit(topic, most)
 
     def announce(self, topic: str, bodies: Mapping[str, bytes]) -> int:
-        return self.transport.announce(topic, bodies)
+        written = self.transport.announce(topic, bodies)
+        self.traffic.add(down=written)
+        return written
 
     def present(self) -> frozenset[str]:
         return self.transport.present()
