@@ -15,7 +15,7 @@ import pandas as pd
 
 from wardround.core.components.recipes import hashable
 from wardround.weak_supervision.function import LabelingFunction, function_from, votes_of
-from wardround.weak_supervision.text_features import text_features
+from wardround.weak_supervision.text_features import FEATURES, text_features
 
 Said = Sequence[Mapping[str, Any]]
 WHERE = "[[data.cleaning.rules]]"
@@ -43,6 +43,15 @@ def labels_voted_for(rules: Said) -> tuple[str, ...]:
     return tuple(sorted({one.label for one in declared_functions(rules)}))
 
 
+def derived_names(texts: Mapping[str, Mapping[str, Any]], rules: Said) -> tuple[str, ...]:
+    """The columns that are made, in order."""
+    widths = {
+        column: len(said.get("words", ())) or int(said.get("features", FEATURES)) for column, said in texts.items()
+    }
+    made = (f"{column} {number}" for column, width in widths.items() for number in range(1, width + 1))
+    return (*vote_columns(rules), *made)
+
+
 def derive_columns(frame: pd.DataFrame, texts: Mapping[str, Mapping[str, Any]], rules: Said) -> pd.DataFrame:
     """The rows with votes and features of texts in front, and without the texts."""
     if not texts and not rules:
@@ -54,9 +63,8 @@ def derive_columns(frame: pd.DataFrame, texts: Mapping[str, Mapping[str, Any]], 
     parts = [pd.DataFrame(votes, columns=list(vote_columns(rules)), index=frame.index)]
     for column, said in texts.items():
         read = frame[column] if column in frame.columns else pd.Series(None, frame.index, dtype=object)
-        made = text_features(read, **said)
-        names = [f"{column} {number}" for number in range(1, made.shape[1] + 1)]
-        parts.append(pd.DataFrame(made, columns=names, index=frame.index))
+        names = list(derived_names({column: said}, ()))
+        parts.append(pd.DataFrame(text_features(read, **said), columns=names, index=frame.index))
     free = free_texts(texts, rules)
     return pd.concat([*parts, frame.drop(columns=[name for name in frame.columns if name in free])], axis=1)
 

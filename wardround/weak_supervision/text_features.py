@@ -19,6 +19,7 @@ from wardround.weak_supervision.tokens import texts_of, tokens_of
 
 Values = np.ndarray[Any, Any]
 LENGTH = 3.0
+FEATURES = 256
 
 
 def place_of(token: str, features: int) -> tuple[int, float]:
@@ -28,7 +29,7 @@ def place_of(token: str, features: int) -> tuple[int, float]:
 
 
 def text_features(
-    texts: "pd.Series[Any]", features: int = 256, words: Sequence[str] = (), weights: Sequence[float] = ()
+    texts: "pd.Series[Any]", features: int = FEATURES, words: Sequence[str] = (), weights: Sequence[float] = ()
 ) -> Values:
     """(rows, features): hashed into so many, or one for each of the words; an empty text is 0 throughout."""
     rows: list[int] = []
