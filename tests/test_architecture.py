@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"core"},
     "runs": {"core"},
     "report": {"core", "evaluate", "runs", "partners", "queries", "monitor"},
-    "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs"},
+    "study": {"core", "engine", "data", "evaluate", "partners", "privacy", "runs", "weak_supervision"},
     "predict": {
         *("core", "engine", "data", "queries", "evaluate", "runs", "statistics", "study"),
         *("classifiers", "selection"),

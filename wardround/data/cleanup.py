@@ -4,6 +4,8 @@ Everything is done at the site, row by row (except `duplicates`), from what the 
 simulation and a real site give the same rows. Nothing is refused here because of a value: a column that cannot be read
 as it was declared keeps its text, and the schema check names it. A text column that was meant to hold numbers or dates
 is given back as a mixture, which no model reads: `wardround.data.schema` refuses it by name.
+
+Last, free text becomes numbers and labeling functions vote, a column for each (see `wardround.data.derived_columns`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +17,7 @@ import pandas as pd
 
 from wardround.core.errors import Refusal
 from wardround.core.text import counted
+from wardround.data.derived_columns import declared_functions, derive_columns, labels_voted_for
 from wardround.data.table import Table
 from wardround.data.value_forms import MOSTLY, days_between, form_of, read_date, read_dates, read_number
 from wardround.queries.columns import as_codes, as_numbers, as_text, kind_of, list_some, suggest_name
@@ -36,12 +39,23 @@ class Cleanup:
     unreadable: Literal["refuse", "missing"] = "refuse"
     drop_rows: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
     duplicates: Literal["keep", "drop"] = "keep"
+    texts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rules: Sequence[Mapping[str, Any]] = ()
+    withheld: tuple[str, ...] = ()
+    """Columns that texts or rules name and that are not read here: their functions abstain."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are named."""
         named = (self.kinds, self.recode, self.missing, self.plausible, self.days, self.date_formats, self.drop_rows)
-        return tuple(dict.fromkeys(column for one in named for column in one))
+        made_from = [column for column in self.made_from if column not in self.withheld]
+        return tuple(dict.fromkeys([*(column for one in named for column in one), *made_from]))
+
+    @property
+    def made_from(self) -> tuple[str, ...]:
+        """The columns that texts and rules read."""
+        voting = (column for one in declared_functions(self.rules) for column in one.columns)
+        return tuple(dict.fromkeys((*self.texts, *voting)))
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -50,8 +64,9 @@ class Cleanup:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """What rows are left out by, and what days are counted from: needed first, even if dropped then."""
-        return tuple(dict.fromkeys((*self.drop_rows, *self.days.values())))
+        """What rows are left out by, days counted from, functions vote by: needed first, even if dropped then."""
+        voting = [column for column in self.made_from if column not in (*self.texts, *self.withheld)]
+        return tuple(dict.fromkeys((*self.drop_rows, *self.days.values(), *voting)))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -65,6 +80,7 @@ def restrict(cleanup: Cleanup, columns: Sequence[str]) -> Cleanup:
         for name in ("kinds", "recode", "missing", "plausible", "days", "date_formats", "drop_rows")
     }
     kept["days"] = {column: since for column, since in kept["days"].items() if since in columns or read_date(since)}
+    kept["withheld"] = tuple(column for column in cleanup.made_from if column not in columns)
     return replace(cleanup, **kept)
 
 
@@ -82,6 +98,8 @@ def clean_table(table: Table, cleanup: Cleanup, *, drop: Sequence[str] = ()) -> 
         dropped += len(frame) - len(rows)
         trimmed.update({column: trimmed.get(column, 0) + count for column, count in trims.items()})
         gone = [column for column in drop if column in rows.columns and column not in table.groups]
+        if cleanup.rules and table.target not in rows.columns:
+            rows = rows.assign(**{table.target: None})  # a site where nobody has labelled anything
         sites[name] = rows.drop(columns=gone)
     notes = list(table.notes)
     if trimmed:
@@ -102,6 +120,7 @@ def declare(table: Table, cleanup: Cleanup) -> Table:
         categories=tuple(dict.fromkeys((*table.categories, *cleanup.words))),
         numbers=tuple(column for column in cleanup.numbers if column not in table.aside),
         distinct=tuple(label for label, new in codes.items() if label == new),
+        labels=labels_voted_for(cleanup.rules),
     )
 
 
@@ -150,7 +169,7 @@ def clean_values(
 ) -> pd.DataFrame:
     """The same without a guess at what columns hold: for a model that knows it.
 
-    In the order of the settings: trim, recode, missing, leave out rows, kinds, days, plausible.
+    In the order of the settings: trim, recode, missing, leave out rows, kinds, days, plausible, texts, rules.
     """
     frame = frame.copy(deep=False)
     if cleanup.trim:
@@ -170,7 +189,7 @@ def clean_values(
         if column in frame.columns and kind_of(frame[column]) in ("number", "flag"):
             found = as_numbers(frame[column])
             frame[column] = np.where((found >= ends[0]) & (found <= ends[1]), found, np.nan)
-    return frame
+    return derive_columns(frame, cleanup.texts, cleanup.rules)
 
 
 def trim_words(frame: pd.DataFrame, trims: dict[str, int]) -> None:

@@ -84,7 +84,7 @@ def load(
     is unknown are blank ones there (see `frame_for_schema`).
     """
     for each in (shares, *shares_at.values()):
-        check_shares(each)
+        check_shares(each, trains=not table.is_unlabelled)
     check_choice("missing_columns", missing_columns, ("refuse", "fill"))
     check_choice("missing_target", missing_target, ("refuse", "drop"))
     check_choice("empty_sites", empty_sites, ("refuse", "keep"))
@@ -105,7 +105,7 @@ def load(
         table = split_table(settle_targets(table), partition, seed if dealt_by is None else dealt_by)
     schema = agree_schema(table, empty_sites=empty_sites, **policy)
     notes += [*table.notes, *schema.notes]
-    if private is not None:
+    if private is not None and not table.is_unlabelled:
         notes += remark_on_blank_rows(table)
     table = apply_schema(table, schema, private=private is not None, blank=blank)
     if by:
@@ -192,6 +192,8 @@ def set_patient(table: Table, by: str) -> Table:
 
 def settle_targets(table: Table) -> Table:
     """Before rows are dealt out anew: without unknown targets, and with the labels of the question that is asked."""
+    if table.is_unlabelled:
+        return table
     known = {name: known_rows(frame, table.target) for name, frame in table.sites.items()}
     labels = {label for frame in known.values() for label in as_text(frame[table.target])} if table.positive else set()
     if table.positive is None or len(labels) <= 2:

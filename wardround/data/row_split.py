@@ -25,9 +25,10 @@ def generator(seed: int, *words: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest, "big"))
 
 
-def check_shares(shares: Sequence[float]) -> None:
+def check_shares(shares: Sequence[float], *, trains: bool = True) -> None:
+    """Refuse what are no shares, and nothing for training unless other rows are trained on."""
     good = len(shares) == len(PARTS) and all(0 <= s <= 1 for s in shares) and abs(sum(shares) - 1) < 1e-9
-    if not good or shares[0] == 0:
+    if not good or (trains and shares[0] == 0):
         raise Refusal(
             f"{list(shares)} cannot be the shares of train, validation and test rows",
             remedy="give three numbers that add up to 1, the first above 0, such as [0.6, 0.2, 0.2]",
@@ -47,7 +48,7 @@ def sizes(rows: int, shares: Sequence[float]) -> Rows:
     preference = np.array([0, 2, 1])
     order = np.lexsort((preference, -np.round(exact - whole, 9)))
     whole[order[: rows - int(whole.sum())]] += 1
-    if rows and whole[0] == 0:
+    if rows and shares[0] > 0 and whole[0] == 0:
         whole[np.argmax(whole)] -= 1
         whole[0] = 1
     return whole
@@ -97,14 +98,16 @@ def split(
     fold: int = 0,
     strata: Rows | None = None,
     by: Rows | None = None,
+    trains: bool = True,
 ) -> tuple[Rows, Rows, Rows]:
     """Positions of the site's train, validation and test rows, each in ascending order.
 
     Folds of the same seed test other patients, all folds together every patient once (but a site's only one).
     `strata` (a label a row) keeps the classes' shares equal in all parts, as nearly as whole rows allow. `by` (a
     patient a row) keeps all rows of a patient in one part; sizes are then met as nearly as whole patients allow.
+    `trains` says that one of these rows must be for training, whatever the shares.
     """
-    check_shares(shares)
+    check_shares(shares, trains=trains)
     random = generator(seed, "split", site)
     unit = np.arange(rows) if by is None else pd.factorize(by)[0]
     units = int(unit.max()) + 1 if rows else 0
@@ -129,6 +132,6 @@ def split(
     part = np.empty(units, np.int64)
     part[order] = np.where(tested, 2, validates)
     chosen = part[unit]
-    if rows and not (chosen == 0).any():
+    if rows and trains and not (chosen == 0).any():
         chosen[:] = np.where(unit == order[0], 0, chosen)
     return np.flatnonzero(chosen == 0), np.flatnonzero(chosen == 1), np.flatnonzero(chosen == 2)

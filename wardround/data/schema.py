@@ -101,14 +101,14 @@ def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], mi
 
 def check_rows(told: Sequence[Card], table: Table, missing_target: str, empty_sites: str) -> None:
     untold = [card for card in told if card.missing_target]
-    if untold and missing_target == "refuse":
+    if untold and missing_target == "refuse" and not table.is_unlabelled:
         counts = list_some(f"{card.site}: {card.missing_target} of {card.rows}" for card in untold)
         raise Refusal(
             f"the target {table.target!r} is unknown in some rows",
             where=f"{counts}; {table.origin}",
             remedy='fill it in, or set missing_target = "drop" to leave these rows out',
         )
-    rows = {card.site: card.rows - card.missing_target for card in told}
+    rows = {card.site: card.rows - (0 if table.is_unlabelled else card.missing_target) for card in told}
     if not any(rows.values()):
         raise Refusal("no site has a row with a known target", where=table.origin, remedy="check the data")
     few = [f"{site} ({'no row' if n == 0 else 'one row'})" for site, n in rows.items() if n < 2]
@@ -160,6 +160,8 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
             remedy=f'recode its values in [data.cleaning], or say there kinds = {{{table.target} = "text"}}',
         )
     labels = {label for card in told for label in card.labels}
+    if table.is_unlabelled:
+        return "classification", classes_voted_for(labels, table, where)
     distinct = max(len(labels), *(card.distinct for card in told), 0)
     whole = all(card.whole for card in told if card.distinct)
     task = table.task
@@ -197,6 +199,24 @@ def common_task(told: Sequence[Card], kind: str, table: Table) -> tuple[Kind, tu
     return "classification", classes
 
 
+def classes_voted_for(labels: Iterable[str], table: Table, where: str) -> tuple[str, ...]:
+    """The classes of a study with labeling functions: those that they vote for, whatever labels there are."""
+    if len(table.labels) < 2:
+        raise Refusal(
+            f"all labeling functions vote for one class ({', '.join(table.labels)}), so there is nothing to tell apart",
+            where=where,
+            remedy="add functions that vote for another class",
+        )
+    for label in sorted({*labels, *([] if table.positive is None else [table.positive])} - set(table.labels)):
+        raise Refusal(
+            f"the target has the label {label!r}, for which no labeling function votes; "
+            f"{suggest_name(label, table.labels)}",
+            where=where,
+            remedy="correct the functions' labels, or recode the target in [data.cleaning]",
+        )
+    return table.labels
+
+
 def against_the_rest(positive: str) -> tuple[str, str]:
     """The classes of the question whether the outcome is `positive`, where the target has more than two labels."""
     return f"not {positive}", positive
@@ -225,9 +245,11 @@ def remarks(
     if table.positive is not None and len(rest) > 1:
         notes.append(question_note(target, table.positive, rest))
     dropped = sum(card.missing_target for card in told)
-    if dropped:
+    if dropped and table.is_unlabelled:
+        notes.append(f"{dropped} rows without a known {target} are for training alone: labeling functions vote there.")
+    elif dropped:
         notes.append(f"{dropped} rows without a known {target} were left out.")
-    few = [card.site for card in told if card.rows - card.missing_target < 2]
+    few = [card.site for card in told if card.rows - (0 if table.is_unlabelled else card.missing_target) < 2]
     if few:
         notes.append(f"Fewer than two rows at {list_some(few)}: such a site takes part with what it has.")
     filled = [card for card in told if card.rows]

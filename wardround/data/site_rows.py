@@ -63,17 +63,28 @@ def split_site_rows(
     """Split a settled frame (see `frame_for_schema`) into parts.
 
     With `stratify` each part has its share of every class; without, no patient's outcome decides where another is,
-    which a private study needs: the promise is one for each part.
+    which a private study needs: the promise is one for each part. Rows without a label, where labeling functions vote,
+    are for training; of a patient who is held out, they are left out.
     """
+    known = np.flatnonzero(frame[table.target].notna()) if table.is_unlabelled else np.arange(len(frame))
+    labels = as_text(frame[table.target])[known].astype(str)
+    patients = as_text(frame[by]).astype(str) if by else None
     parts = split(
-        len(frame),
+        len(known),
         seed=seed,
         site=name,
         shares=shares,
         fold=fold,
-        strata=as_text(frame[table.target]).astype(str) if schema.classes and stratify else None,
-        by=as_text(frame[by]).astype(str) if by else None,
+        strata=labels if schema.classes and stratify else None,
+        by=None if patients is None else patients[known],
+        trains=len(known) == len(frame),
     )
+    if len(known) < len(frame):
+        train, validation, test = (known[part] for part in parts)
+        rest = np.setdiff1d(np.arange(len(frame)), known)
+        if patients is not None:
+            rest = rest[~np.isin(patients[rest], patients[np.concatenate([validation, test])])]
+        parts = (np.sort(np.concatenate([train, rest])), validation, test)
     return SiteRows(name, frame, parts, schema, table.target)
 
 
@@ -90,10 +101,16 @@ def frame_for_schema(
     infinite number counts as missing, and so does a whole column of something else where numbers were agreed on.
     """
     columns = list(dict.fromkeys((*schema.kinds, *table.groups, *table.aside, table.target)))
-    rows = blank_rows(frame, table.target, schema, blank) if private else known_rows(frame, table.target)
-    if table.positive is not None and schema.classes == against_the_rest(table.positive):
+    if table.is_unlabelled:
+        rows = with_known_labels(frame, table.target, schema)
+    elif private:
+        rows = blank_rows(frame, table.target, schema, blank)
+    else:
+        rows = known_rows(frame, table.target)
+    settled = table.is_unlabelled
+    if not settled and table.positive is not None and schema.classes == against_the_rest(table.positive):
         rows = rows.assign(**{table.target: one_against_the_rest(rows[table.target], table.positive)})
-    elif schema.classes:
+    elif not settled and schema.classes:
         # A label too rare to be told at any site is none of the classes.
         codes, labels = as_codes(rows[table.target])
         agreed = np.isin(labels.astype(str), schema.classes)[codes]
@@ -105,6 +122,16 @@ def frame_for_schema(
     rows = rows.reindex(columns=columns)
     for name in (name for name, kind in schema.kinds.items() if private and kind != "text"):
         rows[name] = finite_or_missing(rows[name])
+    return rows
+
+
+def with_known_labels(frame: pd.DataFrame, target: str, schema: Schema) -> pd.DataFrame:
+    """All rows; a label that is none of the classes is unknown."""
+    texts = as_text(frame[target])
+    known = np.isin(np.where(pd.isna(texts), "", texts).astype(str), schema.classes)
+    rows = frame.copy(deep=False)
+    texts[~known] = None
+    rows[target] = texts
     return rows
 
 

@@ -20,7 +20,8 @@ class Table:
     (None: the last in sorted order). `groups` names columns kept for fairness; they are features too, unless `aside`
     names them: columns that no model sees. `truth` is what a generator knows. What a study declares: `categories` are
     columns of words whatever these look like, `numbers` columns of numbers, `distinct` labels of the target that are
-    different although only their case differs. `notes` say what was noticed while the rows were read.
+    different although only their case differs, `labels` classes that labeling functions vote for: rows without a target
+    are then for training. `notes` say what was noticed while the rows were read.
     """
 
     sites: Mapping[str, pd.DataFrame]
@@ -34,9 +35,15 @@ class Table:
     categories: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     distinct: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     read: Mapping[str, int] = field(default_factory=dict)
     """Rows of each site before cleaning left some out; empty where nothing was cleaned."""
+
+    @property
+    def is_unlabelled(self) -> bool:
+        """Whether rows may lack the target: labeling functions vote in its stead."""
+        return bool(self.labels)
 
 
 class Partition(NamedTuple):

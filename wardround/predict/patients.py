@@ -16,6 +16,7 @@ import pandas as pd
 
 from wardround.core.errors import Refusal
 from wardround.data.cleanup import Cleanup, clean_values, restrict
+from wardround.data.derived_columns import derived_names
 from wardround.data.files import UNREADABLE
 from wardround.data.preparation import Preparation, TextColumn
 from wardround.data.table import Table
@@ -170,15 +171,20 @@ def rows_from(source: str, facts: ModelFacts, settings: Mapping[str, Any], **pla
 
 
 def clean_patients(found: PatientRows, facts: ModelFacts) -> PatientRows:
-    """The same rows with values as the study means them; columns that days are counted from are read, too."""
+    """The same rows with values as the study means them; columns that days are counted from are read, too.
+
+    Free text is read where it was in training; a labeling function whose column is not there abstains, as no prediction
+    depends on votes but the majority's.
+    """
     cleanup = restrict(Cleanup(**facts.reading.get("cleaning", {})), found.columns)
-    beside = [column for column in cleanup.references if column in found.columns]
+    found.require(cleanup.texts, "add the text, or rename its column")
+    beside = [column for column in (*cleanup.references, *cleanup.made_from) if column in found.columns]
 
     def pieces(columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         for piece in found.pieces([*columns, *beside]):
             yield clean_values(piece, cleanup, words=cleanup.words)
 
-    return replace(found, pieces=pieces)
+    return replace(found, columns=(*found.columns, *derived_names(cleanup.texts, cleanup.rules)), pieces=pieces)
 
 
 def align_categories(frame: pd.DataFrame, preparation: Preparation) -> pd.DataFrame:

@@ -30,6 +30,7 @@ from wardround.study.data_rules import refuse_dropped_rows, refuse_monitor, refu
 from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site
 from wardround.study.release_noise import statistics_noise, statistics_steps
+from wardround.study.votes import model_said
 
 
 @dataclass(frozen=True)
@@ -246,8 +247,9 @@ def model_of(study: Study, task: Task) -> Model:
             where="[model]",
             remedy="use it from Python, or name another model (see wardround list model)",
         )
-    registry.check_settings(component, study.model.settings, "[model]")
-    return _model(component, freeze(study.model.settings), task)
+    settings = model_said(study).settings
+    registry.check_settings(component, settings, "[model]")
+    return _model(component, freeze(settings), task)
 
 
 def build(study: Study, method: Method, task: Task, sites: Sequence[str] = ()) -> Algorithm:

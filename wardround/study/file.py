@@ -25,6 +25,7 @@ from wardround.study.sections.rounds import (
     StoppingSection,
 )
 from wardround.study.sections.section import Named, Section, Settings
+from wardround.weak_supervision.function_file import function_words
 
 __all__ = [
     "CaseSection",
@@ -132,6 +133,10 @@ def read_study(path: Path) -> Study:
         data = table.get("data") if isinstance(table, dict) else None
         if isinstance(data, dict) and isinstance(data.get("path"), str):
             data["path"] = str((path.parent / Path(data["path"]).expanduser()).resolve())
+        cleaning = data.get("cleaning") if isinstance(data, dict) else None
+        if isinstance(cleaning, dict) and isinstance(cleaning.get("rules"), str):
+            # The functions become words of the study: it is read elsewhere, where there is no such file.
+            cleaning["rules"] = function_words((path.parent / Path(cleaning["rules"]).expanduser()).resolve())
     explain = content.get("explain")
     files = explain.get("files") if isinstance(explain, dict) else None
     if isinstance(explain, dict) and isinstance(files, dict):

@@ -63,6 +63,7 @@ from wardround.study import assemble
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
+from wardround.study.votes import sketch_task
 from wardround.workflows.run import meters_of, underfit_notes
 from wardround.workflows.training_plan import default_metric, stopping_of
 
@@ -157,7 +158,7 @@ def sketch_of(study: Study, sites: Sequence[str], noise: PrivacySection | None =
     """The study's algorithm with this noise and for any task: what can be told before the sites have agreed."""
     plain, method = study.model_copy(update={"privacy": noise}), own_method(study)
     try:
-        return assemble.build(plain, method, Task((1,), ("0", "1")), sites)
+        return assemble.build(plain, method, sketch_task(study), sites)
     except Refusal as refusal:
         try:  # a model may be for regression only
             return assemble.build(plain, method, Task((1,)), sites)

@@ -23,6 +23,7 @@ from wardround.privacy.two_servers.protocol import FEWEST
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
+from wardround.study.votes import sketch_task
 
 State = dict[str, Any]
 """What Weight Erosion's server keeps, without the model; empty for Krum and Multi-Krum."""
@@ -104,7 +105,7 @@ def rule_of(study: Study, sites: Sequence[str]) -> RobustRule:
     """The rule of an approved study."""
     plain = study.model_copy(update={"privacy": None})
     try:
-        algorithm = assemble.build(plain, own_method(study), Task((1,), ("0", "1")), sites)
+        algorithm = assemble.build(plain, own_method(study), sketch_task(study), sites)
     except Refusal:  # a model may be for regression only
         algorithm = assemble.build(plain, own_method(study), Task((1,)), sites)
     return rule_for(algorithm, sites)

@@ -57,6 +57,7 @@ from wardround.privacy.budget import Budget
 from wardround.queries.columns import list_some
 from wardround.study.analysis import analysis_recipe
 from wardround.study.file import Named, Study
+from wardround.study.votes import model_said
 
 MOST_KNOWN = 1000
 MOMENT_NS = 50_000_000
@@ -303,7 +304,7 @@ def departures(study: Study, recipe: Recipe) -> list[str]:
     if recipe.kind == "private":  # its noise is looked at where it is made
         return [reason for part in recipe.parts for reason in departures(study, part)]
     own = probe_departures(study, recipe) if recipe.kind == "probe" else []
-    expected = {"algorithm": study.algorithm, "model": study.model, "aggregator": study.aggregator}
+    expected = {"algorithm": study.algorithm, "model": model_said(study), "aggregator": study.aggregator}
     return own + [
         f"the study does not include the {one.kind} {one.name} with these settings"
         for one in (recipe, *recipe.parts)

@@ -1,9 +1,9 @@
 """[data]: where the rows come from, what their values mean, how columns become numbers."""
 
 from math import inf
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from wardround.study.sections.section import Named, Section, Settings
 
@@ -37,6 +37,22 @@ class PreparationSection(Section):
 Values = list[str | int | float]
 
 
+class TextSection(Section):
+    """How free text becomes numbers: words are hashed into so many features, or counted where they are listed."""
+
+    features: int = Field(default=256, ge=1, le=65_536)
+    words: list[str] = Field(default_factory=list)
+    """Count these words alone; their document frequencies are found by the analysis `document_frequencies`."""
+    weights: list[float] = Field(default_factory=list)
+    """A weight for each of the words, such as the logarithm of one over its document frequency."""
+
+    @model_validator(mode="after")
+    def _a_weight_each(self) -> "TextSection":
+        if self.weights and len(self.weights) != len(self.words):
+            raise ValueError(f"there should be a weight for each of the {len(self.words)} words")
+        return self
+
+
 class CleaningSection(Section):
     """What the values of columns mean, the same at every site; nothing is changed in silence."""
 
@@ -62,6 +78,16 @@ class CleaningSection(Section):
     """Rows to be left out, by values of a column: {status = ["cancelled"]}. Not under [privacy]."""
     duplicates: Literal["keep", "drop"] = "keep"
     """Copies of a row at the same site: kept, or left out. Not under [privacy]."""
+    texts: dict[str, TextSection] = Field(default_factory=dict)
+    """Columns of free text that become numbers, each with how: {note = {features = 256}}."""
+    rules: list[dict[str, Any]] = Field(default_factory=list)
+    """Labeling functions whose votes become columns, for models that learn from votes; or the name of a file of them.
+    Rows whose target is unknown are then for training."""
+
+    @model_serializer(mode="wrap")
+    def _words(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # The words of a study are its identity: studies without these say nothing of them.
+        return {key: value for key, value in write(self).items() if value or key not in ("texts", "rules")}
 
     @model_validator(mode="after")
     def _ends_in_order(self) -> "CleaningSection":

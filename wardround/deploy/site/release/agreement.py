@@ -68,7 +68,11 @@ def check_schema(said: Mapping[str, Any], study: Study, table: Table, site: str,
     expected = study.data.settings.get("task")
     if task not in ("classification", "regression") or (expected is not None and task != expected):
         raise refusal("the agreed schema has another task than the study")
-    check_classes(classes, task, frame[table.target], cell, table.positive)
+    if table.is_unlabelled:
+        if tuple(classes) != table.labels or task != "classification":
+            raise refusal("the agreed schema has other classes than the study's labeling functions vote for")
+    else:
+        check_classes(classes, task, frame[table.target], cell, table.positive)
     return Schema(dict(kinds), task, tuple(classes), ())
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Message, Model, Params, Shard, Task, Transform
 from wardround.core.errors import Refusal
+from wardround.data.derived_columns import labels_voted_for
 from wardround.engine.split_round import row_of
 from wardround.study import assemble
 from wardround.study.file import Study
@@ -78,7 +79,8 @@ def largest_shapes(study: Study, features: int, classes: int, sites: Sequence[st
     """With at most so many features and classes; a model that takes no classes predicts a quantity."""
     said = study.algorithm.settings.get("shape")  # an algorithm that is told the shape of a row takes no other
     features = int(np.prod(said)) if isinstance(said, list) and said else features
-    names = tuple(str(number) for number in range(classes))
+    voted = labels_voted_for(study.data.cleaning.rules)
+    names = voted or tuple(str(number) for number in range(classes))
     tasks = [Task((features,), names), Task((features,))] if classes else [Task((features,))]
     transform = assemble.transform_of(study.transforms)
     refused: Refusal | None = None

@@ -15,6 +15,7 @@ from wardround.core.components.recipes import Recipe
 from wardround.core.components.terms import Extent
 from wardround.core.errors import Refusal
 from wardround.core.text import format_bytes
+from wardround.data.derived_columns import free_texts
 from wardround.deploy.site.release.model_shapes import MessageShapes, bytes_of, largest_shapes, numbers_of
 from wardround.deploy.site.release.partner_questions import (
     all_settings,
@@ -175,11 +176,13 @@ def most_features(study: Study, columns: Mapping[str, str]) -> int:
     cleaning = study.data.cleaning
     words = [column for column, kind in cleaning.kinds.items() if kind == "text"]
     named = {*(study.data.settings.get("categories") or ()), *words, *cleaning.recode}  # recoded numbers may be words
+    free = free_texts(cleaning.texts, cleaning.rules)
     own = sum(
         extra + (wide if kind not in ("number", "flag", "empty") or column in named else 1)
         for column, kind in columns.items()
-        if column != target
+        if column != target and column not in free
     )
+    own += len(cleaning.rules) + sum(len(one.words) or one.features for one in cleaning.texts.values())
     return max(1, own + (FILLED * (1 + extra) if study.data.missing_columns == "fill" else 0))
 
 
