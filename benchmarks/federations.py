@@ -1,4 +1,4 @@
-"""Made-up federations in which the right partners are known: fourteen kinds, none of them the data set `triage`.
+"""Made-up federations in which the right partners are known: fourteen kinds, and beside them the data set `triage`.
 
 Site 0 asks. Every kind was written down before any choice of partners was tuned on it. A kind is a function of a random
 generator that gives one `Hospital` a site: how its patients are drawn, how many there are, and whose rows it holds. A
@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+
+from wardround.data.datasets.triage import triage
 
 Numbers = np.ndarray[Any, Any]
 Draw = Callable[[np.random.Generator, int], tuple[Numbers, Numbers]]
@@ -170,18 +173,18 @@ KINDS: Mapping[str, Callable[[np.random.Generator], list[Hospital]]] = {
 class World(NamedTuple):
     """A federation of one kind: what every hospital holds, and the asking one's own distribution."""
 
-    hospitals: tuple[Hospital, ...]
-    rows: tuple[tuple[Numbers, Numbers], ...]
-    fresh: tuple[Numbers, Numbers]
+    right: frozenset[int]
+    """The numbers of the right partners; the asking hospital is number 0."""
+    frames: dict[str, pd.DataFrame]
+    """Every hospital's patients; the column `ill` is 1 or 0."""
+    fresh: pd.DataFrame
     """A large sample from the distribution of the asking hospital."""
-
-    @property
-    def right(self) -> set[int]:
-        return {site for site, one in enumerate(self.hospitals) if site and one.right}
 
 
 def world(kind: str, seed: int, *, asking: int | None = None, fresh: int = 40_000) -> World:
     """The federation of this kind and seed; `asking` gives the asking hospital another number of patients."""
+    if kind in TRIAGE:
+        return of_triage(*TRIAGE[kind], seed, fresh)
     generator = np.random.default_rng([list(KINDS).index(kind), seed])
     hospitals = KINDS[kind](generator)
     if asking is not None:
@@ -189,6 +192,32 @@ def world(kind: str, seed: int, *, asking: int | None = None, fresh: int = 40_00
     rows: list[tuple[Numbers, Numbers]] = []
     for one in hospitals:
         x, y = rows[one.copies] if one.copies is not None else one.draw(generator, one.patients)
-        rows.append((x.astype(np.float32), y.astype(np.int32)))
-    x, y = hospitals[0].draw(generator, fresh)
-    return World(tuple(hospitals), tuple(rows), (x.astype(np.float32), y.astype(np.int32)))
+        rows.append((x, y))
+    right = frozenset(site for site, one in enumerate(hospitals) if site and one.right)
+    frames = {f"site-{site}": frame_of(*one) for site, one in enumerate(rows)}
+    return World(right, frames, frame_of(*hospitals[0].draw(generator, fresh)))
+
+
+def frame_of(x: Numbers, y: Numbers) -> pd.DataFrame:
+    columns = [f"c{i}" for i in range(x.shape[1])]
+    return pd.DataFrame(x.astype(np.float32), columns=columns).assign(ill=y.astype(np.int32))
+
+
+TRIAGE: Mapping[str, tuple[int, int]] = {"triage_4": (4, 2), "triage_8": (8, 2), "triage_8_of_4": (8, 4)}
+"""The data set `triage` beside the kinds above, on which earlier choices were tuned: hospitals, and groups of them."""
+
+
+def of_triage(hospitals: int, clusters: int, seed: int, fresh: int) -> World:
+    """The hospital whose number is the rest of the seed asks, so that every group does in turn."""
+    few, many = (triage(hospitals=hospitals, clusters=clusters, patients=n, seed=seed) for n in (PATIENTS, fresh))
+    order = [(seed + site) % hospitals for site in range(hospitals)]
+    names = list(few.sites)
+    frames = {f"site-{place}": with_outcome(few.sites[names[site]]) for place, site in enumerate(order)}
+    right = frozenset(place for place, site in enumerate(order) if place and (site - order[0]) % clusters == 0)
+    # A hospital's distribution is drawn before its patients, so it is the same for more of them.
+    asking = many.sites[names[order[0]]].iloc[len(frames["site-0"]) :]
+    return World(right, frames, with_outcome(asking))
+
+
+def with_outcome(patients: pd.DataFrame) -> pd.DataFrame:
+    return patients.drop(columns="ebola").assign(ill=(patients["ebola"] == "confirmed").astype(np.int32))

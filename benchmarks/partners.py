@@ -135,15 +135,17 @@ def measured(case: Case, measures: Mapping[str, Choice], seeds: range, asking: i
 def main() -> int:
     parser = argparse.ArgumentParser(description="How well each measure finds the right partners.")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--asking", type=int, default=4, help="sites that ask, of every federation")
     parser.add_argument("--measures", nargs="*", choices=list(MEASURES), default=list(MEASURES))
     parser.add_argument("--cases", nargs="*", choices=list(CASES), default=list(CASES))
     chosen = parser.parse_args()
     measures = {name: MEASURES[name]() for name in chosen.measures}
-    report: dict[str, Any] = {"seeds": chosen.seeds, "asking": chosen.asking, "cases": {}}
+    seeds = range(chosen.first, chosen.first + chosen.seeds)
+    report: dict[str, Any] = {"seeds": [seeds.start, seeds.stop], "asking": chosen.asking, "cases": {}}
     for name in chosen.cases:
         begun = time.perf_counter()
-        report["cases"][name] = measured(CASES[name], measures, range(chosen.seeds), chosen.asking)
+        report["cases"][name] = measured(CASES[name], measures, seeds, chosen.asking)
         print(f"{name}: {time.perf_counter() - begun:.0f} s, {json.dumps(report['cases'][name])}", file=sys.stderr)
     print(json.dumps(report))
     return 0

@@ -150,12 +150,13 @@ def main() -> int:
         description="How far partial pooling falls short of the better of local and common."
     )
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--cases", nargs="*", choices=["hierarchy", *DATA], default=["hierarchy", *DATA])
     said = parser.parse_args()
     report = {}
     for name in said.cases:
         begun, rows, bayes, sites = time.perf_counter(), [], [], []
-        for seed in range(said.seeds):
+        for seed in range(said.first, said.first + said.seeds):
             federation, known = federation_of(name, seed)
             rows.append(losses(federation, seed))
             sites = list(federation.sites)

@@ -9,9 +9,9 @@ without anybody having to know which that is, and is better than both where site
 Every round a site finds its most likely coefficients given the common ones and the variances (Fisher scoring, on all
 its rows) and tells how far they are from the common ones and how sure that is (Laplace's approximation); the server
 moves the common ones by the generalized least squares step and the variances by the EM step (Dempster, Laird and Rubin
-1977). The variances start wide, are pulled slightly towards each other, as a few sites tell little of each, and the
-common coefficients have a wide prior around 0 (`reach`, in units of standardized features; every site brings one, so
-that a coefficient of which no site has any evidence stays at 0).
+1977). The variances start wide, are pulled slightly towards each other, the less the more sites there are, as a few
+tell little of each, and the common coefficients have a wide prior around 0 (`reach`, in units of standardized features;
+every site brings one, so that a coefficient of which no site has any evidence stays at 0).
 
 Needs nothing but the sums of the answers, so it works under a secure sum; it looks at the information of all rows, to
 which DP-SGD adds no noise, so not in a private study. For models of up to 600 numbers (logistic and linear regression);
@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from wardround.core.answers import answer
-from wardround.core.bounds import Positive, Share
+from wardround.core.bounds import NotNegative, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Personal, Shard, Tree
 from wardround.core.descent import CHUNK, batches
 from wardround.core.errors import Refusal
@@ -52,12 +52,12 @@ NARROWEST = 1e-6
 
 
 def partial_pooling(
-    model: Model, aggregator: Aggregator, *, start: Positive = 0.25, reach: Positive = 3.0, lent: Share = 0.05
+    model: Model, aggregator: Aggregator, *, start: Positive = 0.25, reach: Positive = 3.0, lent: NotNegative = 0.2
 ) -> Algorithm:
     """Each site its own coefficients, pulled to the common ones as strongly as all sites together show (recommended).
 
     start: the variance of the sites' coefficients before anything is known. reach: what a coefficient is for one site
-    before anything is known, a standard deviation. lent: how far each variance is pulled to the mean of all.
+    before anything is known, a standard deviation. lent: how many sites' worth each variance is pulled to their mean.
     """
 
     def init(params: Params, sites: int) -> Tree:
@@ -72,6 +72,7 @@ def partial_pooling(
             "params": params,
             "variance": jnp.full(width, start),
             "noise": jnp.ones(()),
+            "lent": jnp.asarray(lent / (lent + sites)),
         }
 
     def objective(own: Array, pull: Array, message: Message, shard: Shard, key: Key) -> Array:
@@ -144,11 +145,12 @@ def partial_pooling(
         step = root * bounded(jnp.linalg.solve(system, towards), towards)
         ratio = jnp.clip(said["square"] - jnp.square(said["apart"]), 0.25, 2.0)
         seen = state["variance"] * (DOUBT * ratio) ** HASTE
-        variance = (1 - lent) * seen + lent * jnp.mean(seen)
+        variance = (1 - state["lent"]) * seen + state["lent"] * jnp.mean(seen)
         found = {
             "params": like(state["params"], centre + step),
             "variance": jnp.clip(variance, NARROWEST, WIDE),
             "noise": jnp.maximum(said["spread"], NARROWEST),
+            "lent": state["lent"],
         }
         # A round in which nobody answered tells nothing.
         return jax.tree.map(lambda new, old: jnp.where(said["spread"] > 0, new, old), found, state)

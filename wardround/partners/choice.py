@@ -64,6 +64,13 @@ class Evidence(NamedTuple):
     """Scores above it speak for the partner, those below against: the threshold when the study names none."""
     details: Report | None = None
     """Plain values for the record and the report."""
+    among: "Callable[[Sequence[int]], Evidence] | None" = None
+    """The same when only these sites may be chosen; none where a site's score does not depend on the others."""
+
+    def with_candidates(self, candidates: Sequence[int]) -> "Evidence":
+        """What is said where some that were judged are no candidates any more."""
+        judged = set(np.flatnonzero(np.isfinite(self.score)).tolist())
+        return self if self.among is None or judged <= set(candidates) else self.among(candidates)
 
 
 class Probe(NamedTuple):
@@ -121,6 +128,7 @@ def select_partners(evidence: Evidence, rule: Rule, sites: Sequence[str], candid
     refuse_rule(rule, sites, candidates)
     if rule.by_hand is not None:
         return tuple(list(sites).index(name) for name in rule.by_hand)
+    evidence = evidence.with_candidates(candidates)
     order = [index for index in np.argsort(-evidence.score, kind="stable") if np.isfinite(evidence.score[index])]
     ranked = [int(index) for index in order if int(index) in candidates]
     if rule.top is not None:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from wardround.core import trees
 from wardround.core.contracts import Params, Tree
 from wardround.core.errors import Refusal
 from wardround.partners.choice import Question
-from wardround.partners.probes.information import information, moved
+from wardround.partners.probes.information import information, moved, sketch
 from wardround.partners.similarity.histograms import Histograms
 from wardround.partners.similarity.patient_distance import patients_apart
 from wardround.partners.similarity.site_groups import Directions, SiteGroups, directions_of, group_sites
@@ -32,6 +33,10 @@ class Knowledge(NamedTuple):
     groups: SiteGroups
     model: Params
     """The model at which they were asked."""
+    pull: float
+    """How strongly training holds a model back, for each patient: as a ridge penalty of this strength would."""
+    gone: Numbers
+    """How far the model at which they were asked is from where training begins, coefficient by coefficient."""
 
     def place_of(self, site: int) -> int:
         """Where the site of this number stands in what follows the order of those that answered."""
@@ -54,10 +59,13 @@ def learn_from_sites(question: Question, told: Histograms | None = None, *, held
     if known is None:
         return None
     nearer = moved(known.model, known.told.basis @ known.groups.mean[known.place_of(question.user)])
-    return known if nearer is None else ask_sites(question, nearer, told, held_out)
+    return known if nearer is None else ask_sites(question, nearer, told, held_out, known.pull)
 
 
-def ask_sites(question: Question, model: Params, told: Histograms | None, held_out: bool) -> Knowledge | None:
+def ask_sites(
+    question: Question, model: Params, told: Histograms | None, held_out: bool, pull: float | None = None
+) -> Knowledge | None:
+    """`pull` as it was found at a trained model; where none is said, this is one."""
     probe = information(question.model)
     said = [question.probe(probe, model)]
     if held_out:
@@ -76,14 +84,27 @@ def ask_sites(question: Question, model: Params, told: Histograms | None, held_o
             "the model predicts every patient exactly, so sites cannot be told apart",
             remedy="look for a column that holds the target",
         )
-    seen = directions_of(-slope * rows[:, None] / variance, bend * rows[:, None, None] / variance)
+    score = -slope * rows[:, None] / variance
+    seen = directions_of(score, bend * rows[:, None, None] / variance)
     if not seen.basis.shape[1]:
         raise Refusal(
             "the gradients do not differ from patient to patient, so sites cannot be told apart",
             remedy="look for a target or columns that never vary",
         )
     apart = None if told is None else patients_apart(told, sites)
-    return Knowledge(sites, rows, seen, group_sites(seen, apart), model)
+    gone = np.asarray(sketch(trees.subtract(model, question.params), slope.shape[1]), np.float64)
+    held_back = pull_of(score.sum(axis=0), gone, float(rows.sum())) if pull is None else pull
+    return Knowledge(sites, rows, seen, group_sites(seen, apart), model, held_back, gone)
+
+
+def pull_of(score: Numbers, gone: Numbers, rows: float) -> float:
+    """What a patient's ridge penalty would be with which a trained model is the best one.
+
+    At a model w of the largest likelihood the score is 0; with a penalty of rows * pull * |w|² / 2, rows * pull * w.
+    Training that ends before its time, or a penalty of the study's own, leaves such a score along the way it has gone.
+    """
+    square = float(gone @ gone)
+    return max(0.0, float(score @ gone)) / (rows * square) if square > 0 else 0.0
 
 
 def mean_of(said: Sequence[Tree], counts: Sequence[Numbers], name: str) -> Numbers:
@@ -96,12 +117,17 @@ def mean_of(said: Sequence[Tree], counts: Sequence[Numbers], name: str) -> Numbe
 
 
 def pooled(known: Knowledge, sites: tuple[int, ...]) -> Numbers:
-    """The common model of these sites, as a change in the known directions."""
-    chosen = list(sites)
-    total = known.told.information[chosen].sum(axis=0)
+    """The common model of these sites as it would be trained, as a change in the known directions.
+
+    Held back as training holds back: else a partner that means something else would seem to help wherever a model of
+    few patients, trained to its very end, would go too far.
+    """
+    chosen, basis = list(sites), known.told.basis
+    held_back = known.pull * known.rows[chosen].sum()
+    total = known.told.information[chosen].sum(axis=0) + held_back * basis.T @ basis
     # A hair of the information of everybody, so that a site without any patient of some kind has a model too.
     total = total + 1e-6 * np.eye(len(total))
-    return np.asarray(np.linalg.solve(total, known.told.score[chosen].sum(axis=0)))
+    return np.asarray(np.linalg.solve(total, known.told.score[chosen].sum(axis=0) - held_back * basis.T @ known.gone))
 
 
 def expected_gain(known: Knowledge, user: int, first: Numbers, second: Numbers) -> tuple[float, float]:

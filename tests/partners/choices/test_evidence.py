@@ -21,7 +21,7 @@ from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
 from wardround.partners.choice import Evidence, Question, Rule, select_partners
 from wardround.partners.choices.evidence import best_sets, evidence, gain_between, plausibility
-from wardround.partners.knowledge import Knowledge
+from wardround.partners.knowledge import Knowledge, pooled, pull_of
 from wardround.partners.similarity.site_groups import Directions, SiteGroups
 
 POOL = triage(hospitals=1, clusters=1, patients=1600, degree=0.0, seed=0)
@@ -73,7 +73,7 @@ def known_of(place: np.ndarray, together: np.ndarray, rows: float = 100.0) -> Kn
     share = np.full((count, 1, 1), 1 / count)
     told = Directions(np.ones((1, 1)), np.ones((1, 1)), place[:, None] / count, share)
     groups = SiteGroups(together, place[:, None] * 0.0, np.ones((1, count, count)))
-    return Knowledge(np.arange(count), np.full(count, rows), told, groups, {})
+    return Knowledge(np.arange(count), np.full(count, rows), told, groups, {}, 0.0, np.zeros(1))
 
 
 def test_the_set_is_the_one_whose_model_is_nearest() -> None:
@@ -94,12 +94,41 @@ def test_the_set_is_the_one_whose_model_is_nearest() -> None:
 
 
 def test_a_sure_stranger_needs_a_gain_and_a_sure_twin_does_not() -> None:
-    """PLAUSIBLE / 5 a unit of log odds, four at most: 0.002 for or against a site."""
+    """PLAUSIBLE / 5 a unit of log odds, four at most: 0.008 for or against a site."""
     together = np.eye(2)
-    for chance, expected in ((1.0, 0.002), (0.5, 0.0), (0.0, -0.002)):
+    for chance, expected in ((1.0, 0.008), (0.5, 0.0), (0.0, -0.008)):
         together[0, 1] = chance
         known = known_of(np.array([0.0, 0.0]), together)
         assert plausibility(known, 0, [1], (0, 1)) == pytest.approx(expected)
+
+
+def test_a_model_is_foretold_as_training_holds_it_back() -> None:
+    """One coefficient, places 4 and 2, asked at the model 1, training begun at 0, information 1/2 a site, 100 patients.
+
+    Both sites' score at the model 1 is 1/2 (4 + 2) = 3 for a change c, with information 1: held back by a penalty p a
+    patient the change solves (1 + 200 p) c = 3 - 200 p. With p = 1/200 it is 1, so the model 2 instead of the 4 of
+    nothing held back. At that model, a way of 2 from the start, the score left is 3 - 1 = 2 = 200 p 2: p is found.
+    """
+    known = known_of(np.array([4.0, 2.0]), np.ones((2, 2)))._replace(pull=1 / 200, gone=np.ones(1))
+    assert pooled(known, (0, 1)) == pytest.approx([1.0], rel=1e-5)
+    assert pooled(known._replace(pull=0.0), (0, 1)) == pytest.approx([3.0], rel=1e-5)
+    assert pull_of(np.array([2.0]), np.array([2.0]), 200.0) == pytest.approx(1 / 200)
+    # Training that went beyond its aim, or has not begun, holds nothing back.
+    assert pull_of(np.array([-2.0]), np.array([2.0]), 200.0) == pull_of(np.ones(1), np.zeros(1), 200.0) == 0.0
+
+
+def test_whoever_is_left_is_judged_anew_when_another_withdraws(hospitals: LoadedData) -> None:
+    question = question_of(hospitals, 0)
+    said = evidence().assess(question)
+    left = tuple(site for site in question.candidates if site != 2)
+    chosen = select_partners(said, Rule(), question.engine.sites, left)
+    # As if the site had never been a candidate: the same sets are held against each other.
+    assert said.among is not None
+    again = said.among(left)
+    assert np.isnan(again.score[2])
+    assert (again.score[list(left)] != said.score[list(left)]).any()
+    assert set(chosen) == {site for site in left if again.score[site] > 0}
+    assert said.with_candidates(question.candidates) is said
 
 
 @pytest.mark.parametrize("user", [0, 1])
@@ -108,7 +137,7 @@ def test_right_partners_are_ranked_first_and_let_in(hospitals: LoadedData, user:
     said = evidence().assess(question)
     right = [i for i in range(8) if i % 2 == user % 2 and i != user]
     wrong = [i for i in range(8) if i % 2 != user % 2]
-    assert area(said, right, wrong) >= 0.9
+    assert area(said, right, wrong) >= 0.95
     assert set(right) <= taken(said, question)
     assert (said.error[right + wrong] > 0).all()
     assert said.cut == 0

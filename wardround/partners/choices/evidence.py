@@ -10,10 +10,13 @@ guess of the asking site's own, around which the differences that matter are sma
 differ and whose findings mean the same are right partners.
 
 The common model of any set of sites follows from their sums, so its expected loss at the asking site is known without
-training it: half the squared distance from the best guess, in units of the asking site's information. The set is the
-one with the smallest; sets that are as good to within a few ten-thousandths are told apart by how likely their sites
-mean the same. A site's score is what the expected loss falls by when it is among the partners, the others being chosen
-best; above 0 (the cut) it is taken. Its error is the posterior standard deviation of that.
+training it: half the squared distance from the best guess, in units of the asking site's information. What is foretold
+is the model as it would be trained: the score that is left at the trained model of everybody tells how strongly
+training holds back, by its end or by a penalty. Without that a partner with another meaning would seem to help by
+holding back a model of few patients. The set is the one with the smallest expected loss; sets that are as good to
+within a few thousandths are told apart by how likely their sites mean the same. A site's score is what the expected
+loss falls by when it is among the partners, the others being chosen best; above 0 (the cut) it is taken. Its error is
+the posterior standard deviation of that.
 
 Measured on fourteen kinds of made-up federations of 6 hospitals with 200 patients (benchmarks/advice.py; the figures
 are in docs/results/advice.md). Needs the answers one by one, so no secure sum. `epsilon` covers the histograms only; to
@@ -21,11 +24,13 @@ score and information no noise is added, so it is not for a private study. Costs
 exchanges of up to 256² numbers a site, and the histograms.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from wardround.core.bounds import Count, NotNegative
+from wardround.core.contracts import Report
 from wardround.partners.choice import Choice, Evidence, Question, SiteQuestions, probe
 from wardround.partners.knowledge import Knowledge, expected_gain, learn_from_sites, pooled
 from wardround.partners.similarity.histograms import ask_histograms, count_queries
@@ -35,8 +40,8 @@ LABEL = "Partners by all evidence"
 
 Numbers = np.ndarray[Any, Any]
 
-PLAUSIBLE = 0.0025
-"""Expected loss that plausibility may outweigh, for all candidates together: half of what is called harmless."""
+PLAUSIBLE = 0.01
+"""Expected loss that odds of e to 1 for or against meaning the same outweigh, for all candidates together."""
 LONGEST_ODDS = 4.0
 """Log odds beyond which a site's meaning the same, or not, counts no further."""
 
@@ -60,6 +65,20 @@ def assess_candidates(question: Question, known: Knowledge) -> Evidence:
     """Every candidate's worth, its error, and what it comes from; the cut is 0."""
     names, user = tuple(question.engine.sites), known.place_of(question.user)
     others = [i for i in range(len(known.sites)) if i != user and known.sites[i] in question.candidates]
+    score, error, reasons = judge(known, user, others, names)
+    distances = np.full((len(names), len(names)), np.nan)
+    distances[np.ix_(known.sites, known.sites)] = site_distances(known, user)
+
+    def among(candidates: Sequence[int]) -> Evidence:
+        left = [site for site in others if known.sites[site] in candidates]
+        return Evidence(*judge(known, user, left, names)[:2], 0.0)
+
+    details = {"sites": reasons, "map": map_of(names, distances, question.everyone)}
+    return Evidence(score, error, 0.0, details, among)
+
+
+def judge(known: Knowledge, user: int, others: list[int], names: Sequence[str]) -> tuple[Numbers, Numbers, Report]:
+    """Score and error of every site, and the reasons of those that are candidates."""
     found = best_sets(known, user, others)
     score, error = np.full(len(names), np.nan), np.full(len(names), np.nan)
     reasons = {}
@@ -74,9 +93,7 @@ def assess_candidates(question: Question, known: Knowledge) -> Evidence:
             "loss_saved": worth,
             "error": doubt,
         }
-    distances = np.full((len(names), len(names)), np.nan)
-    distances[np.ix_(known.sites, known.sites)] = site_distances(known, user)
-    return Evidence(score, error, 0.0, {"sites": reasons, "map": map_of(names, distances, question.everyone)})
+    return score, error, reasons
 
 
 def gain_between(known: Knowledge, user: int, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[float, float]:

@@ -63,6 +63,7 @@ def advise(plan: TrainingPlan, step: Step = lambda words: None) -> Advice:
     evidence = average_evidence([one.evidence for one in chosen])
     settlement = settle_partners(study, said, plan.setting, evidence, chosen[0])
     names, user = list(plan.federation.sites), chosen[0].user
+    evidence = without_withdrawn(evidence, [site for site, name in enumerate(names) if name not in settlement.reasons])
     tried = settlement.partners or tuple(most_promising(evidence, names, settlement))
     step("what it gains")
     ways = [train_ways(one, user, [names.index(name) for name in tried]) for one in plans]
@@ -75,6 +76,15 @@ def most_promising(evidence: Evidence, names: Sequence[str], settlement: Dilutio
     judged = [site for site in range(len(names)) if np.isfinite(evidence.score[site])]
     left = [site for site in judged if names[site] not in settlement.reasons]
     return [names[max(left, key=lambda site: float(evidence.score[site]))]] if left else []
+
+
+def without_withdrawn(evidence: Evidence, left: Sequence[int]) -> Evidence:
+    """Scores among those that are left; whoever withdrew keeps the one it had before."""
+    among = evidence.with_candidates(left)
+    known = np.isfinite(among.score)
+    return evidence._replace(
+        score=np.where(known, among.score, evidence.score), error=np.where(known, among.error, evidence.error)
+    )
 
 
 def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words: None) -> PartnersResult:
@@ -155,7 +165,13 @@ def average_evidence(found: Sequence[Evidence]) -> Evidence:
         out=np.full(scores.shape[1], np.nan),
         where=there.any(axis=0),
     )
-    return Evidence(score, np.sqrt(squares), float(np.mean([one.cut for one in found])), found[0].details)
+    again = [one.among for one in found if one.among is not None]
+
+    def among(candidates: Sequence[int]) -> Evidence:
+        return average_evidence([judge(candidates) for judge in again])
+
+    cut = float(np.mean([one.cut for one in found]))
+    return Evidence(score, np.sqrt(squares), cut, found[0].details, among if len(again) == len(found) else None)
 
 
 def settle_partners(
