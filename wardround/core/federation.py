@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from tempfile import TemporaryFile
 from typing import Any, overload
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from wardround.core.contracts import Task
 
 PARTS = ("train", "validation", "test")
+LARGE = 1 << 28
+"""Bytes of images from which they lie in a file instead of in memory."""
 
 
 class NumberedSites(Sequence[str]):
@@ -86,6 +89,16 @@ class Federation:
         )
 
 
+def mapped_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """Zeros: in memory, or if they are large in a file without a name that vanishes with the process."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if size < LARGE:
+        return np.zeros(shape, dtype)
+    with TemporaryFile(prefix="wardround-") as file:
+        file.truncate(size)
+        return np.memmap(file, dtype, "r+", shape=shape)
+
+
 def assemble(
     parts: Sequence[tuple[str, Sequence[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]]],
     task: Task,
@@ -94,7 +107,12 @@ def assemble(
     """A federation from, for every site, its name and its (x, y) of train, validation and test."""
     counts = np.array([[len(y) for _, y in three] for _, three in parts], np.int64).reshape(-1, len(PARTS))
     totals = counts.sum(axis=1)
-    x = np.concatenate([x for _, three in parts for x, _ in three])
+    pieces = [x for _, three in parts for x, _ in three]
+    if any(isinstance(piece, np.memmap) for piece in pieces):
+        x = mapped_zeros((int(totals.sum()), *task.shape), pieces[0].dtype)
+        np.concatenate(pieces, out=x)
+    else:
+        x = np.concatenate(pieces)
     y = np.concatenate([y for _, three in parts for _, y in three])
     return Federation(
         sites=tuple(name for name, _ in parts),

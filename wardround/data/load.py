@@ -140,7 +140,7 @@ def load(
     )
     notes += remarks
 
-    task = Task((len(preparation.features),), schema.classes, table.target)
+    task = Task(preparation.shape, schema.classes, table.target)
     pieces = [(site.name, site.prepare(preparation, f"site {site.name}, {table.origin}")) for site in sites]
     order = tuple(site.order for site in sites)
     groups = {group: group_values(table, group, order) for group in table.groups}
@@ -273,6 +273,9 @@ def fingerprint_of(table: Table) -> str:
                 values = as_numbers(series)
                 # One bit pattern for all missing values, and for both zeros.
                 digest.update(np.where(np.isnan(values), np.nan, values + 0.0).astype("<f8").tobytes())
+            elif kind == "image":
+                for one in series.dropna():
+                    digest.update(one.pixels.tobytes())
             elif kind != "empty":
                 codes, distinct = as_codes(series)
                 digest.update(codes.astype("<i8").tobytes())

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from wardround.core.errors import Refusal
-from wardround.queries.columns import as_codes, as_numbers, kind_of, suggest_name
+from wardround.core.federation import mapped_zeros
+from wardround.queries.columns import Picture, as_codes, as_numbers, kind_of, picture_shape, suggest_name
 
 FORMAT = "wardround preparation 1"
 ENDS = ("low", "high")
@@ -58,18 +59,49 @@ class TextColumn:
 
 
 @dataclass(frozen=True)
+class ImageColumn:
+    """Images go to the model as they are: bytes of this shape (height, width, channels). An unknown one is black."""
+
+    name: str
+    shape: tuple[int, int, int]
+
+    def apply(self, series: "pd.Series[Any]") -> np.ndarray[Any, Any]:
+        out = mapped_zeros((len(series), *self.shape), np.uint8)
+        for place, one in enumerate(series):
+            if isinstance(one, Picture):
+                out[place] = one.pixels
+        return out
+
+
+@dataclass(frozen=True)
 class Preparation:
-    """What is done to each raw column, in order."""
+    """What is done to each raw column, in order; or the one column of images, which then is all there is."""
 
     columns: tuple[NumberColumn | TextColumn, ...]
+    image: ImageColumn | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of the matrix that `apply` gives."""
         return tuple(name for column in self.columns for name in column.features)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The raw columns that are read."""
+        return (*(column.name for column in self.columns), *([self.image.name] if self.image else []))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row as the model sees it."""
+        return self.image.shape if self.image else (len(self.features),)
+
     def apply(self, frame: pd.DataFrame, *, where: str = "") -> np.ndarray[Any, Any]:
-        """A float32 matrix (rows, features); columns of the frame that the preparation does not know are ignored."""
+        """A float32 matrix (rows, features); columns of the frame that the preparation does not know are ignored.
+
+        Of images it is their bytes, (rows, height, width, channels).
+        """
+        if self.image is not None:
+            return self.image.apply(frame[self.image.name])
         out = np.zeros((len(frame), len(self.features)), np.float32)
         at = 0
         for column in self.columns:
@@ -99,7 +131,8 @@ class Preparation:
             }
             for column in self.columns
         ]
-        return json.dumps({"format": FORMAT, "columns": columns}, ensure_ascii=False, allow_nan=False)
+        image = {"image": asdict(self.image)} if self.image else {}
+        return json.dumps({"format": FORMAT, "columns": columns, **image}, ensure_ascii=False, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> "Preparation":
@@ -107,7 +140,8 @@ class Preparation:
             document = json.loads(text)
             if document["format"] != FORMAT:
                 raise ValueError(f"its format is {document['format']!r}")
-            return Preparation(tuple(parse_column(column) for column in document["columns"]))
+            columns = tuple(parse_column(column) for column in document["columns"])
+            return Preparation(columns, parse_image(document.get("image")))
         except (ValueError, KeyError, TypeError) as error:
             raise Refusal(
                 f"this is not a preparation that can be read ({error})",
@@ -153,6 +187,15 @@ def parse_range(ends: Any, name: str) -> tuple[float, float] | None:
     if not -np.inf < low <= high < np.inf:
         raise ValueError(f"the range seen of column {name!r} must be two finite numbers in order")
     return low, high
+
+
+def parse_image(said: Mapping[str, Any] | None) -> ImageColumn | None:
+    if said is None:
+        return None
+    name, shape = said["name"], picture_shape(f"image {'x'.join(str(int(side)) for side in said['shape'])}")
+    if not isinstance(name, str) or shape is None:
+        raise ValueError("its images have no shape")
+    return ImageColumn(name, shape)
 
 
 def parse_column(column: Mapping[str, Any]) -> NumberColumn | TextColumn:

@@ -17,11 +17,11 @@ from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message, Report
 from wardround.core.errors import Refusal
 from wardround.data.noised_preparation import Categories, Ranges, StatisticsNoise, declared_column, fit_privately
-from wardround.data.preparation import NumberColumn, Preparation, TextColumn
+from wardround.data.preparation import ImageColumn, NumberColumn, Preparation, TextColumn
 from wardround.data.query import Ask
 from wardround.queries.category_counts import category_counts
 from wardround.queries.cells import BINS
-from wardround.queries.columns import list_some, suggest_name
+from wardround.queries.columns import list_some, picture_shape, suggest_name
 from wardround.queries.extremes import extremes
 from wardround.queries.histogram import histogram
 from wardround.queries.moments import moments
@@ -56,6 +56,8 @@ def fit_preparation(
     check_choice("impute", impute, ("mean", "median", "most_frequent"))
     check_choice("scale", scale, ("standard", "minmax", "none"))
     refuse_unknown(kinds, ranges, categories)
+    if (image := image_column(kinds)) is not None:
+        return Preparation((), image), ()  # pixels are bytes everywhere: there is nothing to ask the sites
     if private is not None:
         return fit_privately(ask, kinds, ranges, categories, noise=private, scale=scale)
     declared = {name: declared_column(name, kind, ranges, categories, scale=scale) for name, kind in kinds.items()}
@@ -78,6 +80,12 @@ def fit_preparation(
     if not preparation.features:
         raise Refusal("there is no column left to learn from", remedy="drop fewer columns")
     return preparation, remarks(preparation)
+
+
+def image_column(kinds: Mapping[str, str]) -> ImageColumn | None:
+    """The column of images, where the model sees nothing else (see `schema.refuse_images`)."""
+    shapes = {name: picture_shape(kind) for name, kind in kinds.items()}
+    return next((ImageColumn(name, shape) for name, shape in shapes.items() if shape is not None), None)
 
 
 def refuse_unknown(kinds: Mapping[str, str], *declared: Mapping[str, Any]) -> None:

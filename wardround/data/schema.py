@@ -6,6 +6,7 @@ classes, anything else is a quantity. Where the study names a positive label amo
 label against the rest.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +15,7 @@ from wardround.core.errors import Refusal
 from wardround.data.assembly import names_alike, recode_alike
 from wardround.data.table import Kind, Table
 from wardround.queries.cards import MOST_CLASSES, MOST_TOLD, Card
-from wardround.queries.columns import list_some, suggest_name
+from wardround.queries.columns import list_some, picture_shape, suggest_name
 
 MissingColumns = Literal["refuse", "fill"]
 MissingTarget = Literal["refuse", "drop"]
@@ -23,7 +24,10 @@ EmptySites = Literal["refuse", "keep"]
 
 @dataclass(frozen=True)
 class Schema:
-    """What the sites agree on: the kind of every feature ("number", "text", "empty"), the task and its classes."""
+    """What the sites agree on: the kind of every feature ("number", "text", "empty"), the task and its classes.
+
+    The one feature of a model of images has a kind such as "image 64x64x1".
+    """
 
     kinds: dict[str, str]
     task: Kind
@@ -60,6 +64,7 @@ def agree(
         for column, kind in kinds.items()
         if column != table.target and column not in table.aside
     }
+    refuse_images(told, features, table)
     for column, kind in features.items():
         if kind in ("date", "mixed"):
             held = "dates or times" if kind == "date" else "a mixture of text and numbers"
@@ -72,6 +77,31 @@ def agree(
                 " it",
             )
     return Schema(features, task, classes, remarks(told, kinds, task, table, classes))
+
+
+def refuse_images(told: Sequence[Card], features: Mapping[str, str], table: Table) -> None:
+    """Refuse images of several sizes, and images beside other inputs."""
+    pictures = [column for column, kind in features.items() if kind.startswith("image")]
+    for column in pictures:
+        if picture_shape(features[column]) is None:
+            raise Refusal(
+                f"the images in column {column!r} are of different sizes",
+                where=f"{list_some(sizes_at(told, column))}; {table.origin}",
+                remedy="bring them to one: size = [height, width] in [data]",
+            )
+    others = [column for column in features if column not in pictures[:1]]
+    if pictures and others:
+        raise Refusal(
+            f"a model of images reads nothing else, but there are the columns {list_some(others)}",
+            where=table.origin,
+            remedy=f"drop = {json.dumps(others)} in [data]; a column that names the patient may be split_by instead",
+        )
+
+
+def sizes_at(told: Sequence[Card], column: str) -> list[str]:
+    """The size of the images of each site, in words."""
+    kinds = {card.site: card.kinds[column].removeprefix("image ") for card in told if column in card.kinds}
+    return [f"{site}: {kind.replace('x', ' x ') if kind != 'mixed' else kind}" for site, kind in kinds.items()]
 
 
 def check_columns(told: Sequence[Card], table: Table, columns: Sequence[str], missing_columns: str) -> None:
@@ -140,8 +170,10 @@ def common_kind(told: Sequence[Card], column: str, table: Table) -> str:
         if kind != "empty":
             holders.setdefault("number" if kind == "flag" and column != table.target else kind, []).append(card.site)
     if len(holders) > 1:
+        if all(kind.startswith("image") for kind in holders):
+            return "image mixed"
         words = {"number": "numbers", "flag": "true/false", "text": "text", "date": "dates", "mixed": "a mixture"}
-        found = ", ".join(f"{words[kind]} at {list_some(sites, 3)}" for kind, sites in holders.items())
+        found = ", ".join(f"{words.get(kind, 'images')} at {list_some(sites, 3)}" for kind, sites in holders.items())
         raise Refusal(
             f"column {column!r} does not hold the same everywhere: {found}",
             where=table.origin,

@@ -42,8 +42,12 @@ class SiteRows:
 
     def prepare(self, preparation: Preparation, where: str) -> list[tuple[Rows, Rows]]:
         """(x, y) of the three parts."""
-        x = preparation.apply(self.frame, where=where)
         outcome = self.frame[self.target]
+        if preparation.image is not None:  # part by part: all of them at once might not fit into the memory
+            images = [preparation.apply(self.frame.iloc[part]) for part in self.parts]
+            y = encode_labels(outcome, self.schema.classes) if self.schema.classes else as_numbers(outcome)
+            return [(x, y[part]) for x, part in zip(images, self.parts, strict=True)]
+        x = preparation.apply(self.frame, where=where)
         y = encode_labels(outcome, self.schema.classes) if self.schema.classes else as_numbers(outcome)
         return [(x[part], y[part]) for part in self.parts]
 

@@ -13,7 +13,7 @@ from wardround.core.components.terms import Terms
 from wardround.core.contracts import Message, Query, Report, Site, TaskKind
 from wardround.core.json_arrays import pack, unpack
 from wardround.queries.cells import in_cells
-from wardround.queries.columns import as_codes, as_numbers, kind_of
+from wardround.queries.columns import as_codes, as_numbers, kind_of, picture_kind
 
 MOST_TOLD = 20
 """Different whole numbers up to which a target is taken for classes without being told so."""
@@ -82,7 +82,13 @@ def describe(
 
 def released_kind(column: "pd.Series[Any]", smallest_cell: int) -> str:
     known = int(column.notna().sum())
-    return "empty" if 0 < known < smallest_cell else str(kind_of(column))
+    kind = "empty" if 0 < known < smallest_cell else str(kind_of(column))
+    return picture_kind(column) if kind == "image" else kind
+
+
+def kinds_told(frame: pd.DataFrame) -> dict[str, str]:
+    """The kind of every column, of images with their shape."""
+    return {str(column): released_kind(frame[column], 1) for column in frame.columns}
 
 
 def frequent_labels(outcome: "pd.Series[Any]", smallest_cell: int) -> list[str]:

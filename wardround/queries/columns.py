@@ -1,17 +1,19 @@
 """What a column holds, and its values in one plain form: questions that schema, statistics and preparation share.
 
 Pandas has many types for the same thing (objects, nullable integers, categories); here a column is numbers, flags,
-text, dates, a mixture, or empty, and its values are float64 with NaN or text with None.
+text, dates, images, a mixture, or empty, and its values are float64 with NaN or text with None.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-ColumnKind = Literal["number", "flag", "text", "date", "mixed", "empty"]
+ColumnKind = Literal["number", "flag", "text", "date", "image", "mixed", "empty"]
 
 INFERRED: dict[str, ColumnKind] = {
     "string": "text",
@@ -29,6 +31,29 @@ INFERRED: dict[str, ColumnKind] = {
     "period": "date",
     "empty": "empty",
 }
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Picture:
+    """A row's image by reference, such as a view of a memory-mapped file: (height, width, channels) of bytes."""
+
+    pixels: np.ndarray[Any, Any]
+
+
+def picture_kind(series: "pd.Series[Any]") -> str:
+    """What a column of images holds: "image 64x48x1" (height, width, channels), or "image mixed".
+
+    >>> picture_kind(pd.Series([Picture(np.zeros((64, 48, 1), np.uint8)), None]))
+    'image 64x48x1'
+    """
+    shapes = {one.pixels.shape for one in series if isinstance(one, Picture)}
+    return f"image {'x'.join(map(str, next(iter(shapes))))}" if len(shapes) == 1 else "image mixed"
+
+
+def picture_shape(kind: str) -> tuple[int, int, int] | None:
+    """The shape in the words of `picture_kind`; none where they are not of images of one shape."""
+    found = re.fullmatch(r"image (\d{1,4})x(\d{1,4})x([13])", kind)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
 def is_measured(dtype: Any) -> bool:
@@ -52,7 +77,8 @@ def kind_of(series: "pd.Series[Any]") -> ColumnKind:
         return "flag"
     if pd.api.types.is_numeric_dtype(dtype):
         return "mixed" if pd.api.types.is_complex_dtype(dtype) else "number"
-    return INFERRED.get(pd.api.types.infer_dtype(series.to_numpy(dtype=object), skipna=True), "mixed")
+    kind = INFERRED.get(pd.api.types.infer_dtype(series.to_numpy(dtype=object), skipna=True), "mixed")
+    return "image" if kind == "mixed" and all(isinstance(one, Picture) for one in series.dropna()) else kind
 
 
 def as_numbers(series: "pd.Series[Any]") -> np.ndarray[Any, Any]:

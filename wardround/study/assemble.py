@@ -109,6 +109,7 @@ def load_setting(
     # Exact figures of a private study's patients are for whoever has the rows, not for its report.
     told = [one.note for one in found] if study.privacy is None else []
     classes = loaded.federation.task.classes
+    images = loaded.preparation.image is not None
     positive = classes.index(loaded.table.positive) if loaded.table.positive in classes else max(0, len(classes) - 1)
     return Setting(
         federation=loaded.federation,
@@ -116,11 +117,11 @@ def load_setting(
         positive=positive,
         notes=(*loaded.notes, *told),
         truth=dict(loaded.table.truth),
-        tables=training_tables(loaded),
-        whole=loaded if inspects else None,
+        tables=() if images else training_tables(loaded),
+        whole=loaded if inspects and not images else None,
         findings=tuple(found),
-        preparation=loaded.preparation,
-        order=loaded.order,
+        preparation=None if images else loaded.preparation,
+        order=() if images else loaded.order,
     )
 
 

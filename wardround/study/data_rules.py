@@ -1,7 +1,10 @@
-"""What must hold before a study's rows are read, and shares by role: how the asking site's patients are split."""
+"""What must hold before a study's rows are read: shares by role, rules about rows, the shape of a row."""
 
 from wardround.core.errors import Refusal
 from wardround.study.file import Study
+
+IMAGES, EXAMPLE_SIZE = "images", (128, 128)
+"""The source of images, and a size that any model can take."""
 
 
 def shares_by_role(study: Study) -> dict[str, list[float]]:
@@ -47,3 +50,13 @@ def refuse_monitor(study: Study) -> None:
             where="[monitor]",
             remedy="queue it with `wardround coordinator run`; for a table of new patients use `wardround monitor`",
         )
+
+
+def example_shape(study: Study) -> tuple[int, ...]:
+    """The shape of a row, for checks before the sites have agreed: of images as the study says, else any."""
+    said = study.data.settings
+    if study.data.source != IMAGES:
+        return (1,)
+    size = said.get("size") or EXAMPLE_SIZE
+    sides = [size, size] if isinstance(size, int) else list(size)
+    return (int(sides[0]), int(sides[-1]), int(said.get("channels", 1)))

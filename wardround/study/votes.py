@@ -3,6 +3,7 @@
 from wardround.core.contracts import Task
 from wardround.data.derived_columns import declared_functions, labels_voted_for
 from wardround.engine.registry import find
+from wardround.study.data_rules import example_shape
 from wardround.study.file import Study
 from wardround.study.sections.section import Named
 
@@ -18,4 +19,5 @@ def model_said(study: Study) -> Named:
 def sketch_task(study: Study) -> Task:
     """A task of few columns and classes, to see what a study's algorithm is before its sites have agreed on theirs."""
     rules = study.data.cleaning.rules
-    return Task((1 + len(rules),), labels_voted_for(rules) or ("0", "1"))
+    shape = (1 + len(rules),) if rules else example_shape(study)
+    return Task(shape, labels_voted_for(rules) or ("0", "1"))

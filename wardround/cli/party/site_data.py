@@ -38,8 +38,10 @@ def open_home(home: Path | None) -> "SiteHome":
 @data_app.command()
 def add(
     name: DataName,
-    source: Annotated[str, typer.Option("--source", help="csv, parquet, sql (see wardround list source).")],
-    path: Annotated[str | None, typer.Option("--path", help="The file, for csv and parquet.")] = None,
+    source: Annotated[str, typer.Option("--source", help="csv, parquet, sql, images (see wardround list source).")],
+    path: Annotated[
+        str | None, typer.Option("--path", help="The file, for csv and parquet; the folder, for images.")
+    ] = None,
     url: Annotated[str | None, typer.Option("--url", help="The database's address, for sql.")] = None,
     query: Annotated[str | None, typer.Option("--query", help="The SQL query, for sql.")] = None,
     target: Annotated[str, typer.Option("--target", help="The outcome column, to check that it is there.")] = "",
@@ -82,6 +84,7 @@ def add(
     lines = [f"{name}: {seen.rows:,} rows, {len(seen.kinds)} columns. Nothing was copied."]
     lines += [f"  {column}: {kind}" for column, kind in seen.kinds.items()]
     lines += [f"Warning: {column} may identify patients ({why})." for column, why in seen.identifying.items()]
+    lines += [f"Warning: {note}" for note in seen.notes]
     for one in seen.findings:
         shown = f" ({', '.join(one.examples)})" if one.examples else ""
         lines.append(f"Warning: {one.what}{shown}. In the study: {one.remedy}.")
@@ -102,6 +105,7 @@ def add(
         "identifying": seen.identifying,
         "warnings": [asdict(one) for one in seen.findings],
         "withheld": closed,
+        **({"notes": list(seen.notes)} if seen.notes else {}),
     }
     if not quiet:
         say(facts, lines, as_json)

@@ -31,6 +31,7 @@ from wardround.deploy.coordinator.monitor.answer import windows_problem
 from wardround.deploy.protocol.replies import HUGE, Reply
 from wardround.deploy.protocol.reply_form import MOST_ROWS
 from wardround.queries.cards import MOST_CLASSES, Card
+from wardround.queries.columns import picture_shape
 
 Rows = tuple[int, int, int]
 """For training, validation and test."""
@@ -243,7 +244,7 @@ def card_problem(answer: Message, recipe: Recipe, site: str, least: int) -> str 
         return "its card is not a card of this site"
     if any(not 0 <= count <= MOST_ROWS for count in counts) or card.missing_target > card.rows:
         return "its card tells numbers of rows that no site has"
-    if set(card.kinds.values()) - set(KINDS) or set(card.infinite) - set(card.kinds):
+    if unknown_kinds(card.kinds) or set(card.infinite) - set(card.kinds):
         return "its card tells columns of unknown kinds"
     if len(card.labels) > MOST_CLASSES or any(len(name) > LONGEST_NAME for name in (*card.kinds, *card.labels)):
         return "its card tells more labels, or longer names, than a table has"
@@ -276,6 +277,12 @@ def moments_problem(answer: Message, recipe: Recipe, site: str, least: int) -> s
 def labels_problem(answer: Message, recipe: Recipe, site: str, least: int) -> str | None:
     NAMES.validate_json(answer.arrays["names"].tobytes(), strict=True)
     return None
+
+
+def unknown_kinds(kinds: Mapping[str, str]) -> set[str]:
+    """Kinds of columns that no card tells; images come with their shape."""
+    images = {kind for kind in kinds.values() if kind == "image mixed" or picture_shape(kind) is not None}
+    return set(kinds.values()) - set(KINDS) - images
 
 
 def kinds_problem(answer: Message, recipe: Recipe, site: str, least: int) -> str | None:

@@ -60,6 +60,7 @@ from wardround.runs.read import has_manifest
 from wardround.runs.result import MethodResult, MonitorResult, RunResult
 from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
+from wardround.study.data_rules import example_shape
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
@@ -156,12 +157,12 @@ def refuse_early(study: Study, engine: Deployment) -> None:
 
 def sketch_of(study: Study, sites: Sequence[str], noise: PrivacySection | None = None) -> Algorithm:
     """The study's algorithm with this noise and for any task: what can be told before the sites have agreed."""
-    plain, method = study.model_copy(update={"privacy": noise}), own_method(study)
+    plain, method, shape = study.model_copy(update={"privacy": noise}), own_method(study), example_shape(study)
     try:
         return assemble.build(plain, method, sketch_task(study), sites)
     except Refusal as refusal:
         try:  # a model may be for regression only
-            return assemble.build(plain, method, Task((1,)), sites)
+            return assemble.build(plain, method, Task(shape), sites)
         except Refusal:
             raise refusal from None
 

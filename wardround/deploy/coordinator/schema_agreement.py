@@ -111,7 +111,7 @@ def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
     classes = schema.classes
     label = table.positive if table.positive is not None else (classes[-1] if classes else "")
     positive = classes.index(label) if label in classes else max(0, len(classes) - 1)
-    task = Task((len(preparation.features),), classes, table.target)
+    task = Task(preparation.shape, classes, table.target)
     rows = prepare_rows(engine, preparation, positive)
     patients: Report = {}
     if study.privacy is None:
@@ -151,7 +151,7 @@ def agreement_from_json(words: Mapping[str, Any]) -> SchemaAgreement:
     return SchemaAgreement(
         Schema(dict(said["kinds"]), said["task"], classes, ()),
         preparation,
-        Task((len(preparation.features),), classes, words["target"]),
+        Task(preparation.shape, classes, words["target"]),
         int(words["positive"]),
         {site: (int(a), int(b), int(c)) for site, (a, b, c) in words["rows"].items()},
         tuple(words["notes"]),

@@ -21,6 +21,7 @@ from wardround.engine import registry
 from wardround.privacy.two_servers.gram import Gram, krum_weights, multi_krum_weights, whole_weights
 from wardround.privacy.two_servers.protocol import FEWEST
 from wardround.study import assemble
+from wardround.study.data_rules import example_shape
 from wardround.study.file import Study
 from wardround.study.methods import own_method
 from wardround.study.votes import sketch_task
@@ -103,11 +104,11 @@ def points(gram: Gram) -> np.ndarray[Any, Any]:
 
 def rule_of(study: Study, sites: Sequence[str]) -> RobustRule:
     """The rule of an approved study."""
-    plain = study.model_copy(update={"privacy": None})
+    plain, shape = study.model_copy(update={"privacy": None}), example_shape(study)
     try:
         algorithm = assemble.build(plain, own_method(study), sketch_task(study), sites)
     except Refusal:  # a model may be for regression only
-        algorithm = assemble.build(plain, own_method(study), Task((1,)), sites)
+        algorithm = assemble.build(plain, own_method(study), Task(shape), sites)
     return rule_for(algorithm, sites)
 
 

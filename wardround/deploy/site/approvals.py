@@ -58,7 +58,7 @@ def reasons_against(home: SiteHome, offer: Offer, data: str | None, *, today: da
     """What the policy has against a study on these data; none: it may be approved."""
     policy, study = read_policy(home.policy_path), study_of(offer)
     name = find(home, data)
-    frame = frame_of(name, read_datasets(home)[name])
+    frame = frame_of(name, read_datasets(home)[name], study)
     columns = dict.fromkeys(frame.columns)
     read, withheld = study_columns(home, study, policy, columns)
     # A monitor cannot do without a column that its model needs; other studies go on with those that they may read.
@@ -90,7 +90,7 @@ def refuse_differencing(home: SiteHome, study: Study, name: str, policy: Policy,
     others = studies_told(home, name, beside=study_id(study)).values()
     if study.monitor is not None or (not said.recode and all(one.data.cleaning == said for one, _ in others)):
         return  # nothing that the rows could decide
-    frame = frame_of(name, read_datasets(home)[find(home, name)])
+    frame = frame_of(name, read_datasets(home)[find(home, name)], study)
     read = [column for column in study_columns(home, study, policy, frame.columns).read if column in approved]
     reasons = differencing_reasons(home, study, name, policy, frame, read)
     if reasons:
@@ -160,7 +160,7 @@ def approve(
 
 def columns_read(home: SiteHome, name: str, study: Study, policy: Policy) -> dict[str, str]:
     """The columns that the study reads of a dataset, each with its kind."""
-    kinds = summarize_table(frame_of(name, read_datasets(home)[name])).kinds
+    kinds = summarize_table(frame_of(name, read_datasets(home)[name], study)).kinds
     return {column: kinds[column] for column in study_columns(home, study, policy, kinds).read}
 
 

@@ -27,11 +27,12 @@ from wardround.deploy.settings_files import load_toml, toml_lines, toml_text, va
 from wardround.deploy.site.policy import Policy, is_column_allowed
 from wardround.deploy.trust.certificates import NAME
 from wardround.engine import registry
-from wardround.queries.cards import MOST_TOLD
-from wardround.queries.columns import as_codes, as_numbers, kind_of, suggest_name
+from wardround.queries.cards import MOST_TOLD, kinds_told
+from wardround.queries.columns import as_codes, as_numbers, suggest_name
 from wardround.runs.json_files import write_file
 from wardround.study.analysis import analysis_of
 from wardround.study.assemble import cleanup_of
+from wardround.study.data_rules import IMAGES
 from wardround.study.file import Study
 
 HEADING = "# Data that studies may read, by name; written by `wardround site data`. The rows stay where they are.\n"
@@ -40,6 +41,8 @@ MEANING = ("task", "positive", "groups", "categories")
 MOST_CATEGORIES = 200
 PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*(@)|(password=)[^&\s]*()", re.IGNORECASE)
 NO_TARGET = "(told by the study)"
+FORM = ("size", "channels", "equalize")
+"""Settings of the source of images that are the study's to say: all sites must see images alike."""
 
 
 class DatasetEntry(BaseModel):
@@ -73,6 +76,8 @@ class TableSummary:
     identifying: dict[str, str]
     findings: tuple[Finding, ...] = ()
     """What else may be wrong with the values; with examples, for the site itself."""
+    notes: tuple[str, ...] = ()
+    """What was noticed while the rows were read, such as files that are broken."""
 
 
 def read_datasets(home: SiteHome) -> dict[str, DatasetEntry]:
@@ -114,8 +119,10 @@ def add(home: SiteHome, name: str, source: str, settings: Mapping[str, Any], *, 
     if isinstance(words.get("path"), str):
         words["path"] = str(Path(words["path"]).expanduser().absolute())
     entry = DatasetEntry(source=source, **words)
-    frame = frame_of(name, entry)
-    seen = replace(summarize_table(frame), findings=tuple(inspect(frame, target, entry.description)))
+    table = table_of(name, entry)
+    frame = table.sites[POOL]
+    found = tuple(inspect(frame, target, entry.description))
+    seen = replace(summarize_table(frame), findings=found, notes=table.notes)
     if target and target not in seen.kinds:
         raise Refusal(
             f"the target '{target}' is missing; {suggest_name(target, seen.kinds)}",
@@ -149,8 +156,16 @@ def write_datasets(home: SiteHome, entries: Mapping[str, DatasetEntry]) -> None:
     home.data_path.chmod(0o600)  # an address may hold a password
 
 
-def frame_of(name: str, entry: DatasetEntry) -> pd.DataFrame:
-    """The rows as they are now; only a source that is installed here reads them."""
+def frame_of(name: str, entry: DatasetEntry, study: Study | None = None) -> pd.DataFrame:
+    """The rows as they are now; only a source that is installed here reads them.
+
+    Of images the study says the form: their size, grey or colour, contrast.
+    """
+    return table_of(name, entry, study).sites[POOL]
+
+
+def table_of(name: str, entry: DatasetEntry, study: Study | None = None) -> Table:
+    """The one table of registered data, with what was noticed while it was read."""
     where = f"data {name}"
     known = tuple(name for name in registry.names("source") if name != "frame")
     if entry.source not in known:
@@ -158,16 +173,18 @@ def frame_of(name: str, entry: DatasetEntry) -> pd.DataFrame:
         raise Refusal(f"there is no source called '{entry.source}'", where=where, remedy=remedy)
     # The target is the study's to name: reading needs none, but a source wants some word.
     component = registry.find("source", entry.source, where=where)
-    table: Table = component.build(where=where, **{**entry.settings, "target": NO_TARGET})
+    said = study.data.settings if study is not None and entry.source == IMAGES else {}
+    form = {key: said[key] for key in FORM if key in said}
+    table: Table = component.build(where=where, **{**entry.settings, **form, "target": NO_TARGET})
     if set(table.sites) != {POOL}:
         raise Refusal(
             f"this holds {len(table.sites)} tables, but a site has one", where=where, remedy="name a single file"
         )
-    return table.sites[POOL]
+    return table
 
 
 def summarize_table(frame: pd.DataFrame) -> TableSummary:
-    kinds = {str(column): str(kind_of(frame[column])) for column in frame.columns}
+    kinds = kinds_told(frame)
     return TableSummary(len(frame), kinds, identifying_columns(frame, kinds))
 
 
@@ -239,7 +256,7 @@ def table_for(
     `approved` are the columns that were there to be read when the study was approved: no other is, whatever the policy
     allows since then.
     """
-    frame = frame_of(name, read_datasets(home)[find(home, name)])
+    frame = frame_of(name, read_datasets(home)[find(home, name)], study)
     read, _ = columns_for(study, policy, dict.fromkeys(frame.columns))
     read = [column for column in read if approved is None or column in approved]
     said = study.data.settings

@@ -73,7 +73,7 @@ def describe(home: SiteHome, offer: Offer, data: str | None = None) -> StudySumm
 
         return describe_analysis(home, offer, data)
     study, policy, name = study_of(offer), read_policy(home.policy_path), find(home, data)
-    frame = frame_of(name, read_datasets(home)[name])
+    frame = frame_of(name, read_datasets(home)[name], study)
     seen = summarize_table(frame)
     read, withheld = study_columns(home, study, policy, seen.kinds)
     against = reasons_against(home, offer, name)

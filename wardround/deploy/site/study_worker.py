@@ -59,8 +59,8 @@ from wardround.deploy.site.release.two_server_round import HalvesSite, charged_h
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from
 from wardround.engine.split_round import OwnRows, own_params, row_of, site_round
+from wardround.queries.cards import kinds_told
 from wardround.queries.cells import in_cells
-from wardround.queries.columns import kind_of
 from wardround.study.assemble import model_of, private_from
 from wardround.study.file import Study
 from wardround.study.privacy import KIND
@@ -148,16 +148,16 @@ class StudyWorker:
             raise Refusal("the preparation came before the schema", remedy="start the study again")
         if self.promise is not None:
             self.promise.check_sites(asked.question.numbers)
-        kinds = {str(name): str(kind_of(column)) for name, column in self.table.sites[self.site].items()}
+        kinds = kinds_told(self.table.sites[self.site])
         told = in_cells(len(self.own.frame), self.smallest_cell)
         preparation = check_preparation(asked.question.preparation, self.study, self.own.schema, kinds, told)
         classes = self.own.schema.classes
         check_sites(asked.question.numbers, asked.question.positive, self.study, self.site, classes)
         three = self.own.prepare(preparation, f"site {self.site}, {self.table.origin}")
-        self.task = Task((len(preparation.features),), classes, self.table.target)
+        self.task = Task(preparation.shape, classes, self.table.target)
         kind = np.int32 if classes else np.float32
         self.parts = {
-            part: (np.ascontiguousarray(x, np.float32), np.ascontiguousarray(y, kind))
+            part: (x if preparation.image else np.ascontiguousarray(x, np.float32), np.ascontiguousarray(y, kind))
             for part, (x, y) in zip(PARTS, three, strict=True)
         }
         self.preparation = preparation

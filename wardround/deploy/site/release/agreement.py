@@ -18,12 +18,14 @@ from wardround.core.errors import Refusal
 from wardround.core.text import format_bytes
 from wardround.data.noised_preparation import declared_column
 from wardround.data.preparation import NumberColumn, Preparation, TextColumn
+from wardround.data.preparation_fit import image_column
 from wardround.data.schema import Schema, against_the_rest
 from wardround.data.table import Table
 from wardround.deploy.site.release.model_shapes import is_bounded
 from wardround.deploy.site.release.partner_questions import all_settings, preparation_queries
 from wardround.deploy.site.release.release_list import most_features, sites_of
 from wardround.queries.cards import MOST_CLASSES, frequent_labels, released_kind
+from wardround.queries.columns import picture_shape
 from wardround.study.file import Study
 
 LARGEST = 1e15
@@ -54,7 +56,7 @@ def check_schema(said: Mapping[str, Any], study: Study, table: Table, site: str,
         raise refusal("the agreed schema cannot be read")
     frame: Any = table.sites[site]
     for column, kind in kinds.items():
-        if kind not in ("number", "text", "empty"):
+        if kind not in ("number", "text", "empty") and picture_shape(kind) is None:
             raise refusal(f"the agreed schema has columns of the kind {kind[:20]!r}")
         if column == table.target or column in table.aside:
             raise refusal("the agreed schema uses the outcome, or a column that was set aside, as an input")
@@ -107,8 +109,10 @@ def check_preparation(
     `rows` are those that the site tells of, so that what is too large tells no more; `most` bytes may be taken.
     """
     preparation, said = Preparation.from_json(text), study.data.preparation
-    if [one.name for one in preparation.columns] != list(schema.kinds):
+    if list(preparation.names) != list(schema.kinds):
         raise refusal("the preparation is not of the agreed columns")
+    if preparation.image != image_column(schema.kinds):
+        raise refusal("the preparation has images of another shape than was agreed")
     if len(preparation.features) > most_features(study, columns):
         raise refusal("the preparation makes more inputs than were approved")
     check_memory(len(preparation.features), rows, largest_matrix() if most is None else most)

@@ -75,13 +75,13 @@ def with_some_noise(study: Study) -> Study:
     return study.model_copy(update={"privacy": noise})
 
 
-def largest_shapes(study: Study, features: int, classes: int, sites: Sequence[str]) -> MessageShapes:
-    """With at most so many features and classes; a model that takes no classes predicts a quantity."""
+def largest_shapes(study: Study, shape: tuple[int, ...], classes: int, sites: Sequence[str]) -> MessageShapes:
+    """With rows at most so large, and so many classes; a model that takes no classes predicts a quantity."""
     said = study.algorithm.settings.get("shape")  # an algorithm that is told the shape of a row takes no other
-    features = int(np.prod(said)) if isinstance(said, list) and said else features
+    shape = (int(np.prod(said)),) if isinstance(said, list) and said else shape
     voted = labels_voted_for(study.data.cleaning.rules)
     names = voted or tuple(str(number) for number in range(classes))
-    tasks = [Task((features,), names), Task((features,))] if classes else [Task((features,))]
+    tasks = [Task(shape, names), Task(shape)] if classes else [Task(shape)]
     transform = assemble.transform_of(study.transforms)
     refused: Refusal | None = None
     for task in tasks:

@@ -26,6 +26,7 @@ from wardround.deploy.site.release.partner_questions import (
 )
 from wardround.deploy.trust.transcript.entries import LARGEST
 from wardround.queries.cards import MOST_CLASSES
+from wardround.queries.columns import picture_shape
 from wardround.runs.folder import digest
 from wardround.study import assemble
 from wardround.study.file import Study
@@ -90,7 +91,7 @@ def release_list(study: Study, columns: Mapping[str, str], cell: int) -> Release
     refusal = Release("refusal", "none", REFUSALS, ROOM, 0, "in words that quote no value of a patient", arrays=())
     if study.monitor is not None:
         return (monitor_windows(study.monitor, cell), refusal)
-    shapes = largest_shapes(study, most_features(study, columns), most_classes(study, columns), sites_of(study))
+    shapes = largest_shapes(study, row_shape(study, columns), most_classes(study, columns), sites_of(study))
     silent = [
         nothing("settle", 1, HEADER),
         nothing("begin", 1 + trainings(study)[0] + sum(one[1] for one in probe_times(study)), request_bytes(shapes)),
@@ -166,6 +167,12 @@ def preparation_times(study: Study) -> list[tuple[Recipe, int]]:
 def most_statistics(releases: Releases) -> int:
     """Answers to queries and analyses that the study may ask for."""
     return sum(one.times for one in releases if one.kind.startswith(("query/", "analysis/")))
+
+
+def row_shape(study: Study, columns: Mapping[str, str]) -> tuple[int, ...]:
+    """Of one patient as the model may see it: an image, or at most so many numbers."""
+    shapes = [shape for kind in columns.values() if (shape := picture_shape(kind)) is not None]
+    return shapes[0] if shapes else (most_features(study, columns),)
 
 
 def most_features(study: Study, columns: Mapping[str, str]) -> int:

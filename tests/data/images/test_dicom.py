@@ -1,0 +1,73 @@
+import numpy as np
+import pydicom
+import pytest
+from pydicom.dataset import FileDataset, FileMetaDataset
+from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
+
+from wardround.data.images.codec import Unreadable, read_image
+from wardround.data.sources.images import images
+
+
+def write_dicom(path, values, **tags):
+    meta = FileMetaDataset()
+    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = SecondaryCaptureImageStorage, generate_uid()
+    meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    made = FileDataset(str(path), {}, file_meta=meta, preamble=b"\0" * 128)
+    made.SOPClassUID, made.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
+    made.Rows, made.Columns = values.shape
+    made.SamplesPerPixel, made.PhotometricInterpretation = 1, "MONOCHROME2"
+    made.BitsAllocated, made.BitsStored, made.HighBit, made.PixelRepresentation = 16, 12, 11, 0
+    made.PixelData = values.astype("<u2").tobytes()
+    for name, value in tags.items():
+        setattr(made, name, value)
+    made.save_as(path, enforce_file_format=True)
+    return path
+
+
+VALUES = np.array([[0, 1000], [1100, 2000]])
+
+
+def test_rescale_and_window_by_hand(tmp_path):
+    # Hounsfield units: value - 1024. Window center 50, width 101: from 50 - 0.5 - 50 = -0.5 to 99.5.
+    # 0 -> -1024 -> black; 1000 -> -24 -> black; 1100 -> 76 -> 255 * 76.5 / 100 = 195.075; 2000 -> 976 -> white.
+    path = write_dicom(
+        tmp_path / "a.dcm", VALUES, RescaleIntercept="-1024", RescaleSlope="1", WindowCenter="50", WindowWidth="101"
+    )
+    assert read_image(path).pixels[..., 0].tolist() == [[0, 0], [195, 255]]
+    # The study's window goes before the header's: -1024 to 976 is the whole range, 76 is 255 * 1100 / 2000 = 140.25.
+    assert read_image(path, (-1024, 976)).pixels[..., 0].tolist() == [[0, 128], [140, 255]]
+
+
+def test_without_a_window_from_the_darkest_to_the_brightest_and_inverted_where_it_says_so(tmp_path):
+    plain = read_image(write_dicom(tmp_path / "a.dcm", VALUES))
+    assert plain.pixels[..., 0].tolist() == [[0, 128], [140, 255]]
+    assert plain.deep
+    inverted = read_image(write_dicom(tmp_path / "b.dcm", VALUES, PhotometricInterpretation="MONOCHROME1"))
+    assert inverted.pixels[..., 0].tolist() == [[255, 127], [115, 0]]
+
+
+def test_names_stay_behind_and_burnt_in_text_is_told(tmp_path):
+    (tmp_path / "A").mkdir()
+    write_dicom(tmp_path / "A/1.dcm", VALUES, PatientName="Sesay^Aminata", BurnedInAnnotation="YES")
+    write_dicom(tmp_path / "A/2.dcm", VALUES, BurnedInAnnotation="NO")
+    write_dicom(tmp_path / "A/3.dcm", VALUES)
+    table = images(path=tmp_path, target="none", layout="site/frame")
+    said = " ".join(table.notes)
+    assert "Headers of 1 DICOM file name the patient; nothing but pixels was taken" in said
+    assert "Text is burnt into 1 image (A/1)" in said
+    assert "1 DICOM file did not say whether text is burnt" in said
+    assert "Sesay" not in said
+    assert list(table.sites["A"].columns) == ["image"]
+
+
+def test_several_frames_and_broken_files_are_unreadable(tmp_path):
+    with pytest.raises(Unreadable, match="it holds 2 frames"):
+        read_image(write_dicom(tmp_path / "a.dcm", VALUES, NumberOfFrames="2"))
+    (tmp_path / "b.dcm").write_bytes(b"DICM" * 50)
+    with pytest.raises(Unreadable):
+        read_image(tmp_path / "b.dcm")
+    whole = pydicom.dcmread(write_dicom(tmp_path / "c.dcm", VALUES))
+    whole.PixelData = whole.PixelData[:4]
+    whole.save_as(tmp_path / "c.dcm")
+    with pytest.raises(Unreadable):
+        read_image(tmp_path / "c.dcm")

@@ -1,0 +1,75 @@
+"""A DICOM file as pixels: rescaled, windowed, inverted where dark means bright. The header stays behind.
+
+Linear windowing as in DICOM PS3.3 C.11.2.1.2: ((x - (center - 0.5)) / (width - 1) + 0.5) from 0 to 1. Without a window
+in the header or in the settings, the smallest value of the image is black and the largest is white. Needs the extra
+`images` (pydicom); images of several frames, and compression that pydicom cannot undo by itself, count as unreadable.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wardround.core.errors import Refusal
+from wardround.data.images.codec import MOST_PIXELS, RawImage, Unreadable, reason, scale
+
+NAMES_PATIENT = (
+    *("PatientName", "PatientID", "PatientBirthDate", "OtherPatientIDs", "PatientAddress"),
+    *("PatientTelephoneNumbers", "PatientMotherBirthName", "AccessionNumber", "ReferringPhysicianName"),
+)
+
+
+def read_dicom(path: Path, window: tuple[float, ...] = ()) -> RawImage:
+    """The pixels of one frame."""
+    try:
+        import pydicom
+    except ImportError:
+        raise Refusal(
+            "reading DICOM files needs the package pydicom",
+            where=str(path),
+            remedy="install it: pip install 'wardround[images]'",
+        ) from None
+    try:
+        found = pydicom.dcmread(path)
+        if int(found.get("NumberOfFrames") or 1) > 1:
+            raise Unreadable(f"it holds {int(found.NumberOfFrames)} frames, not one")
+        if int(found.get("Rows", 0)) * int(found.get("Columns", 0)) > MOST_PIXELS:
+            raise Unreadable(f"more than {MOST_PIXELS:,} pixels")
+        raw = found.pixel_array
+    except Unreadable:
+        raise
+    except Exception as error:  # pydicom and its plugins raise whatever a broken file makes them
+        raise Unreadable(reason(error)) from None
+    said = str(found.get("BurnedInAnnotation", "")).upper()
+    remarks: dict[str, Any] = {
+        "names_patient": any(str(found.get(name, "")).strip() for name in NAMES_PATIENT),
+        "burnt_in": {"YES": True, "NO": False}.get(said),
+        "deep": int(found.get("BitsStored", 8)) > 8,
+    }
+    if raw.ndim == 3:
+        if raw.dtype != np.uint8 or raw.shape[2] != 3:
+            raise Unreadable("its colours are of an unknown kind")
+        return RawImage(raw, **remarks)
+    values = raw.astype(np.float32) * float(found.get("RescaleSlope", 1)) + float(found.get("RescaleIntercept", 0))
+    pixels = scale(values, window or window_of(found, values))
+    if str(found.get("PhotometricInterpretation", "")) == "MONOCHROME1":
+        pixels = 255 - pixels
+    return RawImage(pixels[..., None], **remarks)
+
+
+def window_of(found: Any, values: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """The header's (first) window as its two ends, or those of the values."""
+    center, width = (first(found.get(name)) for name in ("WindowCenter", "WindowWidth"))
+    if center is not None and width is not None and width > 1:
+        middle = center - 0.5
+        return middle - (width - 1) / 2, middle + (width - 1) / 2
+    low, high = float(values.min()), float(values.max())
+    return low, high if high > low else low + 1
+
+
+def first(value: Any) -> float | None:
+    """A header may hold one number, or several ways to look at the image."""
+    if value is None or value == "":
+        return None
+    many = not isinstance(value, str | int | float) and hasattr(value, "__len__")
+    return float(value[0]) if many else float(value)
