@@ -166,10 +166,10 @@ MUTATIONS = (
         """\
             self.promise.charge(asked.question.recipe, number, request, known)
             point("site.budget.charged")
-        answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
+        answer, keeps, finite = carried_round(algorithm, transform, message, kept, own, seed=seed, number=number)
 """,
         """\
-        answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
+        answer, keeps, finite = carried_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if self.promise is not None:
             self.promise.charge(asked.question.recipe, number, request, known)
             point("site.budget.charged")

@@ -5,18 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from wardround.core.chain import identity
+from wardround.core.chain import first_carried, identity
 from wardround.core.contracts import Progress, Scores
 from wardround.engine import registry
 from wardround.engine.predictions import predict_rows
 from wardround.engine.simulate import Simulation
 from wardround.engine.split_round import (
     OwnRows,
+    answer_shapes,
+    carried_round,
     combine_answers,
     initial_progress,
     message_of_round,
     own_params,
-    site_round,
 )
 
 ALGORITHMS = sorted(set(registry.components("algorithm")) - {"centralized"})
@@ -49,19 +50,22 @@ def deployed(algorithm, transform, federation, params, predicts=True):
         jax.ShapeDtypeStruct(federation.y.shape[1:], federation.y.dtype),
     )
     progress = initial_progress(algorithm, transform, params, sites, row)
-    kept = {site: algorithm.init_client(params) for site in range(sites)}
+    made = answer_shapes(algorithm, progress.server, algorithm.init_client(params), row)
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), made)
+    both = {site: (algorithm.init_client(params), first_carried(transform, zeros)) for site in range(sites)}
     for number, cohort in ROUNDS:
         sent = message_of_round(algorithm, transform, progress, seed=SEED, number=number)
         answers = {}
         for site in cohort:
             own = own_rows(federation, site, algorithm.part)
-            answers[site], kept[site], finite = site_round(
-                algorithm, transform, sent, kept[site], own, seed=SEED, number=number
+            answers[site], both[site], finite = carried_round(
+                algorithm, transform, sent, both[site], own, seed=SEED, number=number
             )
             assert finite
         progress = combine_answers(algorithm, transform, progress, answers, sites, sites)
+    kept = {site: own for site, (own, _) in both.items()}
     if not predicts:
-        return jax.device_get(progress), kept, None
+        return jax.device_get(progress), both, None
     message = jax.device_get(algorithm.broadcast(progress.server))
     common = algorithm.params(progress.server)
     seen = [
@@ -72,7 +76,7 @@ def deployed(algorithm, transform, federation, params, predicts=True):
         )
         for site in range(sites)
     ]
-    return jax.device_get(progress), kept, np.concatenate(seen)
+    return jax.device_get(progress), both, np.concatenate(seen)
 
 
 def check(algorithm, transform, federation, params, *, predicts=True) -> None:
@@ -82,7 +86,8 @@ def check(algorithm, transform, federation, params, *, predicts=True) -> None:
     for a, b in zip(jax.tree.leaves(theirs.server), jax.tree.leaves(ours.server), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
     for site, own in kept.items():
-        for table, value in zip(jax.tree.leaves(theirs.clients), jax.tree.leaves(own), strict=True):
+        stored = jax.tree.leaves((theirs.clients, theirs.carried))
+        for table, value in zip(stored, jax.tree.leaves(own), strict=True):
             np.testing.assert_allclose(table[site], value, atol=1e-5, rtol=1e-5)
     if predicts:
         np.testing.assert_allclose(scores.predicted, seen, atol=1e-5)
@@ -114,7 +119,12 @@ def test_every_aggregator(aggregator, even, model):
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_every_transform(transform, even, model):
-    made = registry.find("transform", transform).build()
+    component = registry.find("transform", transform)
+    # The two columns of this model are each other's mirror image, and rotated they hold zeros up to rounding, whose
+    # sign eden sends: it is left to its own tests.
+    codes = any(one.name == "smallest" for one in component.parameters) and transform != "eden"
+    small = {"smallest": 1} if codes else {}
+    made = component.build(**small)
     aggregator = "multi_krum" if made.products_only else "weighted_mean"
     check(built("fed_avg", model, aggregator), made, even, first(model))
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from wardround.core.contracts import OWED, Key, Message, Transform, Tree
 from wardround.core.errors import Refusal
@@ -32,6 +34,20 @@ def chain(transforms: Sequence[Transform]) -> Transform:
             "could not read the hidden answers",
             where="[[transforms]]",
             remedy="name it once, as the last of the transforms",
+        )
+    if links and links[-1].must_be_last and any(link.coded for link in links[:-1]):
+        raise Refusal(
+            "answers in a code that is read one by one (quantize, compression, eden, top_k, ...) are followed by a "
+            "transform that hides single answers (secure_sum, two_servers), so nobody could read them",
+            where="[[transforms]]",
+            remedy='compress only what goes to the sites (direction = "down"), and give secure_sum few bits of its own '
+            "(bits = 12); or leave one of the two out",
+        )
+    if any(link.init_carried for link in links) and any(link.at_site for link in links):
+        raise Refusal(
+            "a transform that carries something from round to round stands beside one that draws noise at the site",
+            where="[[transforms]]",
+            remedy="leave one of the two out",
         )
     if len(links) <= 1:
         return links[0] if links else identity()
@@ -68,8 +84,6 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         return message
 
     whole = Transform(init, down, receive, in_turn([link.up for link in links]), release)
-    if not links:
-        return whole
     last = links[-1]
     really = any(link.at_site for link in links)
     return whole._replace(
@@ -80,7 +94,48 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         bytes_up=last.bytes_up,
         limit=" and ".join(link.limit for link in links if link.limit),
         words=" ".join(link.words for link in links if link.words),
+        coded=any(link.coded for link in links),
+        **carrying(links),
     )
+
+
+def carrying(links: Sequence[Transform]) -> dict[str, Any]:
+    """How the links of a chain carry what they carry: each its own, side by side."""
+    if not any(link.init_carried for link in links):
+        return {}
+
+    def init_carried(template: Message) -> Tree:
+        found = []
+        for index, link in enumerate(links):
+            found.append(link.init_carried(template) if link.init_carried else ())
+            act, key = link.up, jax.random.key(index)
+            shapes = jax.eval_shape(lambda answer, act=act, key=key: act(Message({}), answer, key), template)
+            template = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return tuple(found)
+
+    def up_carried(received: Message, answer: Message, carried: Tree, key: Key) -> tuple[Message, Tree]:
+        after = []
+        for index, link in enumerate(links):
+            answer, kept = send_up(link, received, answer, carried[index], jax.random.fold_in(key, index))
+            after.append(kept)
+        return answer, tuple(after)
+
+    return {"init_carried": init_carried, "up_carried": up_carried}
+
+
+def first_carried(transform: Transform, template: Message) -> Tree:
+    """What a site carries before its first round."""
+    return transform.init_carried(template) if transform.init_carried else ()
+
+
+def send_up(
+    transform: Transform, received: Message, answer: Message, carried: Tree, key: Key, *, really: bool = False
+) -> tuple[Message, Tree]:
+    """The answer as it leaves a site, and what the site carries on; `really` at a real one."""
+    if transform.up_carried is not None:
+        return transform.up_carried(received, answer, carried, key)
+    act = transform.at_site if really and transform.at_site else transform.up
+    return act(received, answer, key), carried
 
 
 def drop_array(message: Message, name: str) -> Message:

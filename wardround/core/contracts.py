@@ -221,6 +221,12 @@ class Transform(NamedTuple):
     """What an answer must keep to lest it becomes NaN, in words."""
     words: str = ""
     """Who sees what of the answers, a sentence for reports and for whoever approves the study."""
+    coded: bool = False
+    """An answer leaves in a code that is read one by one; what hides single answers cannot follow."""
+    init_carried: Callable[[Message], Tree] | None = None
+    """What a site carries for it from round to round, at first, from an answer of zeros; none carries nothing."""
+    up_carried: Callable[[Message, Message, Tree, Key], tuple[Message, Tree]] | None = None
+    """`up` where something is carried: given it before the key, and giving what is carried on beside the answer."""
 
     @property
     def must_be_last(self) -> bool:
@@ -281,6 +287,8 @@ class Progress:
     transform: Tree
     clients: Tree
     """What the sites keep, stacked along a first axis of sites; in deployment each site keeps its own."""
+    carried: Tree = ()
+    """What the sites carry on for the transforms, stacked in the same way; in deployment with each site, too."""
 
 
 class Scores(NamedTuple):

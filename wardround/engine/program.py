@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from wardround.core import trees
+from wardround.core.chain import send_up
 from wardround.core.contracts import OWED, Algorithm, Array, Key, Message, Progress, Shard, Transform, Tree
 from wardround.core.errors import Refusal
 from wardround.engine.flatten import Form, form_of, pack, unpack
@@ -73,7 +74,10 @@ def train_device_sites(
     kept: Tree,
     padding: int,
 ) -> tuple[Message, Tree, Array]:
-    """Train the blocks of one device; give the sum (or stack) of their answers, what they keep, and who went astray."""
+    """Train the blocks of one device; give the sum (or stack) of their answers, what they keep, and who went astray.
+
+    `kept` is what the sites keep for the algorithm, and what they carry on for the transforms.
+    """
     aggregator = algorithm.aggregator
     data = gather_rows(source, seating.table)
 
@@ -83,8 +87,10 @@ def train_device_sites(
         def one(own: Data, rows: Array, site: Array, kept: Tree) -> tuple[Message, Tree, Array]:
             shard = Shard(own.x, own.y, first, rows, longest, site, padding)
             learning_key, leaving_key = jax.random.split(jax.random.fold_in(key, site))
-            answer, keeps = algorithm.client(transform.receive(message), kept, shard, learning_key)
-            answer = refuse_owed_noise(transform.up(message, answer, leaving_key))
+            own_kept, carried = kept
+            answer, keeps = algorithm.client(transform.receive(message), own_kept, shard, learning_key)
+            answer, carried = send_up(transform, message, answer, carried, leaving_key)
+            answer, keeps = refuse_owed_noise(answer), (keeps, carried)
             finite = trees.all_finite(answer) & trees.all_finite(keeps)
             answer = receive_answer(algorithm, transform, states, answer)
             present = rows > 0
@@ -154,6 +160,19 @@ def put_back(clients: Tree, site: Array, kept: Tree) -> Tree:
     return jax.tree.map(lambda table, value: table.at[site].set(value, mode="drop"), clients, kept)
 
 
+def kept_by_sites(progress: Progress) -> tuple[Tree, Tree]:
+    """What the sites keep for the algorithm, and what they carry on for the transforms."""
+    return progress.clients, progress.carried
+
+
+def with_kept(progress: Progress, kept: tuple[Tree, Tree]) -> Progress:
+    return replace(progress, clients=kept[0], carried=kept[1])
+
+
+def without_kept(progress: Progress) -> Progress:
+    return with_kept(progress, ((), ()))
+
+
 def round_key(seed: int | Array, number: int | Array) -> Key:
     return jax.random.fold_in(jax.random.key(seed), number)
 
@@ -183,7 +202,7 @@ def _fused_rounds(
             seating = jax.tree.map(lambda a: a[0], seating)
             key = round_key(seed, number)
             message = server_message(algorithm, transform, progress, key)
-            kept = look_up(progress.clients, seating.site)
+            kept = look_up(kept_by_sites(progress), seating.site)
             states = (progress.aggregator, progress.transform)
             total, kept, finite = train_device_sites(
                 algorithm, transform, message, states, key, source, seating, kept, padding
@@ -198,7 +217,7 @@ def _fused_rounds(
                 if jax.tree.leaves(kept):
                     site, kept = jax.lax.all_gather((site, kept), AXIS)
             after = conclude(algorithm, transform, progress, total)
-            return replace(after, clients=put_back(progress.clients, site, kept)), finite[None]
+            return with_kept(after, put_back(kept_by_sites(progress), site, kept)), finite[None]
 
         return jax.lax.scan(one, progress, (numbers, seatings))
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.chain import identity
+from wardround.core.chain import first_carried, identity
 from wardround.core.contracts import (
     Algorithm,
     Message,
@@ -34,7 +33,15 @@ from wardround.engine.flatten import Form, form_of
 from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
 from wardround.engine.machine import devices
 from wardround.engine.machine.memory import refuse_if_too_large
-from wardround.engine.program import fused_rounds, receive_answer, round_programs, server_message
+from wardround.engine.program import (
+    fused_rounds,
+    kept_by_sites,
+    receive_answer,
+    round_programs,
+    server_message,
+    with_kept,
+    without_kept,
+)
 from wardround.engine.shared_programs import number_of
 from wardround.engine.split_round import answer_shapes
 
@@ -117,11 +124,13 @@ class Simulation:
         clients = jax.tree.map(lambda a: jnp.array(jnp.broadcast_to(a, (population, *jnp.shape(a)))), kept)
         shapes = answer_shapes(algorithm, server, kept, self._row)
         answer = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+        carried = first_carried(self.transform, answer)
         return Progress(
             server=trees.copy(server),
             aggregator=algorithm.aggregator.init(answer),
             transform=self.transform.init(answer),
             clients=clients,
+            carried=jax.tree.map(lambda a: jnp.array(jnp.broadcast_to(a, (population, *a.shape))), carried),
         )
 
     def train(
@@ -234,7 +243,7 @@ class Simulation:
             left = self.transform.up(sent, made, key)
             return sent, left, receive_answer(algorithm, self.transform, states, left)
 
-        sent, left, added = jax.eval_shape(way, replace(progress, clients=()), made)
+        sent, left, added = jax.eval_shape(way, without_kept(progress), made)
         up = (self.transform.bytes_up or trees.nbytes)(left)
         found = RoundTraffic(trees.nbytes(sent), up, form_of((sent, states)), form_of(added))
         self._ways[algorithm] = found
@@ -277,12 +286,13 @@ class Simulation:
         )
         astray: list[Astray] = []
         totals: list[Any] = []
-        message = programs.send(replace(progress, clients=()), seed, np.int32(rounds[0][0]))
+        message = programs.send(without_kept(progress), seed, np.int32(rounds[0][0]))
         following = [number for number, _ in rounds[1:]] + [0]
         for number, piece, seating, (data, seats) in feed.pieces(rounds):
             if piece == 0:
                 sent = replicate(message, count)
-            kept = programs.look_up(progress.clients, seating.site) if jax.tree.leaves(progress.clients) else ()
+            stored = kept_by_sites(progress)
+            kept = programs.look_up(stored, seating.site) if jax.tree.leaves(stored) else stored
             total, kept, finite = programs.train(
                 sent, seed, np.int32(number), data, seats, shard_over_devices(kept, count)
             )
@@ -291,15 +301,12 @@ class Simulation:
             else:
                 totals.append(total)
             if jax.tree.leaves(kept):
-                clients = programs.put_back(progress.clients, seating.site, split_by_device(kept))
-                progress = replace(progress, clients=clients)
+                progress = with_kept(progress, programs.put_back(stored, seating.site, split_by_device(kept)))
             astray.append((number, seating.site, finite))
             if piece == feed.shape.pieces - 1:
                 sums = [split_by_device(total) for total in totals]
-                after, message = programs.conclude(
-                    replace(progress, clients=()), sums, seed, np.int32(following.pop(0))
-                )
-                progress = replace(after, clients=progress.clients)
+                after, message = programs.conclude(without_kept(progress), sums, seed, np.int32(following.pop(0)))
+                progress = with_kept(after, kept_by_sites(progress))
                 totals = []
             if len(astray) > PIECES_UNDER_WAY:  # so that rows of later pieces do not pile up in memory
                 jax.block_until_ready(astray[-1 - PIECES_UNDER_WAY][2])

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wardround.core import trees
+from wardround.core.chain import send_up
 from wardround.core.contracts import (
     Algorithm,
     Array,
@@ -63,10 +64,12 @@ def shard_of(algorithm: Algorithm, own: OwnRows, seed: int, number: int, passes:
 @lru_cache(maxsize=64)
 def client_program(algorithm: Algorithm, transform: Transform) -> Any:
     @jax.jit
-    def program(sent: Message, kept: Tree, shard: Shard, key: Array) -> tuple[Message, Tree, Array]:
+    def program(sent: Message, kept: tuple[Tree, Tree], shard: Shard, key: Array) -> tuple[Message, Tree, Array]:
         learning_key, leaving_key = jax.random.split(key)
-        answer, keeps = algorithm.client(transform.receive(sent), kept, shard, learning_key)
-        answer = refuse_owed_noise((transform.at_site or transform.up)(sent, answer, leaving_key))
+        own_kept, carried = kept
+        answer, keeps = algorithm.client(transform.receive(sent), own_kept, shard, learning_key)
+        answer, carried = send_up(transform, sent, answer, carried, leaving_key, really=True)
+        answer, keeps = refuse_owed_noise(answer), (keeps, carried)
         finite = trees.all_finite(answer) & trees.all_finite(keeps)
         present = jnp.asarray(shard.rows) > 0
         answer = trees.choose(present, answer, trees.zeros(answer))
@@ -84,7 +87,23 @@ def site_key(seed: Array, number: Array, site: Array) -> Array:
 def site_round(
     algorithm: Algorithm, transform: Transform, sent: Message, kept: Tree, own: OwnRows, *, seed: int, number: int
 ) -> tuple[Message, Tree, bool]:
-    """The site's answer as it leaves, what the site keeps, and whether all of it is finite."""
+    """The site's answer as it leaves, what the site keeps, and whether all of it is finite; nothing is carried."""
+    both = (kept, ())
+    answer, (keeps, _), finite = carried_round(algorithm, transform, sent, both, own, seed=seed, number=number)
+    return answer, keeps, finite
+
+
+def carried_round(
+    algorithm: Algorithm,
+    transform: Transform,
+    sent: Message,
+    kept: tuple[Tree, Tree],
+    own: OwnRows,
+    *,
+    seed: int,
+    number: int,
+) -> tuple[Message, tuple[Tree, Tree], bool]:
+    """The same with what the site carries on for the transforms, beside what it keeps for the algorithm."""
     shard = shard_of(algorithm, own, seed, number, algorithm.passes)
     key = site_key(np.uint32(seed), np.int32(number), np.int32(own.site))
     answer, keeps, finite = client_program(algorithm, transform)(sent, kept, shard, key)

@@ -114,3 +114,10 @@ def test_epsilon_spent_and_left():
         == "Epsilon 0.5; 1 of 3 is promised to studies approved earlier; 1.5 would be left."
     )
     assert "your policy sets no limit" in epsilon_sentence(None, 0.0, None)
+
+
+def test_whoever_approves_reads_how_answers_are_compressed(home):
+    shown = said(describe(home, small.offered(home, small.study(transforms=[{"name": "compression", "smallest": 2}]))))
+    assert "Answers leave rounded to 16 levels (4 bits a number), arrays below 2 numbers exactly." in shown
+    assert "Of the numbers of large arrays 0.5 are sent, drawn anew each round." in shown
+    assert "The model travels to the sites rounded to 32 levels (5 bits a number)" in shown

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from wardround.core import trees
 from wardround.core.chain import chain
 from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
@@ -32,7 +33,7 @@ from wardround.deploy.coordinator.gather import Absences, Check, GatheredAnswers
 from wardround.deploy.coordinator.secure_round import sum_answers
 from wardround.deploy.coordinator.two_servers.round import choose_and_sum
 from wardround.deploy.fault_points import point
-from wardround.deploy.protocol.replies import Absence, Reply, answer_problem
+from wardround.deploy.protocol.replies import Absence, Reply, answer_problem, number_problem
 from wardround.deploy.protocol.reply_form import largest_reply
 from wardround.deploy.protocol.requests import (
     AboutModel,
@@ -51,6 +52,7 @@ from wardround.deploy.trust.transcript.writer import TranscriptWriter
 from wardround.engine.checks import refuse_over_network, refuse_unseen
 from wardround.engine.split_round import (
     answer_shapes,
+    arriving_program,
     combined_answer,
     conclude_round,
     initial_progress,
@@ -272,11 +274,12 @@ class Deployment:
                 check=bounded(
                     lambda reply: answer_problem(reply, shapes),
                     lambda reply: weight_problem(reply, algorithm, self.limits),
+                    lambda reply: self._code_problem(algorithm, progress, reply),
                 ),
                 most=largest_reply(Topic.ROUND, sizes_of(shapes)),
             )
             point("coordinator.round.all_answered")
-            sizes = {site: one.size for site, one in answers.items()}
+            sizes = {site: trees.nbytes(one.message) for site, one in answers.items()}
             given = {places[site]: one.message for site, one in answers.items()}
             total = combined_answer(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
             hashes = hashes_of(answers)
@@ -300,8 +303,16 @@ class Deployment:
             measures={
                 **measures_of({site: absent[site] for site in cohort if site not in sizes}),
                 **({"line_bytes": traffic.line} if traffic.line else {}),
+                "arrays": {"bytes_down": trees.nbytes(sent) * len(took), "bytes_up": sum(sizes.values())},
             },
         )
+
+    def _code_problem(self, algorithm: Algorithm, progress: Progress, reply: Reply) -> str | None:
+        """Why an answer that came in a code cannot be used: a code of small numbers may stand for huge ones."""
+        if not self.transform.coded:
+            return None
+        states = (progress.aggregator, progress.transform)
+        return number_problem(arriving_program(algorithm, self.transform)(states, reply.message))
 
     def _answer_shapes(self, algorithm: Algorithm, progress: Progress, sent: Message) -> Message:
         leaves, structure = jax.tree.flatten(sent)

@@ -117,8 +117,14 @@ def answer_problem(reply: Reply, shapes: Message) -> str | None:
     for want, got in zip(expected, given, strict=True):
         if np.shape(got) != want.shape or np.asarray(got).dtype != want.dtype:
             return f"its answer has an array of shape {np.shape(got)} where {want.shape} was expected"
+    return number_problem(reply.message)
+
+
+def number_problem(answer: Message) -> str | None:
+    """Why the numbers of an answer cannot be used: not finite, or huge."""
     # Smallest and largest tell it all without an array in between: what is not a number passes through both.
-    floats = [np.asarray(one) for one in given if np.asarray(one).dtype.kind == "f"]
+    given = map(np.asarray, jax.tree.leaves(answer))
+    floats = [one for one in given if one.dtype.kind == "f"]
     ends = [abs(float(end)) for one in floats if one.size for end in (one.min(), one.max())]
     if not all(np.isfinite(ends)):
         return "its answer is not finite"

@@ -1,4 +1,4 @@
-"""What a site keeps between the rounds of a study: an algorithm's own state, in versions, on the disk."""
+"""What a site keeps between the rounds of a study: an algorithm's state and the transforms', in versions, on disk."""
 
 import hashlib
 import json
@@ -52,12 +52,20 @@ class KeptState:
             return start
         return read_checkpoint(version_path(path, versions[-1]), {"kept": start})[0]["kept"]
 
-    def write(self, asked: Received[Any], number: int, keeps: Tree) -> None:
-        if not jax.tree.leaves(keeps):
+    def read_carried(self, start: Tree, asked: Received[Any], number: int) -> Tree:
+        """What was carried on for the transforms in that round; at first what it is at the start."""
+        path = self._first_path(asked)
+        versions = [at for at in versions_of(path) if at <= number]
+        if not versions or not jax.tree.leaves(start):
+            return start
+        return read_checkpoint(version_path(path, versions[-1]), {"carried": start})[0]["carried"]
+
+    def write(self, asked: Received[Any], number: int, keeps: Tree, carried: Tree = ()) -> None:
+        if not jax.tree.leaves((keeps, carried)):
             return
         path = self._first_path(asked)
         point("site.kept.before_save")
-        write_checkpoint(version_path(path, number), {"kept": keeps}, {"round": number})
+        write_checkpoint(version_path(path, number), {"kept": keeps, "carried": carried}, {"round": number})
         point("site.kept.saved")
         for old in versions_of(path)[:-KEPT_VERSIONS]:
             version_path(path, old).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.chain import chain
+from wardround.core.chain import chain, first_carried
 from wardround.core.components.recipes import Recipe, from_json, recipe_of
 from wardround.core.contracts import Algorithm, Message, Params, Query, Scores, Site, Task, Transform
 from wardround.core.errors import Refusal
@@ -49,8 +49,10 @@ from wardround.deploy.site.release.model_shapes import (
     check_first,
     check_model,
     is_bounded,
+    opened,
     shapes_for,
     tasks_in,
+    zeros_like,
 )
 from wardround.deploy.site.release.partner_questions import debit, given_to, refuse_course, terms_for, visible_rows
 from wardround.deploy.site.release.privacy_guard import Promise, SiteFacts
@@ -58,7 +60,7 @@ from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.deploy.site.release.two_server_round import HalvesSite, charged_halves
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from
-from wardround.engine.split_round import OwnRows, own_params, row_of, site_round
+from wardround.engine.split_round import OwnRows, carried_round, own_params, row_of
 from wardround.queries.cards import kinds_told
 from wardround.queries.cells import in_cells
 from wardround.study.assemble import model_of, private_from
@@ -227,24 +229,25 @@ class StudyWorker:
         algorithm, transform = method
         number, seed = asked.round, asked.question.seed
         own = self._own(algorithm.part)
-        if not self._check_model(asked, message.arrays, in_round=True):
+        if not self._check_model(asked, message.arrays, in_round=True) or not is_bounded(opened(transform, message)):
             return None  # no finite answer follows from it, whoever the patients are
         few, exact = len(own.y) < self.smallest_cell, self.study.privacy is None
         if few and (exact or asked.question.algorithm.get("kind") == "probe"):
             own = OwnRows(own.x[:0], own.y[:0], own.site)  # nothing is told of so few
-        kept = self.kept.read(algorithm, asked, number - 1)
+        first = first_carried(transform, zeros_like(self._shapes_for(asked).made))
+        kept = self.kept.read(algorithm, asked, number - 1), self.kept.read_carried(first, asked, number - 1)
         if self.promise is not None:  # last of all that may be refused: what is debited is not given back
             assert self.task is not None
             known = SiteFacts(len(own.y), row_of(self.task), self.number, self.sites)
             self.promise.charge(asked.question.recipe, number, request, known)
             point("site.budget.charged")
-        answer, keeps, finite = site_round(algorithm, transform, message, kept, own, seed=seed, number=number)
+        answer, keeps, finite = carried_round(algorithm, transform, message, kept, own, seed=seed, number=number)
         if not finite and self.study.privacy is None:
             return None
         # Under [privacy] there is no word for it: what is not finite after the noise is sent as zero.
         answer = answer if finite else trees.finite_or_zero(answer)
         keeps = keeps if finite else trees.finite_or_zero(keeps)
-        self.kept.write(asked, number, keeps)
+        self.kept.write(asked, number, *keeps)
         found: Message = jax.device_get(answer)
         return found
 

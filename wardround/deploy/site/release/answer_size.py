@@ -73,7 +73,8 @@ def answer_of(study: Study, table: Table, loaded: LoadedData) -> AnswerSize:
         return transform.up(sent, made, key)
 
     left = jax.eval_shape(way, made)
-    hidden = transform.bytes_up is not None  # what leaves cannot be read: told is what it hides
+    # What leaves cannot be read, or is a code: told is what it stands for.
+    hidden = transform.bytes_up is not None or transform.coded
     numbers = {
         name: sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(part))
         for name, part in (made if hidden else left).arrays.items()

@@ -5,12 +5,14 @@ algorithm's before it computes anything with them.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wardround.core.chain import identity
 from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Message, Model, Params, Shard, Task, Transform
 from wardround.core.errors import Refusal
@@ -34,6 +36,8 @@ class MessageShapes(NamedTuple):
     said: Message
     sent: Message
     answer: Message
+    made: Message
+    """An answer before the transforms."""
 
 
 def one_model(params: Params) -> Params:
@@ -56,7 +60,7 @@ def shapes_for(
         said = algorithm.broadcast(server)
         made, _ = algorithm.client(said, algorithm.init_client(params), shard, key)
         sent = transform.down(transform.init(made), said, key)
-        return MessageShapes(params, said, sent, transform.up(sent, made, key))
+        return MessageShapes(params, said, sent, transform.up(sent, made, key), made)
 
     shapes: MessageShapes = jax.eval_shape(go, jax.random.key(0))
     return shapes
@@ -150,6 +154,20 @@ def is_bounded(tree: Any) -> bool:
         if array.dtype == np.float32 and np.isfinite(np.dot(flat, flat)):
             return True
         return bool(abs(array.min()) <= HUGE and abs(array.max()) <= HUGE)
+
+
+def opened(transform: Transform, sent: Message) -> Any:
+    """What came, as the algorithm will read it: a code of small numbers may stand for huge ones."""
+    return sent.arrays if transform.receive is identity().receive else opening_program(transform)(sent).arrays
+
+
+@lru_cache(maxsize=16)
+def opening_program(transform: Transform) -> Callable[[Message], Message]:
+    return jax.jit(transform.receive)
+
+
+def zeros_like(shapes: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def tasks_in(recipe: Recipe) -> list[Recipe]:

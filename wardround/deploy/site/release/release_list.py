@@ -212,6 +212,7 @@ def rounds(study: Study, shapes: MessageShapes) -> list[Release]:
     """The answers of training, in the clear or masked; and the word that there is none."""
     transform, times = assemble.transform_of(study.transforms), study.study.rounds
     told = "noised" if is_noised(study) else "single precision, without noise"
+    told = f"compressed; {told}" if transform.coded else told
     sites = len(sites_of(study))
     found = []
     if transform.sum_only:
