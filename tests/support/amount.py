@@ -188,6 +188,28 @@ LONG: dict[str, tuple[str, ...]] = {  # by measured time
     ),
     "tests/algorithms/test_cluster.py::test_the_number_is_judged_on_rows_that_nothing_was_learned_from": ("",),
     "tests/deploy/trust/test_transcript.py::test_a_choice_of_partners_is_not_in_it_and_no_site_is_alarmed": ("",),
+    "tests/deploy/transport/test_every_transport.py::test_a_study_ends_with_the_same_bits_over_every_transport": (
+        "flare-plain",
+    ),
+    "tests/contracts/test_judge.py::test_with_cells_of_one_patient_both_engines_tell_the_same": ("scaffold",),
+    "tests/partners/choices/test_influence.py::"
+    "test_least_squares_without_a_site_is_found_exactly_even_from_a_half_trained_model": ("validation-0.5",),
+    "tests/privacy/test_calibration.py::test_the_promise_is_kept_and_not_by_much": ("2.0",),
+    "tests/partners/choices/test_evidence.py::test_right_partners_are_ranked_first_and_let_in": ("0",),
+    "tests/adversary/questions/test_rows.py::test_a_declared_preparation_is_the_one_that_is_applied": ("False",),
+    "tests/workflows/test_learning_rates.py::test_one_program_for_all_rates_learns_what_one_a_rate_does": (
+        "layer_split",
+        "weight_erosion",
+    ),
+    "tests/study/test_noised_figures.py::test_intervals_hold_the_truth_about_as_often_as_they_say": ("",),
+    "tests/adversary/test_session_states.py::test_long_random_walks_open_one_sum": ("",),
+    "tests/data/datasets/test_sepsis.py::test_last_and_worst_values_of_the_first_patient": ("",),
+    "tests/cli/test_outside_package.py::test_a_study_uses_it_and_another_is_not_harmed": ("",),
+    "tests/deploy/coordinator/test_cleaning.py::test_the_model_is_that_of_the_simulation": ("",),
+    "tests/aggregators/test_nearest_mixing.py::test_nobody_bad_is_the_mean_of_all_sites": ("",),
+    "tests/predict/test_predictor.py::test_a_private_model_loads": ("",),
+    "tests/queries/test_noised_counts.py::test_a_category_of_one_patient_is_named_as_seldom_as_delta_says": ("",),
+    "tests/algorithms/baselines/test_centralized.py::test_a_rate_does_not_move_the_full_fit": ("",),
 }
 """Variants of tests that only `make test-all` runs ("" where there is but one); quick ones of a promise stay."""
 
