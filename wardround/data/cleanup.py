@@ -292,7 +292,7 @@ def row_hashes(frame: pd.DataFrame) -> np.ndarray[Any, Any]:
 
 
 def declare_kind(series: "pd.Series[Any]", kind: DeclaredKind, unreadable: str) -> "pd.Series[Any]":
-    """The column as declared; where some value cannot be read, its text as it is, or that value missing."""
+    """The column as declared; where some value cannot be read, a mixture with that value `Unread`, or it missing."""
     if kind == "text":
         return pd.Series(as_text(series), index=series.index, dtype=object)
     if kind_of(series) in ("number", "flag", "empty", "date"):
@@ -300,7 +300,11 @@ def declare_kind(series: "pd.Series[Any]", kind: DeclaredKind, unreadable: str) 
     codes, distinct = as_codes(series)
     numbers = [read_number(str(one), kind) for one in distinct]
     if None in numbers and unreadable == "refuse":
-        return pd.Series(as_text(series), index=series.index, dtype=object)
+        if not any(one is not None for one in numbers):
+            return pd.Series(as_text(series), index=series.index, dtype=object)
+        pairs = zip(distinct, numbers, strict=True)
+        some = np.array([*(Unread(str(one)) if read is None else read for one, read in pairs), None], object)
+        return pd.Series(some[codes], index=series.index, dtype=object)
     made = np.array([*(np.nan if one is None else one for one in numbers), np.nan], np.float64)
     return pd.Series(made[codes], index=series.index)
 

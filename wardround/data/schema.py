@@ -20,6 +20,8 @@ from wardround.queries.columns import list_some, picture_shape, suggest_name
 MissingColumns = Literal["refuse", "fill"]
 MissingTarget = Literal["refuse", "drop"]
 EmptySites = Literal["refuse", "keep"]
+PLAIN_PAIRS = (("0", "1"), ("0.0", "1.0"), ("no", "yes"), ("n", "y"), ("false", "true"), ("negative", "positive"))
+"""Labels of which everybody looks for the second."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,11 @@ def question_note(target: str, positive: str, rest: Iterable[str]) -> str:
     return f"The question is {target} = {positive} against the rest: {list_some(sorted(rest))}."
 
 
+def is_plainly_positive(first: str, last: str) -> bool:
+    """Whether nobody would look for the first of two labels: 0 and 1, no and yes, false and true."""
+    return (first.lower(), last.lower()) in PLAIN_PAIRS
+
+
 def refuse_alike(labels: Iterable[str], table: Table, where: str) -> None:
     """Refuse labels that differ only in case, unless the study recodes one of them (into itself, if it must be so)."""
     alike = names_alike(sorted(set(labels) - set(table.distinct)))
@@ -276,6 +283,12 @@ def remarks(
     rest = sorted({label for card in told for label in card.labels} - {*classes})
     if table.positive is not None and len(rest) > 1:
         notes.append(question_note(target, table.positive, rest))
+    if table.positive is None and len(classes) == 2 and not is_plainly_positive(*classes):
+        first, last = classes
+        notes.append(
+            f"The study does not say which outcome is looked for: risks are those of {target} = {last}. If it is"
+            f' {first}, say positive = "{first}" in [data].'
+        )
     dropped = sum(card.missing_target for card in told)
     if dropped and table.is_unlabelled:
         notes.append(f"{dropped} rows without a known {target} are for training alone: labeling functions vote there.")

@@ -57,6 +57,9 @@ def monitor_patients(
     A `reference` in memory goes under the name that the settings give it; `make` is as in `load_predictor`.
     """
     predictor = load_predictor(run, method, site, make=make)
+    # Where nothing else is said, dates are written as the study told.
+    told = predictor.facts.reading.get("cleaning", {}).get("date_formats", {})
+    settings = settings._replace(date_format=settings.date_format or told.get(settings.by))
     table = open_table(patients, predictor.facts)
     # As they are in the table: the study may have turned dates into days.
     dates = dates_of(column_as_written(table, settings.by), settings.by, settings.date_format, where=table.where)
@@ -125,6 +128,7 @@ def watch_rows(
             every=settings.every,
             alpha=settings.alpha,
             tolerance=settings.tolerance,
+            aside=(settings.by,),
         )
     else:
         labels = label_new(state, rows, dates)

@@ -1,6 +1,6 @@
 """From tables of patients to the state of a monitor: what is new is counted once, window by window, and bet upon."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -70,8 +70,12 @@ def begin_state(
     every: str | int,
     alpha: float,
     tolerance: float,
+    aside: Collection[str] = (),
 ) -> MonitorState:
-    """Before anything is watched: cells and counts of the reference."""
+    """Before anything is watched: cells and counts of the reference.
+
+    Columns set `aside` are not watched: the date by which windows are made moves with every window.
+    """
     if len(reference) < FEWEST:
         raise Refusal(
             f"{len(reference)} patients are too few to compare others with",
@@ -84,6 +88,7 @@ def begin_state(
         if isinstance(one, TextColumn)
         else begin_column(one.name, "number", reference.frame[one.name])
         for one in predictor.preparation.columns
+        if one.name not in aside
     ]
     errors = (reference.outcomes - reference.predicted)[~np.isnan(reference.outcomes)]
     watches_errors = not facts.task.classes and len(errors) >= FEWEST

@@ -28,6 +28,7 @@ def analysis_facts(study: Study, recipe: Recipe, found: FoundModel, *, rounds: i
         recipe=to_json(recipe),
         preparation=json.loads(preparation.to_json()),
         reading={**how_read(study.data.settings), **how_cleaned(study.data)},
+        units=dict(study.data.units),
         packages=packages_of(recipe),
     )
 

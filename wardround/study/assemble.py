@@ -26,7 +26,13 @@ from wardround.engine import registry
 from wardround.engine.participation import Participation, everyone, pattern, random_cohort, random_fraction
 from wardround.runs.folder import digest
 from wardround.study import privacy as privately
-from wardround.study.data_rules import refuse_dropped_rows, refuse_monitor, refuse_user_shares, shares_by_role
+from wardround.study.data_rules import (
+    refuse_dropped_rows,
+    refuse_monitor,
+    refuse_unknown_units,
+    refuse_user_shares,
+    shares_by_role,
+)
 from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
 from wardround.study.methods import Method, asking_site
 from wardround.study.release_noise import statistics_noise, statistics_steps
@@ -87,6 +93,7 @@ def load_setting(
     if isinstance(raw, Federation):
         return array_setting(raw, partition, seed, data, fold, dealt_by)
     on_rows(raw)
+    refuse_unknown_units(study, (str(name) for frame in raw.sites.values() for name in frame.columns))
     inspects = seed == study.study.seed and not fold
     found = inspect_table(study, raw) if inspects else []
     loaded = load(

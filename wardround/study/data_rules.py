@@ -1,6 +1,9 @@
 """What must hold before a study's rows are read: shares by role, rules about rows, the shape of a row."""
 
+from collections.abc import Iterable
+
 from wardround.core.errors import Refusal
+from wardround.queries.columns import suggest_name
 from wardround.study.file import Study
 
 IMAGES, EXAMPLE_SIZE = "images", (128, 128)
@@ -40,6 +43,18 @@ def refuse_dropped_rows(study: Study) -> None:
             where="[data.cleaning]",
             remedy="leave them out of the table itself, or remove drop_rows and duplicates",
         )
+
+
+def refuse_unknown_units(study: Study, columns: Iterable[str]) -> None:
+    """A unit of a column that is not there is a slip of the pen."""
+    known = list(columns)
+    for name in study.data.units:
+        if name not in known:
+            raise Refusal(
+                f"there is no column {name!r}; {suggest_name(name, known)}",
+                where="[data] units",
+                remedy="correct the name, or remove it",
+            )
 
 
 def refuse_monitor(study: Study) -> None:

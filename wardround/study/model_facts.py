@@ -48,6 +48,7 @@ def model_facts(
         preparation=None if preparation is None else json.loads(preparation.to_json()),
         reading={**how_read(study.data.settings), **how_cleaned(study.data)},
         threshold=threshold,
+        units={**{name: f"days since {since}" for name, since in study.data.cleaning.days.items()}, **study.data.units},
         sites=tuple(sites),
         packages={} if recipe is None else packages_of(recipe),
     )

@@ -58,7 +58,8 @@ def score_name(predictor: Predictor) -> str:
 def explained_patients(
     predictor: Predictor, table: pd.DataFrame, found: Explanation, *, keep: int
 ) -> list[ExplainedPatient]:
-    task, outputs = predictor.facts.task, chosen_outputs(predictor, table)
+    task, units, outputs = predictor.facts.task, predictor.facts.units, chosen_outputs(predictor, table)
+    measured = f" ({units[task.target]})" if task.target in units else ""
     named = table.iloc[:, : max(1, keep)]
     patients = []
     for row, output in enumerate(outputs):
@@ -67,14 +68,14 @@ def explained_patients(
         patients.append(
             ExplainedPatient(
                 name=" ".join(f"{column} {value}" for column, value in named.iloc[row].items()),
-                what=f"probability of {looked_for} ({task.target})" if looked_for else task.target,
+                what=f"probability of {looked_for} ({task.target})" if looked_for else f"{task.target}{measured}",
                 share=task.kind != "regression",
                 typical=steps[0][1],
                 predicted=steps[-1][2],
                 influences=tuple(
                     Influence(
                         found.columns[place],
-                        value_text(found.values[row][place]),
+                        value_text(found.values[row][place], units.get(found.columns[place], "")),
                         value_text(found.typical[place]),
                         float(found.contributions[row, place, output]),
                         before,
@@ -90,14 +91,14 @@ def explained_patients(
     return patients
 
 
-def value_text(value: Any) -> str:
+def value_text(value: Any, unit: str = "") -> str:
     """
-    >>> value_text(81.0), value_text(1.699999999115), value_text("male"), value_text(None)
-    ('81', '1.7', 'male', '')
+    >>> value_text(81.0, "years"), value_text(1.699999999115), value_text("male"), value_text(None, "years")
+    ('81 years', '1.7', 'male', '')
     """
     if value is None:
         return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}{f' {unit}' if unit else ''}" if isinstance(value, float) else str(value)
 
 
 def page_content(predictor: Predictor, table: pd.DataFrame, found: Explanation, *, keep: int) -> bytes:

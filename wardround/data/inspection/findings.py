@@ -24,7 +24,7 @@ from wardround.data.inspection.leaks import LEAKS, correlation, separation
 from wardround.data.inspection.profile import SHOWN, join
 from wardround.data.load import LoadedData
 from wardround.data.table import Table
-from wardround.data.value_forms import form_of
+from wardround.data.value_forms import BOUND, form_of
 from wardround.queries.columns import as_codes, as_numbers, kind_of, list_some, number_text
 
 MOST_COMPARED = 5000
@@ -92,6 +92,9 @@ def find_unread(table: Table, name: str, series: "pd.Series[Any]") -> list[Findi
     if name in table.numbers:
         what = f"column {name!r} is declared, but {len(odd):,} of {len(known):,} values cannot be read so"
         remedy = "correct its entry in kinds, days or date_formats of [data.cleaning], recode these values, or set"
+        if set(forms) == {"bound"}:
+            number = BOUND.sub("", examples[0]).strip()
+            remedy = f'recode them: recode = {{{name} = {{"{examples[0]}" = "{number}"}}}} (or half of it), or set'
         return [Finding("unread", name, what, f'{remedy} unreadable = "missing"', True, examples, tuple(sites))]
     if dates + forms.get("date", 0) > len(known) / 2:
         pattern = f', and how they are written: date_formats = {{{name} = "%d.%m.%Y"}}' if forms.get("date") else ""

@@ -20,7 +20,7 @@ from wardround.deploy.coordinator.engine import Deployment
 from wardround.deploy.protocol.requests import PrepareRows, SettleSchema
 from wardround.queries.cards import cards, cards_of
 from wardround.study.assemble import cleanup_of
-from wardround.study.data_rules import refuse_dropped_rows
+from wardround.study.data_rules import refuse_dropped_rows, refuse_unknown_units
 from wardround.study.file import Study
 from wardround.study.release_noise import statistics_noise
 
@@ -92,6 +92,7 @@ def agree_on_schema(study: Study, engine: Deployment) -> SchemaAgreement:
         missing_target=data.missing_target,
         empty_sites=data.empty_sites,
     )
+    refuse_unknown_units(study, (*schema.kinds, table.target))
     shown = {"kinds": schema.kinds, "task": schema.task, "classes": list(schema.classes)}
     engine.ask_members(SettleSchema(shown, study.study.seed))
 

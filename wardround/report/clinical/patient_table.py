@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from wardround.report import numbers
 from wardround.report.html.markup import Cell, FigureCell, Html, details, join, paragraph, plain, safe, table
 from wardround.runs.clinical.patient_table import PatientCell, PatientColumn, PatientTable
+from wardround.runs.fields import Json, mapping
 from wardround.runs.run import Run
 
 OPEN = 8
@@ -18,9 +19,10 @@ def table_section(run: Run) -> Html:
         return missing_table(run)
     told = run.patient_table
     first, rest = told.columns[:OPEN], told.columns[OPEN:]
-    parts = [table_words(told), html_table(told, first, heading=True)]
+    units = mapping(mapping(mapping(run.manifest.get("study")).get("data")).get("units"))
+    parts = [table_words(told), html_table(told, first, units, heading=True)]
     if rest:
-        parts.append(details(f"{len(rest)} further columns", html_table(told, rest, heading=False)))
+        parts.append(details(f"{len(rest)} further columns", html_table(told, rest, units, heading=False)))
     if told.columns_left_out:
         parts.append(paragraph(safe(f"{told.columns_left_out:,} more columns are not listed.")))
     return join(parts)
@@ -61,7 +63,7 @@ def table_words(told: PatientTable) -> Html:
     return paragraph(safe(" ".join(words)))
 
 
-def html_table(told: PatientTable, columns: Sequence[PatientColumn], *, heading: bool) -> Html:
+def html_table(told: PatientTable, columns: Sequence[PatientColumn], units: Json, *, heading: bool) -> Html:
     rows: list[Sequence[Cell]] = []
     alone = len(told.sites) == 1 and not told.sites_left_out  # a second column would say the same
     sites = [] if alone else list(told.sites)
@@ -69,15 +71,16 @@ def html_table(told: PatientTable, columns: Sequence[PatientColumn], *, heading:
         counts = [] if alone else list(map(numbers.count, told.sites.values()))
         rows.append(["Patients", numbers.count(told.patients), *counts])
     for column in columns:
-        rows += column_rows(column, sites)
+        rows += column_rows(column, sites, str(units.get(column.name, "")))
     whose = "The training patients" if told.rounded else "The patients"
     caption = f"{whose}, before gaps were filled" if heading else "Further columns"
     return table(caption, ["Column", *(told.sites if alone else ("All hospitals", *sites))], rows, kind="patients")
 
 
-def column_rows(column: PatientColumn, sites: Sequence[str]) -> Iterable[Sequence[Cell]]:
+def column_rows(column: PatientColumn, sites: Sequence[str], unit: str) -> Iterable[Sequence[Cell]]:
     cells = [column.all, *(column.sites.get(site, PatientCell(missing=None)) for site in sites)]
-    name = f"{plain(column.name)} (outcome)" if column.outcome else plain(column.name)
+    name = f"{plain(column.name)}, {plain(unit)}" if unit else plain(column.name)
+    name = f"{name} (outcome)" if column.outcome else name
     if column.kind == "number":
         yield [name, *(number_cell(cell) for cell in cells)]
     else:

@@ -69,7 +69,8 @@ def naming(one: Influence) -> str:
     if not one.value:
         counted = f", counted as {one.typical}" if one.typical else ""
         return f"{one.column} (missing{counted})"
-    beside = f" (typical: {one.typical})" if one.typical and one.typical != one.value else ""
+    same = one.value == one.typical or one.value.startswith(f"{one.typical} ")  # but for its unit
+    beside = f" (typical: {one.typical})" if one.typical and not same else ""
     return f"{one.column} {one.value}{beside}"
 
 

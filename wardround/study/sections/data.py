@@ -112,6 +112,8 @@ class DataSection(BaseModel):
     missing_target: Literal["refuse", "drop"] = "refuse"
     empty_sites: Literal["refuse", "keep"] = "refuse"
     partition: Named | None = None
+    units: dict[str, str] = Field(default_factory=dict)
+    """In what columns are measured: {age = "years", lactate = "mmol/l"}; shown wherever a value is, never converted."""
     cleaning: CleaningSection = CleaningSection()
     preparation: PreparationSection = PreparationSection()
 

@@ -40,6 +40,7 @@ class ExplainPlan:
 def check_explain(study: Study, say: Say = lambda words: None) -> ExplainPlan:
     """Read, split, train and exchange; what cannot work is refused before there is a folder."""
     said = study.explain or ExplainSection()
+    said = said.model_copy(update={"units": {**study.data.units, **said.units}})
     if study.privacy is not None and said.classifier != "study":
         raise Refusal(
             f"classifiers of the kind '{said.classifier}' are trained without noise, and the study has [privacy]",
