@@ -34,7 +34,7 @@ ROOMS: Mapping[str, str] = {
     "analysis": "wardround.analyses",
 }
 INNER_ROOMS: Mapping[str, tuple[str, ...]] = {
-    "algorithm": ("baselines",),
+    "algorithm": ("baselines", "images"),
     "dataset": ("survival",),
     "analysis": ("survival",),
 }
