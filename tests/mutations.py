@@ -416,8 +416,8 @@ MUTATIONS = (
     Mutation(
         "fault_ends_the_process",
         "deploy/coordinator/service.py",
-        "        except Exception as error:",
-        "        except KeyError as error:",
+        "        except Exception as error:\n            result, state",
+        "        except KeyError as error:\n            result, state",
         ("adversary/test_lying_sites.py",),
     ),
     Mutation(

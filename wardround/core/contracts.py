@@ -123,6 +123,8 @@ class Model(NamedTuple):
     loss: Callable[[Params, Batch, Key], Array]
     predict: Callable[[Params, Array], Array]
     gradient: Callable[[Params, Batch, Key], Params]
+    coupled: tuple[str, ...] = ()
+    """Layers in which what a row gives depends on the other rows of its batch; no bound per patient holds there."""
 
 
 class Aggregator(NamedTuple):

@@ -35,7 +35,7 @@ ROOMS: Mapping[str, str] = {
     "labeling_function": "wardround.weak_supervision.functions",
 }
 INNER_ROOMS: Mapping[str, tuple[str, ...]] = {
-    "algorithm": ("baselines",),
+    "algorithm": ("baselines", "images"),
     "dataset": ("survival", "weak_supervision"),
     "analysis": ("survival",),
 }

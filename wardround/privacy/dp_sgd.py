@@ -96,3 +96,14 @@ def sample_level(algorithm: Algorithm, plain: Algorithm, *, seeded: bool, noise:
         return trees.finite_or_zero(answer), trees.finite_or_zero(keeps)
 
     return algorithm._replace(client=client, personal=plain.personal, largest_batch=int(algorithm.largest_batch))
+
+
+def refuse_coupled(model: Model) -> None:
+    """Refuse a model of which one patient's gradient depends on other patients of the batch."""
+    if model.coupled:
+        raise Refusal(
+            f"batch normalization ({', '.join(model.coupled)}) mixes the patients of a batch, so that no patient's"
+            " gradient can be bounded by itself",
+            where="[model] under [privacy]",
+            remedy='set normalization = "group" in [model], which looks at one patient at a time',
+        )

@@ -24,7 +24,7 @@ from wardround.engine.shared_programs import with_number
 from wardround.privacy.accountant import Step, merge_steps
 from wardround.privacy.calibration import noise_for
 from wardround.privacy.distributed_noise import NoisePlan
-from wardround.privacy.dp_sgd import private_model, sample_level
+from wardround.privacy.dp_sgd import private_model, refuse_coupled, sample_level
 from wardround.privacy.dry_run import DryRun
 from wardround.privacy.sampling import OVERFLOW, ExpectedSize
 from wardround.privacy.site_level import AdaptiveClip, site_level
@@ -80,6 +80,7 @@ def _protect(privacy: PrivacySection, make: Make, words: Words) -> Algorithm:
         return plain  # nothing leaves a site, so there is nothing to protect
     noise = privacy.noise_multiplier or 0.0
     if privacy.level == "sample":
+        refuse_coupled(model)
         # All that decides about the program but the noise, so that other noise needs no other program.
         alike = {"noise_multiplier": None, "epsilon": None, "delta": 0.5}
         made = with_number(_noise_family(privacy.model_copy(update=alike), make, words), noise)

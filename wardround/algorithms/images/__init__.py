@@ -1,0 +1,1 @@
+"""Algorithms for images that look different from site to site."""
