@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wardround.cli.consortium.notices import send_test
 from wardround.cli.consortium.status import watch as repeat
 from wardround.cli.models.commands import (
     Explain,
@@ -291,6 +292,13 @@ def predict(
             return
         predictor = load_predictor(own_model(there.folder(offer.id), offer.id)).read_by(own_reading(there, offer.id))
     predict_with(predictor, Wanted(patients, query, words, keep or (), out, explain, page, as_json))
+
+
+@site_app.command()
+def notify(home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Send a test notice by e-mail, webhook or command, as notices.toml in the site's folder says."""
+    there = open_home(home)
+    send_test(there.path, f"the site {there.own_name}", as_json=as_json)
 
 
 @site_app.command()
