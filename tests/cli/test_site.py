@@ -53,7 +53,9 @@ def test_from_nothing_to_an_approved_study_and_back(tmp_path, monkeypatch, capsy
     assert call("site", "policy", "set", "smallest_cell", "1", "--json").json == {"smallest_cell": 1}
     assert "No study has been offered yet." in call("site", "studies").out
     study = small.offered(SiteHome(tmp_path / "site")).id
-    assert f"{study}: waiting for your decision (from anna" in call("site", "studies").out
+    listed = call("site", "studies").out
+    assert f"{study}: waiting for your decision since" in listed
+    assert f"from anna; next: wardround site approve {study}" in listed
     assert call("site", "studies", "triage", "--json").json["columns"] == ["age", "pulse", "sex", "outcome"]
     approved = call("site", "approve", "triage", "--by", "ben", "--yes").out
     for part in ("Who asks", "What is read", "What leaves", "per round", "What it costs in privacy", "ben approved"):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from wardround.cli.consortium.notices import told_when_over
 from wardround.cli.coordinator import coordinator_app
 from wardround.cli.flare import flare_app
 from wardround.cli.models.commands import add_commands
@@ -307,7 +308,8 @@ def main(arguments: list[str] | None = None) -> None:
     """The entry point: turns a refusal into one paragraph and exit code 2."""
     given = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        result: Any = app(given, standalone_mode=False)
+        with told_when_over(given):
+            result: Any = app(given, standalone_mode=False)
     except Refusal as refusal:
         if "--json" in given:
             typer.echo(json.dumps({"error": str(refusal)}))

@@ -236,6 +236,9 @@ def sentence(entry: Mapping[str, Any]) -> str:
         "started": f"Started (wardround {words.get('version')}).",
         "renewed": f"The certificate of {words.get('site')} was renewed.",
         "revoked": f"{by} revoked {words.get('site')}{why}.",
+        "reread": f"{by} let {study} ask again, about corrected data.",
+        "told of end": f"The coordinator said that {study} {words.get('state')}{why}.",
+        "told of revocation": f"The coordinator said that it revoked {words.get('site', 'this server')}{why}.",
         "mended": f"Repaired: {words.get('what')}.",
         "restored": f"{words.get('site', by)} went on after files were restored from a backup{why}.",
     }

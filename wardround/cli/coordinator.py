@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wardround.cli.consortium.notices import send_test
 from wardround.cli.consortium.status import status_lines
 from wardround.cli.consortium.status import watch as repeat
 from wardround.cli.consortium.studies import amend_study, cancel_study, resume_study, study_for_sites
@@ -308,6 +309,13 @@ def status(
         say(facts, status_lines(facts, every=every), as_json)
 
     repeat(show) if watch else show()
+
+
+@coordinator_app.command()
+def notify(home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Send a test notice by e-mail, webhook or command, as notices.toml in the coordinator's folder says."""
+    there = open_home(home)
+    send_test(there.path, f"the coordinator {there.own_name}", as_json=as_json)
 
 
 @coordinator_app.command()

@@ -6,8 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from rich.console import Console
 
@@ -15,8 +16,10 @@ from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
 
 if TYPE_CHECKING:
+    from wardround.deploy.notices.notice import Notifier
     from wardround.deploy.party.service import PartyService
 
+NOTICE_EVERY = 60.0
 ERRORS = Console(stderr=True)
 FAULT, REFUSED = 1, 2
 """Exit codes: a fault of our own, and a mistake of the user's."""
@@ -29,6 +32,8 @@ QUIET = ("hello", "offer", "heads", "countersigned", "membership", "ended")
 def start_site(home: Path) -> None:
     """`site start`: answer the coordinator until stopped."""
     from wardround.deploy.home import SiteHome
+    from wardround.deploy.notices.notice import Notifier
+    from wardround.deploy.notices.watch import notice_party
     from wardround.deploy.party.service import PartyService
     from wardround.deploy.protocol.requests import Topic
     from wardround.deploy.site.authorization import HomeAccess
@@ -36,8 +41,11 @@ def start_site(home: Path) -> None:
 
     there = SiteHome(home)
     handler = RequestHandler(HomeAccess(there))
-    handler.on_event = print_party_event
-    serve(PartyService(there, handler, (Topic.OFFER, *TOPICS), print_party_event))
+    notifier = Notifier(there.path, f"the site {there.own_name}", print_failure)
+    handler.on_event = party_announcer(notifier)
+    service = PartyService(there, handler, (Topic.OFFER, *TOPICS), party_announcer(notifier))
+    watch_for_notices(notifier, lambda: notice_party(notifier, there), service.stopped)
+    serve(service)
 
 
 def start_second(home: Path) -> None:
@@ -123,6 +131,42 @@ def print_party_event(word: str, facts: Mapping[str, Any]) -> None:
     if word in sentences and (word == "refused" or facts.get("topic") not in QUIET):
         words = plain_line(sentences[word].format(**facts))  # a coordinator's words among them
         ERRORS.print(f"{time.strftime('%H:%M:%S')} {words}", markup=False, highlight=False)
+
+
+def party_announcer(notifier: "Notifier") -> Callable[[str, Mapping[str, Any]], None]:
+    """Says what happens at the terminal, and tells those who want to hear it elsewhere."""
+
+    def announce(word: str, facts: Mapping[str, Any]) -> None:
+        print_party_event(word, facts)
+        study = str(facts.get("study", ""))
+        if word == "offered":
+            notifier.notify("study waits", command=f"wardround site approve {study}", study=study)
+        elif word == "ended":
+            state = str(facts["state"])
+            key, command = f"{study} {state}", "wardround site studies"
+            event: Literal["study failed", "study ended"] = "study failed" if state == "failed" else "study ended"
+            more = {} if state == "failed" else {"state": state}
+            notifier.notify(event, command=command, key=key, study=study, **more)
+        elif facts.get("topic") == "revoked":
+            notifier.notify("revoked", command="wardround doctor")
+
+    return announce
+
+
+def watch_for_notices(notifier: "Notifier", look: Callable[[], None], stopped: threading.Event) -> None:
+    """Look every minute for what nobody reports: sites that stay away, certificates that age."""
+
+    def work() -> None:
+        while not stopped.wait(NOTICE_EVERY):
+            if notifier.settings() is not None:
+                with suppress(Refusal, OSError):
+                    look()
+
+    threading.Thread(target=work, name="wardround notices", daemon=True).start()
+
+
+def print_failure(why: str) -> None:
+    ERRORS.print(f"{time.strftime('%H:%M:%S')} {plain_line(why)}", markup=False, highlight=False)
 
 
 def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:

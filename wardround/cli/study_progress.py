@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from wardround.cli.output import say
-from wardround.cli.services import REFUSED, RENEWED, guard, leave, stop_on_signal
+from wardround.cli.services import REFUSED, RENEWED, guard, leave, stop_on_signal, watch_for_notices
 from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
 
 if TYPE_CHECKING:
     from wardround.deploy.coordinator.events import Event, Observer
     from wardround.deploy.home import CoordinatorHome
+    from wardround.deploy.notices.notice import Notifier
 
 INTERRUPTED = 130
 WITHOUT_MODEL = ("monitor", "analysis")
@@ -94,12 +95,16 @@ def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
     """Be the coordinator; gives the exit code."""
     from wardround.deploy.coordinator.consortium import lock_home
     from wardround.deploy.coordinator.service import Coordinator
+    from wardround.deploy.notices.notice import Notifier
+    from wardround.deploy.notices.watch import notice_coordinator
 
     with lock_home(home):
-        coordinator = Coordinator(home, announcer())
+        notifier = Notifier(home.path, f"the coordinator {home.own_name}", note)
+        coordinator = Coordinator(home, heard_by(announcer(), notifier))
 
         def work() -> int:
             coordinator.start()
+            watch_for_notices(notifier, lambda: notice_coordinator(notifier, home, home.status()), coordinator.stopped)
             stop_on_signal(coordinator.stopped)
             words = home.settings
             note(f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop.")
@@ -122,6 +127,17 @@ def note(words: str) -> None:
     from wardround.report.html.markup import plain
 
     typer.echo(f"{time.strftime('%H:%M:%S')} {plain(words)}", err=True)
+
+
+def heard_by(announce: "Observer", notifier: "Notifier") -> "Observer":
+    """Both hear every event: the terminal, and whoever wants to be told elsewhere."""
+    from wardround.deploy.notices.watch import notice_event
+
+    def observe(event: "Event") -> None:
+        announce(event)
+        notice_event(notifier, event)
+
+    return observe
 
 
 def announcer() -> "Observer":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wardround.cli.consortium.notices import send_test
 from wardround.cli.consortium.status import watch as repeat
 from wardround.cli.models.commands import (
     Explain,
@@ -324,6 +325,13 @@ def report(
         f"It holds exact figures of your own patients ({tested:,} of them tested) and stays at your site.",
     ]
     say({"report": str(target), "result": values_of(result)}, lines, as_json)
+
+
+@site_app.command()
+def notify(home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Send a test notice by e-mail, webhook or command, as notices.toml in the site's folder says."""
+    there = open_home(home)
+    send_test(there.path, f"the site {there.own_name}", as_json=as_json)
 
 
 @site_app.command()

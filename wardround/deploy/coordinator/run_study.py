@@ -346,6 +346,8 @@ def keep_for_latecomers(
     """Keep the model for members who were away at the end: it is brought to them when they come back."""
     members = set(engine.sites) & (engine.members or set(engine.sites))
     absent = members - kept.keys() - engine.gatherer.departed_sites().keys()
+    if not absent:
+        return
     message = Message({**model_arrays(algorithm, fitted.progress), **more})
     question = AboutModel(engine.method(algorithm), Topic.FINISH, "test")
     asked = request_of(question, message, study=engine.gatherer.study, number=fitted.rounds)

@@ -5,9 +5,11 @@ submits a study does not approve it; a withdrawal is final. Every decision is in
 """
 
 import json
+import os
+import pwd
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +68,8 @@ class Decision:
     releases: list[dict[str, Any]] = field(default_factory=list)
     """All that may leave, as it was shown (see `release.release_list`)."""
     releases_hash: str = ""
+    login: str = ""
+    """Who was logged in on the machine, whatever name was given."""
 
 
 def offer_path(home: PartyHome, study: str) -> Path:
@@ -236,11 +240,20 @@ def refuse_after(before: Decision | None, study: str, states: tuple[str, ...]) -
 
 
 def record_decision(home: PartyHome, decision: Decision) -> Decision:
-    """In the audit log first, then on file."""
+    """In the audit log first, then on file; with who was logged in."""
+    decision = replace(decision, login=current_login())
     words = {key: value for key, value in asdict(decision).items() if key not in UNLOGGED and value}
     home.log().append(event_entry(decision.state, study=decision.id, **words))
     write_json(decision_path(home, decision.id), asdict(decision))
     return decision
+
+
+def current_login() -> str:
+    """The operating system's name of whoever runs this process: no variable or option changes it."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def check_person(by: str) -> str:

@@ -16,6 +16,7 @@ from wardround.deploy.party.decisions import (
     Decision,
     Offer,
     check_person,
+    current_login,
     decision_status,
     decisions,
     read_decision,
@@ -128,6 +129,7 @@ def approve(
     if before is not None and before.state == "approved":
         refuse_unlogged(home, study)
     refuse_own(offer, by, "at this site")
+    refuse_stranger(home, study)
     refuse_other_partners(home, study_of(offer), study)
     reasons = reasons_against(home, offer, data, today=today)
     policy = read_policy(home.policy_path)
@@ -156,6 +158,17 @@ def approve(
             releases_hash=release_list.hash_of(listed),
         ),
     )
+
+
+def refuse_stranger(home: SiteHome, study: str) -> None:
+    """Refuse somebody whose login the policy does not name, where it names any."""
+    allowed, login = read_policy(home.policy_path).approvers, current_login()
+    if allowed and login not in allowed:
+        raise Refusal(
+            f"{login} may not approve studies here; the policy names {', '.join(allowed)}",
+            where=study,
+            remedy="ask one of them, each with a login of their own",
+        )
 
 
 def columns_read(home: SiteHome, name: str, study: Study, policy: Policy) -> dict[str, str]:

@@ -68,6 +68,8 @@ class Policy(SettingsFile):
     """Whether studies may name partners whose fingerprints were not compared by telephone yet."""
     statistics: int = Field(default=STATISTICS, ge=0)
     """Answers to queries about one dataset, at most, of all studies together."""
+    approvers: list[str] = Field(default_factory=list)
+    """Logins of this machine that may approve studies, whatever name they give; none: whoever may write this folder."""
     mismatches: Literal["own", "told"] = "own"
     """Who hears before an approval which columns a study names and the data lack: the own administrator, or also the
     coordinator."""

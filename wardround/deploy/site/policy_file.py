@@ -60,6 +60,10 @@ partners = {partners}
 # so many of them would tell what one does not.
 statistics = {statistics}
 
+# Who may approve studies: logins of this machine. A name given with --by does not change who is logged in.
+# An empty list allows everybody who may write this folder.
+approvers = {approvers}
+
 # Before a study is approved you are shown what of your data does not fit it. "own" keeps this here; "told" also tells
 # the coordinator which columns that the study names your table does not have (names of columns, nothing of rows).
 mismatches = {mismatches}

@@ -66,6 +66,8 @@ from wardround.study.file import Study
 
 TOPICS = tuple(topic for topic in Topic if topic not in (Topic.OFFER, Topic.OPEN))
 """Questions that need an approved study; its worker has a method of each name."""
+BEFORE_TRAINING = (Topic.QUERY, Topic.SETTLE, Topic.PREPARE, Topic.AGREE)
+"""Questions that may be asked anew about corrected data; later ones are not."""
 LONGEST_REASON = 2000
 """Characters of a reason that is told."""
 
@@ -175,7 +177,8 @@ class RequestHandler:
                 self._gates.pop(study, None)
                 self._replies.forget(folder)
             return self._status_reply(header, state, why)
-        self._forget_uncorrected(study, folder)
+        if topic in BEFORE_TRAINING:
+            self._forget_uncorrected(study, folder)
         if topic not in TOPICS:
             raise Refusal(f"there is no request called '{topic[:80]}'", remedy="install the same version on both")
         if study not in self._workers:

@@ -21,7 +21,13 @@ from wardround.deploy.party.decisions import (
     refuse_own,
     study_of,
 )
-from wardround.deploy.site.approvals import columns_read, derive_releases, reasons_against, refuse_statistics
+from wardround.deploy.site.approvals import (
+    columns_read,
+    derive_releases,
+    reasons_against,
+    refuse_statistics,
+    refuse_stranger,
+)
 from wardround.deploy.site.policy_file import read_policy
 from wardround.deploy.site.release import release_list
 from wardround.deploy.site.release.gate import REREAD, ReleaseRecord
@@ -40,6 +46,7 @@ def read_anew(home: SiteHome, study: str, *, by: str) -> Decision:
         state = before.state if before else "not decided yet"
         raise Refusal(f"this study is {state}", where=study, remedy="approve it: it then reads the data as they are")
     refuse_own(offer, by, "at this site")
+    refuse_stranger(home, study)
     words, policy = study_of(offer), read_policy(home.policy_path)
     if words.privacy is not None:
         raise Refusal(
