@@ -24,20 +24,26 @@ QUIET = ("hello", "offer", "heads", "countersigned", "membership")
 """Answers that tell nothing of a study."""
 
 
-def start_site(home: Path) -> None:
+def start_site(home: Path) -> NoReturn:
     """`site start`: answer the coordinator until stopped."""
     from wardround.deploy.home import SiteHome
-    from wardround.deploy.party.service import PartyService
+    from wardround.deploy.party.late_answerer import LateAnswerer
+    from wardround.deploy.party.service import Answerer, PartyService
     from wardround.deploy.protocol.requests import Topic
-    from wardround.deploy.site.authorization import HomeAccess
-    from wardround.deploy.site.request_handler import TOPICS, RequestHandler
 
     there = SiteHome(home)
-    handler = RequestHandler(HomeAccess(there))
-    serve(PartyService(there, handler, (Topic.OFFER, *TOPICS), print_party_event))
+
+    def make() -> Answerer:
+        from wardround.deploy.site.authorization import HomeAccess
+        from wardround.deploy.site.request_handler import RequestHandler
+
+        return RequestHandler(HomeAccess(there))
+
+    topics = [topic for topic in Topic if topic is not Topic.OPEN]  # which the second server alone is asked
+    serve(PartyService(there, LateAnswerer(there, make), topics, print_party_event))
 
 
-def start_second(home: Path) -> None:
+def start_second(home: Path) -> NoReturn:
     """`second start`: the same for a second server."""
     from wardround.deploy.party.service import PartyService
     from wardround.deploy.protocol.requests import Topic
