@@ -9,8 +9,9 @@ from tests.support import in_process
 from wardround import __version__
 from wardround.deploy.coordinator.maintenance import Maintenance
 from wardround.deploy.party import own_questions
-from wardround.deploy.protocol import wire
+from wardround.deploy.protocol import requests, wire
 from wardround.deploy.protocol.replies import read_reply, reply_to
+from wardround.deploy.protocol.requests import OfferStudy, request_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.protocol.wire import PROTOCOL, decode, encode, is_spoken
 
@@ -56,6 +57,16 @@ def test_a_study_is_trained_with_a_site_of_another_version(
     monkeypatch.setattr(wire, "PROTOCOL", PROTOCOL + 1)  # the sites'; requests keep the coordinator's
     other.conduct(study)
     assert other.model(study) == consortium.model(study)
+
+
+def test_a_coordinator_that_is_upgraded_in_the_middle_of_a_round_asks_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A site answers a round once: a request that told the version would be another one after an upgrade."""
+    question = OfferStudy({"study": {}}, "researcher", None)
+    before = request_of(question, study="s", number=1)
+    monkeypatch.setattr(requests, "__version__", "0.1.1")
+    assert request_of(question, study="s", number=1) == before
 
 
 def test_versions_are_learned_and_a_site_too_far_ahead_is_named_until_it_is_not(consortium: Any) -> None:

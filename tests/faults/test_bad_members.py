@@ -79,8 +79,9 @@ def test_no_object_is_made_from_what_a_site_sends(traitor: tuple[Any, Any, Any])
         bad.throw(kind=kind)
     answer = hub.ask(target="b", text="x", within=2)
     assert "why" in answer
-    words = "it holds objects, and only bytes are accepted"
-    acting.until(lambda: hub.told()["refused"]["b"].get(words, 0) >= len(OBJECTS))  # they arrive when they arrive
+    # One of them comes in CellNet's parts, which are nothing of ours whatever they hold.
+    words = ("it holds objects, and only bytes are accepted", "it is neither a request nor a reply of this consortium")
+    acting.until(lambda: sum(hub.told()["refused"]["b"].get(one, 0) for one in words) >= len(OBJECTS))
     assert hub.made_objects() == 0
     assert hub.ask(target="a", size=100)["same"]
     assert good.made_objects() == 0

@@ -29,26 +29,34 @@ QUIET = ("hello", "offer", "heads", "countersigned", "membership", "ended")
 """Answers that tell nothing of a study."""
 
 
-def start_site(home: Path) -> None:
+def start_site(home: Path) -> NoReturn:
     """`site start`: answer the coordinator until stopped."""
     from wardround.deploy.home import SiteHome
     from wardround.deploy.notices.notice import Notifier
     from wardround.deploy.notices.watch import notice_party
-    from wardround.deploy.party.service import PartyService
+    from wardround.deploy.party.late_answerer import LateAnswerer
+    from wardround.deploy.party.service import Answerer, PartyService
     from wardround.deploy.protocol.requests import Topic
-    from wardround.deploy.site.authorization import HomeAccess
-    from wardround.deploy.site.request_handler import TOPICS, RequestHandler
 
     there = SiteHome(home)
-    handler = RequestHandler(HomeAccess(there))
     notifier = Notifier(there.path, f"the site {there.own_name}", print_failure)
-    handler.on_event = party_announcer(notifier)
-    service = PartyService(there, handler, (Topic.OFFER, *TOPICS), party_announcer(notifier))
+    tell = party_announcer(notifier)
+
+    def make() -> Answerer:
+        from wardround.deploy.site.authorization import HomeAccess
+        from wardround.deploy.site.request_handler import RequestHandler
+
+        handler = RequestHandler(HomeAccess(there))
+        handler.on_event = tell
+        return handler
+
+    topics = [topic for topic in Topic if topic is not Topic.OPEN]  # which the second server alone is asked
+    service = PartyService(there, LateAnswerer(there, make), topics, tell)
     watch_for_notices(notifier, lambda: notice_party(notifier, there), service.stopped)
     serve(service)
 
 
-def start_second(home: Path) -> None:
+def start_second(home: Path) -> NoReturn:
     """`second start`: the same for a second server."""
     from wardround.deploy.party.service import PartyService
     from wardround.deploy.protocol.requests import Topic

@@ -99,6 +99,32 @@ def test_memory_and_threads_stay_flat(three: Any) -> None:
     assert after["bytes"] - before["bytes"] < 24 * MB
 
 
+def crowd_of(stage: Any, place: Path, count: int) -> tuple[Any, list[str], int]:
+    """A coordinator with so many sites; how many threads it had before they came."""
+    names = [f"s{number}" for number in range(count)]
+    acting.consortium(place, *names)
+    hub, crowd, port = stage.actor(), stage.actor(), acting.free_port()
+    hub.start(name="hub", port=port, folder=str(place), hub=True)
+    before = hub.size()["threads"]
+    crowd.crowd(names=names, port=port, folder=str(place))
+    acting.until(lambda: len(hub.present()) == count, 120)
+    return hub, names, before
+
+
+def test_no_thread_waits_for_a_connection_or_an_answer(stage: Any, tmp_path: Path) -> None:
+    hub, names, before = crowd_of(stage, tmp_path / "crowd", 24)
+    assert hub.ask_together(targets=names) == 24
+    # FLARE's own server has two threads for each connection, and a question used to have one: 72 more.
+    assert hub.size()["threads"] - before < 40
+
+
+@pytest.mark.slow
+def test_the_101st_site_connects(stage: Any, tmp_path: Path) -> None:
+    """FLARE's server has a hundred threads and keeps one for each site: the next was told that it is there already."""
+    hub, names, _ = crowd_of(stage, tmp_path / "crowd", 110)
+    assert hub.ask_together(targets=names) == 110
+
+
 def test_large_answers_are_not_kept(three: Any) -> None:
     sites = ["a", "b", "c"]
     three.hub.ask_all(targets=sites, times=3, size=6_000_000)

@@ -46,6 +46,25 @@ class Player:
         self.party.start()
         return True
 
+    def crowd(self, *, names: list[str], port: int, folder: str) -> bool:
+        """Many sites in one process; each answers `echo`."""
+        from wardround.deploy.transport.cellnet import Credentials, Party
+
+        place = Path(folder)
+        self.many = []
+        for name in names:
+            files = Credentials(place / "authority.pem", place / f"{name}.pem", place / f"{name}.key")
+            one = Party(name, f"127.0.0.1:{port}", files, server_name="hub")
+            one.answer("echo", lambda origin, body: body)
+            one.start()
+            self.many.append(one)
+        return True
+
+    def ask_together(self, *, targets: list[str], within: float = 60.0) -> int:
+        """All at once, without a thread for each; gives the number of right answers."""
+        asked = {name: self.party.begin(name, "echo", name.encode(), within=within) for name in targets}
+        return sum(one.result() == name.encode() for name, one in asked.items())
+
     def _slow(self, _: str, body: bytes) -> bytes:
         time.sleep(float(body))
         return b"late"

@@ -245,7 +245,8 @@ def request_of(
     question: RequestBody, message: Message = NOTHING, *, study: str, number: int, course: int | None = None
 ) -> Request:
     """The request to send; `course` tells which training of a choice of partners it belongs to."""
-    own = {"protocol": PROTOCOL, "wardround": __version__, "study": study, "round": number}
+    # Not the version: a coordinator that is upgraded in the middle of a round must ask the same question.
+    own = {"protocol": PROTOCOL, "study": study, "round": number}
     header = {**own, **({} if course is None else {"course": course}), **question.words()}
     # The nonce is the same for the same question and for no other: asked again, a site must recognise it.
     nonce = digest(header, message)[:32]

@@ -68,10 +68,10 @@ def is_spoken(number: Any) -> bool:
 def require_spoken(header: Mapping[str, Any], who: str) -> None:
     """Refuse a coordinator that `who` does not understand."""
     if not is_spoken(header.get("protocol")):
-        theirs, version = (plain_line(header.get(word), 40) for word in ("protocol", "wardround"))
+        theirs = plain_line(header.get("protocol"), 40)
+        version = f" (wardround {plain_line(header['wardround'], 40)})" if "wardround" in header else ""
         raise Refusal(
-            f"the coordinator speaks protocol {theirs} (wardround {version}), but {who} speaks "
-            f"{PROTOCOL} (wardround {__version__})",
+            f"the coordinator speaks protocol {theirs}{version}, but {who} speaks {PROTOCOL} (wardround {__version__})",
             remedy="upgrade the older one; neighbouring protocols understand each other",
         )
 

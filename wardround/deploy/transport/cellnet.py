@@ -101,7 +101,7 @@ class Party:
         self._fqcn = SERVER if self.listens else name
         self._lock = threading.Lock()
         self._present: set[str] = set()
-        self._exchanges: dict[str, set[Exchange]] = {}
+        self._exchanges: dict[str, dict[int, Exchange]] = {}
         self._peers: dict[str, PeerLines] = {}
         self._last: tuple[Any, OutlinedMessage] | None = None
         """The last question, which mostly goes to several."""
@@ -141,9 +141,7 @@ class Party:
         if self._stopped.is_set():
             return
         self._stopped.set()
-        with self._lock:
-            pending = [one for many in self._exchanges.values() for one in many]
-        for one in pending:
+        for one in self._pending():
             one.cancel("the coordinator is stopping")
         for name in self.present:
             self._gate.pieces.release(name)
@@ -233,13 +231,14 @@ class Party:
         with self._lock:
             known = target in self._present and not self._stopped.is_set()
             if known:
-                self._exchanges.setdefault(target, set()).add(one)
+                self._exchanges.setdefault(target, {})[id(one)] = one
         if not known:
             one.answer.set_exception(Unanswered(target, "it is not connected", gone=True))
             return one.answer
-        one.answer.add_done_callback(lambda _: self._forget(target, one))
+        number, answer = id(one), one.answer
+        answer.add_done_callback(lambda _: self._forget(target, number))  # not by itself: it would stay in memory
         one.begin()
-        return one.answer
+        return answer
 
     def _outlined(self, body: bytes) -> OutlinedMessage:
         last = self._last
@@ -247,15 +246,17 @@ class Party:
             last = self._last = body, OutlinedMessage(body)
         return last[1]
 
-    def _forget(self, target: str, one: Exchange) -> None:
+    def _forget(self, target: str, number: int) -> None:
         with self._lock:
-            self._exchanges.get(target, set()).discard(one)
+            self._exchanges.get(target, {}).pop(number, None)
+
+    def _pending(self) -> list[Exchange]:
+        with self._lock:
+            return [one for many in self._exchanges.values() for one in many.values()]
 
     def movements(self) -> dict[str, Movement]:
         """Transfers under way, by party."""
-        with self._lock:
-            pending = [one for many in self._exchanges.values() for one in many]
-        return {one.target: found for one in pending if (found := one.movement) is not None}
+        return {one.target: found for one in self._pending() if (found := one.movement) is not None}
 
     def lines(self, target: str) -> PeerLines:
         return self._peers.setdefault(target, PeerLines(self._folder))
@@ -269,7 +270,7 @@ class Party:
         name, came = str(endpoint.name), endpoint.state == EndpointState.READY
         with self._lock:
             (self._present.add if came else self._present.discard)(name)
-            pending = tuple(self._exchanges.get(name, ()))
+            pending = tuple(self._exchanges.get(name, {}).values())
         if came:
             for one in pending:
                 one.resume()
@@ -280,9 +281,7 @@ class Party:
     def _check_exchanges(self) -> None:
         """Give up what takes too long; one thread for all."""
         while not self._stopped.wait(TICK):
-            with self._lock:
-                pending = [one for many in self._exchanges.values() for one in many]
-            for one in pending:
+            for one in self._pending():
                 one.check()
 
     def _notify_watchers(self) -> None:
