@@ -51,15 +51,15 @@ def deployed(algorithm, transform, federation, params, predicts=True):
     progress = initial_progress(algorithm, transform, params, sites, row)
     kept = {site: algorithm.init_client(params) for site in range(sites)}
     for number, cohort in ROUNDS:
-        sent = message_of_round(algorithm, transform, progress, seed=SEED, number=number)
         answers = {}
         for site in cohort:
+            sent = message_of_round(algorithm, transform, progress, seed=SEED, number=number, site=site)
             own = own_rows(federation, site, algorithm.part)
             answers[site], kept[site], finite = site_round(
                 algorithm, transform, sent, kept[site], own, seed=SEED, number=number
             )
             assert finite
-        progress = combine_answers(algorithm, transform, progress, answers, sites, sites)
+        progress = combine_answers(algorithm, transform, progress, answers, sites, sites, seed=SEED, number=number)
     if not predicts:
         return jax.device_get(progress), kept, None
     message = jax.device_get(algorithm.broadcast(progress.server))
@@ -94,6 +94,12 @@ def first(model):
 
 def built(name: str, model, aggregator: str = "weighted_mean"):
     return registry.find("algorithm", name).build(model, registry.find("aggregator", aggregator).build())
+
+
+@pytest.fixture
+def model(model, layered, request):
+    """A model that the algorithm can be made with."""
+    return layered if request.node.callspec.params.get("name") == "federated_dropout" else model
 
 
 @pytest.fixture(scope="module")

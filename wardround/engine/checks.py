@@ -2,12 +2,20 @@
 
 from collections.abc import Sequence
 
-from wardround.core.contracts import Aggregator, Transform
+from wardround.core.contracts import Algorithm, Transform
 from wardround.core.errors import Diverged, Refusal
 
 
-def refuse_unseen(transform: Transform, aggregator: Aggregator) -> None:
-    """Refuse an aggregator that must see what a transform hides."""
+def refuse_unseen(transform: Transform, algorithm: Algorithm) -> None:
+    """Refuse an aggregator, or an algorithm, that must see what a transform hides."""
+    aggregator = algorithm.aggregator
+    if algorithm.tailoring is not None and transform.must_be_last:
+        raise Refusal(
+            "every site trains a part of the model of its own, so its answer must be put in its place before it is "
+            "added, and the study hides single answers (secure_sum, two_servers)",
+            where="[algorithm], [[transforms]]",
+            remedy='let all sites train the same part: selection = "rolling" or "ordered", and one width for all',
+        )
     if transform.sum_only and not aggregator.is_plain_sum:
         raise Refusal(
             "a transform that reveals only the sum of the answers was combined with an aggregator "

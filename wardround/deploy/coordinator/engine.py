@@ -55,6 +55,7 @@ from wardround.engine.split_round import (
     combined_answer,
     conclude_round,
     initial_progress,
+    kind_at,
     message_of_round,
     row_of,
 )
@@ -110,7 +111,7 @@ class Deployment:
 
     def begin(self, algorithm: Algorithm, params: Params) -> Progress:
         refuse_pooled(algorithm)
-        refuse_unseen(self.transform, algorithm.aggregator)
+        refuse_unseen(self.transform, algorithm)
         policy = self.gatherer.policy
         if max(policy.quorum, 1) < algorithm.aggregator.fewest <= len(self.sites):
             policy.quorum = algorithm.aggregator.fewest
@@ -251,9 +252,10 @@ class Deployment:
     ) -> tuple[Progress, RoundRecord]:
         started, cpu = time.perf_counter(), time.process_time()
         sent = message_of_round(algorithm, self.transform, progress, seed=self.seed, number=number)
+        places = {site: index for index, site in enumerate(self.sites)}
+        each = self._site_messages(algorithm, progress, number, [places[site] for site in cohort])
         shapes = self._answer_shapes(algorithm, progress, sent)
         point("coordinator.round.before_asking")
-        places = {site: index for index, site in enumerate(self.sites)}
         total: Message | None
         if self.transform.sum_only:
             found = sum_answers(self, algorithm, cohort, number, sent, shapes)
@@ -264,28 +266,37 @@ class Deployment:
             chosen = choose_and_sum(self, algorithm, progress, cohort, number, sent, shapes)
             after, sizes, absent, hashes, total = chosen
         else:
+            own = {
+                site: self._answer_shapes(algorithm, progress, message, kind_at(algorithm, places[site]))
+                for site, message in each.items()
+            }
             answers, absent = self.gatherer.ask_quorum(
                 cohort,
                 self.method(algorithm),
-                sent,
+                each.__getitem__ if each else sent,
                 number,
                 get_ready=lambda sites: self.begin_at(algorithm, sites),
                 check=bounded(
-                    lambda reply: answer_problem(reply, shapes),
+                    lambda reply: answer_problem(reply, own.get(str(reply.header.get("site")), shapes)),
                     lambda reply: weight_problem(reply, algorithm, self.limits),
                 ),
-                most=largest_reply(Topic.ROUND, sizes_of(shapes)),
+                most=max(largest_reply(Topic.ROUND, sizes_of(one)) for one in (own.values() or [shapes])),
             )
             point("coordinator.round.all_answered")
             sizes = {site: one.size for site, one in answers.items()}
             given = {places[site]: one.message for site, one in answers.items()}
-            total = combined_answer(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
+            total = combined_answer(
+                *(algorithm, self.transform, progress, given, len(cohort), len(self.sites)),
+                seed=self.seed,
+                number=number,
+            )
             hashes = hashes_of(answers)
             after = conclude_round(algorithm, self.transform, progress, total)
         jax.block_until_ready(after)  # else its time would be counted to whoever looks at it first
         if self.transcript is not None:
             left_out = {site: public_words(absent[site]) for site in cohort if site not in hashes}
-            self.transcript.add_round(number, sent.arrays, cohort, hashes, left_out, total, after)
+            parts = {site: message.arrays for site, message in each.items()}
+            self.transcript.add_round(number, sent.arrays, cohort, hashes, left_out, total, after, parts)
         point("coordinator.round.concluded")
         took = sorted(sizes, key=lambda site: places[site])
         return after, RoundRecord(
@@ -295,17 +306,26 @@ class Deployment:
             rows=0,
             seconds=time.perf_counter() - started,
             cpu_seconds=time.process_time() - cpu,
-            bytes_down=size({}, sent) * len(took),
+            bytes_down=sum(size({}, each[site]) for site in took) if each else size({}, sent) * len(took),
             bytes_up=sum(sizes.values()),
             measures=measures_of({site: absent[site] for site in cohort if site not in sizes}),
         )
 
-    def _answer_shapes(self, algorithm: Algorithm, progress: Progress, sent: Message) -> Message:
+    def _site_messages(
+        self, algorithm: Algorithm, progress: Progress, number: int, cohort: Sequence[int]
+    ) -> dict[str, Message]:
+        """What each of these sites is sent; nothing where all are sent the same."""
+        if algorithm.tailoring is None:
+            return {}
+        given = (algorithm, self.transform, progress)
+        return {self.sites[site]: message_of_round(*given, seed=self.seed, number=number, site=site) for site in cohort}
+
+    def _answer_shapes(self, algorithm: Algorithm, progress: Progress, sent: Message, kind: int = 0) -> Message:
         leaves, structure = jax.tree.flatten(sent)
-        known = (algorithm, structure, tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves))
+        known = (algorithm, kind, structure, tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves))
         if known not in self._shapes:
             kept = algorithm.init_client(self._first[algorithm])
-            made = answer_shapes(algorithm, progress.server, kept, row_of(self.task))
+            made = answer_shapes(algorithm, progress.server, kept, row_of(self.task), kind)
             key = jax.random.key(0)
             self._shapes[known] = jax.eval_shape(lambda sent, made: self.transform.up(sent, made, key), sent, made)
         return self._shapes[known]

@@ -34,6 +34,8 @@ Check = Callable[[Reply], str | None]
 """Why an answer cannot be used; none if it can."""
 RequestBodies = RequestBody | Callable[[str], RequestBody]
 """The same for all sites, or one for each."""
+Messages = Message | Callable[[str], Message]
+"""In the same way."""
 Absences = dict[str, Absence]
 
 
@@ -113,7 +115,7 @@ class Gatherer:
         self,
         sites: Sequence[str],
         questions: RequestBodies,
-        message: Message = NOTHING,
+        message: Messages = NOTHING,
         number: int = 0,
         check: Check = accept_any,
         most: int | None = None,
@@ -127,12 +129,13 @@ class Gatherer:
         gathered = GatheredAnswers({}, {})
         if not sites:
             return gathered
-        if isinstance(questions, RequestBody):
+        if isinstance(questions, RequestBody) and isinstance(message, Message):
             topic, requests = questions.topic, dict.fromkeys(sites, self._request(questions, message, number))
         else:
-            each = {site: questions(site) for site in sites}
+            each = {site: questions if isinstance(questions, RequestBody) else questions(site) for site in sites}
             topic = each[sites[0]].topic
-            requests = {site: self._request(one, message, number) for site, one in each.items()}
+            own = {site: message if isinstance(message, Message) else message(site) for site in sites}
+            requests = {site: self._request(one, own[site], number) for site, one in each.items()}
         room = largest_reply(topic) if most is None else most
         try:
             self.transport.limit(topic, room)
@@ -218,7 +221,7 @@ class Gatherer:
         self,
         cohort: Sequence[str],
         question: RequestBody,
-        message: Message,
+        message: Messages,
         number: int,
         *,
         get_ready: Callable[[Sequence[str]], Absences],

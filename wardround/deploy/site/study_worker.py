@@ -58,7 +58,7 @@ from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.deploy.site.release.two_server_round import HalvesSite, charged_halves
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from
-from wardround.engine.split_round import OwnRows, own_params, row_of, site_round
+from wardround.engine.split_round import OwnRows, kind_at, own_params, row_of, site_round
 from wardround.queries.cells import in_cells
 from wardround.queries.columns import kind_of
 from wardround.study.assemble import model_of, private_from
@@ -314,7 +314,8 @@ class StudyWorker:
             algorithm, transform = self._make(asked.question.recipe), next(iter(self._chains.values()))
             model = model_of(self.study, self.task)
             given = given_to(self.study, words, len(self.sites))
-            self._shapes = words, shapes_for(algorithm, transform, model, self.task, len(self.sites), given)
+            kind = kind_at(algorithm, self.number)
+            self._shapes = words, shapes_for(algorithm, transform, model, self.task, len(self.sites), given, kind)
         return self._shapes[1]
 
     def _own(self, part: str) -> OwnRows:
