@@ -34,6 +34,7 @@ from hypothesis import settings  # noqa: E402
 from wardround.core.contracts import Model, Task  # noqa: E402
 from wardround.core.federation import Federation, assemble  # noqa: E402
 from wardround.models.logistic import logistic  # noqa: E402
+from wardround.models.mlp import mlp  # noqa: E402
 
 settings.register_profile("wardround", max_examples=100 if ALL else 25, deadline=None)
 settings.load_profile("wardround")
@@ -134,3 +135,9 @@ def even() -> Federation:
 @pytest.fixture(scope="session")
 def model() -> Model:
     return logistic(TASK)
+
+
+@pytest.fixture(scope="session")
+def layered() -> Model:
+    """A model with hidden units, for algorithms that leave some of them out."""
+    return mlp(TASK, hidden=(6,))

@@ -35,6 +35,12 @@ def same_bits(a, b) -> bool:
     return all(np.array_equal(p, q) for p, q in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
+@pytest.fixture
+def model(model, layered, request):
+    """A model that the algorithm can be made with."""
+    return layered if request.node.callspec.params.get("name") == "federated_dropout" else model
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_learns_and_same_seed_gives_the_same_bits(name, even, model):
     algorithm = built(name, model)

@@ -54,15 +54,15 @@ def deployed(algorithm, transform, federation, params, predicts=True):
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), made)
     both = {site: (algorithm.init_client(params), first_carried(transform, zeros)) for site in range(sites)}
     for number, cohort in ROUNDS:
-        sent = message_of_round(algorithm, transform, progress, seed=SEED, number=number)
         answers = {}
         for site in cohort:
+            sent = message_of_round(algorithm, transform, progress, seed=SEED, number=number, site=site)
             own = own_rows(federation, site, algorithm.part)
             answers[site], both[site], finite = carried_round(
                 algorithm, transform, sent, both[site], own, seed=SEED, number=number
             )
             assert finite
-        progress = combine_answers(algorithm, transform, progress, answers, sites, sites)
+        progress = combine_answers(algorithm, transform, progress, answers, sites, sites, seed=SEED, number=number)
     kept = {site: own for site, (own, _) in both.items()}
     if not predicts:
         return jax.device_get(progress), both, None
@@ -99,6 +99,12 @@ def first(model):
 
 def built(name: str, model, aggregator: str = "weighted_mean"):
     return registry.find("algorithm", name).build(model, registry.find("aggregator", aggregator).build())
+
+
+@pytest.fixture
+def model(model, layered, request):
+    """A model that the algorithm can be made with."""
+    return layered if request.node.callspec.params.get("name") == "federated_dropout" else model
 
 
 @pytest.fixture(scope="module")

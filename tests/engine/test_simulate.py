@@ -83,7 +83,7 @@ def test_compiles_once_on_two_devices(quick, even, model, monkeypatch):
     if quick:
         assert fused_rounds(algorithm, identity(), 2, 64)._cache_size() == 1
         return
-    programs = round_programs(algorithm, identity(), shape, 64, True, way.sent, way.added)
+    programs = round_programs(algorithm, identity(), shape, 64, True, way.said, way.added, 0)
     assert programs.train._cache_size() == 1
     assert programs.conclude._cache_size() == 1
     assert programs.send._cache_size() == 1

@@ -33,3 +33,14 @@ Momentum = Annotated[float, Bound(low=0, high=1, open_high=True)]
 Count = Annotated[int, Bound(low=1)]
 CountOrAll = Annotated[int, Bound(low=0)]
 """0 means all rows at once."""
+
+
+class SiteNumbers(NamedTuple):
+    """Marks a setting of one number a site, in their order; a study file gives it as a table by the sites' names."""
+
+    def __str__(self) -> str:
+        return "(one a site, in a study file as a table by their names)"
+
+
+BySite = Annotated[tuple[float, ...], SiteNumbers()]
+"""0 for a site of which nothing is said."""

@@ -18,6 +18,10 @@ Tree = Any
 """A nest of dicts, tuples and arrays, as JAX understands it."""
 Params = dict[str, Any]
 """Flat: "dense_1/kernel" names one array, so a layer split is a predicate on names."""
+Units = tuple[tuple[str, tuple[str, ...]], ...]
+"""The layer whose units (or filters) lie along each axis of an array, "" where none do: ("dense_1/kernel", ("dense_0",
+"dense_1")). Inputs and outputs are no units. An axis may hold a layer's units several times, the units changing
+fastest, as after the flattening of an image."""
 Report = dict[str, Any]
 """What a query or meter tells: plain values that JSON can hold."""
 
@@ -117,6 +121,8 @@ class Model(NamedTuple):
 
     `predict` gives probabilities of shape (rows, classes), or values of shape (rows,) for a regression. `gradient`
     stands apart from `loss` so that a private model can replace it by a clipped and noised one.
+
+    A model that declares `units` computes with parameters of any number of units in its layers.
     """
 
     init: Callable[[Key], Params]
@@ -125,6 +131,7 @@ class Model(NamedTuple):
     gradient: Callable[[Params, Batch, Key], Params]
     coupled: tuple[str, ...] = ()
     """Layers in which what a row gives depends on the other rows of its batch; no bound per patient holds there."""
+    units: Units = ()
 
 
 class Aggregator(NamedTuple):
@@ -164,6 +171,23 @@ class Personal(NamedTuple):
     passes: int = 1
 
 
+class Tailoring(NamedTuple):
+    """How the server's message, and what becomes of an answer, differ from site to site.
+
+    The server does both: a site sees its own message and never what is broadcast. Messages come in few kinds, each of
+    its own shapes, for which a program is compiled; what `fit` gives has the same shapes for all. `site` and `key` (a
+    function of seed, round and site) may be traced, `kind` never is.
+    """
+
+    kinds: int
+    kind_of: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
+    """From sites' numbers to the kinds of their messages, from 0 on."""
+    cut: Callable[[Message, int, Array, Key], Message]
+    """(what is broadcast, kind, site, key) to what this site is sent, before any transform."""
+    fit: Callable[[Message, Message, int, Array, Key], Message]
+    """(what is broadcast, a site's answer, kind, site, key) to the answer as it is added to those of the others."""
+
+
 class Algorithm(NamedTuple):
     """How sites learn together, in the order in which a round happens."""
 
@@ -193,6 +217,8 @@ class Algorithm(NamedTuple):
     """A baseline in which no site sends anything (each learns alone, or all rows lie in one place)."""
     part: str = "train"
     """Which of its rows a site's client is given: a probe may ask about those held out for validation or test."""
+    tailoring: Tailoring | None = None
+    """Where every site is sent a message of its own; none: all are sent what is broadcast."""
 
 
 class Transform(NamedTuple):

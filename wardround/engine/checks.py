@@ -2,12 +2,27 @@
 
 from collections.abc import Sequence
 
-from wardround.core.contracts import Aggregator, Transform
+from wardround.core.contracts import Algorithm, Transform
 from wardround.core.errors import Diverged, Refusal
 
 
-def refuse_unseen(transform: Transform, aggregator: Aggregator) -> None:
-    """Refuse an aggregator that must see what a transform hides."""
+def refuse_unseen(transform: Transform, algorithm: Algorithm) -> None:
+    """Refuse an aggregator, or an algorithm, that must see what a transform hides."""
+    aggregator = algorithm.aggregator
+    if algorithm.tailoring is not None and transform.must_be_last:
+        raise Refusal(
+            "every site trains a part of the model of its own, so its answer must be put in its place before it is "
+            "added, and the study hides single answers (secure_sum, two_servers)",
+            where="[algorithm], [[transforms]]",
+            remedy='let all sites train the same part: selection = "rolling" or "ordered", and one width for all',
+        )
+    if algorithm.tailoring is not None and transform.init_carried is not None:
+        raise Refusal(
+            "every site trains another part of the model in each round, so what a transform did not send of one part "
+            "(top_k with error feedback) would be added to another",
+            where="[algorithm], [[transforms]]",
+            remedy="take quantize, eden or a preset of compression instead",
+        )
     if transform.sum_only and not aggregator.is_plain_sum:
         raise Refusal(
             "a transform that reveals only the sum of the answers was combined with an aggregator "

@@ -164,3 +164,22 @@ class Feed:
             np.take(federation.y, wanted, axis=0, out=np.asarray(memory.y)[device, : len(wanted)], mode="clip")
         fetched: Data = shard_over_devices(memory, self.shape.devices)
         return fetched
+
+
+def pieces_in_turn(
+    shares: list[list[tuple[Feed, int, Cohort]]],
+) -> Iterator[tuple[int, Feed, tuple[bool, bool], Seating, Any]]:
+    """(round, feed, whether it is the round's first and last piece, seating, rows and seats), piece after piece.
+
+    Each feed is read in one go over all rounds: it knows which of its memories is still being read.
+    """
+    own: dict[Feed, list[tuple[int, Cohort]]] = {}
+    for round_shares in shares:
+        for feed, number, cohort in round_shares:
+            own.setdefault(feed, []).append((number, cohort))
+    readers = {feed: feed.pieces(rounds) for feed, rounds in own.items()}
+    for round_shares in shares:
+        places = [(feed, piece) for feed, _, _ in round_shares for piece in range(feed.shape.pieces)]
+        for place, (feed, _) in enumerate(places):
+            number, _, seating, given = next(readers[feed])
+            yield number, feed, (place == 0, place == len(places) - 1), seating, given

@@ -25,6 +25,8 @@ from wardround.engine.layout import Seating, Shape
 from wardround.engine.machine.devices import AXIS, mesh
 from wardround.engine.shared_programs import algorithm_at, representative
 
+SENDING = 2**31 - 1
+"""Where a site's number would stand, for the keys of what the server sends."""
 PARALLEL = PartitionSpec(AXIS)
 WHOLE = PartitionSpec()
 
@@ -73,10 +75,12 @@ def train_device_sites(
     seating: Seating,
     kept: Tree,
     padding: int,
+    kind: int = 0,
 ) -> tuple[Message, Tree, Array]:
     """Train the blocks of one device; give the sum (or stack) of their answers, what they keep, and who went astray.
 
-    `kept` is what the sites keep for the algorithm, and what they carry on for the transforms.
+    `kept` is what the sites keep for the algorithm, and what they carry on for the transforms. Where messages are
+    tailored, `message` is what is broadcast, and all these sites get the same kind of it.
     """
     aggregator = algorithm.aggregator
     data = gather_rows(source, seating.table)
@@ -87,12 +91,14 @@ def train_device_sites(
         def one(own: Data, rows: Array, site: Array, kept: Tree) -> tuple[Message, Tree, Array]:
             shard = Shard(own.x, own.y, first, rows, longest, site, padding)
             learning_key, leaving_key = jax.random.split(jax.random.fold_in(key, site))
+            desk = Desk(message, kind, site, key)
+            sent = message if algorithm.tailoring is None else desk.message(algorithm, transform, states[1])
             own_kept, carried = kept
-            answer, keeps = algorithm.client(transform.receive(message), own_kept, shard, learning_key)
-            answer, carried = send_up(transform, message, answer, carried, leaving_key)
+            answer, keeps = algorithm.client(transform.receive(sent), own_kept, shard, learning_key)
+            answer, carried = send_up(transform, sent, answer, carried, leaving_key)
             answer, keeps = refuse_owed_noise(answer), (keeps, carried)
             finite = trees.all_finite(answer) & trees.all_finite(keeps)
-            answer = receive_answer(algorithm, transform, states, answer)
+            answer = receive_answer(algorithm, transform, states, answer, desk)
             present = rows > 0
             # An empty site, or an empty seat, says and keeps nothing, whatever its arithmetic gave.
             answer = trees.choose(present, answer, trees.zeros(answer))
@@ -127,18 +133,53 @@ def refuse_owed_noise(answer: Message) -> Message:
     return answer
 
 
-def receive_answer(algorithm: Algorithm, transform: Transform, states: tuple[Tree, Tree], answer: Message) -> Message:
+class Desk(NamedTuple):
+    """Where the server writes to one site and reads its answer, where both differ from site to site."""
+
+    said: Message
+    """What is broadcast: nobody is sent it."""
+    kind: int
+    site: Array | int
+    key: Key
+    """Of the round."""
+
+    @property
+    def keys(self) -> Key:
+        """Of the site's cut, and of what transforms do to it."""
+        return jax.random.split(jax.random.fold_in(jax.random.fold_in(self.key, SENDING), self.site))
+
+    def message(self, algorithm: Algorithm, transform: Transform, transform_state: Tree) -> Message:
+        """What this site is sent."""
+        assert algorithm.tailoring is not None
+        own, leaving = self.keys
+        cut = algorithm.tailoring.cut(self.said, self.kind, jnp.asarray(self.site), own)
+        return transform.down(transform_state, cut, leaving)
+
+    def fit(self, algorithm: Algorithm, answer: Message) -> Message:
+        """Its answer, as it is added to the others'."""
+        assert algorithm.tailoring is not None
+        return algorithm.tailoring.fit(self.said, answer, self.kind, jnp.asarray(self.site), self.keys[0])
+
+
+def receive_answer(
+    algorithm: Algorithm, transform: Transform, states: tuple[Tree, Tree], answer: Message, desk: Desk | None = None
+) -> Message:
     """What the server makes of a single answer before it is added to the others."""
     aggregator_state, transform_state = states
     if not transform.sum_only:
         answer = transform.release(transform_state, answer)
+    if algorithm.tailoring is not None and desk is not None:
+        answer = desk.fit(algorithm, answer)
     each = algorithm.aggregator.each
     return answer if each is None else each(aggregator_state, answer)
 
 
 def server_message(algorithm: Algorithm, transform: Transform, progress: Progress, key: Key) -> Message:
-    """What the server sends in this round."""
-    return transform.down(progress.transform, algorithm.broadcast(progress.server), jax.random.fold_in(key, 2**31 - 1))
+    """What the server sends in this round; what its messages are cut from, where each site gets one of its own."""
+    said = algorithm.broadcast(progress.server)
+    if algorithm.tailoring is not None:
+        return said
+    return transform.down(progress.transform, said, jax.random.fold_in(key, SENDING))
 
 
 def conclude(algorithm: Algorithm, transform: Transform, progress: Progress, total: Message) -> Progress:
@@ -254,11 +295,13 @@ def round_programs(
     resident: bool,
     sent: Form,
     answer_form: Form,
+    kind: int = 0,
 ) -> RoundPrograms:
     """Every device trains its own sites; their sums (or stacks) are brought together by `add` and `conclude`.
 
     Rows that are `resident` lie whole where every device can read them, others are split over the devices. `sent` is
-    the form of what the server sends, with the states that travel along in simulation; `answer_form` that of an answer.
+    the form of what the server sends, with the states that travel along in simulation; `answer_form` that of an answer;
+    `kind` is that of the sites' messages.
     Messages and sums travel packed, since handing them to every device is paid by the array.
     """
     linear = algorithm.aggregator.linear
@@ -274,7 +317,7 @@ def round_programs(
         message, states = unpack(packed, sent)
         seating = unpack_seating(seats, shape)
         total, kept, finite = train_device_sites(
-            algorithm, transform, message, states, round_key(seed, number), source, seating, kept, padding
+            algorithm, transform, message, states, round_key(seed, number), source, seating, kept, padding, kind
         )
         result = (pack(total) if linear else total, kept, finite)
         return jax.tree.map(lambda a: a[None], result)

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,29 +22,35 @@ from wardround.core.contracts import (
     Scores,
     Site,
     Transform,
-    Tree,
 )
 from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.core.quality import Quality
 from wardround.engine import predictions
 from wardround.engine.checks import divergence, refuse_few, refuse_unseen
-from wardround.engine.feed import PIECES_UNDER_WAY, Feed, replicate, shard_over_devices, split_by_device, to_host
-from wardround.engine.flatten import Form, form_of
+from wardround.engine.feed import (
+    PIECES_UNDER_WAY,
+    Feed,
+    pieces_in_turn,
+    replicate,
+    shard_over_devices,
+    split_by_device,
+    to_host,
+)
 from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
 from wardround.engine.machine import devices
 from wardround.engine.machine.memory import refuse_if_too_large
 from wardround.engine.program import (
+    RoundPrograms,
     fused_rounds,
     kept_by_sites,
-    receive_answer,
     round_programs,
-    server_message,
     with_kept,
     without_kept,
 )
 from wardround.engine.shared_programs import number_of
-from wardround.engine.split_round import answer_shapes
+from wardround.engine.split_round import answer_shapes, begin_states, plain_message
+from wardround.engine.traffic import RoundTraffic, round_traffic
 
 Cohort = np.ndarray[Any, Any]
 NAMED = 100
@@ -54,15 +61,6 @@ QUICK_ENOUGH = 1_000_000_000
 """Rows times parameters of a round, up to which devices may wait for each other inside a program: about a second."""
 Astray = tuple[int, np.ndarray[Any, Any], Any]
 """A round, who sat where, and whether each answer was finite."""
-
-
-class RoundTraffic(NamedTuple):
-    """What travels in a round: bytes of one message each way, the form of what is sent, and of what is summed."""
-
-    bytes_down: int
-    bytes_up: int
-    sent: Form
-    added: Form
 
 
 JudgeScores = Callable[[Scores, Sequence[str]], Quality]
@@ -97,10 +95,10 @@ class Simulation:
         self.device_count = min(device_count or devices.device_count(), devices.device_count())
         self.evaluated = np.arange(len(federation.sites)) if evaluated is None else evaluated
         self.look = look
-        self._feeds: dict[tuple[bool, str, Shape, int, int], Feed] = {}
+        self._feeds: dict[tuple[bool, str, Shape, int, int, int], Feed] = {}
         self._pooled: Federation | None = None
         self._parts: dict[str, Federation] = {"train": federation}
-        self._ways: dict[Algorithm, RoundTraffic] = {}
+        self._ways: dict[tuple[Algorithm, int], RoundTraffic] = {}
 
     @property
     def sites(self) -> Sequence[str]:
@@ -122,13 +120,10 @@ class Simulation:
         kept = algorithm.init_client(params)
         refuse_if_too_large(algorithm, params, kept, self._training(algorithm), shape)
         clients = jax.tree.map(lambda a: jnp.array(jnp.broadcast_to(a, (population, *jnp.shape(a)))), kept)
-        shapes = answer_shapes(algorithm, server, kept, self._row)
-        answer = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+        answer = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), answer_shapes(algorithm, server, kept, self._row))
         carried = first_carried(self.transform, answer)
-        return Progress(
-            server=trees.copy(server),
-            aggregator=algorithm.aggregator.init(answer),
-            transform=self.transform.init(answer),
+        return replace(
+            begin_states(algorithm, self.transform, server, kept, self._row),
             clients=clients,
             carried=jax.tree.map(lambda a: jnp.array(jnp.broadcast_to(a, (population, *a.shape))), carried),
         )
@@ -147,7 +142,7 @@ class Simulation:
                     remedy="give Simulation a larger largest_cohort",
                 )
             self._refuse_few(algorithm, cohort, f"round {number}")
-        feed = self._feed(algorithm, algorithm.params(progress.server))
+        feed = self._feed(algorithm, progress, self._largest_kind(algorithm))
         # Committed to the first device from the start, as it will be after a round: else programs compile twice.
         progress = jax.device_put(progress, jax.local_devices()[0])
         train = self._in_one_call if self._is_fused(algorithm, progress, feed) else self._in_pieces
@@ -203,17 +198,32 @@ class Simulation:
             self._pooled = self.federation.pool()
         return self._pooled
 
-    def shape(self, algorithm: Algorithm, params: Params) -> Shape:
-        """How the rounds of this algorithm are laid out."""
+    def shape(self, algorithm: Algorithm, params: Params, kind: int | None = None) -> Shape:
+        """How the rounds of this algorithm are laid out, for all sites or for those whose messages are of one kind."""
         federation = self._training(algorithm)
-        cohort = min(self.largest_cohort, len(federation.sites))
+        many = len(federation.sites)
+        if algorithm.tailoring is not None:
+            kinds, kind = self._kinds(algorithm), self._largest_kind(algorithm) if kind is None else kind
+            server = jax.eval_shape(lambda given: algorithm.init(given, many), params)
+            params = jax.eval_shape(lambda server: plain_message(algorithm, server, kind).arrays, server)
+            many = int(np.count_nonzero(kinds == kind))
+        cohort = min(self.largest_cohort, many)
         rows = int(federation.part("train")[1].mean() * cohort * algorithm.passes) if len(federation.sites) else 0
         row_bytes = federation.x[:1].nbytes + federation.y[:1].nbytes
         return shape_for(cohort, rows, row_bytes, trees.nbytes(params) // 4, self.device_count)
 
-    def _feed(self, algorithm: Algorithm, params: Params) -> Feed:
-        shape = self.shape(algorithm, params)
-        key = (algorithm.pools, algorithm.part, shape, algorithm.passes, algorithm.largest_batch)
+    def _kinds(self, algorithm: Algorithm) -> np.ndarray[Any, Any]:
+        """For every site the kind of its messages."""
+        sites = np.arange(len(self._training(algorithm).sites))
+        return np.zeros_like(sites) if algorithm.tailoring is None else algorithm.tailoring.kind_of(sites)
+
+    def _largest_kind(self, algorithm: Algorithm) -> int:
+        """The kind that most sites get."""
+        return int(np.bincount(self._kinds(algorithm)).argmax()) if algorithm.tailoring is not None else 0
+
+    def _feed(self, algorithm: Algorithm, progress: Progress, kind: int) -> Feed:
+        shape = self.shape(algorithm, algorithm.params(progress.server), kind)
+        key = (algorithm.pools, algorithm.part, shape, algorithm.passes, algorithm.largest_batch, kind)
         if key not in self._feeds:
             self._feeds[key] = Feed(
                 self._training(algorithm),
@@ -230,28 +240,16 @@ class Simulation:
         x, y = self.federation.x, self.federation.y
         return jax.ShapeDtypeStruct(x.shape[1:], x.dtype), jax.ShapeDtypeStruct(y.shape[1:], y.dtype)
 
-    def _round_traffic(self, algorithm: Algorithm, progress: Progress) -> RoundTraffic:
-        """What travels in a round of this algorithm; found out once, by tracing without computing."""
-        if algorithm in self._ways:
-            return self._ways[algorithm]
-        made = answer_shapes(algorithm, progress.server, one_site_shapes(progress.clients), self._row)
-        states = (progress.aggregator, progress.transform)
-
-        def way(progress: Progress, made: Message) -> tuple[Message, Message, Message]:
-            key = jax.random.key(0)
-            sent = server_message(algorithm, self.transform, progress, key)
-            left = self.transform.up(sent, made, key)
-            return sent, left, receive_answer(algorithm, self.transform, states, left)
-
-        sent, left, added = jax.eval_shape(way, without_kept(progress), made)
-        up = (self.transform.bytes_up or trees.nbytes)(left)
-        found = RoundTraffic(trees.nbytes(sent), up, form_of((sent, states)), form_of(added))
-        self._ways[algorithm] = found
-        return found
+    def _round_traffic(self, algorithm: Algorithm, progress: Progress, kind: int = 0) -> RoundTraffic:
+        """What travels in a round to and from a site; found out once."""
+        if (algorithm, kind) not in self._ways:
+            self._ways[algorithm, kind] = round_traffic(algorithm, self.transform, progress, self._row, kind)
+        return self._ways[algorithm, kind]
 
     def _is_fused(self, algorithm: Algorithm, progress: Progress, feed: Feed) -> bool:
         """Whether whole rounds run in one call: rows at hand, and no device waits long for another."""
-        if not feed.resident or feed.shape.pieces > 1 or jax.process_count() > 1:
+        several = algorithm.tailoring is not None and algorithm.tailoring.kinds > 1
+        if several or not feed.resident or feed.shape.pieces > 1 or jax.process_count() > 1:
             return False
         parameters = trees.nbytes(algorithm.params(progress.server)) // 4
         work = int(feed.rows.mean() * self.largest_cohort) * feed.passes * parameters
@@ -279,31 +277,35 @@ class Simulation:
     def _in_pieces(
         self, algorithm: Algorithm, progress: Progress, feed: Feed, rounds: list[tuple[int, Cohort]]
     ) -> tuple[Progress, list[Astray]]:
-        count, seed = feed.shape.devices, np.uint32(self.seed)
-        way = self._round_traffic(algorithm, progress)
-        programs = round_programs(
-            algorithm, self.transform, feed.shape, feed.padding, feed.resident, way.sent, way.added
-        )
+        seed = np.uint32(self.seed)
+        ways, shares = self._by_kind(algorithm, progress, rounds)
+        programs = ways[feed]
         astray: list[Astray] = []
         totals: list[Any] = []
+        last = 0
+        sent: dict[int, Any] = {}
         message = programs.send(without_kept(progress), seed, np.int32(rounds[0][0]))
         following = [number for number, _ in rounds[1:]] + [0]
-        for number, piece, seating, (data, seats) in feed.pieces(rounds):
-            if piece == 0:
-                sent = replicate(message, count)
+        for number, own, (is_first, is_last), seating, (data, seats) in pieces_in_turn(shares):
+            programs, count = ways[own], own.shape.devices
+            if is_first:
+                sent = {}
+            if count not in sent:
+                sent[count] = replicate(message, count)
             stored = kept_by_sites(progress)
             kept = programs.look_up(stored, seating.site) if jax.tree.leaves(stored) else stored
             total, kept, finite = programs.train(
-                sent, seed, np.int32(number), data, seats, shard_over_devices(kept, count)
+                sent[count], seed, np.int32(number), data, seats, shard_over_devices(kept, count)
             )
-            if totals and algorithm.aggregator.linear:
-                totals = [programs.add(totals[0], total)]
+            if last == count and algorithm.aggregator.linear:
+                totals[-1] = programs.add(totals[-1], total)
             else:
                 totals.append(total)
+            last = 0 if is_last else count
             if jax.tree.leaves(kept):
                 progress = with_kept(progress, programs.put_back(stored, seating.site, split_by_device(kept)))
             astray.append((number, seating.site, finite))
-            if piece == feed.shape.pieces - 1:
+            if is_last:
                 sums = [split_by_device(total) for total in totals]
                 after, message = programs.conclude(without_kept(progress), sums, seed, np.int32(following.pop(0)))
                 progress = with_kept(after, kept_by_sites(progress))
@@ -311,6 +313,24 @@ class Simulation:
             if len(astray) > PIECES_UNDER_WAY:  # so that rows of later pieces do not pile up in memory
                 jax.block_until_ready(astray[-1 - PIECES_UNDER_WAY][2])
         return progress, [(number, site, to_host(finite)) for number, site, finite in astray]
+
+    def _by_kind(
+        self, algorithm: Algorithm, progress: Progress, rounds: list[tuple[int, Cohort]]
+    ) -> tuple[dict[Feed, RoundPrograms], list[list[tuple[Feed, int, Cohort]]]]:
+        """The programs for each kind of message, and who is trained with which in every round."""
+        kinds, ways = self._kinds(algorithm), {}
+        feeds = {int(kind): self._feed(algorithm, progress, int(kind)) for kind in np.unique(kinds)}
+        for kind, feed in feeds.items():
+            way = self._round_traffic(algorithm, progress, kind)
+            ways[feed] = round_programs(
+                algorithm, self.transform, feed.shape, feed.padding, feed.resident, way.said, way.added, kind
+            )
+        shares = [
+            [(feed, number, own) for kind, feed in feeds.items() if len(own := cohort[kinds[cohort] == kind])]
+            or [(next(iter(feeds.values())), number, cohort)]
+            for number, cohort in rounds
+        ]
+        return ways, shares
 
     def _stop_if_diverged(self, algorithm: Algorithm, astray: list[Astray]) -> None:
         sites = self._training(algorithm).sites
@@ -328,8 +348,9 @@ class Simulation:
         seconds: float,
         cpu: float,
     ) -> list[RoundRecord]:
-        sites = self._training(algorithm).sites
-        down, up = self.message_bytes(algorithm, progress)
+        sites, kinds = self._training(algorithm).sites, self._kinds(algorithm)
+        each = {int(kind): self._bytes_of_kind(algorithm, progress, int(kind)) for kind in np.unique(kinds)}
+        down, up = (np.array([each.get(kind, (0, 0))[way] for kind in range(max(each) + 1)])[kinds] for way in (0, 1))
         return [
             RoundRecord(
                 round=number,
@@ -338,17 +359,20 @@ class Simulation:
                 rows=int(feed.rows[cohort].sum()),
                 seconds=seconds / len(rounds),
                 cpu_seconds=cpu / len(rounds),
-                bytes_down=down * len(cohort),
-                bytes_up=up * len(cohort),
+                bytes_down=int(down[cohort].sum()),
+                bytes_up=int(up[cohort].sum()),
             )
             for number, cohort in rounds
         ]
 
     def message_bytes(self, algorithm: Algorithm, progress: Progress) -> tuple[int, int]:
-        """Bytes of one message each way, as it would travel; none for a baseline that never sends any."""
+        """Bytes of the largest message each way, as it would travel; none for a baseline that never sends any."""
+        return max(self._bytes_of_kind(algorithm, progress, int(kind)) for kind in np.unique(self._kinds(algorithm)))
+
+    def _bytes_of_kind(self, algorithm: Algorithm, progress: Progress, kind: int) -> tuple[int, int]:
         if algorithm.silent:
             return 0, 0
-        way = self._round_traffic(algorithm, progress)
+        way = self._round_traffic(algorithm, progress, kind)
         return way.bytes_down, way.bytes_up
 
     def _refuse_few(self, algorithm: Algorithm, cohort: Cohort | None, where: str) -> None:
@@ -361,7 +385,7 @@ class Simulation:
     def _refuse_bad_combinations(self, algorithm: Algorithm) -> None:
         aggregator = algorithm.aggregator
         if not (algorithm.pools or algorithm.silent):
-            refuse_unseen(self.transform, aggregator)
+            refuse_unseen(self.transform, algorithm)
         self._refuse_few(algorithm, None, "[[transforms]]")
         if not algorithm.pools and self.largest_cohort < aggregator.fewest:
             raise Refusal(
@@ -369,11 +393,6 @@ class Simulation:
                 f"and there are {self.largest_cohort}",
                 remedy="expect fewer bad sites, take more sites into a round, or choose another aggregator",
             )
-
-
-def one_site_shapes(clients: Tree) -> Tree:
-    """The shapes of what one site keeps."""
-    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), clients)
 
 
 def pad_places(array: np.ndarray[Any, Any], places: int) -> np.ndarray[Any, Any]:

@@ -18,6 +18,7 @@ from wardround.core.chain import send_up
 from wardround.core.contracts import (
     Algorithm,
     Array,
+    Key,
     Message,
     Params,
     Progress,
@@ -29,7 +30,17 @@ from wardround.core.contracts import (
 )
 from wardround.core.order import visiting_order
 from wardround.engine.predictions import PERSONAL_ROUND
-from wardround.engine.program import conclude, receive_answer, refuse_owed_noise, round_key, server_message
+from wardround.engine.program import (
+    Desk,
+    conclude,
+    kept_by_sites,
+    receive_answer,
+    refuse_owed_noise,
+    round_key,
+    server_message,
+    with_kept,
+    without_kept,
+)
 from wardround.engine.shared_programs import representative
 
 Rows = np.ndarray[Any, Any]
@@ -136,17 +147,31 @@ server_key = jax.jit(round_key)
 
 
 @lru_cache(maxsize=64)
-def arriving_program(algorithm: Algorithm, transform: Transform) -> Any:
-    return jax.jit(lambda states, answer: receive_answer(algorithm, transform, states, answer))
+def arriving_program(algorithm: Algorithm, transform: Transform, kind: int) -> Any:
+    def arrive(states: Tree, answer: Message, said: Message, site: Array, key: Key) -> Message:
+        return receive_answer(algorithm, transform, states, answer, Desk(said, kind, site, key))
+
+    return jax.jit(arrive)
+
+
+def kind_at(algorithm: Algorithm, site: int) -> int:
+    """Which kind of message this site gets; there is one where all get the same."""
+    return 0 if algorithm.tailoring is None else int(algorithm.tailoring.kind_of(np.array([site]))[0])
 
 
 def message_of_round(
-    algorithm: Algorithm, transform: Transform, progress: Progress, *, seed: int, number: int
+    algorithm: Algorithm, transform: Transform, progress: Progress, *, seed: int, number: int, site: int | None = None
 ) -> Message:
-    """What the server sends in this round, the same to every site."""
+    """What the server sends in this round: the same to every site, or to `site` where each gets one of its own.
+
+    For no site where these differ: what they are all cut from, and nobody is sent.
+    """
     key = server_key(np.uint32(seed), np.int32(number))
     with jax.disable_jit():  # for the same bits on every processor, as in `conclude_round`
-        message = server_message(algorithm, transform, replace(progress, clients=()), key)
+        message = server_message(algorithm, transform, without_kept(progress), key)
+        if algorithm.tailoring is not None and site is not None:
+            desk = Desk(message, kind_at(algorithm, site), site, key)
+            message = desk.message(algorithm, transform, progress.transform)
     found: Message = jax.device_get(message)
     return found
 
@@ -158,11 +183,13 @@ def combine_answers(
     answers: Mapping[int, Message],
     slots: int,
     population: int,
+    *,
+    seed: int = 0,
+    number: int = 0,
 ) -> Progress:
     """The server's step from the answers by site number."""
-    return conclude_round(
-        algorithm, transform, progress, combined_answer(algorithm, transform, progress, answers, slots, population)
-    )
+    total = combined_answer(algorithm, transform, progress, answers, slots, population, seed=seed, number=number)
+    return conclude_round(algorithm, transform, progress, total)
 
 
 def combined_answer(
@@ -172,13 +199,17 @@ def combined_answer(
     answers: Mapping[int, Message],
     slots: int,
     population: int,
+    *,
+    seed: int = 0,
+    number: int = 0,
 ) -> Message:
     """What the server's step takes: the sum of the answers, always in the order of sites, so that it has the same bits.
 
     For an aggregator that sees each answer it is their stack, and `slots` fixes its height: empty slots have weight 0.
+    Seed and round number matter where messages are tailored.
     """
-    states = (progress.aggregator, progress.transform)
-    each = {site: arriving_program(algorithm, transform)(states, answers[site]) for site in sorted(answers)}
+    given = (algorithm, transform, progress)
+    each = {site: arrived_answer(*given, answers[site], site, seed=seed, number=number) for site in sorted(answers)}
     if algorithm.aggregator.linear:
         parts = iter(each.values())
         total = next(parts)
@@ -188,6 +219,26 @@ def combined_answer(
     return stack_answers(each, slots, population, numbered="site" in algorithm.aggregator.needs)
 
 
+def arrived_answer(
+    algorithm: Algorithm,
+    transform: Transform,
+    progress: Progress,
+    answer: Message,
+    site: int,
+    *,
+    seed: int,
+    number: int,
+) -> Message:
+    """What the server makes of a site's answer before it is added to the others."""
+    states = (progress.aggregator, progress.transform)
+    said = Message({}) if algorithm.tailoring is None else algorithm.broadcast(progress.server)
+    key = server_key(np.uint32(seed), np.int32(number))
+    found: Message = arriving_program(algorithm, transform, kind_at(algorithm, site))(
+        states, answer, said, np.int32(site), key
+    )
+    return found
+
+
 def conclude_round(algorithm: Algorithm, transform: Transform, progress: Progress, total: Message) -> Progress:
     """The server's step from the combined answer, of which nobody needs to know the parts.
 
@@ -195,8 +246,8 @@ def conclude_round(algorithm: Algorithm, transform: Transform, progress: Progres
     that does not, so the bits would depend on the processor, and nobody else could compute them again.
     """
     with jax.disable_jit():
-        after = conclude(algorithm, transform, replace(progress, clients=()), total)
-    return replace(after, clients=progress.clients)
+        after = conclude(algorithm, transform, without_kept(progress), total)
+    return with_kept(after, kept_by_sites(progress))
 
 
 def conclude_opened(algorithm: Algorithm, progress: Progress, opened: Message) -> Progress:
@@ -235,10 +286,7 @@ def combined_shapes(
     leaving: Message = jax.eval_shape(lambda sent, made: transform.up(sent, made, key), sent, made)
     if transform.sum_only or transform.products_only:
         return leaving
-    states = (progress.aggregator, progress.transform)
-    arrived: Message = jax.eval_shape(
-        lambda states, one: receive_answer(algorithm, transform, states, one), states, leaving
-    )
+    arrived = added_shapes(algorithm, transform, progress, leaving)
     if algorithm.aggregator.linear:
         return arrived
     arrays = jax.tree.map(lambda one: jax.ShapeDtypeStruct((slots, *one.shape), one.dtype), arrived.arrays)
@@ -250,26 +298,60 @@ def combined_shapes(
 def initial_progress(algorithm: Algorithm, transform: Transform, params: Params, population: int, row: Any) -> Progress:
     """The server's state before the first round; `row` has the shape and type of x and y of a single row."""
     server = algorithm.init(trees.copy(params), population)
-    answer = jax.tree.map(
-        lambda a: jnp.zeros(a.shape, a.dtype), answer_shapes(algorithm, server, algorithm.init_client(params), row)
-    )
+    return begin_states(algorithm, transform, server, algorithm.init_client(params), row)
+
+
+def begin_states(algorithm: Algorithm, transform: Transform, server: Tree, kept: Tree, row: Any) -> Progress:
+    """The states of all that the server has before the first round; what the sites keep is still to be put in."""
+    shapes = answer_shapes(algorithm, server, kept, row)
+    answer = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    fitted = answer
+    if algorithm.tailoring is not None:
+        desk = Desk(algorithm.broadcast(server), 0, 0, jax.random.key(0))
+        fitted = jax.tree.map(jnp.zeros_like, desk.fit(algorithm, answer))
     return Progress(
         server=trees.copy(server),
-        aggregator=algorithm.aggregator.init(answer),
+        aggregator=algorithm.aggregator.init(fitted),
         transform=transform.init(answer),
         clients=(),
     )
 
 
-def answer_shapes(algorithm: Algorithm, server: Tree, kept: Tree, row: Any) -> Message:
+def added_shapes(
+    algorithm: Algorithm, transform: Transform, progress: Progress, leaving: Message, kind: int = 0
+) -> Message:
+    """The shapes of an answer as it is added to the others, from those with which it leaves its site."""
+
+    def arrive(server: Tree, states: tuple[Tree, Tree], one: Message) -> Message:
+        said = Message({}) if algorithm.tailoring is None else algorithm.broadcast(server)
+        return receive_answer(algorithm, transform, states, one, Desk(said, kind, 0, jax.random.key(0)))
+
+    return jax.eval_shape(arrive, progress.server, (progress.aggregator, progress.transform), leaving)
+
+
+def sent_shapes(
+    algorithm: Algorithm, transform: Transform, server: Tree, transform_state: Tree, kind: int = 0
+) -> Message:
+    """The shapes of what a site is sent, of its own kind where there are several."""
+
+    def send(server: Tree, state: Tree) -> Message:
+        said, key = algorithm.broadcast(server), jax.random.key(0)
+        if algorithm.tailoring is None:
+            return transform.down(state, said, key)
+        return Desk(said, kind, 0, key).message(algorithm, transform, state)
+
+    return jax.eval_shape(send, server, transform_state)
+
+
+def answer_shapes(algorithm: Algorithm, server: Tree, kept: Tree, row: Any, kind: int = 0) -> Message:
     """The shapes of an answer as the client function gives it, without training anything; found out once."""
     leaves, structure = jax.tree.flatten((server, kept, row))
     shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-    return traced_answer(representative(algorithm), structure, shapes)
+    return traced_answer(representative(algorithm), structure, shapes, kind)
 
 
 @lru_cache(maxsize=256)
-def traced_answer(algorithm: Algorithm, structure: Any, shapes: tuple[Any, ...]) -> Message:
+def traced_answer(algorithm: Algorithm, structure: Any, shapes: tuple[Any, ...], kind: int) -> Message:
     server, kept, row = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
     places = algorithm.largest_batch
     x, y = (jax.ShapeDtypeStruct((places, *part.shape), part.dtype) for part in row)
@@ -277,6 +359,13 @@ def traced_answer(algorithm: Algorithm, structure: Any, shapes: tuple[Any, ...])
     def answer(server: Tree, kept: Tree, x: Any, y: Any) -> Message:
         number = jnp.zeros((), jnp.int32)
         shard = Shard(x, y, number, number, number, number, algorithm.largest_batch)
-        return algorithm.client(algorithm.broadcast(server), kept, shard, jax.random.key(0))[0]
+        return algorithm.client(plain_message(algorithm, server, kind), kept, shard, jax.random.key(0))[0]
 
     return jax.eval_shape(answer, server, kept, x, y)
+
+
+def plain_message(algorithm: Algorithm, server: Tree, kind: int = 0) -> Message:
+    """What a site's client is given, before any transform: what is broadcast, or a cut of this kind."""
+    said, key = algorithm.broadcast(server), jax.random.key(0)
+    tailoring = algorithm.tailoring
+    return said if tailoring is None else tailoring.cut(said, kind, jnp.zeros((), jnp.int32), key)

@@ -8,14 +8,16 @@ Convolutions are written as patches times one matrix. Time of a step in a compil
 1.0 to 1.3. Other ways to gather patches or take maxima lay within the noise (0.9 to 1.2) of a busy machine.
 """
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from wardround.core.bounds import Count, NotNegative
-from wardround.core.contracts import Array, Model, Task
+from wardround.core.contracts import Array, Model, Params, Task, Units
 from wardround.core.errors import Refusal
-from wardround.models.from_flax import from_flax, loss_for
+from wardround.models.from_flax import Widths, from_flax, loss_for
 
 
 class PatchConv(nn.Module):  # type: ignore[misc]
@@ -99,4 +101,20 @@ def cnn(
             where=f"target {task.target!r}",
             remedy="give fewer channels, or the model 'mlp'",
         )
-    return from_flax(LeafNetwork(tuple(channels), kernel, dense, task.outputs), loss_for(task), task, l2=l2)
+
+    def module(params: Params) -> LeafNetwork:
+        filters = tuple(params[f"conv_{index}/bias"].shape[-1] for index in range(len(channels)))
+        return LeafNetwork(filters, kernel, params["dense_0/bias"].shape[-1], task.outputs)
+
+    whole, widths = LeafNetwork(tuple(channels), kernel, dense, task.outputs), Widths(units_of(len(channels)), module)
+    return from_flax(whole, loss_for(task), task, l2=l2, widths=widths)
+
+
+def units_of(convolutions: int) -> Units:
+    """Filters of the convolutions and units of the dense layer; the pixels of an image hold the last filters each."""
+    layers = ["", *(f"conv_{index}" for index in range(convolutions))]
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for before, own in pairwise(layers):
+        found += [(f"{own}/kernel", ("", "", before, own)), (f"{own}/bias", (own,))]
+    dense = [("dense_0/kernel", (layers[-1], "dense_0")), ("dense_0/bias", ("dense_0",))]
+    return (*found, *dense, ("dense_1/kernel", ("dense_0", "")), ("dense_1/bias", ("",)))

@@ -7,7 +7,7 @@ travel and be averaged too). Dropout works in either of Flax's ways: the module 
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from wardround.core import trees
 from wardround.core.bounds import NotNegative
-from wardround.core.contracts import Array, Batch, Key, Model, Params, Task, intensities
+from wardround.core.contracts import Array, Batch, Key, Model, Params, Task, Units, intensities
 from wardround.core.errors import Refusal
 
 RowLoss = Callable[[Array, Array], Array]
@@ -41,13 +41,23 @@ def loss_for(task: Task) -> RowLoss:
     return squared_error if task.regression else cross_entropy
 
 
-def from_flax(module: nn.Module, loss: RowLoss, task: Task, *, l2: NotNegative = 0.0) -> Model:
+class Widths(NamedTuple):
+    """Where the units of a module lie in its arrays, and the module for arrays with more or fewer of them."""
+
+    units: Units
+    module: Callable[[Params], nn.Module]
+
+
+def from_flax(
+    module: nn.Module, loss: RowLoss, task: Task, *, l2: NotNegative = 0.0, widths: Widths | None = None
+) -> Model:
     """A model from a Flax module and a loss for each row; l2 adds l2/2 times the squared weights, biases left out."""
     training, resting = _modes(module)
     _check(module, task, training, resting)
 
     def apply(params: Params, x: Array, **options: Any) -> Array:
-        outputs: Array = module.apply({"params": unflatten_dict(params, sep="/")}, intensities(x), **options)
+        fitting = module if widths is None else widths.module(params)
+        outputs: Array = fitting.apply({"params": unflatten_dict(params, sep="/")}, intensities(x), **options)
         return outputs
 
     def init(key: Key) -> Params:
@@ -70,7 +80,8 @@ def from_flax(module: nn.Module, loss: RowLoss, task: Task, *, l2: NotNegative =
         outputs = apply(params, x, **resting)
         return outputs[:, 0] if task.regression else jax.nn.softmax(outputs)
 
-    return Model(init=init, loss=mean_loss, predict=predict, gradient=jax.grad(mean_loss))
+    units = () if widths is None else widths.units
+    return Model(init=init, loss=mean_loss, predict=predict, gradient=jax.grad(mean_loss), units=units)
 
 
 def _modes(module: nn.Module) -> tuple[dict[str, bool], dict[str, bool]]:

@@ -10,9 +10,9 @@ import jax
 from flax import linen as nn
 
 from wardround.core.bounds import Bound, NotNegative
-from wardround.core.contracts import Array, Model, Task
+from wardround.core.contracts import Array, Model, Params, Task
 from wardround.core.errors import Refusal
-from wardround.models.from_flax import from_flax, loss_for
+from wardround.models.from_flax import Widths, from_flax, loss_for
 
 DropoutRate = Annotated[float, Bound(low=0, high=1, open_high=True)]
 
@@ -43,4 +43,16 @@ def mlp(task: Task, *, hidden: tuple[int, ...] = (64,), dropout: DropoutRate = 0
             where="model mlp",
             remedy="give widths of 1 or more, such as hidden = [64, 32]",
         )
-    return from_flax(Perceptron(tuple(hidden), task.outputs, dropout), loss_for(task), task, l2=l2)
+    layers = [*(f"dense_{index}" for index in range(len(hidden))), ""]
+    units = [
+        one
+        for index, (before, own) in enumerate(zip(["", *layers], layers, strict=False))
+        for one in ((f"dense_{index}/kernel", (before, own)), (f"dense_{index}/bias", (own,)))
+    ]
+
+    def module(params: Params) -> Perceptron:
+        widths = tuple(params[f"dense_{index}/bias"].shape[-1] for index in range(len(hidden)))
+        return Perceptron(widths, task.outputs, dropout)
+
+    whole = Perceptron(tuple(hidden), task.outputs, dropout)
+    return from_flax(whole, loss_for(task), task, l2=l2, widths=Widths(tuple(units), module))

@@ -95,6 +95,8 @@ class DryRun:
         x, y = (jnp.zeros((room, *part.shape), part.dtype) for part in row)
         zero, many = jnp.zeros((), jnp.int32), jnp.asarray(rows, jnp.int32)
         message = algorithm.broadcast(algorithm.init(params, sites))
+        if algorithm.tailoring is not None:  # the steps are the same with every kind of message
+            message = algorithm.tailoring.cut(message, 0, zero, jax.random.key(0))
         return message, algorithm.init_client(params), Shard(x, y, zero, many, many, zero, room)
 
     def _client(self, algorithm: Algorithm, message: Any, kept: Any, shard: Shard) -> Any:

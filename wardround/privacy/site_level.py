@@ -79,6 +79,13 @@ def site_level(
             where="[privacy] level",
             remedy="choose the aggregator weighted_mean and an algorithm that uses it",
         )
+    if algorithm.tailoring is not None:
+        raise Refusal(
+            "the noise of site-level privacy is shared out over all sites, and each trains a part of the model of its "
+            "own: what few of them hold would have too little of it",
+            where="[privacy] level",
+            remedy='let all sites train the same part (selection = "rolling", one width), or take level = "sample"',
+        )
     update_noise, count_noise = (
         (noise_multiplier, 0.0) if adapting is None else adapting.noise_multipliers(noise_multiplier)
     )

@@ -34,7 +34,7 @@ from wardround.study.data_rules import (
     shares_by_role,
 )
 from wardround.study.file import CleaningSection, DataSection, Named, ParticipationSection, Settings, Study
-from wardround.study.methods import Method, asking_site
+from wardround.study.methods import Method, asking_site, site_settings
 from wardround.study.release_noise import statistics_noise, statistics_steps
 from wardround.study.votes import model_said
 
@@ -322,6 +322,7 @@ def words_of(study: Study, method: Method, task: Task, sites: Sequence[str]) -> 
     """All that the method's algorithm is made from, checked."""
     component = registry.find("algorithm", method.algorithm, where="[algorithm]")
     settings = {**dict(method.settings), **asking_site(study, component, sites)}
+    settings |= site_settings(study, component, settings, sites)
     aggregator = registry.find("aggregator", study.aggregator.name, where="[aggregator]")
     # Checked before they become the key of a cache: a table where a number belongs could not even be looked up.
     registry.check_settings(component, settings, "[algorithm]")

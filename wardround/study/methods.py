@@ -1,8 +1,9 @@
 """The ways to train that a study names: an algorithm with its settings, for everybody or for one asking site."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
+from wardround.core.bounds import SiteNumbers
 from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.partners.choice import Rule
@@ -114,6 +115,31 @@ def asking_site(study: Study, component: registry.Component, sites: Sequence[str
             remedy=f'add user = "{sites[0]}", or the name of another site' if len(sites) else "add user = ...",
         )
     return {"user": site_number(study.study.user, sites)}
+
+
+def site_settings(study: Study, component: registry.Component, settings: Settings, sites: Sequence[str]) -> Settings:
+    """Settings that are given by the sites' names as the component takes them: one number a site, in their order."""
+    found = {}
+    for parameter in component.parameters:
+        said = settings.get(parameter.name)
+        if SiteNumbers() in get_args(parameter.annotation) and isinstance(said, Mapping):
+            known = tuple(dict.fromkeys([*sites, *study.deploy.sites]))
+            for name, number in said.items():
+                where = f"[algorithm] {parameter.name}"
+                if name not in known:
+                    remedy = registry.suggest_name(name, known[:100])
+                    raise Refusal(f"there is no site called '{name}'", where=where, remedy=remedy)
+                if isinstance(number, bool) or not isinstance(number, int | float) or not number > 0:
+                    raise Refusal(
+                        f"'{name}' must have a number greater than 0, not {number!r}", where=where, remedy="correct it"
+                    )
+            found[parameter.name] = numbers_by_site(said, sites)
+    return found
+
+
+def numbers_by_site(said: Mapping[str, Any], sites: Sequence[str]) -> tuple[float, ...]:
+    """Numbers that are given by name, in the order of the sites; 0 for a site that is not named."""
+    return tuple(float(said.get(site, 0.0)) for site in sites)
 
 
 def site_number(name: str, sites: Sequence[str]) -> int:

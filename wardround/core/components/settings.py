@@ -5,7 +5,7 @@ import types
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from wardround.core.bounds import Bound
+from wardround.core.bounds import Bound, SiteNumbers
 from wardround.core.errors import Refusal
 
 
@@ -15,6 +15,11 @@ def check_value(key: str, value: Any, annotation: Any, place: str) -> Any:
     if get_origin(annotation) is Annotated:
         annotation, *rest = get_args(annotation)
         bounds = tuple(rest)
+    if isinstance(value, dict) and SiteNumbers() in bounds:  # by the sites' names, which are looked up later
+        wrong = [name for name, one in value.items() if not convert(one, float)[0]]
+        if wrong:
+            raise Refusal(f"'{key}' must have a number for {wrong[0]}", where=place, remedy="correct the value")
+        return value
     fits, value = convert(value, annotation)
     if not fits:
         raise Refusal(

@@ -52,10 +52,11 @@ from wardround.deploy.trust.transcript.writer import TranscriptWriter
 from wardround.engine.checks import refuse_over_network, refuse_unseen
 from wardround.engine.split_round import (
     answer_shapes,
-    arriving_program,
+    arrived_answer,
     combined_answer,
     conclude_round,
     initial_progress,
+    kind_at,
     message_of_round,
     row_of,
 )
@@ -111,7 +112,7 @@ class Deployment:
 
     def begin(self, algorithm: Algorithm, params: Params) -> Progress:
         refuse_pooled(algorithm)
-        refuse_unseen(self.transform, algorithm.aggregator)
+        refuse_unseen(self.transform, algorithm)
         policy = self.gatherer.policy
         if max(policy.quorum, 1) < algorithm.aggregator.fewest <= len(self.sites):
             policy.quorum = algorithm.aggregator.fewest
@@ -252,9 +253,10 @@ class Deployment:
     ) -> tuple[Progress, RoundRecord]:
         started, cpu = time.perf_counter(), time.process_time()
         sent = message_of_round(algorithm, self.transform, progress, seed=self.seed, number=number)
+        places = {site: index for index, site in enumerate(self.sites)}
+        each = self._site_messages(algorithm, progress, number, [places[site] for site in cohort])
         shapes = self._answer_shapes(algorithm, progress, sent)
         point("coordinator.round.before_asking")
-        places = {site: index for index, site in enumerate(self.sites)}
         total: Message | None
         if self.transform.sum_only:
             found = sum_answers(self, algorithm, cohort, number, sent, shapes)
@@ -265,29 +267,38 @@ class Deployment:
             chosen = choose_and_sum(self, algorithm, progress, cohort, number, sent, shapes)
             after, sizes, absent, hashes, total = chosen
         else:
+            own = {
+                site: self._answer_shapes(algorithm, progress, message, kind_at(algorithm, places[site]))
+                for site, message in each.items()
+            }
             answers, absent = self.gatherer.ask_quorum(
                 cohort,
                 self.method(algorithm),
-                sent,
+                each.__getitem__ if each else sent,
                 number,
                 get_ready=lambda sites: self.begin_at(algorithm, sites),
                 check=bounded(
-                    lambda reply: answer_problem(reply, shapes),
+                    lambda reply: answer_problem(reply, own.get(str(reply.header.get("site")), shapes)),
                     lambda reply: weight_problem(reply, algorithm, self.limits),
-                    lambda reply: self._code_problem(algorithm, progress, reply),
+                    lambda reply: self._code_problem(algorithm, progress, number, reply),
                 ),
-                most=largest_reply(Topic.ROUND, sizes_of(shapes)),
+                most=max(largest_reply(Topic.ROUND, sizes_of(one)) for one in (own.values() or [shapes])),
             )
             point("coordinator.round.all_answered")
             sizes = {site: trees.nbytes(one.message) for site, one in answers.items()}
             given = {places[site]: one.message for site, one in answers.items()}
-            total = combined_answer(algorithm, self.transform, progress, given, len(cohort), len(self.sites))
+            total = combined_answer(
+                *(algorithm, self.transform, progress, given, len(cohort), len(self.sites)),
+                seed=self.seed,
+                number=number,
+            )
             hashes = hashes_of(answers)
             after = conclude_round(algorithm, self.transform, progress, total)
         jax.block_until_ready(after)  # else its time would be counted to whoever looks at it first
         if self.transcript is not None:
             left_out = {site: public_words(absent[site]) for site in cohort if site not in hashes}
-            self.transcript.add_round(number, sent.arrays, cohort, hashes, left_out, total, after)
+            parts = {site: message.arrays for site, message in each.items()}
+            self.transcript.add_round(number, sent.arrays, cohort, hashes, left_out, total, after, parts)
         point("coordinator.round.concluded")
         took = sorted(sizes, key=lambda site: places[site])
         traffic = self.gatherer.traffic.take()
@@ -303,23 +314,36 @@ class Deployment:
             measures={
                 **measures_of({site: absent[site] for site in cohort if site not in sizes}),
                 **({"line_bytes": traffic.line} if traffic.line else {}),
-                "arrays": {"bytes_down": trees.nbytes(sent) * len(took), "bytes_up": sum(sizes.values())},
+                "arrays": {
+                    "bytes_down": sum(trees.nbytes(each.get(site, sent)) for site in took),
+                    "bytes_up": sum(sizes.values()),
+                },
             },
         )
 
-    def _code_problem(self, algorithm: Algorithm, progress: Progress, reply: Reply) -> str | None:
+    def _code_problem(self, algorithm: Algorithm, progress: Progress, number: int, reply: Reply) -> str | None:
         """Why an answer that came in a code cannot be used: a code of small numbers may stand for huge ones."""
         if not self.transform.coded:
             return None
-        states = (progress.aggregator, progress.transform)
-        return number_problem(arriving_program(algorithm, self.transform)(states, reply.message))
+        site = list(self.sites).index(str(reply.header.get("site")))
+        given = (algorithm, self.transform, progress, reply.message, site)
+        return number_problem(arrived_answer(*given, seed=self.seed, number=number))
 
-    def _answer_shapes(self, algorithm: Algorithm, progress: Progress, sent: Message) -> Message:
+    def _site_messages(
+        self, algorithm: Algorithm, progress: Progress, number: int, cohort: Sequence[int]
+    ) -> dict[str, Message]:
+        """What each of these sites is sent; nothing where all are sent the same."""
+        if algorithm.tailoring is None:
+            return {}
+        given = (algorithm, self.transform, progress)
+        return {self.sites[site]: message_of_round(*given, seed=self.seed, number=number, site=site) for site in cohort}
+
+    def _answer_shapes(self, algorithm: Algorithm, progress: Progress, sent: Message, kind: int = 0) -> Message:
         leaves, structure = jax.tree.flatten(sent)
-        known = (algorithm, structure, tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves))
+        known = (algorithm, kind, structure, tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves))
         if known not in self._shapes:
             kept = algorithm.init_client(self._first[algorithm])
-            made = answer_shapes(algorithm, progress.server, kept, row_of(self.task))
+            made = answer_shapes(algorithm, progress.server, kept, row_of(self.task), kind)
             key = jax.random.key(0)
             self._shapes[known] = jax.eval_shape(lambda sent, made: self.transform.up(sent, made, key), sent, made)
         return self._shapes[known]

@@ -35,6 +35,8 @@ Check = Callable[[Reply], str | None]
 """Why an answer cannot be used; none if it can."""
 RequestBodies = RequestBody | Callable[[str], RequestBody]
 """The same for all sites, or one for each."""
+Messages = Message | Callable[[str], Message]
+"""In the same way."""
 Absences = dict[str, Absence]
 
 
@@ -119,7 +121,7 @@ class Gatherer:
         self,
         sites: Sequence[str],
         questions: RequestBodies,
-        message: Message = NOTHING,
+        message: Messages = NOTHING,
         number: int = 0,
         check: Check = accept_any,
         most: int | None = None,
@@ -133,12 +135,7 @@ class Gatherer:
         gathered = GatheredAnswers({}, {})
         if not sites:
             return gathered
-        if isinstance(questions, RequestBody):
-            topic, requests = questions.topic, dict.fromkeys(sites, self._request(questions, message, number))
-        else:
-            each = {site: questions(site) for site in sites}
-            topic = each[sites[0]].topic
-            requests = {site: self._request(one, message, number) for site, one in each.items()}
+        topic, requests = self._requests(sites, questions, message, number)
         room = largest_reply(topic) if most is None else most
         try:
             self.transport.limit(topic, room)
@@ -185,6 +182,16 @@ class Gatherer:
             one.result()
         return gathered
 
+    def _requests(
+        self, sites: Sequence[str], questions: RequestBodies, message: Messages, number: int
+    ) -> tuple[Topic, dict[str, Request]]:
+        """What each site is asked: made once where all are asked the same."""
+        if isinstance(questions, RequestBody) and isinstance(message, Message):
+            return questions.topic, dict.fromkeys(sites, self._request(questions, message, number))
+        each = {site: questions if isinstance(questions, RequestBody) else questions(site) for site in sites}
+        own = {site: message if isinstance(message, Message) else message(site) for site in sites}
+        return each[sites[0]].topic, {site: self._request(one, own[site], number) for site, one in each.items()}
+
     def _request(self, question: RequestBody, message: Message, number: int) -> Request:
         return request_of(question, message, study=self.study, number=number, course=self.course)
 
@@ -226,7 +233,7 @@ class Gatherer:
         self,
         cohort: Sequence[str],
         question: RequestBody,
-        message: Message,
+        message: Messages,
         number: int,
         *,
         get_ready: Callable[[Sequence[str]], Absences],

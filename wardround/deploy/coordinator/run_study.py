@@ -145,7 +145,7 @@ def refuse_early(study: Study, engine: Deployment) -> None:
         noise = study.privacy.model_copy(update={"noise_multiplier": study.privacy.noise_multiplier or 1.0})
         sketch_of(study, engine.sites, noise)  # what such noise cannot cover is refused before anybody is asked
     refuse_pooled(algorithm)
-    refuse_unseen(engine.transform, algorithm.aggregator)
+    refuse_unseen(engine.transform, algorithm)
     if engine.transform.sum_only:
         refuse_strangers(engine.sites, engine.gatherer.transport.certificates())
         refuse_changing_cohorts(study, engine.sites)

@@ -65,6 +65,8 @@ def open_transcript(
     progress = initial_progress(algorithm, engine.transform, params, len(engine.sites), row_of(agreement.task))
     shapes = answer_shapes(algorithm, progress.server, algorithm.init_client(params), row_of(agreement.task))
     size = sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    if algorithm.tailoring is not None:  # parts of the model are added up in its own size, with who held what
+        size = 2 * sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(params))
     words, task = agreement_to_json(agreement), agreement.task
     writer = TranscriptWriter(folder)
     writer.open(

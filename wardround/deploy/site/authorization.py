@@ -57,6 +57,7 @@ from wardround.privacy.budget import Budget
 from wardround.queries.columns import list_some
 from wardround.study.analysis import analysis_recipe
 from wardround.study.file import Named, Study
+from wardround.study.methods import numbers_by_site
 from wardround.study.votes import model_said
 
 MOST_KNOWN = 1000
@@ -294,7 +295,7 @@ def files_in(folder: str) -> list[str]:
 def departures(study: Study, recipe: Recipe) -> list[str]:
     """Where a recipe is not what the approved study says; what a choice of partners asks follows from its name."""
     if recipe.kind == "transform":
-        said = [one for one in study.transforms if is_same(one, recipe)]
+        said = [one for one in study.transforms if is_same(study, one, recipe)]
         return [] if said else [f"the study does not include the transform {recipe.name} with these settings"]
     if recipe.kind == "query":
         return query_departures(study, recipe)
@@ -308,12 +309,20 @@ def departures(study: Study, recipe: Recipe) -> list[str]:
     return own + [
         f"the study does not include the {one.kind} {one.name} with these settings"
         for one in (recipe, *recipe.parts)
-        if one.kind not in ("probe", "task") and not (one.kind in expected and is_same(expected[one.kind], one))
+        if one.kind not in ("probe", "task") and not (one.kind in expected and is_same(study, expected[one.kind], one))
     ]
 
 
-def is_same(said: Named, recipe: Recipe) -> bool:
-    """Whether a recipe is what a table of the study says; the asking site's number is added by the coordinator."""
+def is_same(study: Study, said: Named, recipe: Recipe) -> bool:
+    """Whether a recipe is what a table of the study says; the asking site's number is added by the coordinator.
+
+    What is said by the sites' names travels as one number a site, in the order of the names that the study lists.
+    """
+    sites = sorted(study.deploy.sites)
     words = {key: value for key, value in recipe.settings if key != "user"}
-    meant = {key: hashable(value) for key, value in said.settings.items() if key != "user"}
+    meant = {
+        key: numbers_by_site(value, sites) if isinstance(value, dict) else hashable(value)
+        for key, value in said.settings.items()
+        if key != "user"
+    }
     return (said.name, meant) == (recipe.name, words)

@@ -60,7 +60,7 @@ from wardround.deploy.site.release.secure_round import SecureSite, sum_terms
 from wardround.deploy.site.release.two_server_round import HalvesSite, charged_halves
 from wardround.engine.predictions import predict_rows
 from wardround.engine.registry import make_from
-from wardround.engine.split_round import OwnRows, carried_round, own_params, row_of
+from wardround.engine.split_round import OwnRows, carried_round, kind_at, own_params, row_of
 from wardround.queries.cards import kinds_told
 from wardround.queries.cells import in_cells
 from wardround.study.assemble import model_of, private_from
@@ -318,7 +318,8 @@ class StudyWorker:
             algorithm, transform = self._make(asked.question.recipe), next(iter(self._chains.values()))
             model = model_of(self.study, self.task)
             given = given_to(self.study, words, len(self.sites))
-            self._shapes = words, shapes_for(algorithm, transform, model, self.task, len(self.sites), given)
+            kind = kind_at(algorithm, self.number)
+            self._shapes = words, shapes_for(algorithm, transform, model, self.task, len(self.sites), given, kind)
         return self._shapes[1]
 
     def _own(self, part: str) -> OwnRows:

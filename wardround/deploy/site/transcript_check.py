@@ -153,11 +153,12 @@ def compare_answers(home: SiteHome, study: str, transcript: Transcript, findings
         claimed = entry.answers.get(home.own_name)
         if claimed is None:
             continue
+        named = entry.sent_to(home.own_name) if isinstance(entry, RoundEntry) else entry.sent
         if isinstance(entry, RoundEntry):
             listed.add(entry.round)
         if claimed not in own:
             findings.problems.append(f"{what}: it lists an answer of this site that never left here ({claimed[:12]})")
-        elif own[claimed].get("asked", entry.sent) != entry.sent:
+        elif own[claimed].get("asked", named) != named:
             findings.problems.append(f"{what}: this site was sent another model than the one that it names")
         else:
             findings.found += 1

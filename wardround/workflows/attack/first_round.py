@@ -76,6 +76,12 @@ def observe_first_round(
 
 def with_recorder(algorithm: Algorithm, shapes: Message, transform: Transform, sites: int) -> Algorithm:
     """The algorithm with a coordinator that only listens."""
+    if algorithm.tailoring is not None:
+        raise Refusal(
+            "every site trains a part of the model of its own, and the attacks here compare whole updates",
+            where="[algorithm]",
+            remedy='attack the same study with the algorithm fed_avg, or with selection = "rolling"',
+        )
 
     def init(params: Params, count: int) -> Tree:
         # Another seat for those who are not there, whose number is that of the sites.

@@ -14,7 +14,7 @@ from wardround.data.noised_preparation import StatisticsNoise
 from wardround.data.table import Table
 from wardround.deploy.protocol.wire import encode
 from wardround.deploy.site.release.model_shapes import with_some_noise
-from wardround.engine.split_round import answer_shapes
+from wardround.engine.split_round import answer_shapes, kind_at, plain_message
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
@@ -65,11 +65,12 @@ def answer_of(study: Study, table: Table, loaded: LoadedData) -> AnswerSize:
     params = assemble.model_of(study, federation.task).init(jax.random.key(0))
     server = algorithm.init(params, max(2, len(sites)))
     row = tuple(jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in (federation.x, federation.y))
-    made = answer_shapes(algorithm, server, algorithm.init_client(params), row)
+    kind = kind_at(algorithm, 0)
+    made = answer_shapes(algorithm, server, algorithm.init_client(params), row, kind)
     key = jax.random.key(0)
 
     def way(made: Message) -> Message:
-        sent = transform.down(transform.init(made), algorithm.broadcast(server), key)
+        sent = transform.down(transform.init(made), plain_message(algorithm, server, kind), key)
         return transform.up(sent, made, key)
 
     left = jax.eval_shape(way, made)

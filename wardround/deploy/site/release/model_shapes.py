@@ -17,7 +17,7 @@ from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Algorithm, Message, Model, Params, Shard, Task, Transform
 from wardround.core.errors import Refusal
 from wardround.data.derived_columns import labels_voted_for
-from wardround.engine.split_round import row_of
+from wardround.engine.split_round import plain_message, row_of
 from wardround.study import assemble
 from wardround.study.file import Study
 from wardround.study.methods import own_method
@@ -45,9 +45,18 @@ def one_model(params: Params) -> Params:
 
 
 def shapes_for(
-    algorithm: Algorithm, transform: Transform, model: Model, task: Task, sites: int, given: Given = one_model
+    algorithm: Algorithm,
+    transform: Transform,
+    model: Model,
+    task: Task,
+    sites: int,
+    given: Given = one_model,
+    kind: int = 0,
 ) -> MessageShapes:
-    """Of a study with this task and so many sites; `given` makes of one model what a probe begins with."""
+    """Of a study with this task and so many sites; `given` makes of one model what a probe begins with.
+
+    `kind` is that of the messages to this site, where there are several.
+    """
     x, y = row_of(task)
     rows = algorithm.largest_batch
 
@@ -57,10 +66,10 @@ def shapes_for(
         number = jnp.zeros((), jnp.int32)
         xs, ys = (jnp.zeros((rows, *one.shape), one.dtype) for one in (x, y))
         shard = Shard(xs, ys, number, number, number, number, rows)
-        said = algorithm.broadcast(server)
-        made, _ = algorithm.client(said, algorithm.init_client(params), shard, key)
-        sent = transform.down(transform.init(made), said, key)
-        return MessageShapes(params, said, sent, transform.up(sent, made, key), made)
+        own = plain_message(algorithm, server, kind)
+        made, _ = algorithm.client(own, algorithm.init_client(params), shard, key)
+        sent = transform.down(transform.init(made), own, key)
+        return MessageShapes(params, algorithm.broadcast(server), sent, transform.up(sent, made, key), made)
 
     shapes: MessageShapes = jax.eval_shape(go, jax.random.key(0))
     return shapes
@@ -91,7 +100,9 @@ def largest_shapes(study: Study, shape: tuple[int, ...], classes: int, sites: Se
     for task in tasks:
         try:
             algorithm = assemble.build(with_some_noise(study), own_method(study), task, sites)
-            return shapes_for(algorithm, transform, assemble.model_of(study, task), task, len(sites))
+            model, kinds = assemble.model_of(study, task), algorithm.tailoring.kinds if algorithm.tailoring else 1
+            each = [shapes_for(algorithm, transform, model, task, len(sites), kind=kind) for kind in range(kinds)]
+            return max(each, key=lambda one: bytes_of(one.answer))
         except Refusal as refusal:
             refused = refused or refusal
     assert refused is not None

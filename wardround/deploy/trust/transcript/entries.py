@@ -86,7 +86,10 @@ class Opening(TranscriptEntry):
 
 
 class RoundEntry(TranscriptEntry):
-    """One round: the hash of what was sent to all, each answer's, the sum's (empty: none was opened), the state's."""
+    """One round: the hash of what was sent to all, each answer's, the sum's (empty: none was opened), the state's.
+
+    Where each site was sent a message of its own, `sent` is the hash of what they were cut from.
+    """
 
     kind: Literal["round"] = "round"
     round: int = Field(ge=1)
@@ -96,6 +99,14 @@ class RoundEntry(TranscriptEntry):
     absent: dict[str, str]
     sum: Digest | Literal[""]
     state: Digest
+    parts: dict[str, Digest] | None = None
+    """Hashes of what each site was sent, where that differs."""
+
+    def content(self) -> Content:
+        return self.model_dump(mode="json", exclude={"parts"} if self.parts is None else None)
+
+    def sent_to(self, site: str) -> str:
+        return self.sent if self.parts is None else self.parts.get(site, "")
 
 
 class LossEntry(TranscriptEntry):

@@ -250,7 +250,7 @@ class ServerReplay:
             raise DoesNotFollow(f"round {number} does not come after a round that was computed again")
         before = self.states[number - 1]
         sent = message_of_round(self.algorithm, self.transform, before, seed=self.seed, number=number)
-        if digest_of(sent.arrays) != entry.sent:
+        if digest_of(sent.arrays) != entry.sent or self.parts_of(before, entry) != entry.parts:
             raise DoesNotFollow(f"round {number}: the sites were not sent the model that the round before gave")
         if entry.sum:
             arrays = self.source.sum_of(entry.sum)
@@ -275,6 +275,19 @@ class ServerReplay:
         self.states = {one: state for one, state in self.states.items() if one >= number - STEPS_BACK}
         self.states[number] = after
         return True
+
+    def parts_of(self, before: Progress, entry: RoundEntry) -> dict[str, str] | None:
+        """The hashes of what each site should have been sent; none where all were sent the same."""
+        if self.algorithm.tailoring is None:
+            return None
+        given, places = (
+            (self.algorithm, self.transform, before),
+            {name: at for at, name in enumerate(self.opening.sites)},
+        )
+        return {
+            site: digest_of(message_of_round(*given, seed=self.seed, number=entry.round, site=places[site]).arrays)
+            for site in entry.asked
+        }
 
     def check_losses(self, entry: LossEntry) -> None:
         server = self.states[entry.round].server

@@ -97,6 +97,7 @@ class TranscriptWriter:
         absent: Mapping[str, str],
         total: Tree | None,
         state: Tree,
+        parts: Mapping[str, Tree] | None = None,
     ) -> None:
         """What a round was; the sum is on the disk before the entry that names it."""
         self.round = number
@@ -108,6 +109,7 @@ class TranscriptWriter:
             absent={site: why[:LONGEST_REASON] for site, why in absent.items()},
             sum="" if total is None else digest_of(total),
             state=digest_of(state),
+            parts={site: digest_of(one) for site, one in parts.items()} if parts else None,
         )
         if total is not None and self.keeps_sums:
             self._keep(entry.sum, total)

@@ -1,0 +1,37 @@
+"""What travels in a round between the server and a site, told by tracing: nothing is computed."""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from wardround.core import trees
+from wardround.core.contracts import Algorithm, Progress, Transform, Tree
+from wardround.engine.flatten import Form, form_of
+from wardround.engine.program import server_message, without_kept
+from wardround.engine.split_round import added_shapes, answer_shapes, sent_shapes
+
+
+class RoundTraffic(NamedTuple):
+    """Bytes of one message each way, the form of what the server says (with its states), and of what is summed."""
+
+    bytes_down: int
+    bytes_up: int
+    said: Form
+    added: Form
+
+
+def round_traffic(algorithm: Algorithm, transform: Transform, progress: Progress, row: Any, kind: int) -> RoundTraffic:
+    """Of a site that gets this kind of message; `row` has the shapes of x and y of a single row."""
+    made = answer_shapes(algorithm, progress.server, one_site_shapes(progress.clients), row, kind)
+    states, key = (progress.aggregator, progress.transform), jax.random.key(0)
+    said = jax.eval_shape(lambda given: server_message(algorithm, transform, given, key), without_kept(progress))
+    sent = sent_shapes(algorithm, transform, progress.server, progress.transform, kind)
+    left = jax.eval_shape(lambda sent, made: transform.up(sent, made, key), sent, made)
+    added = added_shapes(algorithm, transform, progress, left, kind)
+    up = (transform.bytes_up or trees.nbytes)(left)
+    return RoundTraffic(trees.nbytes(sent), up, form_of((said, states)), form_of(added))
+
+
+def one_site_shapes(clients: Tree) -> Tree:
+    """The shapes of what one site keeps."""
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), clients)
