@@ -1,17 +1,25 @@
 import json
 
 import numpy as np
+import onnx
 import pandas as pd
 import pytest
+from onnx import helper, numpy_helper
 
 from benchmarks.planted_region import planted
 from wardround.analyses.classifier_selection import classifier_selection
-from wardround.classifiers.site_choices import unpacked
+from wardround.classifiers.exchange import AskedTask
+from wardround.classifiers.site_choices import SiteQuestion, _parts, choose_at_home, unpacked
 from wardround.core.analysis import Agreed, AgreedColumn
 from wardround.core.contracts import Message, Site
 from wardround.core.errors import Refusal
 from wardround.data.column_agreement import no_rows
 from wardround.engine.analyse import analyse, exchange_in_process
+from wardround.predict.selection import SelectionPredictor
+from wardround.runs.explain.selection_file import read_selection
+from wardround.selection.known_patients import FILE
+from wardround.selection.operating_points import operating_point
+from wardround.selection.settings import SelectionSettings
 
 COLUMNS = ("lactate", "age", "pulse", "sodium", "sex")
 AGREED = Agreed(
@@ -114,12 +122,82 @@ def test_unknown_operating_points_are_refused():
 def test_patients_with_several_rows_are_in_one_part():
     table = planted(300, 2)["A"][[*COLUMNS, "died"]]
     twice = pd.concat([table, table]).assign(number=[*range(300), *range(300)])
-    from wardround.classifiers.exchange import AskedTask
-    from wardround.classifiers.site_choices import SiteQuestion, _parts
-    from wardround.selection.settings import SelectionSettings
-
     question = SiteQuestion("ridge", "number", SelectionSettings(), 0, 65_536, 1)
     kinds = {name: AGREED.columns[name].kind for name in COLUMNS}
     rows = _parts(question, AskedTask("died", ("no", "yes"), "yes", kinds), Site("A", twice))
     groups = [set(rows.patients[part]) for part in rows.parts]
     assert not groups[0] & groups[1] | groups[0] & groups[2] | groups[1] & groups[2]
+
+
+TASK = AskedTask("died", ("no", "yes"), "yes", {name: AGREED.columns[name].kind for name in COLUMNS})
+QUESTION = SiteQuestion(
+    "ridge", "", SelectionSettings(points=(operating_point("youden"),), k=25, shuffles=19), 0, 65_536, 10
+)
+
+
+@pytest.mark.parametrize("strategy", ["threshold", "hybrid"])
+def test_a_site_keeps_what_following_its_choice_needs(conducted, tmp_path, strategy):
+    _, own, _, seen = conducted
+    files = [np.asarray(one) for _, one in sorted(seen[1][0].arrays.items())]
+    made = choose_at_home(QUESTION, TASK, own[0], files)
+    cell = made.choice.cells[0]
+    made = made._replace(confirmed=frozenset({(cell.point.name, cell.keeps, strategy)}))
+    kept = made.files()
+    for name, content in kept.items():
+        (tmp_path / name).write_bytes(content)
+    selection = read_selection(tmp_path)
+    assert selection.strategy == strategy
+    needs = cell.strategies[strategy].threshold is not None
+    assert (FILE in kept) == needs
+    # For the site's test patients it decides as the choice did, which was judged there.
+    rows = _parts(QUESTION, TASK, own[0])
+    test = rows.frame.iloc[rows.parts[2]].reset_index(drop=True)
+    found = SelectionPredictor(selection, tmp_path).predict(test)
+    assert int((found["decided by"] != "A").sum()) == cell.strategies[strategy].test.rows > 0
+
+
+def poisoned(packed):
+    """A file whose risks are no numbers for patients above 60 alone, so that a trial on made-up rows shows nothing."""
+    model = onnx.load_model_from_string(unpacked(packed))
+    output = model.graph.output[0].name
+    for name, value in (("sixty", 60.0), ("nil", 0.0)):
+        model.graph.initializer.append(numpy_helper.from_array(np.float32(value), name))
+    for operator, inputs, result in (
+        ("Sub", ["sixty", "age"], "left"),
+        ("Log", ["left"], "grown"),
+        ("Mul", ["grown", "nil"], "bad"),
+        ("Add", [output, "bad"], "risks"),
+    ):
+        model.graph.node.append(helper.make_node(operator, inputs, [result]))
+    model.graph.output[0].name = "risks"
+    content = model.SerializeToString()
+    room = np.zeros(len(packed))
+    room[0], room[1 : 1 + len(content)] = len(content), np.frombuffer(content, np.uint8)
+    return room
+
+
+def test_a_lying_site_cannot_spoil_the_choice_among_the_others(conducted):
+    """Not-a-number is the largest of all for an argmax: one such file would take every patient from the honest ones."""
+    _, own, _, seen = conducted
+    files = [np.asarray(one) for _, one in sorted(seen[1][0].arrays.items())]
+    honest = choose_at_home(QUESTION, TASK, own[0], files)
+    other = next(one for one in files if unpacked(one) != honest.own)
+    spoiled = choose_at_home(QUESTION, TASK, own[0], [poisoned(other), *files])
+    assert spoiled.others == honest.others
+    assert spoiled.choice.cells[0].strategies["rules"].test == honest.choice.cells[0].strategies["rules"].test
+    assert choose_at_home(QUESTION, TASK, own[0], [poisoned(other)]) is None
+
+
+def test_pseudonyms_cannot_be_drawn_again_from_the_study():
+    """Files are dealt out in an order that follows from their bytes alone: who sent what is not in it."""
+    agreed = Agreed(("A", "B", "C", "D"), AGREED.columns)
+    rng = np.random.default_rng(8)
+    files = [np.concatenate([[50.0], rng.integers(0, 256, 65_536).astype(float)]) for _ in agreed.sites]
+
+    def dealt(order):
+        analysis = classifier_selection(**SETTINGS, seed=3)
+        told = {site: {"file": files[place]} for site, place in zip(agreed.sites, order, strict=True)}
+        return analysis.message(analysis.step(analysis.begin(agreed), Message(told))).arrays
+
+    first, second = dealt([0, 1, 2, 3]), dealt([2, 0, 3, 1])
+    assert all(np.array_equal(first[name], second[name]) for name in first)

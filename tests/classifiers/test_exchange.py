@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from sklearn.linear_model import LogisticRegression
 
 from tests.support.selection.exchange import ASKED, classifier, patients
-from wardround.classifiers.exchange import load_classifier
+from wardround.classifiers.exchange import AT_ONCE, load_classifier
 from wardround.classifiers.kinds import KINDS, STRENGTHS, fit_kind, folds_of, ridge_path
 from wardround.classifiers.local_fit import fit_classifier, local_preparation
 from wardround.classifiers.onnx_check import MOST_BYTES, check_file, refuse_large
@@ -217,3 +217,100 @@ def test_the_names_of_columns_may_be_those_of_the_graph():
     content = fit_classifier("A", "ridge", frame, outcome, np.arange(60), asked, preparation, seed=0)
     scores = load_classifier(content, asked, source="A").scores(frame)
     assert (scores[30:] > scores[:20].max()).all()
+
+
+def add_to_risks(model, *nodes, constants=(), name="added"):
+    """The risks with something added that the further nodes compute and call `name`."""
+    for key, value in constants:
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), key))
+    model.graph.node.extend(helper.make_node(*one[:3], **one[3]) for one in nodes)
+    model.graph.node.append(helper.make_node("Add", ["probabilities", name], ["risks"]))
+    model.graph.output[0].name = "risks"
+
+
+def rows_by_rows(model):
+    """Every patient times every other: 20,000 patients would take 1.6 GB."""
+    add_to_risks(
+        model,
+        ("Transpose", ["age"], ["turned"], {"perm": [1, 0]}),
+        ("MatMul", ["age", "turned"], ["square"], {}),
+        ("ReduceMax", ["square"], ["largest"], {"axes": [1], "keepdims": 1}),
+        ("Clip", ["largest", "nil", "nil"], ["added"], {}),
+        constants=[("nil", np.float32(0))],
+    )
+
+
+def rows_picked_by_rows(model):
+    model.graph.node.append(helper.make_node("Cast", ["age"], ["place"], to=TensorProto.INT64))
+    picked = helper.make_node("ArrayFeatureExtractor", ["probabilities", "place"], ["picked"], domain="ai.onnx.ml")
+    model.graph.node.append(picked)
+    model.graph.node.append(helper.make_node("Add", ["probabilities", "picked"], ["risks"]))
+    model.graph.output[0].name = "risks"
+
+
+def rows_beside_rows(model):
+    add_to_risks(
+        model,
+        ("Reshape", ["age", "flat"], ["line"], {}),
+        ("Sub", ["age", "line"], ["square"], {}),
+        ("ReduceMax", ["square"], ["largest"], {"axes": [1], "keepdims": 1}),
+        ("Clip", ["largest", "nil", "nil"], ["added"], {}),
+        constants=[("nil", np.float32(0)), ("flat", np.array([1, -1]))],
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (rows_by_rows, "width grows with the number of patients"),
+        (rows_beside_rows, "width grows with the number of patients"),
+        (rows_picked_by_rows, "picks columns by what it computed|shapes do not fit"),
+    ],
+)
+def test_a_file_computes_every_patient_by_itself(change, said):
+    with pytest.raises(Refusal, match=said):
+        load_classifier(changed(change), ASKED, source="B")
+
+
+def test_a_wide_file_is_computed_in_small_blocks():
+    """2^16 numbers a row are allowed; of 20,000 patients at once they would take 5 GB."""
+
+    def widen(model):
+        doubled = [("Concat", [f"w{at}"] * 2, [f"w{at + 1}"], {"axis": 1}) for at in range(16)]
+        add_to_risks(
+            model,
+            ("Identity", ["age"], ["w0"], {}),
+            *doubled,
+            ("ReduceMax", ["w16"], ["largest"], {"axes": [1], "keepdims": 1}),
+            ("Clip", ["largest", "nil", "nil"], ["added"], {}),
+            constants=[("nil", np.float32(0))],
+        )
+
+    loaded = load_classifier(changed(widen), ASKED, source="B")
+    assert loaded.width == 2**16
+    assert AT_ONCE // loaded.width * loaded.width * 4 <= 32_000_000
+    own = patients().frame.dropna().head(300)
+    plain = load_classifier(classifier(), ASKED, source="A")
+    np.testing.assert_allclose(loaded.scores(own), plain.scores(own), atol=1e-6)
+
+
+def test_what_no_risk_depends_on_is_not_computed():
+    """A label beside the risks, as skl2onnx writes it, is cut away: only what is asked for runs."""
+
+    def label(model):
+        model.graph.node.append(helper.make_node("ArgMax", ["probabilities"], ["label"], axis=1))
+        model.graph.output.append(helper.make_tensor_value_info("label", TensorProto.INT64, ["rows", 1]))
+
+    loaded = load_classifier(changed(label), ASKED, source="B")
+    assert [one.name for one in loaded.session.get_outputs()] == ["probabilities"]
+
+
+def test_one_column_of_risks_is_refused_and_not_an_error():
+    def first_only(model):
+        model.graph.initializer.append(numpy_helper.from_array(np.array([0]), "first"))
+        model.graph.node.append(helper.make_node("Gather", ["probabilities", "first"], ["one"], axis=1))
+        model.graph.output[0].name = "one"
+        model.graph.output[0].type.tensor_type.shape.dim[1].Clear()
+
+    with pytest.raises(Refusal):
+        load_classifier(changed(first_only), ASKED, source="B")

@@ -78,3 +78,14 @@ def test_studies_that_train_keep_their_identity():
 def test_the_smallest_cell_of_the_study_is_that_of_the_analysis():
     study = parse_study(words(data={"source": "csv", "preparation": {"smallest_cell": 7}}), where="test")
     assert dict(analysis_recipe(study).settings)["smallest_cell"] == 7
+
+
+def test_exchanged_classifiers_have_no_privacy_and_the_reason_is_told():
+    said = {
+        "study": {"name": "s"},
+        "data": {"source": "csv", "path": "x.csv", "site": "hospital"},
+        "analysis": {"name": "classifier_selection", "outcome": "died", "positive": "yes", "columns": ["age"]},
+        "privacy": {"epsilon": 1.0},
+    }
+    with pytest.raises(Refusal, match="noise cannot be added to one after it was trained"):
+        analysis_of(parse_study(said, where="test"))

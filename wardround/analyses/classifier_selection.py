@@ -7,6 +7,7 @@ the classifiers they name, and tells only counts in whole cells. A classifier ca
 was trained on: `random_forest` and `gradient_boosting` more than `ridge`.
 """
 
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def classifier_selection(
         smallest_cell=smallest_cell,
     )
     chosen: dict[str, Any] = {}
-    """What this site found in this exchange; the rules are written down from it."""
+    """What each site found in this exchange (in one process there may be several); its rules are written from it."""
 
     def begin(agreed: Agreed) -> Tree:
         if agreed.columns[outcome].kind != "category" or positive not in agreed.columns[outcome].levels:
@@ -111,14 +112,14 @@ def classifier_selection(
             return Message({"file": own_file(question, task, site)})
         files = [np.asarray(asked.arrays[name]) for name in sorted(asked.arrays)]
         found = choose_at_home(question, task, site, files)
-        chosen["made"] = found
+        chosen[site.name] = found
         counts = counts_of(question, found)
         # Flags are no counts; every number of rows is told in whole cells.
         flags = counts[..., 5:]
         return Message({"counts": np.concatenate([in_cells(counts[..., :5], smallest_cell), flags], axis=-1)})
 
     def keep(agreed: Agreed, asked: Message, site: Site) -> dict[str, bytes]:
-        made = chosen.get("made")
+        made = chosen.pop(site.name, None)
         return {} if made is None else made.files()
 
     def step(state: Tree, told: Message) -> Tree:
@@ -130,8 +131,9 @@ def classifier_selection(
                     f"only {len(sent)} of {len(files)} sites could send a classifier, and an exchange needs two",
                     remedy="have sites with enough patients of both outcomes, or more room for a classifier",
                 )
-            order = np.random.default_rng(seed).permutation(len(sent)) if hide_sources else np.arange(len(sent))
-            return {**state, "files": [sent[place] for place in order], "silent": len(files) - len(sent)}
+            # By their bytes, which say nothing of the sender's place: a draw by the study's seed could be drawn again.
+            ordered = sorted(sent, key=lambda file: sha256(file.tobytes()).digest()) if hide_sources else sent
+            return {**state, "files": ordered, "silent": len(files) - len(sent)}
         counts = {site: np.asarray(told.arrays[site]["counts"]) for site in state["sites"] if site in told.arrays}
         return {**state, "counts": counts}
 

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from wardround.classifiers.onnx_check import check_file
+from wardround.classifiers.onnx_check import check_file, check_rows, needed_part
 from wardround.core.errors import Refusal
 from wardround.queries.columns import as_numbers, as_text, kind_of, suggest_name
 
 Values = np.ndarray[Any, Any]
 BLOCK = 20_000
+AT_ONCE = 8_000_000
+"""Numbers of the widest tensor that are computed at a time: 32 MB, whatever the file says."""
 TRIED = 8
 FLOAT, STRING, DOUBLE, INT64, BOOL = 1, 8, 11, 7, 9
 """Types of ONNX tensors."""
@@ -40,10 +42,13 @@ class LoadedClassifier(NamedTuple):
     positive: int
     thresholds: Mapping[str, float]
     kind: str
+    width: int = 1
+    """Numbers a row of its widest tensor."""
 
     def scores(self, frame: pd.DataFrame) -> Values:
         """The probability of the positive class for every row, in double precision."""
-        found = [self._scores(frame.iloc[first : first + BLOCK]) for first in range(0, len(frame), BLOCK)]
+        block = max(1, min(BLOCK, AT_ONCE // self.width))
+        found = [self._scores(frame.iloc[first : first + block]) for first in range(0, len(frame), block)]
         return np.concatenate(found) if found else np.zeros(0)
 
     def _scores(self, frame: pd.DataFrame) -> Values:
@@ -60,6 +65,12 @@ class LoadedClassifier(NamedTuple):
                 where=f"classifier of {self.source}",
                 remedy="ask the site for another one; the others go on without it",
             ) from None
+        if result.ndim != 2 or len(result) != len(frame) or result.shape[1] <= self.positive:
+            raise Refusal(
+                f"the classifier gives an array of shape {result.shape} for {len(frame)} patients",
+                where=f"classifier of {self.source}",
+                remedy="ask the site for another one; the others go on without it",
+            )
         return result[:, self.positive]
 
 
@@ -94,15 +105,17 @@ def load_classifier(content: bytes, asked: AskedTask, *, source: str) -> LoadedC
     if not matrix:
         _check_columns(inputs, asked, where)
     output = _output(model, len(classes), where)
+    needed = needed_part(model, output)
     loaded = LoadedClassifier(
         source=source,
-        session=_session(content, where),
+        session=_session(needed.SerializeToString(), where),
         inputs=inputs,
         matrix=matrix,
         output=output,
         positive=classes.index(asked.positive),
         thresholds=_thresholds(told, where),
         kind=str(told.get("kind", "own file")),
+        width=check_rows(needed, where),
     )
     _try(loaded, asked, where)
     return loaded

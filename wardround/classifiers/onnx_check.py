@@ -148,3 +148,58 @@ def _check_shapes(model: Any, where: str) -> None:
             raise _refusal(
                 f"makes a tensor of {_size(dims):,} numbers ('{value.name}')", where, f"at most {WIDEST:,} are allowed"
             )
+
+
+def needed_part(model: Any, output: str) -> Any:
+    """The same model with nothing but what one output is computed from: only that runs."""
+    import onnx
+
+    wanted, kept = {output}, []
+    for node in reversed(model.graph.node):  # in the order in which they are computed
+        if wanted & set(node.output):
+            kept.append(node)
+            wanted |= set(node.input)
+    part = onnx.ModelProto()
+    part.CopyFrom(model)
+    for name, values in (
+        ("node", list(reversed(kept))),
+        ("initializer", [one for one in model.graph.initializer if one.name in wanted]),
+        ("output", [one for one in model.graph.output if one.name == output]),
+        ("value_info", []),
+    ):
+        part.graph.ClearField(name)
+        getattr(part.graph, name).extend(values)
+    return part
+
+
+def check_rows(model: Any, where: str) -> int:
+    """Refuse what does not compute every row by itself; gives the numbers a row of the widest tensor.
+
+    Rows times rows would grow without end, and one patient's risk would depend on who else is asked about.
+    """
+    import onnx
+
+    constants = {one.name: _size(one.dims) for one in model.graph.initializer}
+    told = onnx.ModelProto()
+    told.CopyFrom(model)
+    for node in model.graph.node:
+        if node.op_type == "ArrayFeatureExtractor":
+            if node.input[1] not in constants:
+                raise _refusal("picks columns by what it computed", where, "pick columns by constants")
+            kind, shape = onnx.TensorProto.FLOAT, [ROWS, constants[node.input[1]]]
+            told.graph.value_info.append(onnx.helper.make_tensor_value_info(node.output[0], kind, shape))
+    known = onnx.shape_inference.infer_shapes(told).graph
+    tensors = {value.name: value.type.tensor_type for value in (*known.input, *known.value_info, *known.output)}
+    widest = 1
+    for name in dict.fromkeys(one for node in model.graph.node for one in node.output if one):
+        tensor = tensors.get(name)
+        if tensor is None or not tensor.HasField("shape"):
+            raise _refusal(f"makes a tensor of unknown shape ('{name}')", where, "write it again")
+        if any(not one.HasField("dim_value") for one in tensor.shape.dim[1:]):
+            raise _refusal(
+                f"makes a tensor whose width grows with the number of patients ('{name}')",
+                where,
+                "compute every row by itself",
+            )
+        widest = max(widest, _size([one.dim_value for one in tensor.shape.dim if one.HasField("dim_value")]))
+    return widest

@@ -3,6 +3,8 @@
 The parts are drawn from the site's own rows with the analysis' seed: 40 % to train, 30 % to choose, 30 % to judge.
 """
 
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,18 +16,27 @@ from wardround.classifiers.local_fit import fit_classifier, local_preparation
 from wardround.classifiers.onnx_file import with_thresholds
 from wardround.core.contracts import Site
 from wardround.core.errors import Refusal
+from wardround.data.preparation import Preparation
 from wardround.data.row_split import split
 from wardround.queries.columns import as_text
-from wardround.runs.explain.selection_file import NAME, Selection, classifier_file, selection_bytes
+from wardround.runs.explain.selection_file import (
+    NAME,
+    CompetenceThreshold,
+    Selection,
+    classifier_file,
+    selection_bytes,
+)
 from wardround.runs.model_file import ModelFacts
 from wardround.runs.sites import PredictionTask
+from wardround.selection.known_patients import FILE, KnownPatients, known_patients
 from wardround.selection.operating_points import risk_threshold
 from wardround.selection.settings import SelectionSettings
-from wardround.selection.site_choice import PatientPart, SiteChoice, choose_at_site, confirmed_in
+from wardround.selection.site_choice import PatientPart, SiteChoice, Strategy, choose_at_site, confirmed_in
 
 Values = np.ndarray[Any, Any]
 SHARES = (0.4, 0.3, 0.3)
 STRATEGIES = ("rules", "hybrid", "threshold")
+SLACK = 1e-6
 FEWEST = 60
 """Rows below which a site sends nothing and chooses nothing."""
 
@@ -51,13 +62,23 @@ class HomeChoice(NamedTuple):
     confirmed: frozenset[tuple[str, str, str]]
     rows: tuple[int, int]
     task: AskedTask
+    known: KnownPatients
+    names: tuple[str, ...]
+    """What the others are called here."""
+    preparation: Preparation
+    settings: SelectionSettings
 
     def files(self) -> dict[str, bytes]:
-        """What the site keeps: the confirmed rules of the first operating point, and the classifiers they name."""
-        cell = self.choice.cells[0]
-        name = (cell.point.name, cell.keeps, "rules")
-        used = self.choice.listed[: cell.strategies["rules"].rules] if name in self.confirmed else ()
-        places = {self.site: 0, **{one.rule.source: 1 + one.source for one in used}}
+        """What the site keeps: the confirmed strategy of the first operating point, and what following it needs."""
+        cell = next((one for one in self.choice.cells if one.keeps == self.settings.keeps), self.choice.cells[0])
+        found = [name for name in STRATEGIES if (cell.point.name, cell.keeps, name) in self.confirmed]
+        strategy = cell.strategies[found[0]] if found else None
+        used = self.choice.listed[: strategy.rules] if strategy is not None else ()
+        limit = competence_threshold(
+            strategy, self.choice.k.k, self.settings, self.names, json.loads(self.preparation.to_json())
+        )
+        near = {} if limit is None else {name: 1 + at for at, name in enumerate(self.names)}
+        places = {self.site: 0, **{one.rule.source: 1 + one.source for one in used}, **near}
         contents = (self.own, *self.others)
         task = PredictionTask(
             kind="classification",
@@ -86,9 +107,33 @@ class HomeChoice(NamedTuple):
             files={name: classifier_file(name) for name in places},
             rules=tuple(one.rule.model_dump(mode="json", exclude_none=True) for one in used),
             words=tuple(one.rule.words() for one in used),
+            strategy="rules" if strategy is None else strategy.name,
+            threshold=limit,
         )
         files = {classifier_file(name): contents[place] for name, place in places.items()}
-        return {**files, NAME: selection_bytes(told)}
+        rows = {} if limit is None else {FILE: self.known.content()}
+        return {**files, **rows, NAME: selection_bytes(told)}
+
+
+def competence_threshold(
+    strategy: Strategy | None,
+    k: int,
+    settings: SelectionSettings,
+    sources: Sequence[str],
+    preparation: Mapping[str, Any],
+) -> CompetenceThreshold | None:
+    """What following a strategy needs beside its rules; none where it has no threshold."""
+    if strategy is None or strategy.threshold is None:
+        return None
+    return CompetenceThreshold(
+        value=strategy.threshold,
+        k=k,
+        epsilon=settings.epsilon,
+        pick=settings.pick,
+        sources=tuple(sources),
+        preparation=dict(preparation),
+        file=FILE,
+    )
 
 
 class _Parts(NamedTuple):
@@ -177,9 +222,11 @@ def choose_at_home(question: SiteQuestion, task: AskedTask, site: Site, files: l
                 others.append(content)
         except Refusal:
             continue
+    mine = load_classifier(own, task, source=site.name)
+    kept = [at for at, one in enumerate(loaded) if has_risks(one, rows)]
+    loaded, others = [loaded[at] for at in kept], [others[at] for at in kept]
     if not loaded:
         return None
-    mine = load_classifier(own, task, source=site.name)
     train = rows.frame.iloc[rows.parts[0]].reset_index(drop=True)
     preparation = local_preparation(site.name, train, task, smallest_cell=question.smallest_cell)
     parts = []
@@ -201,7 +248,20 @@ def choose_at_home(question: SiteQuestion, task: AskedTask, site: Site, files: l
         return None
     confirmed = frozenset(confirmed_in(choice.cells, question.settings.level))
     sizes = (len(parts[0].outcome), len(parts[1].outcome))
-    return HomeChoice(site.name, own, tuple(others), choice, confirmed, sizes, task)
+    known = known_patients(parts[0].x, parts[0].scores, parts[0].outcome)
+    names = tuple(one.source for one in loaded)
+    return HomeChoice(
+        site.name, own, tuple(others), choice, confirmed, sizes, task, known, names, preparation, question.settings
+    )
+
+
+def has_risks(classifier: LoadedClassifier, rows: _Parts) -> bool:
+    """Whether it gives risks between 0 and 1 for all of the site's own patients; one that does not is left out."""
+    try:
+        scores = [classifier.scores(rows.frame.iloc[part].reset_index(drop=True)) for part in rows.parts[1:]]
+    except Refusal:
+        return False
+    return all(bool(np.all((one >= -SLACK) & (one <= 1 + SLACK))) for one in scores)
 
 
 def counts_of(question: SiteQuestion, found: HomeChoice | None) -> Values:

@@ -65,11 +65,22 @@ def privacy_sentence(study: Study, noise: AnalysisNoise | None) -> str | None:
     )
 
 
+WHOLE_MODELS = "classifier_selection"
+
+
 def refuse_privacy(study: Study, analysis: Analysis, name: str) -> None:
     """What [privacy] asks for and this analysis cannot give."""
     said = study.privacy
     if said is None:
         return
+    if name == WHOLE_MODELS:
+        raise Refusal(
+            "sites exchange whole classifiers, and noise cannot be added to one after it was trained: every site would"
+            " get what yours learned of its patients, without noise",
+            where="[privacy]",
+            remedy="remove [privacy], or train one common model with it; what noise does to the rules is measured in"
+            ' simulation, with [explain] classifier = "study"',
+        )
     if analysis.sensitivity is None:
         raise Refusal(
             f"the analysis '{name}' has no noise to offer for [privacy]",

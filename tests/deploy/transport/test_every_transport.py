@@ -16,15 +16,18 @@ from tests.support.adversary.noise import DECLARED
 from tests.support.processes import parties
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.queue import with_members
+from wardround.deploy.demo import PURPOSE
 from wardround.deploy.home import CoordinatorHome, SiteHome
 from wardround.deploy.party.decisions import deny, store_offer
 from wardround.deploy.protocol.study_id import study_id
 from wardround.deploy.site.approvals import approve
 from wardround.deploy.site.datasets import add, read_datasets, remove
+from wardround.deploy.site.policy_file import set_policy
 from wardround.deploy.site.release.privacy_budget import ledger_path
 from wardround.deploy.transport.flare_export import export
 from wardround.privacy.budget import Budget
-from wardround.study.file import Study
+from wardround.runs.explain.selection_file import KEPT
+from wardround.study.file import Study, parse_study
 
 NAMES = in_process.NAMES
 ROUNDS = 2
@@ -162,6 +165,27 @@ def later_table(world: World, study: Study) -> None:
         approve(home, study_id(study), by=f"admin-{name}", data="later")
 
 
+def exchange_study() -> Study:
+    """Sites exchange classifiers, and each chooses at home whose decides for whom."""
+    return parse_study(
+        {
+            "study": {"name": "exchange", "purpose": PURPOSE},
+            "data": {"source": "csv", "path": "x.csv", "site": "hospital", "preparation": {"smallest_cell": 10}},
+            "analysis": {
+                "name": "classifier_selection",
+                "outcome": "ebola",
+                "positive": "confirmed",
+                "columns": ["age", "temperature", "contact", "fever", "malaria_test"],
+                "points": ["youden"],
+                "k": 10,
+                "shuffles": 19,
+                "room": 16_384,
+            },
+        },
+        where="test",
+    )
+
+
 def study_of(case: str) -> Study:
     return in_process.study_of(case, ROUNDS, **STUDIES[case])
 
@@ -178,6 +202,10 @@ def worlds(request: pytest.FixtureRequest) -> Any:
                 _, trained = end(transport, "plain")
                 study = with_members(monitor_of(trained.run.parent.name), world.home)
                 later_table(world, study)
+            elif case == "exchange":
+                study = with_members(exchange_study(), world.home)
+                for home in world.homes.values():
+                    set_policy(home.policy_path, "components", "*")
             else:
                 study = with_members(study_of(case), world.home)
             if case == "denied":
@@ -322,6 +350,26 @@ def test_a_model_is_watched_alike_over_every_transport(worlds: Any, transport: s
             assert window == {key: value for key, value in again.items() if key != "predicted"}
     wrong = {(one["name"], window["window"]) for one in told for window in one["windows"] if window["verdict"]}
     assert wrong == {(AGED, "2025-Q3"), (AGED, "2025-Q4"), (AGED, "all")}
+
+
+@everywhere("exchange")
+def test_classifiers_are_exchanged_alike_over_every_transport(worlds: Any, transport: str, case: str) -> None:
+    """Files of the same bytes reach every site, each keeps its own choice, and counts in cells are all that is told."""
+    (world, ended), (other, expected) = worlds(transport, case), worlds("in_one_process", case)
+    assert (ended.state, ended.why) == ("finished", "")
+    told, same = (one.read("result.json") for one in (ended, expected))
+    assert told["numbers"] == same["numbers"]
+    assert told["words"] == same["words"]
+    for name in NAMES:
+        kept = [one.homes[name].folder(end.run.parent.name) / KEPT for one, end in ((world, ended), (other, expected))]
+        files = [{path.name: path.read_bytes() for path in sorted(folder.iterdir())} for folder in kept]
+        assert files[0] == files[1]
+        assert json.loads(files[0]["selection.json"])["site"] == name
+    # The words of the log tell that a classifier left, once; the second answer is counts.
+    for home in world.homes.values():
+        entries = [json.loads(line)["entry"] for line in home.audit_path.read_bytes().splitlines()]
+        sent = [one for one in entries if one["kind"] == "sent" and one["study"] == ended.run.parent.name]
+        assert len([one for one in sent if one["topic"] == "analysis"]) == 2
 
 
 @everywhere("denied")

@@ -249,3 +249,33 @@ def test_the_result_is_json(explained):
     assert found["sites"][0]["cells"][0]["strategies"][0]["test"]["sources"] == {
         "B": found["sites"][0]["cells"][0]["strategies"][0]["test"]["rows"]
     }
+
+
+ONE_RULE = WORDS.replace('"youden", "sensitivity=0.9"', '"youden"').replace(
+    "k = 25", "k = 40\nleast = 0.49\nmost_rules = 1\nboth_ways = false"
+)
+"""Rules so wide that none helps: what is confirmed is the threshold of competence."""
+
+
+@pytest.mark.parametrize("kept", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_confirmed_threshold_is_followed_where_the_sites_patients_are_kept(tmp_path, capsys, kept):
+    words = ONE_RULE.replace("k = 40", f"k = 40\nkeep_neighbours = {str(kept).lower()}")
+    explain_study(read_study(write_study(tmp_path, planted(2000, 3), words)), out=tmp_path / "run")
+    folder = find_selection(tmp_path / "run", "A")
+    selection = read_selection(folder)
+    assert selection.strategy == "hybrid"
+    assert (folder / "neighbours.safetensors").is_file() == kept
+    new = planted(400, 78)["A"]
+    new.to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--site", "A", "--out", str(tmp_path / "o")])
+    assert ended.value.code == 0
+    table, said = pd.read_csv(tmp_path / "o"), capsys.readouterr().out
+    inside, by_b = new["inside"].to_numpy(), (table["decided by"] == "B").to_numpy()
+    if not kept:
+        assert not by_b.any()
+        assert "Not followed: a threshold of competence was confirmed" in said
+        return
+    assert "(by rules and competence)" in said
+    assert table["rule"][by_b].str.contains("B is more competent among the 40 most similar patients here").all()
+    assert (by_b & inside).sum() > 0.8 * by_b.sum() > 0

@@ -38,7 +38,9 @@ def deliver(predictor: SelectionPredictor, table: pd.DataFrame, wanted: Wanted) 
         "study": predictor.selection.study,
         "site": predictor.selection.site,
         "target": predictor.selection.facts.task.target,
+        "strategy": predictor.selection.strategy,
         "rules": list(predictor.selection.words),
+        **({"unfollowed": predictor.selection.unfollowed} if predictor.selection.unfollowed else {}),
         "patients": json.loads(table.to_json(orient="records", double_precision=15)),
     }
     if wanted.out is not None:
@@ -63,8 +65,11 @@ def summary(predictor: SelectionPredictor, table: pd.DataFrame) -> str:
     """How many, and for whom another site's model decided."""
     site = predictor.selection.site
     others = table[table[RULE] != OWN_RULE]
+    why = predictor.selection.unfollowed
+    unfollowed = f" Not followed: {why}." if why else ""
     many = f"{len(table):,} patient{'' if len(table) == 1 else 's'}"
     if not len(others):
-        return f"{many}: {site}'s own model decided for all of them."
+        return f"{many}: {site}'s own model decided for all of them.{unfollowed}"
+    how = {"threshold": "competence", "hybrid": "rules and competence"}.get(predictor.selection.strategy, "rules")
     by = ", ".join(f"{name}'s for {count:,}" for name, count in others[DECIDED].value_counts().items())
-    return f"{many}: {site}'s own model decided for {len(table) - len(others):,}, {by} (by rules)."
+    return f"{many}: {site}'s own model decided for {len(table) - len(others):,}, {by} (by {how}).{unfollowed}"

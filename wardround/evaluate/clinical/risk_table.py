@@ -46,10 +46,9 @@ def band_figures(
 
     def flags(counts: Numbers, off: float) -> dict[str, Any]:
         well, ill = counts
-        four = [int(one.sum()) for one in (ill[at:], well[at:], ill[:at], well[:at])]
-        found = flag_counts(*four, level=level)
+        right, false, missed, left = (int(one.sum()) for one in (ill[at:], well[at:], ill[:at], well[:at]))
+        found = flag_counts(right, false, missed, left, level)
         above, below = off * np.sqrt(len(cuts) + 1 - at), off * np.sqrt(at)  # of a sum of so many counts
-        right, false, missed, left = four
         for name, (count, rest), (own, other) in (
             ("sensitivity", (right, missed), (above, below)),
             ("specificity", (left, false), (below, above)),

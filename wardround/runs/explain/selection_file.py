@@ -1,7 +1,8 @@
 """What `predict` follows at a site: the rules, whose classifier each names, and the files of the classifiers.
 
 Nothing about single patients: rules, thresholds and classifiers only. A folder with `selection.json` and one ONNX file
-for each classifier.
+for each classifier. Where a threshold of competence is followed, the site's validation patients are needed, prepared
+and with each classifier's loss: `neighbours.safetensors` holds rows about patients and stays at the site.
 """
 
 import json
@@ -9,17 +10,34 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wardround.core.errors import Refusal
 from wardround.runs.file_names import SELECTION
 from wardround.runs.json_files import read_json, write_file
 from wardround.runs.model_file import ModelFacts
 
-FORMAT = 1
+FORMAT = 2
 NAME = "selection.json"
 KEPT = "kept"
 """The folder, in that of a study at a site, of what the site keeps of an analysis for itself."""
+
+
+class CompetenceThreshold(BaseModel):
+    """Above which competence among its nearest known patients another classifier decides."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    value: float
+    k: int = Field(ge=1)
+    epsilon: float
+    pick: str
+    """competence or score: who decides where several are competent."""
+    sources: tuple[str, ...]
+    """The others, in the order of the file's losses."""
+    preparation: dict[str, Any]
+    """How columns become the numbers between which distances are taken."""
+    file: str
 
 
 class Selection(BaseModel):
@@ -44,6 +62,11 @@ class Selection(BaseModel):
     """Those that are followed: conditions and source."""
     words: tuple[str, ...]
     """The same in words."""
+    strategy: str = "rules"
+    """What test patients confirmed and is followed: rules, hybrid (rules, then the threshold) or threshold."""
+    threshold: CompetenceThreshold | None = None
+    unfollowed: str = ""
+    """Why a confirmed strategy is not followed."""
 
 
 def classifier_file(site: str) -> str:
@@ -58,9 +81,14 @@ def site_folder(run: Path, site: str) -> Path:
     return run / SELECTION / quote(site, safe="")
 
 
-def write_selection(folder: Path, selection: Selection, classifiers: dict[str, bytes]) -> None:
-    """The file and the classifiers that it names."""
+def write_selection(
+    folder: Path, selection: Selection, classifiers: dict[str, bytes], neighbours: bytes | None = None
+) -> None:
+    """The file, the classifiers that it names, and the known patients where a threshold needs them."""
     folder.mkdir(parents=True, exist_ok=True)
+    if selection.threshold is not None and neighbours is not None:
+        write_file(folder / selection.threshold.file, neighbours)
+        (folder / selection.threshold.file).chmod(0o600)
     for site, content in classifiers.items():
         write_file(folder / selection.files[site], content)
     write_file(folder / NAME, selection_bytes(selection))

@@ -58,6 +58,9 @@ class ExplainSection(Section):
     """Where [data] split_by names the patient: show a split by row beside it, as the literature does."""
     repeats: int = Field(default=1, ge=1, le=100)
     """Splits; the rules are those of the first, and the others say how often the same is found."""
+    keep_neighbours: bool = False
+    """Keep every site's validation patients in the run folder, prepared, where `predict` is to follow a threshold of
+    competence: rows about patients, so not by default. Real sites keep their own at home."""
     hide_sources: bool = False
     """Give the sites names that do not tell whose a classifier is."""
     units: dict[str, str] = Field(default_factory=dict)

@@ -1,11 +1,13 @@
 """`wardround explain` on one machine: every site trains and sends a classifier, every site chooses for itself."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from wardround import __version__
+from wardround.classifiers.site_choices import competence_threshold
 from wardround.core.errors import Refusal
 from wardround.data.table import Table
 from wardround.runs.explain.explain_result import ExchangedClassifier, ExplainResult, SplitRecord
@@ -13,6 +15,7 @@ from wardround.runs.explain.selection_file import Selection, classifier_file, si
 from wardround.runs.folder import RunFolder
 from wardround.runs.model_file import ModelFacts
 from wardround.runs.sites import PredictionTask
+from wardround.selection.known_patients import known_patients
 from wardround.study.file import Study
 from wardround.study.model_facts import how_cleaned, how_read
 from wardround.study.sections.explain import ExplainSection
@@ -21,6 +24,11 @@ from wardround.workflows.explain.choices import ChosenSite, choose_for, selectio
 from wardround.workflows.explain.rows import ExplainRows, read_table, split_rows
 from wardround.workflows.explain.senders import SentClassifier, collect_classifiers
 from wardround.workflows.explain.words import chosen_strategy
+
+UNFOLLOWED = (
+    "a threshold of competence was confirmed, and following it needs the site's validation patients, which the run"
+    " folder does not keep; say keep_neighbours = true in [explain] to keep them there"
+)
 
 Say = Callable[[str], None]
 
@@ -162,12 +170,26 @@ def task_of(rows: ExplainRows) -> PredictionTask:
 
 
 def write_choice(plan: ExplainPlan, chosen: ChosenSite, folder: RunFolder, site: str) -> None:
-    """What `predict` follows: the rules that test patients confirmed, and the classifiers they name."""
+    """What `predict` follows: the strategy that test patients confirmed, and the classifiers it names.
+
+    A threshold of competence needs the site's validation patients: they are kept only where the study says so.
+    """
     cells = [operating_cell(chosen, cell) for cell in chosen.choice.cells]
     first = main_cell(cells, plan.said)
     strategy = chosen_strategy(first)
     used = chosen.choice.listed[: strategy.rules or 0] if strategy is not None and strategy.confirmed else ()
-    names = list(dict.fromkeys([site, *(one.rule.source for one in used)]))
+    own = chosen.choice.cell(first.point, first.keeps).strategies.get(strategy.name) if strategy is not None else None
+    limit = competence_threshold(
+        own if strategy is not None and strategy.confirmed else None,
+        chosen.choice.k.k,
+        selection_settings(plan.said),
+        chosen.sources,
+        json.loads(plan.sent[site].preparation.to_json()),
+    )
+    unfollowed = "" if limit is None or plan.said.keep_neighbours else UNFOLLOWED
+    limit = limit if plan.said.keep_neighbours else None
+    near = () if limit is None else limit.sources
+    names = list(dict.fromkeys([site, *(one.rule.source for one in used), *near]))
     data = plan.study.data
     selection = Selection(
         site=site,
@@ -191,5 +213,11 @@ def write_choice(plan: ExplainPlan, chosen: ChosenSite, folder: RunFolder, site:
         files={name: classifier_file(name) for name in names},
         rules=tuple(one.rule.model_dump(mode="json", exclude_none=True) for one in used),
         words=tuple(one.rule.words(plan.said.units) for one in used),
+        strategy=strategy.name if strategy is not None and strategy.confirmed else "rules",
+        threshold=limit,
+        unfollowed=unfollowed,
     )
-    write_selection(site_folder(folder.path, site), selection, {name: plan.sent[name].content for name in names})
+    part = chosen.parts[0]
+    known = None if limit is None else known_patients(part.x, part.scores, part.outcome).content()
+    classifiers = {name: plan.sent[name].content for name in names}
+    write_selection(site_folder(folder.path, site), selection, classifiers, known)
