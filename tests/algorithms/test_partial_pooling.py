@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
-from wardround.algorithms.partial_pooling import WIDEST, partial_pooling
+from wardround.algorithms.partial_pooling import WIDEST, bounded, partial_pooling
 from wardround.core.contracts import Message, Task, one_site
 from wardround.core.errors import Refusal
 from wardround.core.federation import assemble
@@ -79,6 +79,61 @@ def test_the_step_of_the_server_by_hand():
     np.testing.assert_allclose(after["params"]["dense_0/bias"], 2 * 2 / (1 + 0.2 + 4 / 9), rtol=1e-4)
     # The squares' mean 5 less the squared mean 4 is 1: the variance stays, but for the doubt.
     np.testing.assert_allclose(after["variance"], 4 * 0.95**1.7, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"apart": 1e20},  # a site that claims to be far away
+        {"known": -3.0},  # information that cannot be
+        {"square": 1e20},
+        {"square": -1e20},
+        {"spread": -1e20},
+        {"spread": 1e20},
+    ],
+)
+def test_what_a_lying_site_moves_in_a_round_is_bounded(lie):
+    """Sums of many sites that are alike, into which one puts whatever it likes.
+
+    A common coefficient moves by at most LONGEST * FAR deviations times the root of their number (6 here), the variance
+    by a factor between (0.95 / 4)^1.7 and (0.95 * 2)^1.7, the residual variance by 100; the next round is again one.
+    """
+    state = POOLING.init(MODEL.init(jax.random.key(0)), 10)
+    width = state["variance"].shape[0]
+    honest = {"apart": np.zeros(width), "known": np.eye(width), "square": np.ones(width), "spread": np.ones(())}
+    told = {**honest, **{name: honest[name] + value * np.ones_like(honest[name]) for name, value in lie.items()}}
+    after = jax.device_get(POOLING.server(state, Message(told)))
+    deviation = np.sqrt(0.25)
+    assert all(np.abs(value).max() <= 5 * 5 * deviation * np.sqrt(width) for value in after["params"].values())
+    assert (after["variance"] <= 0.25 * 1.9**1.7 * 1.0001).all()
+    assert (after["variance"] >= 0.25 * (0.95 / 4) ** 1.7 * 0.9999).all()
+    assert 0.0099 <= float(after["noise"]) <= 100.1
+    # No lie makes the round count for nothing.
+    assert not np.array_equal(after["variance"], np.asarray(state["variance"]))
+
+
+def test_where_the_step_does_not_exist_it_is_that_of_em():
+    np.testing.assert_array_equal(bounded(np.array([np.inf, np.nan]), np.array([3.0, 4.0])), [3.0, 4.0])
+    # Five times the length of (3, 4) at most: 25 of the 50 that were asked for.
+    np.testing.assert_allclose(bounded(np.array([30.0, 40.0]), np.array([3.0, 4.0])), [15.0, 20.0])
+
+
+def test_of_classes_no_residual_variance_is_believed():
+    federation = federation_of([1.0], rows=50)
+    shard = one_site(federation.x[:50], federation.y[:50], np.arange(50)[None])
+    params = MODEL.init(jax.random.key(0))
+    state = POOLING.init(params, 2)
+    own = [
+        POOLING.personal.fit(
+            POOLING.broadcast({**state, "noise": np.float32(noise)}),
+            POOLING.init_client(params),
+            shard,
+            jax.random.key(0),
+        )
+        for noise in (1.0, 1e6)
+    ]
+    for name in params:
+        np.testing.assert_array_equal(own[0][name], own[1][name])
 
 
 def test_a_site_without_rows_has_the_common_model():

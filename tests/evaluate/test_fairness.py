@@ -376,6 +376,25 @@ def test_a_claim_needs_half_of_its_tests_and_none_against_it() -> None:
         assert (claim.verdict, claim.tally_text) == (verdict, counted)
 
 
+def test_recall_and_precision_that_fall_alike_do_not_bear_out_that_only_recall_falls() -> None:
+    made = arms(0.1)
+    rng = np.random.default_rng(3)
+    alike = {
+        name: [
+            [{**one, "precision": (one["recall"] or 0.0) + 0.01 * float(rng.normal())} for one in level]
+            for level in own
+        ]
+        for name, own in made.figures.items()
+    }
+    of = "Recall drops significantly, while the difference in precision is negligible."
+    (only_recall,) = (claim for claim in judge_claims(made) if claim.words == of)
+    (both,) = (claim for claim in judge_claims(made._replace(figures=alike)) if claim.words == of)
+    assert only_recall.verdict == "borne out"
+    # Recall falls in both partitions, which is half of the tests; that precision falls less is shown in none.
+    assert both.tally_text == "2 of 4 tests for it, none against it"
+    assert both.verdict == "cannot be told from these data"
+
+
 def test_beside_every_test_stands_what_was_held_against_what() -> None:
     # Without noise: level n of four moves each measure by 0.1 n, and uneven data add 0.2, less by a third each level.
     claims = judge_claims(arms(0.1, noise=0.0, uneven=0.2, fades=True))

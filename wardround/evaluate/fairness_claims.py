@@ -5,7 +5,7 @@ repeat, for every way to deal the rows out and every privacy level; levels share
 least-squares slope over the levels of one repeat, from none to the strictest; slopes and differences are tested over
 repeats with the corrected t interval of Nadeau & Bengio 2003, each by its own interval. A claim is
 borne out where at least half of its tests speak for it and none against it, contradicted where it is the other way
-round; else these data cannot tell.
+round; else these data cannot tell. A claim about two measures needs this of each of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -81,6 +81,8 @@ class Claim(NamedTuple):
     tests: tuple[Trial, ...]
     ends: tuple[str, str] = OF_PRIVACY
     """What `before` and `after` are in its tests."""
+    every: bool = False
+    """Whether it says something of each of its measures, so that every one of them must speak for it."""
 
     def mean_ends(self, what: str) -> tuple[float | None, float | None]:
         """Both ends of one measure, averaged over the partitions where it was tested and has both."""
@@ -99,11 +101,12 @@ class Claim(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """What these data say of it."""
-        good, bad, enough = self.count("for"), self.count("against"), len(self.tests) / 2
-        if good and not bad and good >= enough:
+        """What these data say of it; of what says two things, that both hold, or that one of them does not."""
+        names = dict.fromkeys(test.what if self.every else "" for test in self.tests)
+        parts = [[test.standing for test in self.tests if name in ("", test.what)] for name in names]
+        if parts and all(mostly(part, "for", "against") for part in parts):
             return "borne out"
-        if bad and not good and bad >= enough:
+        if any(mostly(part, "against", "for") for part in parts):
             return "contradicted"
         return "cannot be told from these data"
 
@@ -114,6 +117,11 @@ class Claim(NamedTuple):
             return "nothing was tested"
         good, bad = (self.count(standing) or "none" for standing in ("for", "against"))
         return f"{good} of {len(self.tests)} tests for it, {bad} against it"
+
+
+def mostly(standings: Sequence[Standing], one: Standing, other: Standing) -> bool:
+    """At least half of the tests one way, and none the other."""
+    return other not in standings and 0 < standings.count(one) >= len(standings) / 2
 
 
 def slope(values: Sequence[float | None]) -> float | None:
@@ -154,7 +162,7 @@ def judge_claims(arms: Arms, *, test_share: Momentum = 0.0) -> list[Claim]:
             for index, draft in enumerate(found.drafts)
         }
         tests = [Trial(one.what, one.partition, tested[index], *one.ends) for index, one in enumerate(found.drafts)]
-        claims.append(Claim(found.words, found.tested, tuple(tests), found.ends))
+        claims.append(Claim(found.words, found.tested, tuple(tests), found.ends, found.every))
     return claims
 
 
@@ -175,6 +183,7 @@ class SubClaim(NamedTuple):
     tested: str
     drafts: list[Draft]
     ends: tuple[str, str] = OF_PRIVACY
+    every: bool = False
 
 
 def _over(
@@ -316,6 +325,7 @@ def _recall(arms: Arms) -> SubClaim:
         "Recall drops significantly, while the difference in precision is negligible.",
         "Recall falls from level to level; and from none to the strictest level precision drops less than recall does.",
         [*falls, *more],
+        every=True,
     )
 
 

@@ -22,6 +22,9 @@ from wardround.partners.similarity.site_groups import Directions, SiteGroups, di
 
 Numbers = np.ndarray[Any, Any]
 
+MOST_TOLD = 30.0
+"""Times the usual information of a patient beyond which an answer is not believed."""
+
 
 class Knowledge(NamedTuple):
     """What all sites together told about each other."""
@@ -37,6 +40,8 @@ class Knowledge(NamedTuple):
     """How strongly training holds a model back, for each patient: as a ridge penalty of this strength would."""
     gone: Numbers
     """How far the model at which they were asked is from where training begins, coefficient by coefficient."""
+    impossible: tuple[int, ...] = ()
+    """The numbers of sites whose answers no patients could give; nothing they say is used."""
 
     def place_of(self, site: int) -> int:
         """Where the site of this number stands in what follows the order of those that answered."""
@@ -59,7 +64,10 @@ def learn_from_sites(question: Question, told: Histograms | None = None, *, held
     if known is None:
         return None
     nearer = moved(known.model, known.told.basis @ known.groups.mean[known.place_of(question.user)])
-    return known if nearer is None else ask_sites(question, nearer, told, held_out, known.pull)
+    if nearer is None:
+        return known
+    again = ask_sites(question, nearer, told, held_out, known.pull)
+    return again and again._replace(impossible=tuple(sorted({*known.impossible, *again.impossible})))
 
 
 def ask_sites(
@@ -73,9 +81,13 @@ def ask_sites(
     counts = [np.asarray(one["rows"], np.float64) for one in said]
     rows = np.sum(counts, axis=0)
     sites = np.flatnonzero(np.isin(np.arange(len(rows)), question.everyone) & (rows > 1))
+    slope, bend, spread = (mean_of(said, counts, name) for name in ("slope", "bend", "spread"))
+    true = sites[is_possible(slope[sites], bend[sites], spread[sites])]
+    impossible = tuple(int(site) for site in sites if site not in true)
+    sites = true
     if question.user not in sites or len(sites) < 2:
         return None
-    slope, bend, spread = (mean_of(said, counts, name)[sites] for name in ("slope", "bend", "spread"))
+    slope, bend, spread = slope[sites], bend[sites], spread[sites]
     rows = rows[sites]
     # Of a regression, the variance of the outcome around its prediction; of classes, 1.
     variance = float(rows @ spread / rows.sum())
@@ -94,7 +106,28 @@ def ask_sites(
     apart = None if told is None else patients_apart(told, sites)
     gone = np.asarray(sketch(trees.subtract(model, question.params), slope.shape[1]), np.float64)
     held_back = pull_of(score.sum(axis=0), gone, float(rows.sum())) if pull is None else pull
-    return Knowledge(sites, rows, seen, group_sites(seen, apart), model, held_back, gone)
+    return Knowledge(sites, rows, seen, group_sites(seen, apart), model, held_back, gone, impossible)
+
+
+def is_possible(slope: Numbers, bend: Numbers, spread: Numbers) -> Numbers:
+    """Which sites' answers patients could give: numbers, information that is one, and no score without information.
+
+    A patient's score has the information as its variance where the model is right, and not many times as much where it
+    is not; and the information of a patient differs between sites by how rare the outcome is, not by magnitudes.
+    """
+    finite = np.isfinite(slope).all(axis=1) & np.isfinite(bend).all(axis=(1, 2)) & np.isfinite(spread) & (spread >= 0)
+    safe = np.where(finite[:, None, None], bend, 0.0)
+    amount = np.einsum("spp->sp", safe)
+    # Off the diagonal no more than the diagonal allows, as of any covariance; rounding is forgiven.
+    most = np.sqrt(np.maximum(amount[:, :, None] * amount[:, None, :], 0.0))
+    allowed = 1e-4 * np.maximum(most.max(axis=(1, 2), initial=0.0), 1e-9)[:, None, None]
+    whole = (amount >= -1e-9).all(axis=1) & (np.abs(safe) <= most + allowed).all(axis=(1, 2))
+    total = amount.sum(axis=1)
+    usual = float(np.median(total[finite & whole])) if (finite & whole).any() else 0.0
+    scored = np.square(np.where(finite[:, None], slope, 0.0)).sum(axis=1)
+    # Of a regression a patient's score grows with the spread of the outcome.
+    least = np.maximum(total, usual) * np.maximum(1.0, np.where(finite, spread, 0.0))
+    return np.asarray(finite & whole & (total <= MOST_TOLD * usual) & (scored <= MOST_TOLD * least))
 
 
 def pull_of(score: Numbers, gone: Numbers, rows: float) -> float:

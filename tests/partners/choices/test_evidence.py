@@ -1,6 +1,8 @@
 """All evidence: sets and their gains by hand, and known truths."""
 
 import json
+from dataclasses import fields
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,7 +23,7 @@ from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
 from wardround.partners.choice import Evidence, Question, Rule, select_partners
 from wardround.partners.choices.evidence import best_sets, evidence, gain_between, plausibility
-from wardround.partners.knowledge import Knowledge, pooled, pull_of
+from wardround.partners.knowledge import Knowledge, is_possible, pooled, pull_of
 from wardround.partners.similarity.site_groups import Directions, SiteGroups
 
 POOL = triage(hospitals=1, clusters=1, patients=1600, degree=0.0, seed=0)
@@ -202,3 +204,64 @@ def test_other_models_and_targets(kind: str) -> None:
     model = linear(task) if kind == "regression" else mlp(task, hidden=(8,))
     said = evidence().assess(bare_question(assemble(parts, task), model))
     assert said.score[2] > max(said.score[1], said.score[3])
+
+
+# ---- sites that lie ----
+
+
+def answers_of(sites: int = 5, width: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Honest ones: a quarter of the unit matrix a patient, scores of about its root over ten."""
+    bend = np.broadcast_to(np.eye(width) / 4, (sites, width, width)).copy()
+    return np.full((sites, width), 0.05), bend, np.ones(sites)
+
+
+@pytest.mark.parametrize("lie", ["nan", "infinite", "huge", "negative", "false curvature", "far", "spread"])
+def test_an_answer_that_no_patients_could_give_is_not_used(lie: str) -> None:
+    slope, bend, spread = answers_of()
+    match lie:
+        case "nan":
+            slope[3, 0] = np.nan
+        case "infinite":
+            bend[3] = np.inf
+        case "huge":
+            bend[3] *= 1e6
+            slope[3] *= 1e6
+        case "negative":
+            bend[3] *= -1
+        case "false curvature":
+            bend[3, 0, 1] = bend[3, 1, 0] = 2.0  # a covariance of 2 where both variances are 1/4
+        case "far":
+            slope[3] = 1e3
+        case "spread":
+            spread[3] = -1.0
+    assert is_possible(slope, bend, spread).tolist() == [True, True, True, False, True]
+
+
+def test_rare_outcomes_and_flipped_labels_are_not_lies() -> None:
+    slope, bend, spread = answers_of()
+    bend[1] *= 0.04  # 1 % of the patients have the outcome: p (1 - p) is 0.01 instead of 0.25
+    slope[2] = 1.0  # every patient has the outcome that the model gives a chance of about 0
+    assert is_possible(slope, bend, spread).all()
+
+
+def test_a_lying_site_is_named_and_the_others_are_judged(hospitals: LoadedData) -> None:
+    """One site tells a hundred thousand times its information: it gets no score, and the right partners are found."""
+    question = question_of(hospitals, 0)
+
+    class Lying(Question):
+        def probe(self, *given: Any, **more: Any) -> Any:
+            state = Question.probe(self, *given, **more)
+            if "bend" in state:
+                factor = np.where(np.arange(8) == 5, 1e5, 1.0)
+                state = {
+                    **state,
+                    "bend": np.asarray(state["bend"]) * factor[:, None, None],
+                    "slope": np.asarray(state["slope"]) * factor[:, None],
+                }
+            return state
+
+    said = evidence().assess(Lying(**{one.name: getattr(question, one.name) for one in fields(question)}))
+    assert np.isnan(said.score[5])
+    assert said.details is not None
+    assert said.details["impossible"] == [question.engine.sites[5]]
+    assert area(said, [2, 4, 6], [1, 3, 7]) >= 0.9

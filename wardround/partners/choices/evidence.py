@@ -73,7 +73,12 @@ def assess_candidates(question: Question, known: Knowledge) -> Evidence:
         left = [site for site in others if known.sites[site] in candidates]
         return Evidence(*judge(known, user, left, names)[:2], 0.0)
 
-    details = {"sites": reasons, "map": map_of(names, distances, question.everyone)}
+    lies = [names[site] for site in known.impossible]
+    details = {
+        "sites": reasons,
+        **({"impossible": lies} if lies else {}),
+        "map": map_of(names, distances, question.everyone),
+    }
     return Evidence(score, error, 0.0, details, among)
 
 

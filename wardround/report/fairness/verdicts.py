@@ -55,8 +55,8 @@ def claim_answers(claims: Sequence[Claim]) -> Html:
     ]
     rule = (
         "A claim is borne out where at least half of its tests speak for it beyond chance and none against it, "
-        "contradicted where it is the other way round. One test is one measure in one way of dividing the "
-        "patients among sites."
+        "contradicted where it is the other way round; a claim about two measures needs this of each. "
+        "One test is one measure in one way of dividing the patients among sites."
     )
     heads = [Html(head) for head in ("Claim", "What these data say", "What was seen, on average")]
     return join([table("Claims, and what these data say", heads, rows), paragraph(safe(rule))])

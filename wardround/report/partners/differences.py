@@ -120,10 +120,14 @@ def both_shares(histograms: Histograms, theirs: float, ours: float, rows: tuple[
 def percent(share: float, rows: float, smallest: int) -> str:
     """A share of so many patients; where the site withheld it as too few, the most it can have been.
 
-    >>> percent(0.538, 100, 5), percent(0.021, 100, 5), percent(0.0, 100, 1)
-    ('54 %', 'at most 4 %', '0 %')
+    Where it withheld all others as too few, the least that it can have been: of 20 patients at least 16, or all.
+
+    >>> percent(0.538, 100, 5), percent(0.021, 100, 5), percent(0.83, 20, 5), percent(0.0, 100, 1), percent(1.0, 9, 1)
+    ('54 %', 'at most 4 %', 'at least 80 %', '0 %', '100 %')
     """
     if share * rows < smallest - 0.5:
         most = (smallest - 1) / max(rows, 1.0)
         return f"at most {math.ceil(100 * most)} %" if smallest > 1 else "0 %"
+    if smallest > 1 and (1 - share) * rows < smallest - 0.5:
+        return f"at least {math.floor(100 * max(0.0, 1 - (smallest - 1) / rows))} %"
     return f"{100 * share:.0f} %"

@@ -148,6 +148,14 @@ def copied(site: str, other: str, share: float) -> str:
     )
 
 
+def impossible(site: str) -> str:
+    """A site whose answers contradict themselves."""
+    return (
+        f"What {site} told about its patients cannot be: no patients give such a score and information. Nothing it "
+        "said was used. Ask it to look at its data and its software."
+    )
+
+
 def reason(gap: float, error: float, differences: Sequence[str]) -> str:
     """For or against a site: what its model loses on the asking site's patients, and how its patients differ."""
     if not (math.isfinite(gap) and math.isfinite(error)):

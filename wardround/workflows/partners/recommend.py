@@ -14,7 +14,7 @@ import numpy as np
 from wardround.core.errors import Refusal
 from wardround.incentives.statement import DilutionOutcome, settle_dilution
 from wardround.partners.choice import Evidence, select_partners
-from wardround.report.partners.recommendation import copied, headline, method_advice
+from wardround.report.partners.recommendation import copied, headline, impossible, method_advice
 from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder
 from wardround.runs.partners_result import ChoiceCost, PartnersVerdict, TrainingShare
@@ -111,7 +111,11 @@ def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words
         **told.parts,
         dilution=tuple(part_of(TrainingShare, one) for one in advice.settlement.table),
         cost=part_of(ChoiceCost, cost(advice.first, told.records)),
-        notes=(*first.notes, *copied_rows(first)),
+        notes=(
+            *first.notes,
+            *copied_rows(first),
+            *(impossible(site) for site in (advice.evidence.details or {}).get("impossible", ())),
+        ),
     )
     folder.write_result(result)
     folder.finish(manifest)
