@@ -309,3 +309,13 @@ def test_a_round_tells_loss_and_accuracy_and_names_few_sites() -> None:
     assert measures_of(quality(0.4, np.inf))["validation_loss"]["sites"] == pytest.approx({"elsewhere": 0.4})
     many = Quality(tuple(map(str, range(101))), np.ones(101), np.ones(101, int), None)
     assert measures_of(many) == {"validation_loss": {"weighted": 1.0, "sites": {}}}
+
+
+def test_a_run_that_goes_on_begins_where_another_ended(even: Federation, model: Model) -> None:
+    algorithm, everybody = fed_avg(model, weighted_mean(), batch_size=16), everyone(7)
+    with Simulation(even, seed=3) as engine:
+        once = fit(algorithm, engine, model.init(jax.random.key(0)), everybody, Schedule(1)).progress
+        expected, _ = engine.train(algorithm, jax.tree.map(jnp.array, once), [(1, np.arange(7))])
+        found = fit(algorithm, engine, {}, everybody, Schedule(1), start=jax.tree.map(jnp.array, once)).progress
+    for one, other in zip(jax.tree.leaves(found.server), jax.tree.leaves(expected.server), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -82,6 +82,7 @@ def fit(
     checkpoint: Path | None = None,
     identity: str = "",
     resume: bool = False,
+    start: Progress | None = None,
     on_round: Callable[[RoundRecord], None] = lambda record: None,
 ) -> FitResult:
     """Train for the scheduled rounds, or until early stopping.
@@ -91,11 +92,12 @@ def fit(
     makes it be done and reported once more, which a reader can tell by its number; the other way round it would be
     lost. `identity` (a hash of the study) keeps studies from being mixed up. With `validates` the sites judge the model
     on their validation rows as often as the schedule says. `course` names a part whose accuracy is recorded as often,
-    for a figure: nothing is decided by it.
+    for a figure: nothing is decided by it. Training begins with the model `params`, or goes on from `start`, the
+    state of an earlier run with the same sites, for instance when new rows came.
     """
     if stopping and not validates:
         raise Refusal("early stopping needs validation rows", remedy="give every site a validation share")
-    progress = engine.begin(algorithm, params)
+    progress = engine.begin(algorithm, params) if start is None else start
     if stopping and stopping.site is not None:
         refuse_without_loss(stopping.site, engine, algorithm, progress)
     best, memory = progress, Memory()

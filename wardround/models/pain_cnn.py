@@ -19,7 +19,6 @@ from wardround.core.bounds import Count, NotNegative, Positive
 from wardround.core.contracts import Array, Model, Task
 from wardround.core.errors import Refusal
 from wardround.models.augmentation import Augmentation, Brightness, Degrees, with_augmentation
-from wardround.models.cnn import max_pool
 from wardround.models.from_flax import RowLoss, cross_entropy
 from wardround.models.normalization import Normalization, from_normalized, normalized
 
@@ -60,6 +59,18 @@ def same_margins(size: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
+def largest_of_four(x: Array) -> Array:
+    """The largest value of every 2 x 2 window, by pairs; an odd last row or column is left out.
+
+    By pairs, since the gradient of a maximum over an axis divides by how many values equal it: where a compiler
+    computes these anew with other rounding, none does, and the gradient would be NaN.
+    """
+    rows, height, width, channels = x.shape
+    windows = x[:, : height // 2 * 2, : width // 2 * 2].reshape(rows, height // 2, 2, width // 2, 2, channels)
+    lines = jnp.maximum(windows[:, :, 0], windows[:, :, 1])
+    return jnp.maximum(lines[:, :, :, 0], lines[:, :, :, 1])
+
+
 class PainNetwork(nn.Module):  # type: ignore[misc]
     """(rows, height, width, channels) to the logits 0 and z, whose softmax is the sigmoid of z."""
 
@@ -75,7 +86,7 @@ class PainNetwork(nn.Module):  # type: ignore[misc]
             if self.revised:
                 x = normalized(x, mask, self.normalization, f"norm_{index}")
             x = jax.nn.relu(x)
-        x = max_pool(x)
+        x = largest_of_four(x)
         x = nn.Dense(self.dense, name="dense_0", kernel_init=nn.initializers.glorot_uniform())(x.reshape(len(x), -1))
         x = jax.nn.relu(normalized(x, mask, self.normalization, f"norm_{len(self.filters)}"))
         z: Array = nn.Dense(1, name="dense_1", kernel_init=nn.initializers.glorot_uniform())(x)

@@ -28,6 +28,8 @@ DATA = {
 
 def study(name, **data):
     words = study_of(name, rounds=2, model={"name": "mlp", "hidden": [2]}).model_dump(mode="json", exclude_none=True)
+    # A layer a round, matched by the server: two rounds are one sweep over this model.
+    words["algorithm"] = {"name": "fed_ma", "learning_rate": 0.1, "own_start": True}
     return parse_study({**words, "data": {**DATA, **data}}, where="test")
 
 
