@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wardround.cli.operations.commands import add_operations
 from wardround.cli.output import person_name, say
-from wardround.cli.services import leave
+from wardround.cli.services import LogAs, LogFile, Metrics, leave, service_options
 from wardround.cli.study_progress import conduct_study, listen, note
 from wardround.cli.trust.admission import admission_facts, admission_lines
 from wardround.cli.trust.authority import PassphraseFile, WithoutPassphrase, read_passphrase
@@ -210,10 +211,10 @@ def revoke(
 
 
 @coordinator_app.command()
-def start(home: HomeFolder = None) -> None:
+def start(home: HomeFolder = None, metrics: Metrics = "", form: LogAs = "text", file: LogFile = None) -> None:
     """Listen for sites and run the queued studies until Ctrl-C; continues where it was interrupted."""
     there = open_home(home)
-    leave(listen(there, until_done=False))
+    leave(listen(there, until_done=False, options=service_options(metrics, form, file)))
 
 
 @coordinator_app.command()
@@ -375,3 +376,6 @@ def site_words(site: Mapping[str, Any], alive: bool) -> str:
     warning = f"; {site['warning']}" if site["warning"] else ""
     version = f"wardround {site['version']}, " if site.get("version") else ""
     return f"{words}{late}{warning} ({version}certificate until {site['until']})"
+
+
+add_operations(coordinator_app, "coordinator")

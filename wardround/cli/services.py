@@ -7,14 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
+import typer
 from rich.console import Console
 
+from wardround.cli.operations.event_log import EventLog, LogFormat
 from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
 
 if TYPE_CHECKING:
+    from wardround.deploy.operations.gauges import Look
     from wardround.deploy.party.service import PartyService
 
 ERRORS = Console(stderr=True)
@@ -24,7 +27,41 @@ QUIET = ("hello", "offer", "heads", "countersigned", "membership")
 """Answers that tell nothing of a study."""
 
 
-def start_site(home: Path) -> NoReturn:
+class ServiceOptions(NamedTuple):
+    """How a long-lived process tells of itself."""
+
+    metrics: str = ""
+    form: LogFormat = "text"
+    file: Path | None = None
+
+    def event_log(self, party: str) -> EventLog:
+        log = EventLog(self.form, self.file, party)
+        log.take_warnings()
+        return log
+
+
+PLAIN = ServiceOptions()
+Metrics = Annotated[
+    str,
+    typer.Option("--metrics", help="Health and Prometheus metrics at this address of this machine, 127.0.0.1:PORT."),
+]
+LogAs = Annotated[str, typer.Option("--log-format", help="text, or json: one JSON object a line.")]
+LogFile = Annotated[
+    Path | None, typer.Option("--log-file", help="Write to this file, which is rotated (default: the terminal).")
+]
+
+
+def service_options(metrics: str, form: str, file: Path | None) -> ServiceOptions:
+    if form not in ("text", "json"):
+        raise Refusal(f"there is no log format '{form}'", where="--log-format", remedy="use text or json")
+    if metrics:
+        from wardround.deploy.operations.gauges import require_loopback
+
+        require_loopback(metrics)
+    return ServiceOptions(metrics, "json" if form == "json" else "text", file)
+
+
+def start_site(home: Path, options: ServiceOptions = PLAIN) -> NoReturn:
     """`site start`: answer the coordinator until stopped."""
     from wardround.deploy.home import SiteHome
     from wardround.deploy.party.late_answerer import LateAnswerer
@@ -40,10 +77,11 @@ def start_site(home: Path) -> NoReturn:
         return RequestHandler(HomeAccess(there))
 
     topics = [topic for topic in Topic if topic is not Topic.OPEN]  # which the second server alone is asked
-    serve(PartyService(there, LateAnswerer(there, make), topics, print_party_event))
+    log = options.event_log(there.own_name)
+    serve(PartyService(there, LateAnswerer(there, make), topics, party_printer(log)), options, log)
 
 
-def start_second(home: Path) -> NoReturn:
+def start_second(home: Path, options: ServiceOptions = PLAIN) -> NoReturn:
     """`second start`: the same for a second server."""
     from wardround.deploy.party.service import PartyService
     from wardround.deploy.protocol.requests import Topic
@@ -51,23 +89,32 @@ def start_second(home: Path) -> NoReturn:
     from wardround.deploy.second.request_handler import SecondHandler
 
     there = SecondHome(home)
-    serve(PartyService(there, SecondHandler(there), (Topic.OFFER, Topic.OPEN), print_party_event))
+    log = options.event_log(there.own_name)
+    service = PartyService(there, SecondHandler(there), (Topic.OFFER, Topic.OPEN), party_printer(log))
+    serve(service, options, log)
 
 
-def serve(service: "PartyService") -> NoReturn:
+def serve(service: "PartyService", options: ServiceOptions, log: EventLog) -> NoReturn:
     """Run it in the foreground until stopped."""
 
     def work() -> int:
         service.start()
-        ERRORS.print(
-            f"{service.state['name']} is connecting to {service.state['coordinator']}. Press Ctrl-C to stop.",
-            markup=False,
-        )
+        serve_gauges(options, service.look)
+        name, address = service.state["name"], service.state["coordinator"]
+        log.write(f"{name} is connecting to {address}. Press Ctrl-C to stop.", "started", {"coordinator": address})
         stop_on_signal(service.stopped)
         service.work()
         return 0
 
     leave(guard(work, service.stop, service.home.path))
+
+
+def serve_gauges(options: ServiceOptions, look: "Look") -> None:
+    """Where somebody wants them."""
+    if options.metrics:
+        from wardround.deploy.operations.gauges import GaugeServer
+
+        GaugeServer(options.metrics, look)
 
 
 def guard(work: Callable[[], int], stop: Callable[[], None], home: Path) -> int:
@@ -105,7 +152,8 @@ def leave(code: int = 0) -> NoReturn:
     os._exit(code)
 
 
-def print_party_event(word: str, facts: Mapping[str, Any]) -> None:
+def party_printer(log: EventLog) -> Callable[[str, Mapping[str, Any]], None]:
+    """Says what happens at a party."""
     sentences = {
         "connected": "connected to the coordinator at {coordinator}",
         "lost": "connection to the coordinator at {coordinator} lost; reconnecting",
@@ -114,9 +162,12 @@ def print_party_event(word: str, facts: Mapping[str, Any]) -> None:
         "refused": "refused {topic}: {why}",
         "answered": "answered {topic}: sent {bytes} bytes (see wardround site log)",
     }
-    if word in sentences and (word == "refused" or facts.get("topic") not in QUIET):
-        words = plain_line(sentences[word].format(**facts))  # a coordinator's words among them
-        ERRORS.print(f"{time.strftime('%H:%M:%S')} {words}", markup=False, highlight=False)
+
+    def tell(word: str, facts: Mapping[str, Any]) -> None:
+        if word in sentences and (word == "refused" or facts.get("topic") not in QUIET):
+            log.write(sentences[word].format(**facts), word, facts)  # a coordinator's words among them
+
+    return tell
 
 
 def demo_sites(sites: int, out: Path | None, *, as_json: bool) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from wardround.cli.operations.event_log import EventLog, facts_of
 from wardround.cli.output import say
-from wardround.cli.services import REFUSED, guard, leave, stop_on_signal
+from wardround.cli.services import PLAIN, REFUSED, ServiceOptions, guard, leave, serve_gauges, stop_on_signal
 from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
 
@@ -89,19 +90,22 @@ def found_by_monitor(run: Path) -> list[str]:
 # ---- the long-lived process ----
 
 
-def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
+def listen(home: "CoordinatorHome", *, until_done: bool, options: ServiceOptions = PLAIN) -> int:
     """Be the coordinator; gives the exit code."""
     from wardround.deploy.coordinator.consortium import lock_home
     from wardround.deploy.coordinator.service import Coordinator
 
     with lock_home(home):
-        coordinator = Coordinator(home, announcer())
+        log = options.event_log(home.settings.name)
+        coordinator = Coordinator(home, announcer(log))
 
         def work() -> int:
             coordinator.start()
+            serve_gauges(options, coordinator.look)
             stop_on_signal(coordinator.stopped)
             words = home.settings
-            note(f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop.")
+            said = f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop."
+            log.write(said, "started", {"listen": words.listen})
             coordinator.work(until_done=until_done)
             return 0 if not coordinator.stopped.is_set() else INTERRUPTED
 
@@ -119,7 +123,7 @@ def note(words: str) -> None:
     typer.echo(f"{time.strftime('%H:%M:%S')} {plain(words)}", err=True)
 
 
-def announcer() -> "Observer":
+def announcer(log: EventLog) -> "Observer":
     """Says what happens as a person at the terminal would want to hear it; the same twice in a row is said once."""
     from wardround.deploy.coordinator.events import StudyEnded
 
@@ -129,7 +133,7 @@ def announcer() -> "Observer":
         words = event_sentence(event)
         if words and words != said[0]:
             said[0] = words
-            note(words)
+            log.write(words, type(event).__name__, facts_of(event))
         if isinstance(event, StudyEnded) and event.state == "finished":
             write_pages(Path(event.folder))
 

@@ -18,6 +18,7 @@ from wardround.cli.models.commands import (
     SqlQuery,
     uncollected,
 )
+from wardround.cli.operations.commands import add_operations
 from wardround.cli.output import AsJson, person_name, say
 from wardround.cli.party.decisions import (
     STATES,
@@ -35,6 +36,7 @@ from wardround.cli.party.decisions import (
     withdraw_approval,
 )
 from wardround.cli.party.site_data import HomeFolder, add, data_app, open_home, parse_settings, policy_app
+from wardround.cli.services import LogAs, LogFile, Metrics, service_options, start_site
 from wardround.cli.trust.partners import add_commands, ask_to_compare, compare
 
 if TYPE_CHECKING:
@@ -268,8 +270,9 @@ def log(study: OnlyStudy = None, home: HomeFolder = None, as_json: AsJson = Fals
 
 
 @site_app.command()
-def start(home: HomeFolder = None) -> None:
+def start(home: HomeFolder = None, metrics: Metrics = "", form: LogAs = "text", file: LogFile = None) -> None:
     """Connect to the coordinator and answer approved studies, until Ctrl-C."""
-    from wardround.cli.services import start_site
+    start_site(open_home(home).path, service_options(metrics, form, file))
 
-    start_site(open_home(home).path)
+
+add_operations(site_app, "site")
