@@ -51,6 +51,9 @@ class EventLog:
             words = f"{timestamp('seconds') if self._dated else time.strftime('%H:%M:%S')} {words}"
         self._handler.emit(logging.makeLogRecord({"msg": "%s", "args": (words,)}))
 
+    def close(self) -> None:
+        self._handler.close()
+
     def take_warnings(self) -> None:
         """Let what our own modules warn of be written here, too."""
         own = self
