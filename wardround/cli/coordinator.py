@@ -197,7 +197,7 @@ def revoke(
     from wardround.deploy.coordinator.consortium import revoke as shut_out
 
     there = open_home(home)
-    shut_out(there, site, by=person_name(by), why=why)
+    shut_out(there, site, by=person_name(by, there, "administer"), why=why)
     now = (
         "The running coordinator no longer sends it requests."
         if is_running(there)
@@ -229,7 +229,8 @@ def run(
     from wardround.deploy.coordinator.queue import enqueue, with_monitored, with_parties
     from wardround.study.file import read_study
 
-    there, who = open_home(home), person_name(by)
+    there = open_home(home)
+    who = person_name(by, there, "submit")
     words = with_parties(with_monitored(for_sites(read_study(study)), there), there)
     refuse_early(there, words, study)
     if not words.study.purpose:

@@ -98,7 +98,6 @@ def serve(service: "PartyService", options: ServiceOptions, log: EventLog) -> No
     """Run it in the foreground until stopped."""
 
     def work() -> int:
-        service.start()
         serve_gauges(options, service.look)
         name, address = service.state["name"], service.state["coordinator"]
         log.write(f"{name} is connecting to {address}. Press Ctrl-C to stop.", "started", {"coordinator": address})
@@ -106,7 +105,7 @@ def serve(service: "PartyService", options: ServiceOptions, log: EventLog) -> No
         service.work()
         return 0
 
-    leave(guard(work, service.stop, service.home.path))
+    leave(guard(service.start, work, service.stop, service.home.path))
 
 
 def serve_gauges(options: ServiceOptions, look: "Look") -> None:
@@ -117,11 +116,17 @@ def serve_gauges(options: ServiceOptions, look: "Look") -> None:
         GaugeServer(options.metrics, look)
 
 
-def guard(work: Callable[[], int], stop: Callable[[], None], home: Path) -> int:
+def guard(start: Callable[[], None], work: Callable[[], int], stop: Callable[[], None], home: Path) -> int:
     """The exit code of a long-lived process, which is stopped whatever happens: its port is free afterwards."""
+    started = False
     try:
+        start()
+        started = True
         return work()
-    except Refusal as refusal:  # told here, since the process cannot end in the ordinary way any more
+    except Refusal as refusal:
+        if not started:
+            raise
+        # Told here, since the process cannot end in the ordinary way any more.
         ERRORS.print(f"wardround: {plain_line(refusal)}", markup=False, highlight=False, soft_wrap=True)
         return REFUSED
     except Exception as error:

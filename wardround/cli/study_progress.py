@@ -100,7 +100,6 @@ def listen(home: "CoordinatorHome", *, until_done: bool, options: ServiceOptions
         coordinator = Coordinator(home, announcer(log))
 
         def work() -> int:
-            coordinator.start()
             serve_gauges(options, coordinator.look)
             stop_on_signal(coordinator.stopped)
             words = home.settings
@@ -109,7 +108,7 @@ def listen(home: "CoordinatorHome", *, until_done: bool, options: ServiceOptions
             coordinator.work(until_done=until_done)
             return 0 if not coordinator.stopped.is_set() else INTERRUPTED
 
-        code = guard(work, coordinator.stop, home.path)
+        code = guard(coordinator.start, work, coordinator.stop, home.path)
     interrupted = code == INTERRUPTED
     if interrupted and until_done:
         note("Stopped. All work so far is saved; continue with: wardround coordinator start")

@@ -58,12 +58,12 @@ class EventLog:
         """Let what our own modules warn of be written here, too."""
         own = self
 
-        class Handler(logging.Handler):
+        class WarningHandler(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 own.write(record.getMessage(), "warning", {"level": record.levelname.lower()})
 
         logger = logging.getLogger("wardround")
-        logger.addHandler(Handler())
+        logger.addHandler(WarningHandler())
         logger.propagate = False
 
 

@@ -131,7 +131,7 @@ def approve(
     from wardround.deploy.second.approvals import approve_as_second, describe_for_second
 
     there = open_second(home)
-    offer, who = resolve(there, study), person_name(by)
+    offer, who = resolve(there, study), person_name(by, there)
     last = parse_day(until)
     if not as_json:
         say({}, describe_for_second(there, offer), as_json=False)

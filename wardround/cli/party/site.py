@@ -195,7 +195,7 @@ def approve(
     from wardround.deploy.site.partner_summary import comparison_warning
 
     there = open_home(home)
-    offer, who = resolve(there, study, undecided=True), person_name(by)
+    offer, who = resolve(there, study, undecided=True), person_name(by, there)
     last = parse_day(until)
     shown = describe_offer(there, offer, data)
     if not as_json:

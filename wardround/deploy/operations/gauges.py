@@ -88,7 +88,7 @@ class GaugeServer:
     def __init__(self, address: str, look: Look) -> None:
         host, port = require_loopback(address)
 
-        class Handler(BaseHTTPRequestHandler):
+        class GaugeHandler(BaseHTTPRequestHandler):
             timeout = 10
 
             def do_GET(self) -> None:
@@ -113,7 +113,7 @@ class GaugeServer:
                 """A monitor asks every few seconds: nobody wants to read that."""
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = ThreadingHTTPServer((host, port), GaugeHandler)
         except OSError as error:
             raise Refusal(
                 f"cannot listen at {address}: {error.strerror}", where="--metrics", remedy="choose another port"
