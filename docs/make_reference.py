@@ -20,6 +20,13 @@ from pydantic.fields import FieldInfo
 import wardround
 from wardround.cli.app import app
 from wardround.core.components import settings
+from wardround.data.folder import VARIABLE
+from wardround.deploy.home import HOME, CoordinatorSettings, SiteSettings
+from wardround.deploy.roles import RolesFile
+from wardround.deploy.second.home import SecondSettings
+from wardround.deploy.site.datasets import DatasetEntry
+from wardround.deploy.site.policy import Policy
+from wardround.deploy.trust.certificates import PASSPHRASE
 from wardround.engine import registry
 from wardround.evaluate.metrics import CLASSIFICATION, REGRESSION
 from wardround.runs import cases_result, partners_result, result, scores, sites
@@ -101,6 +108,41 @@ MEANINGS: Mapping[str, str] = {
     "tune.folds": "Folds of the cross-validation.",
 }
 
+SETTINGS_FILES: tuple[tuple[str, str, type[BaseModel]], ...] = (
+    ("coordinator.toml", "In a coordinator's home.", CoordinatorSettings),
+    ("site.toml", "In a site's home.", SiteSettings),
+    ("second.toml", "In a second server's home.", SecondSettings),
+    ("policy.toml", "In a site's home: what studies may do. The file itself explains each key.", Policy),
+    ("data.toml", "In a site's home: one table for each dataset; `wardround site data add` writes it.", DatasetEntry),
+    (
+        "roles.toml",
+        "In any home, if you write one: names of users of the operating system. Without the file anybody who may write "
+        "to the home may do everything. With it, the user of the process acts, and `--by` can name nobody else. It is "
+        "as strong as the permissions of the home.",
+        RolesFile,
+    ),
+)
+SETTING_MEANINGS: Mapping[str, str] = {
+    "coordinator.toml.consortium": "The consortium's name.",
+    "coordinator.toml.name": "The coordinator's name, which sites check in its certificate.",
+    "coordinator.toml.listen": "Where it listens.",
+    "site.toml.name": "The site's name, as in its certificate.",
+    "second.toml.name": "The second server's name, as in its certificate.",
+    "policy.toml.purposes": "Purposes that studies may have.",
+    "policy.toml.components": "Components that may run, by KIND/NAME; `KIND/*` is all of a kind.",
+    "policy.toml.components_denied": "Components that may not, even where a star would allow them.",
+    "policy.toml.packages_denied": "Packages whose components may not run.",
+    "policy.toml.columns": "Columns that studies may read; patterns such as `lab_*` work.",
+    "policy.toml.columns_denied": "Columns that none may read.",
+    "policy.toml.smallest_cell": "Nothing is told about fewer patients than this.",
+    "data.toml.source": "One of the [sources](sources.md); further keys are its settings.",
+}
+VARIABLES: Mapping[str, str] = {
+    HOME: "The home where no `--home` names one.",
+    PASSPHRASE: "The passphrase of the authority's key, for scripts.",
+    VARIABLE: "The folder with the named data sets.",
+}
+
 SCHEMA = "result.schema.json"
 RESULT_MODULES = (
     result,
@@ -145,7 +187,7 @@ def pages() -> dict[str, str]:
     """Every page of the reference by its file name."""
     made = {f"{KINDS[kind][0]}.md": component_page(kind) for kind in registry.ROOMS}
     made |= {"study-file.md": study_page(), "commands.md": command_page(), "metrics.md": metric_page()}
-    made |= {"result.md": result_page(), "python.md": python_page()}
+    made |= {"settings.md": settings_page(), "result.md": result_page(), "python.md": python_page()}
     return {"index.md": index_page(made), **made, SCHEMA: json.dumps(result_schema(), indent=1) + "\n"}
 
 
@@ -327,6 +369,41 @@ def study_page() -> str:
             lines.append(f"| `{key}` | {in_words(field.annotation)}{limits(field)} | {default} | {said} |")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def settings_page() -> str:
+    """The files of a home that people write, and the variables of the environment."""
+    parts = [
+        f"{HEAD}# Settings of a party\n\nFiles of a home that people edit, in TOML. Unknown keys are refused, with the "
+        "nearest known key. `init` writes them; `wardround site policy set KEY VALUE` changes one key of the policy.\n"
+    ]
+    for name, whose, sort in SETTINGS_FILES:
+        documented: dict[tuple[str, str], str] = {}
+        for one in reversed(sort.__mro__):
+            if one.__module__.startswith("wardround."):
+                documented |= attribute_words(importlib.import_module(one.__module__))
+        owners = [one.__name__ for one in sort.__mro__]
+        lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
+        for key, field in sort.model_fields.items():
+            said = next((documented[owner, key] for owner in owners if (owner, key) in documented), None)
+            said = said or SETTING_MEANINGS.get(f"{name}.{key}")
+            if said is None:
+                raise SystemExit(f"docs/make_reference.py: say in SETTING_MEANINGS what {name}.{key} means")
+            default = "required" if field.is_required() else shown(default_of(field))
+            lines.append(f"| `{key}` | {setting_words(field.annotation)}{limits(field)} | {default} | {said} |")
+        parts.append(f"## {name}\n\n{whose}\n\n" + "\n".join(lines) + "\n")
+    lines = ["| variable | meaning |", "|---|---|", *(f"| `{name}` | {said} |" for name, said in VARIABLES.items())]
+    parts.append("## The environment\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def setting_words(annotation: Any) -> str:
+    """Dates and lists of checked texts are none of the study file's types."""
+    named = {"date": "a date such as 2027-12-31"}
+    for option in (annotation, *get_args(annotation)):
+        if getattr(option, "__name__", "") in named:
+            return named[option.__name__]
+    return "a list of texts" if get_origin(annotation) is list else in_words(annotation)
 
 
 def study_modules() -> list[types.ModuleType]:

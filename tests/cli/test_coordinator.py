@@ -166,10 +166,11 @@ def test_sites_are_asked_for_groups_of_ten_unless_the_study_says_otherwise() -> 
 
 
 def test_what_sites_say_is_shown_as_plain_text(capsys: Capture) -> None:
+    from wardround.cli.operations.event_log import EventLog
     from wardround.cli.study_progress import announcer
     from wardround.deploy.coordinator.events import AnswersGathered, Event, RoundDone, SiteWarning, StudyEnded
 
-    announce = announcer()
+    announce = announcer(EventLog())
     for _ in range(2):
         announce(SiteWarning("bo", "bad\x1b[31m\nwardround: all is well"))
     err = capsys.readouterr().err

@@ -12,8 +12,9 @@ from wardround.cli.consortium.notices import send_test
 from wardround.cli.consortium.status import status_lines
 from wardround.cli.consortium.status import watch as repeat
 from wardround.cli.consortium.studies import amend_study, cancel_study, resume_study, study_for_sites
+from wardround.cli.operations.commands import add_operations
 from wardround.cli.output import Watch, person_name, say
-from wardround.cli.services import leave
+from wardround.cli.services import LogAs, LogFile, Metrics, leave, service_options
 from wardround.cli.study_progress import conduct_study, listen
 from wardround.cli.trust.admission import admission_facts, admission_lines
 from wardround.cli.trust.authority import PassphraseFile, WithoutPassphrase, read_passphrase
@@ -197,7 +198,7 @@ def revoke(
     from wardround.deploy.coordinator.consortium import revoke as shut_out
 
     there = open_home(home)
-    shut_out(there, site, by=person_name(by), why=why)
+    shut_out(there, site, by=person_name(by, there, "administer"), why=why)
     now = (
         "The running coordinator no longer sends it requests."
         if is_running(there)
@@ -211,10 +212,10 @@ def revoke(
 
 
 @coordinator_app.command()
-def start(home: HomeFolder = None) -> None:
+def start(home: HomeFolder = None, metrics: Metrics = "", form: LogAs = "text", file: LogFile = None) -> None:
     """Listen for sites and run the queued studies until Ctrl-C; continues where it was interrupted."""
     there = open_home(home)
-    leave(listen(there, until_done=False))
+    leave(listen(there, until_done=False, options=service_options(metrics, form, file)))
 
 
 @coordinator_app.command()
@@ -240,7 +241,8 @@ def run(
     """Queue a study for the sites; if no coordinator is running, run one until the study ends."""
     from wardround.deploy.coordinator.queue import enqueue
 
-    there, who = open_home(home), person_name(by)
+    there = open_home(home)
+    who = person_name(by, there, "submit")
     name = enqueue(there, study_for_sites(there, study), who)
     conduct_study(there, name, wait=wait, as_json=as_json)
 
@@ -329,3 +331,6 @@ def transcript(
     from wardround.cli.audit import write_transcript
 
     write_transcript(open_home(home), study, out, as_json=as_json)
+
+
+add_operations(coordinator_app, "coordinator")

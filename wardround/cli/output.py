@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wardround.core.errors import Refusal
+
+if TYPE_CHECKING:
+    from wardround.deploy.home import Home
+    from wardround.deploy.roles import Role
 
 Watch = Annotated[bool, typer.Option("--watch", help="Show it anew every two seconds, until Ctrl-C.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
@@ -44,9 +48,16 @@ def since_words(moment: float, now: float) -> str:
     return f"{time.strftime('%H:%M' if today else '%Y-%m-%d %H:%M', there)} ({ago(now - moment)})"
 
 
-def person_name(by: str | None) -> str:
+def person_name(by: str | None, home: "Home | None" = None, role: "Role" = "decide") -> str:
+    """Who acts: the user of the operating system where the home says who may (roles.toml), else who they say."""
     import getpass
 
+    if home is not None:
+        from wardround.deploy.roles import acting_person
+
+        found = acting_person(home.path, by, role)
+        if found is not None:
+            return found
     try:
         return by if by is not None else getpass.getuser()
     except (KeyError, OSError, ImportError):

@@ -109,3 +109,19 @@ def replay(
     from wardround.cli.audit import replay_command
 
     replay_command(path, home, as_json=as_json)
+
+
+@audit_app.command()
+def export(
+    path: AuditFile,
+    out: Annotated[
+        Path, typer.Option("--out", help="The file to write: .csv, or .html, which a browser prints to PDF.")
+    ],
+    keys: AuditKeys = None,
+    study: Annotated[str | None, typer.Option("--study", help="Only what is about this study.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write an audit log as a table or a page; exit code 2 if it was changed."""
+    from wardround.cli.operations.audit_export import export_command
+
+    export_command(path, out, keys, study=study, as_json=as_json)

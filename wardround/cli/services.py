@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NoReturn
 
+import typer
 from rich.console import Console
 
+from wardround.cli.operations.event_log import EventLog, LogFormat
 from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
 
 if TYPE_CHECKING:
     from wardround.deploy.notices.notice import Notifier
+    from wardround.deploy.operations.gauges import Look
     from wardround.deploy.party.service import PartyService
 
 NOTICE_EVERY = 60.0
@@ -29,7 +32,41 @@ QUIET = ("hello", "offer", "heads", "countersigned", "membership", "ended")
 """Answers that tell nothing of a study."""
 
 
-def start_site(home: Path) -> NoReturn:
+class ServiceOptions(NamedTuple):
+    """How a long-lived process tells of itself."""
+
+    metrics: str = ""
+    form: LogFormat = "text"
+    file: Path | None = None
+
+    def event_log(self, party: str) -> EventLog:
+        log = EventLog(self.form, self.file, party)
+        log.take_warnings()
+        return log
+
+
+PLAIN = ServiceOptions()
+Metrics = Annotated[
+    str,
+    typer.Option("--metrics", help="Health and Prometheus metrics at this address of this machine, 127.0.0.1:PORT."),
+]
+LogAs = Annotated[str, typer.Option("--log-format", help="text, or json: one JSON object a line.")]
+LogFile = Annotated[
+    Path | None, typer.Option("--log-file", help="Write to this file, which is rotated (default: the terminal).")
+]
+
+
+def service_options(metrics: str, form: str, file: Path | None) -> ServiceOptions:
+    if form not in ("text", "json"):
+        raise Refusal(f"there is no log format '{form}'", where="--log-format", remedy="use text or json")
+    if metrics:
+        from wardround.deploy.operations.gauges import require_loopback
+
+        require_loopback(metrics)
+    return ServiceOptions(metrics, "json" if form == "json" else "text", file)
+
+
+def start_site(home: Path, options: ServiceOptions = PLAIN) -> NoReturn:
     """`site start`: answer the coordinator until stopped."""
     from wardround.deploy.home import SiteHome
     from wardround.deploy.notices.notice import Notifier
@@ -40,7 +77,8 @@ def start_site(home: Path) -> NoReturn:
 
     there = SiteHome(home)
     notifier = Notifier(there.path, f"the site {there.own_name}", print_failure)
-    tell = party_announcer(notifier)
+    log = options.event_log(there.own_name)
+    tell = party_announcer(notifier, log)
 
     def make() -> Answerer:
         from wardround.deploy.site.authorization import HomeAccess
@@ -53,10 +91,10 @@ def start_site(home: Path) -> NoReturn:
     topics = [topic for topic in Topic if topic is not Topic.OPEN]  # which the second server alone is asked
     service = PartyService(there, LateAnswerer(there, make), topics, tell)
     watch_for_notices(notifier, lambda: notice_party(notifier, there), service.stopped)
-    serve(service)
+    serve(service, options, log)
 
 
-def start_second(home: Path) -> NoReturn:
+def start_second(home: Path, options: ServiceOptions = PLAIN) -> NoReturn:
     """`second start`: the same for a second server."""
     from wardround.deploy.party.service import PartyService
     from wardround.deploy.protocol.requests import Topic
@@ -64,30 +102,44 @@ def start_second(home: Path) -> NoReturn:
     from wardround.deploy.second.request_handler import SecondHandler
 
     there = SecondHome(home)
-    serve(PartyService(there, SecondHandler(there), (Topic.OFFER, Topic.OPEN), print_party_event))
+    log = options.event_log(there.own_name)
+    service = PartyService(there, SecondHandler(there), (Topic.OFFER, Topic.OPEN), party_printer(log))
+    serve(service, options, log)
 
 
-def serve(service: "PartyService") -> NoReturn:
+def serve(service: "PartyService", options: ServiceOptions, log: EventLog) -> NoReturn:
     """Run it in the foreground until stopped."""
 
     def work() -> int:
-        service.start()
-        ERRORS.print(
-            f"{service.state['name']} is connecting to {service.state['coordinator']}. Press Ctrl-C to stop.",
-            markup=False,
-        )
+        serve_gauges(options, service.look)
+        name, address = service.state["name"], service.state["coordinator"]
+        log.write(f"{name} is connecting to {address}. Press Ctrl-C to stop.", "started", {"coordinator": address})
         stop_on_signal(service.stopped)
         service.work()
         return 0
 
-    leave(guard(work, service.stop, service.home.path))
+    leave(guard(service.start, work, service.stop, service.home.path))
 
 
-def guard(work: Callable[[], int], stop: Callable[[], None], home: Path) -> int:
+def serve_gauges(options: ServiceOptions, look: "Look") -> None:
+    """Where somebody wants them."""
+    if options.metrics:
+        from wardround.deploy.operations.gauges import GaugeServer
+
+        GaugeServer(options.metrics, look)
+
+
+def guard(start: Callable[[], None], work: Callable[[], int], stop: Callable[[], None], home: Path) -> int:
     """The exit code of a long-lived process, which is stopped whatever happens: its port is free afterwards."""
+    started = False
     try:
+        start()
+        started = True
         return work()
-    except Refusal as refusal:  # told here, since the process cannot end in the ordinary way any more
+    except Refusal as refusal:
+        if not started:
+            raise
+        # Told here, since the process cannot end in the ordinary way any more.
         ERRORS.print(f"wardround: {plain_line(refusal)}", markup=False, highlight=False, soft_wrap=True)
         return REFUSED
     except Exception as error:
@@ -123,7 +175,8 @@ def leave(code: int = 0) -> NoReturn:
     os._exit(code)
 
 
-def print_party_event(word: str, facts: Mapping[str, Any]) -> None:
+def party_printer(log: EventLog) -> Callable[[str, Mapping[str, Any]], None]:
+    """Says what happens at a party."""
     sentences = {
         "connected": "connected to the coordinator at {coordinator}",
         "lost": "connection to the coordinator at {coordinator} lost; reconnecting",
@@ -134,18 +187,22 @@ def print_party_event(word: str, facts: Mapping[str, Any]) -> None:
         "ended": "{study} {state}, says the coordinator (see wardround site studies)",
         "answered": "answered {topic}: sent {bytes} bytes (see wardround site log)",
     }
-    if facts.get("topic") == "revoked":
-        word, sentences = "answered", {"answered": "the coordinator revoked this site (see wardround doctor)"}
-    if word in sentences and (word == "refused" or facts.get("topic") not in QUIET):
-        words = plain_line(sentences[word].format(**facts))  # a coordinator's words among them
-        ERRORS.print(f"{time.strftime('%H:%M:%S')} {words}", markup=False, highlight=False)
+
+    def tell(word: str, facts: Mapping[str, Any]) -> None:
+        if facts.get("topic") == "revoked":
+            log.write("the coordinator revoked this site (see wardround doctor)", "revoked", facts)
+        elif word in sentences and (word == "refused" or facts.get("topic") not in QUIET):
+            log.write(sentences[word].format(**facts), word, facts)  # a coordinator's words among them
+
+    return tell
 
 
-def party_announcer(notifier: "Notifier") -> Callable[[str, Mapping[str, Any]], None]:
+def party_announcer(notifier: "Notifier", log: EventLog) -> Callable[[str, Mapping[str, Any]], None]:
     """Says what happens at the terminal, and tells those who want to hear it elsewhere."""
+    tell = party_printer(log)
 
     def announce(word: str, facts: Mapping[str, Any]) -> None:
-        print_party_event(word, facts)
+        tell(word, facts)
         study = str(facts.get("study", ""))
         if word == "offered":
             notifier.notify("study waits", command=f"wardround site approve {study}", study=study)

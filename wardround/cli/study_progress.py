@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from wardround.cli.operations.event_log import EventLog, facts_of
 from wardround.cli.output import say
-from wardround.cli.services import REFUSED, RENEWED, guard, leave, stop_on_signal, watch_for_notices
+from wardround.cli.services import (
+    PLAIN,
+    REFUSED,
+    RENEWED,
+    ServiceOptions,
+    guard,
+    leave,
+    serve_gauges,
+    stop_on_signal,
+    watch_for_notices,
+)
 from wardround.core.errors import Refusal
 from wardround.core.text import plain_line
 
@@ -91,7 +102,7 @@ def found_by_monitor(run: Path) -> list[str]:
 # ---- the long-lived process ----
 
 
-def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
+def listen(home: "CoordinatorHome", *, until_done: bool, options: ServiceOptions = PLAIN) -> int:
     """Be the coordinator; gives the exit code."""
     from wardround.deploy.coordinator.consortium import lock_home
     from wardround.deploy.coordinator.service import Coordinator
@@ -99,21 +110,23 @@ def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
     from wardround.deploy.notices.watch import notice_coordinator
 
     with lock_home(home):
+        log = options.event_log(home.settings.name)
         notifier = Notifier(home.path, f"the coordinator {home.own_name}", note)
-        coordinator = Coordinator(home, heard_by(announcer(), notifier))
+        coordinator = Coordinator(home, heard_by(announcer(log), notifier))
 
         def work() -> int:
-            coordinator.start()
+            serve_gauges(options, coordinator.gauges)
             watch_for_notices(notifier, lambda: notice_coordinator(notifier, home, home.status()), coordinator.stopped)
             stop_on_signal(coordinator.stopped)
             words = home.settings
-            note(f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop.")
+            said = f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop."
+            log.write(said, "started", {"listen": words.listen})
             coordinator.work(until_done=until_done)
             if coordinator.stopped.is_set():
                 return INTERRUPTED
             return RENEWED if coordinator.is_outdated() else 0
 
-        code = guard(work, coordinator.stop, home.path)
+        code = guard(coordinator.start, work, coordinator.stop, home.path)
     if code == RENEWED:
         note("The coordinator's certificate was renewed; it starts anew to use it.")
     if code == INTERRUPTED and not until_done:
@@ -140,7 +153,7 @@ def heard_by(announce: "Observer", notifier: "Notifier") -> "Observer":
     return observe
 
 
-def announcer() -> "Observer":
+def announcer(log: EventLog) -> "Observer":
     """Says what happens as a person at the terminal would want to hear it; the same twice in a row is said once."""
     from wardround.deploy.coordinator.events import StudyEnded
 
@@ -150,7 +163,7 @@ def announcer() -> "Observer":
         words = event_sentence(event)
         if words and words != said[0]:
             said[0] = words
-            note(words)
+            log.write(words, type(event).__name__, facts_of(event))
         if isinstance(event, StudyEnded) and event.state == "finished":
             write_pages(Path(event.folder))
 

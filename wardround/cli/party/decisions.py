@@ -77,7 +77,7 @@ def join_consortium(
 def deny_study(home: "PartyHome", study: str, by: str | None, why: str, *, as_json: bool) -> None:
     from wardround.deploy.party.decisions import deny, resolve
 
-    decision = deny(home, resolve(home, study, undecided=True).id, by=person_name(by), why=why)
+    decision = deny(home, resolve(home, study, undecided=True).id, by=person_name(by, home), why=why)
     say({"study": decision.id, "state": "denied", "by": decision.by}, [f"{decision.by} denied {decision.id}."], as_json)
 
 
@@ -86,6 +86,6 @@ def withdraw_approval(
 ) -> None:
     from wardround.deploy.party.decisions import resolve, withdraw
 
-    decision = withdraw(home, resolve(home, study).id, by=person_name(by), why=why)
+    decision = withdraw(home, resolve(home, study).id, by=person_name(by, home), why=why)
     lines = [f"{decision.by} withdrew from {decision.id}: {consequence}"]
     say({"study": decision.id, "state": "withdrawn", "by": decision.by}, lines, as_json)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wardround.cli.operations.commands import add_operations
 from wardround.cli.output import AsJson, person_name, say
 from wardround.cli.party.decisions import (
     Authority,
@@ -26,6 +27,7 @@ from wardround.cli.party.decisions import (
     withdraw_approval,
 )
 from wardround.cli.party.overview import STATES
+from wardround.cli.services import LogAs, LogFile, Metrics, service_options, start_second
 
 if TYPE_CHECKING:
     from wardround.deploy.second.home import SecondHome
@@ -133,7 +135,7 @@ def approve(
     from wardround.deploy.second.approvals import approve_as_second, describe_for_second
 
     there = open_second(home)
-    offer, who = resolve(there, study), person_name(by)
+    offer, who = resolve(there, study), person_name(by, there)
     last = parse_day(until)
     if not as_json:
         say({}, describe_for_second(there, offer), as_json=False)
@@ -164,8 +166,9 @@ def log(study: OnlyStudy = None, home: HomeFolder = None, as_json: AsJson = Fals
 
 
 @second_app.command()
-def start(home: HomeFolder = None) -> None:
+def start(home: HomeFolder = None, metrics: Metrics = "", form: LogAs = "text", file: LogFile = None) -> None:
     """Connect to the coordinator and serve approved studies, until Ctrl-C."""
-    from wardround.cli.services import start_second
+    start_second(open_second(home).path, service_options(metrics, form, file))
 
-    start_second(open_second(home).path)
+
+add_operations(second_app, "second")

@@ -20,6 +20,7 @@ from wardround.cli.models.commands import (
     SqlQuery,
     uncollected,
 )
+from wardround.cli.operations.commands import add_operations
 from wardround.cli.output import AsJson, Watch, person_name, say
 from wardround.cli.party.decisions import (
     Authority,
@@ -40,6 +41,7 @@ from wardround.cli.party.decisions import (
 )
 from wardround.cli.party.overview import site_lines, study_line
 from wardround.cli.party.site_data import HomeFolder, add, data_app, open_home, parse_settings, policy_app
+from wardround.cli.services import LogAs, LogFile, Metrics, service_options, start_site
 from wardround.cli.trust.partners import add_commands, ask_to_compare, compare
 from wardround.core.errors import Refusal
 
@@ -203,7 +205,7 @@ def approve(
     from wardround.deploy.site.partner_summary import comparison_warning
 
     there = open_home(home)
-    offer, who = resolve(there, study, undecided=True), person_name(by)
+    offer, who = resolve(there, study, undecided=True), person_name(by, there)
     last = parse_day(until)
     shown = describe_offer(there, offer, data)
     if not as_json:
@@ -343,8 +345,9 @@ def log(study: OnlyStudy = None, home: HomeFolder = None, as_json: AsJson = Fals
 
 
 @site_app.command()
-def start(home: HomeFolder = None) -> None:
+def start(home: HomeFolder = None, metrics: Metrics = "", form: LogAs = "text", file: LogFile = None) -> None:
     """Connect to the coordinator and answer approved studies, until Ctrl-C."""
-    from wardround.cli.services import start_site
+    start_site(open_home(home).path, service_options(metrics, form, file))
 
-    start_site(open_home(home).path)
+
+add_operations(site_app, "site")

@@ -29,7 +29,8 @@ def trust(
     """Pin a partner's key by the words that it read to you over the phone, at a number you know."""
     from wardround.deploy.trust.pins import trust as pin
 
-    partner = pin(open_home(home), name, words, by=person_name(by))
+    there = open_home(home)
+    partner = pin(there, name, words, by=person_name(by, there, "administer"))
     lines = [f"{partner.name} is pinned as compared by {partner.by}: {partner.fingerprint}"]
     say({"partner": name, "fingerprint": partner.fingerprint, "how": partner.how, "by": partner.by}, lines, as_json)
 
@@ -67,7 +68,7 @@ def members(
 
     there = open_home(home)
     if reset:
-        reset_membership(there, by=person_name(by), why=why)
+        reset_membership(there, by=person_name(by, there, "administer"), why=why)
     log, state = MembershipLog(there.membership_path), read_state(there)
     chain, found = log.chain(), log.read()
     lines = [f"Membership log: {len(chain.lines)} entries, last hash {chain.hashes[-1][:16]}"]
@@ -100,7 +101,7 @@ def rotate_key(by: By = None, home: HomeFolder = None, as_json: AsJson = False) 
 
     there = open_home(home)
     waits = there.new_key_path.exists()
-    path = rotate(there, by=person_name(by))
+    path = rotate(there, by=person_name(by, there, "administer"))
     words = fingerprint(read_key(there.new_key_path).public_key())
     made = "There is already a new key that waits to be signed" if waits else "Made a new key, which waits to be signed"
     lines = [
@@ -117,7 +118,7 @@ def accept_restore(by: By = None, why: Why = "", home: HomeFolder = None, as_jso
     from wardround.deploy.trust.restoration import accept_restoration
 
     there = open_home(home)
-    ended = accept_restoration(there, by=person_name(by), why=why)
+    ended = accept_restoration(there, by=person_name(by, there, "administer"), why=why)
     lines = [
         f"{there.own_name} goes on with the log as it is: what was sent and debited since the backup is forgotten.",
         f"Not answered any more: {', '.join(ended) or 'no study was known'}.",
@@ -132,7 +133,7 @@ def leave(by: By = None, why: Why = "", home: HomeFolder = None, as_json: AsJson
     from wardround.deploy.party.enrolment import leave as go
 
     there = open_home(home)
-    aside = go(there, by=person_name(by), why=why)
+    aside = go(there, by=person_name(by, there, "administer"), why=why)
     lines = [
         f"{there.own_name} has left the consortium; its certificates are in {aside}. What was sent before stays sent.",
         "It may join another one: wardround site join CERTIFICATE AUTHORITY",
@@ -145,7 +146,7 @@ def distrust_coordinator(by: By = None, why: Why = "", home: HomeFolder = None, 
     from wardround.deploy.party.enrolment import distrust_coordinator as distrust
 
     there = open_home(home)
-    distrust(there, by=person_name(by), why=why)
+    distrust(there, by=person_name(by, there, "administer"), why=why)
     lines = [
         f"{there.own_name} no longer answers {there.settings.server_name}. What was sent before stays sent.",
         "Tell the other sites. To join another consortium: wardround site leave, then wardround site join",

@@ -46,11 +46,13 @@ from wardround.deploy.coordinator.transcript_record import signer_of
 from wardround.deploy.fault_log import record_fault
 from wardround.deploy.fault_points import arm
 from wardround.deploy.home import CoordinatorHome
+from wardround.deploy.operations.gauges import Gauge, PartyHealth
 from wardround.deploy.protocol.requests import Topic
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_transport import CellNetTransport
 from wardround.deploy.transport.site_register import SiteRegister
 from wardround.deploy.trust.audit_log import event_entry
+from wardround.deploy.trust.certificates import certificate_summary, read_certificate
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json, write_json
@@ -338,6 +340,31 @@ class Coordinator:
             if words != self._written:
                 self.home.write_status({**words, "at": time.time()})
                 self._written = copy.deepcopy(words)
+
+    def gauges(self) -> tuple[PartyHealth, list[Gauge]]:
+        """Health and figures for a monitor: it works unless it cannot write its files."""
+        present = self.transport.present()
+        health = PartyHealth(
+            self.state.get("state") != "waiting",
+            {"listen": self.state["listen"], "study": self.state["study"], "why": self.state.get("why", "")},
+        )
+        own = certificate_summary(read_certificate(self.home.certificate_path)).until
+        moving = self.party.movements().items()
+        return health, [
+            Gauge("sites", len(self.home.site_names()), "Sites with a certificate that were not revoked."),
+            Gauge("sites_connected", len(present), "Sites that are connected."),
+            Gauge("studies_queued", len(queued_studies(self.home)), "Studies that wait or are under way."),
+            Gauge("study_round", int(self.state.get("round") or 0), "The last round of the study under way."),
+            Gauge("study_rounds", int(self.state.get("rounds") or 0), "Rounds of the study under way."),
+            Gauge("sites_late", len(self.state.get("missing") or {}), "Sites that have not answered in time."),
+            Gauge("certificate_ends_seconds", own.timestamp(), "When the own certificate ends (Unix)."),
+            Gauge("build_info", 1, "The version of wardround.", {"version": __version__}),
+            *(
+                Gauge(f"transfer_{name}_bytes", value, f"Bytes of a transfer under way, {name}.", {"site": site})
+                for site, one in moving
+                for name, value in (("moved", one.moved), ("whole", one.of))
+            ),
+        ]
 
     def stop(self) -> None:
         self.stopped.set()

@@ -13,15 +13,19 @@ from wardround import __version__
 from wardround.core.errors import Refusal
 from wardround.deploy.fault_points import arm
 from wardround.deploy.home import PartyHome
+from wardround.deploy.operations.gauges import Gauge, PartyHealth
 from wardround.deploy.party.enrolment import refuse_distrusted
 from wardround.deploy.party.own_questions import ITSELF
 from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_filter import SERVER
 from wardround.deploy.transport.connectivity import refuse_other_server
 from wardround.deploy.trust.audit_log import event_entry
+from wardround.deploy.trust.certificates import certificate_summary, read_certificate
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 LOOK = 0.5
+GRACE = 60.0
+"""Seconds without a connection after which a monitor is told that something is wrong."""
 
 
 class Answerer(Protocol):
@@ -53,6 +57,8 @@ class PartyService:
         self.party.on_trouble(self._on_trouble)
         self._writing = threading.Lock()
         self._written: dict[str, Any] = {}
+        self._changed = time.time()
+        self.answers = self.answer_bytes = self.refusals = 0
         handler.on_refusal = self._on_refusal
         for topic in (*ITSELF, *topics):
             self.party.answer(str(topic), self._handler_for(str(topic)), handler.may_still_leave)
@@ -93,10 +99,29 @@ class PartyService:
                 self.home.write_status({**words, "at": time.time()})
                 self._written = words
 
+    def look(self) -> tuple[PartyHealth, list[Gauge]]:
+        """Health and figures for a monitor: it works while it is connected, or was a minute ago."""
+        connected = bool(self.state["connected"])
+        well = connected or time.time() - self._changed < GRACE
+        health = PartyHealth(
+            well, {"name": self.state["name"], "connected": connected, "why": self.state.get("why", "")}
+        )
+        until = certificate_summary(read_certificate(self.home.certificate_path)).until
+        return health, [
+            Gauge("connected", connected, "Whether there is a connection to the coordinator."),
+            Gauge("answers_total", self.answers, "Requests that were answered since the process started."),
+            Gauge("answer_bytes_total", self.answer_bytes, "Bytes of these answers."),
+            Gauge("refusals_total", self.refusals, "Requests that were refused since the process started."),
+            Gauge("last_answer_seconds", float(self.state.get("last_at", 0)), "When the last answer was given (Unix)."),
+            Gauge("certificate_ends_seconds", until.timestamp(), "When the own certificate ends (Unix)."),
+            Gauge("build_info", 1, "The version of wardround.", {"version": __version__}),
+        ]
+
     def _handler_for(self, topic: str) -> Callable[[str, bytes], bytes]:
         def respond(origin: str, content: bytes) -> bytes:
             reply = self.handler.answer(topic, origin, content)
             self.state |= {"last": topic, "last_at": time.time()}
+            self.answers, self.answer_bytes = self.answers + 1, self.answer_bytes + len(reply)
             with suppress(OSError):  # nobody's screen or log file, full or closed, may keep an answer back
                 self.tell("answered", {"topic": topic, "bytes": len(reply)})
             return reply
@@ -104,6 +129,7 @@ class PartyService:
         return respond
 
     def _on_refusal(self, topic: str, why: str) -> None:
+        self.refusals += 1
         self.state["refused"] = {"topic": topic, "why": why, "at": time.time()}
         with suppress(OSError):
             self.tell("refused", {"topic": topic, "why": why})
@@ -111,6 +137,7 @@ class PartyService:
     def _on_connection(self, name: str, came: bool) -> None:
         if name == SERVER:
             self.state |= {"connected": came, "why": ""}
+            self._changed = time.time()
             self.tell("connected" if came else "lost", {"coordinator": self.home.settings.coordinator})
             self.write_status()
             try:

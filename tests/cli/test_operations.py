@@ -1,0 +1,176 @@
+"""Commands and lines for whoever runs a party as a service; and that the container files say nothing unknown."""
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from wardround.cli.app import app, main
+from wardround.cli.operations import event_log
+from wardround.cli.operations.audit_export import COLUMNS, csv_text
+from wardround.cli.operations.event_log import EventLog
+from wardround.deploy.demo import make_coordinator
+from wardround.deploy.trust.audit_log import sent_entry
+
+ROOT = Path(__file__).parents[2]
+Capture = pytest.CaptureFixture[str]
+
+
+def call(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return int(ended.value.code or 0)
+
+
+# ---- units, copies ----
+
+
+def test_a_unit_is_printed_and_nothing_is_written(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    home = make_coordinator(tmp_path / "hub", 8002)
+    assert call("coordinator", "install-service", "--print", "--home", home.path) == 0
+    assert f"coordinator start --home {home.path}" in capsys.readouterr().out
+    assert not (tmp_path / "user").exists()
+    assert call("coordinator", "install-service", "--home", home.path) == 0
+    assert "systemctl --user enable --now wardround-coordinator-coordinator" in capsys.readouterr().out
+    assert list((tmp_path / "user").rglob("*.service"))
+    assert call("site", "install-service", "--print", "--home", home.path) == 2
+    assert "there is no site.toml" in capsys.readouterr().err.lower()
+
+
+def test_a_home_is_copied_and_made_again_by_commands(tmp_path: Path, capsys: Capture) -> None:
+    home = make_coordinator(tmp_path / "hub", 8002)
+    copy = tmp_path / "hub.tgz"
+    assert call("coordinator", "backup", copy, "--home", home.path) == 0
+    assert "holds the private key" in capsys.readouterr().out
+    assert call("coordinator", "restore", copy, "--home", tmp_path / "again", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["role"] == "coordinator"
+    assert (tmp_path / "again" / "key.pem").read_bytes() == home.key_path.read_bytes()
+
+
+# ---- audit logs ----
+
+
+def test_an_audit_log_becomes_a_table_and_a_page(tmp_path: Path, capsys: Capture) -> None:
+    home = make_coordinator(tmp_path / "hub", 8002)
+    words = {"study": "ebola-1", "topic": "round", "to": "bo", "bytes": 812, "sha256": "ab", "why": "=1+1 <b>"}
+    home.log().append(sent_entry(words))
+    assert call("audit", "export", home.audit_path, "--out", tmp_path / "a.csv", "--study", "ebola-1") == 0
+    [row] = csv.DictReader((tmp_path / "a.csv").read_text().splitlines())
+    assert (row["number"], row["kind"], row["topic"], row["to"], row["bytes"]) == ("2", "sent", "round", "bo", "812")
+    assert row["why"] == "'=1+1 <b>", "a spreadsheet must not compute it"
+    assert call("audit", "export", home.audit_path, "--out", tmp_path / "a.html") == 0
+    page = (tmp_path / "a.html").read_text()
+    assert page.count("<tr>") == 3
+    assert "&lt;b&gt;" in page
+    assert "<script" not in page
+    assert "none changed, moved or missing" in page
+    assert call("audit", "export", home.audit_path, "--out", tmp_path / "a.pdf") == 2
+    assert "a browser prints the page to PDF" in capsys.readouterr().err
+    lines = home.audit_path.read_text().replace('"bytes":812', '"bytes":811')
+    home.audit_path.write_text(lines)
+    assert call("audit", "export", home.audit_path, "--out", tmp_path / "b.html") == 2
+    assert "none changed" not in (tmp_path / "b.html").read_text()
+
+
+def test_a_table_without_entries_has_its_heading() -> None:
+    assert csv_text([]) == ",".join(COLUMNS) + "\n"
+
+
+# ---- lines ----
+
+
+def test_events_are_lines_of_json(capsys: Capture) -> None:
+    log = EventLog("json", None, "bo")
+    log.write(
+        "refused round: \x1b[31mno\n", "refused", {"topic": "round", "why": "\x1b[31mno", "missing": {"a": ("b",)}}
+    )
+    err = capsys.readouterr().err
+    told = json.loads(err)
+    assert told.pop("time")
+    assert told == {
+        "party": "bo",
+        "event": "refused",
+        "words": "refused round: [31mno",
+        "topic": "round",
+        "why": "[31mno",
+        "missing": {"a": ["b"]},
+    }
+    assert "\x1b" not in err
+
+
+def test_a_log_file_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "LARGEST_FILE", 2000)
+    log = EventLog("text", tmp_path / "site.log")
+    for number in range(400):
+        log.write(f"round {number}", "round")
+    log.close()
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["site.log", *(f"site.log.{number}" for number in range(1, event_log.OLDER_FILES + 1))]
+    assert max(path.stat().st_size for path in tmp_path.iterdir()) <= 2000
+    assert (tmp_path / "site.log").read_text().splitlines()[-1].endswith("round 399")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(("--metrics", "0.0.0.0:9464"), "not an address of this machine"), (("--log-format", "xml"), "no log format")],
+)
+def test_options_that_cannot_be_are_refused(tmp_path: Path, capsys: Capture, words: tuple[str, ...], told: str) -> None:
+    home = make_coordinator(tmp_path / "hub", 8002)
+    assert call("coordinator", "start", "--home", home.path, *words) == 2
+    assert told in capsys.readouterr().err
+
+
+# ---- containers ----
+
+
+def parses(words: list[str]) -> None:
+    """Raises where the program would not know a word of a command; nothing is run."""
+    group: Any = typer.main.get_command(app)
+    context = group.make_context("wardround", words, resilient_parsing=False)
+    while hasattr(group, "resolve_command"):
+        _, group, words = group.resolve_command(context, [*context._protected_args, *context.args])
+        context = group.make_context(group.name, words, parent=context)
+
+
+def test_every_command_of_the_compose_file_is_one_the_program_knows() -> None:
+    compose = yaml.safe_load((ROOT / "containers" / "compose.yaml").read_text())
+    assert set(compose["services"]) == {"coordinator", "freetown", "kenema"}
+    for name, service in compose["services"].items():
+        parses(service["command"])
+        assert service["read_only"], name
+        homes = [one for one in service["volumes"] if one.endswith(":/home/party/home")]
+        assert homes == [f"./homes/{name}:/home/party/home"], "each has a home of its own"
+
+
+def test_every_command_of_the_how_to_is_one_the_program_knows() -> None:
+    text = (ROOT / "docs" / "how-to" / "run-as-a-service.md").read_text()
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+    found = []
+    for line in blocks.splitlines():
+        words = shlex.split(line, comments=True)
+        if "compose" in words and "run" in words:
+            found.append(words[words.index("--rm") + 2 :])
+        elif "wardround" in words:
+            found.append(words[words.index("wardround") + 1 :])
+    assert len(found) >= 12
+    for words in found:
+        parses(words)
+    with pytest.raises(Exception, match="nonsense"):
+        parses(["site", "start", "--nonsense"])
+
+
+def test_the_image_copies_what_the_package_needs() -> None:
+    text = (ROOT / "containers" / "Containerfile").read_text()
+    copied = [word for line in text.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]]
+    assert {"pyproject.toml", "README.md", "wardround", "requirements/deploy.lock"} <= set(copied)
+    allowed = (ROOT / ".dockerignore").read_text().splitlines()
+    assert all((ROOT / one).exists() and f"!{one}" in allowed for one in copied)

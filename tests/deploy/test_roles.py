@@ -1,0 +1,43 @@
+"""With roles.toml the user of the process acts, whatever is typed; without it nothing changes."""
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from wardround.cli.output import person_name
+from wardround.core.errors import Refusal
+from wardround.deploy.home import SiteHome
+from wardround.deploy.roles import acting_person
+
+OWN = pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_without_the_file_people_say_who_they_are(tmp_path: Path) -> None:
+    assert acting_person(tmp_path, "Fatu Kamara", "decide") is None
+    assert person_name("Fatu Kamara", SiteHome(tmp_path)) == "Fatu Kamara"
+
+
+def test_who_is_named_acts_under_the_systems_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "roles.toml").write_text(f'decide = ["{OWN}"]\n')
+    monkeypatch.setenv("LOGNAME", "somebody-else")  # what getpass believes
+    assert person_name(None, SiteHome(tmp_path)) == OWN
+    assert person_name(OWN, SiteHome(tmp_path)) == OWN
+    with pytest.raises(Refusal, match=rf"--by names Fatu Kamara, but the logged-in user is {OWN}"):
+        person_name("Fatu Kamara", SiteHome(tmp_path))
+
+
+def test_who_is_not_named_may_not(tmp_path: Path) -> None:
+    (tmp_path / "roles.toml").write_text(f'decide = ["fatu"]\nsubmit = ["{OWN}"]\n')
+    with pytest.raises(Refusal, match=rf"(?i){OWN} may not approve, deny and withdraw studies here.*ask fatu"):
+        person_name(None, SiteHome(tmp_path))
+    with pytest.raises(Refusal, match="may not admit, revoke"):
+        person_name(None, SiteHome(tmp_path), "administer")
+    assert person_name(None, SiteHome(tmp_path), "submit") == OWN
+
+
+def test_a_mistake_in_the_file_lets_nobody_in(tmp_path: Path) -> None:
+    (tmp_path / "roles.toml").write_text("decides = []\n")
+    with pytest.raises(Refusal, match=r"(?i)unknown key 'decides'"):
+        person_name(None, SiteHome(tmp_path))

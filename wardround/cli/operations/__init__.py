@@ -1,0 +1,1 @@
+"""Commands and output for whoever runs a party as a service."""

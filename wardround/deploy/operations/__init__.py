@@ -1,0 +1,1 @@
+"""What keeps a party running for years: services, figures for a monitor, copies of a home."""

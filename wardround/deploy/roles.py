@@ -1,0 +1,66 @@
+"""Who may do what in a home, by the users of the operating system: roles.toml. Without the file anybody may, as before.
+
+Names that people type are no proof: with the file, whoever acts is the user of the process, and `--by` can name nobody
+else. It is as strong as the permissions of the home: whoever may write its files needs no command.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from wardround.core.errors import Refusal
+from wardround.deploy.settings_files import SettingsFile, read_toml
+
+FILE = "roles.toml"
+Role = Literal["submit", "decide", "administer"]
+WORDS = {
+    "submit": "submit studies",
+    "decide": "approve, deny and withdraw studies",
+    "administer": "admit, revoke, trust, restore and leave",
+}
+
+
+class RolesFile(SettingsFile):
+    """roles.toml: names of users of the operating system; whoever is not named may not."""
+
+    submit: list[str] = Field(default_factory=list)
+    """Who may submit studies, at a coordinator."""
+    decide: list[str] = Field(default_factory=list)
+    """Who may approve, deny and withdraw studies, at a site or second server."""
+    administer: list[str] = Field(default_factory=list)
+    """Who may revoke sites, pin partners, change keys, accept a restore, leave."""
+
+
+def acting_person(home: Path, by: str | None, role: Role) -> str | None:
+    """The user who acts, if this home binds roles to users and this one may; none where it does not bind them."""
+    path = home / FILE
+    if not path.exists():
+        return None
+    roles = read_toml(path, RolesFile, "remove the file, or restore it from a backup")
+    own, allowed = system_user(path), getattr(roles, role)
+    if own not in allowed:
+        others = f"ask {', '.join(allowed)}" if allowed else "name somebody there"
+        raise Refusal(f"{own} may not {WORDS[role]} here", where=str(path), remedy=others)
+    if by is not None and by != own:
+        raise Refusal(
+            f"--by names {by}, but the logged-in user is {own}",
+            where=str(path),
+            remedy="leave --by out: roles are users",
+        )
+    return own
+
+
+def system_user(path: Path) -> str:
+    """The name of this process's user: by its number, since the environment says what one likes."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError, AttributeError):
+        raise Refusal(
+            "the user of this process is not known to the operating system",
+            where=str(path),
+            remedy="run the command as a user that is, or remove the file",
+        ) from None
