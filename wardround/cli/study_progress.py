@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -110,7 +111,11 @@ def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
         stop_on_signal(coordinator.stopped)
         words = home.settings
         note(f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop.")
-        coordinator.work(until_done=until_done)
+        try:
+            coordinator.work(until_done=until_done)
+        except Exception:  # a fault of ours: a process that only holds its port would keep the next one out
+            traceback.print_exc()
+            leave(1)
         interrupted = coordinator.stopped.is_set()
         renewed = coordinator.is_outdated() and not interrupted
         coordinator.stop()
@@ -196,8 +201,12 @@ def event_sentence(event: "Event") -> str:
             words = why
         case events.StudyEnded(study, "failed", why):
             words = f"{study} failed: {why}"
-        case events.StudyEnded(study, _, _, folder):
+        case events.StudyEnded(study, "finished", _, folder):
             words = f"{study} finished: {folder}"
+        case events.StudyEnded(study, state, why):
+            words = f"{study} {state}" + (f": {why}" if why else "")
+        case events.StudyOffered(study, parties):
+            words = f"{study} is offered to {', '.join(parties)}"
     return words
 
 

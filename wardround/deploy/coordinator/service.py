@@ -114,6 +114,7 @@ class Coordinator:
                 self.run(name)
                 continue
             if until_done and not queued_studies(self.home):
+                self.look(wait=True)  # who is here hears of the end before this process is gone
                 return
             self.write_status()
             self.stopped.wait(LOOK)
