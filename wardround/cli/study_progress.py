@@ -117,7 +117,7 @@ def listen(home: "CoordinatorHome", *, until_done: bool) -> int:
             traceback.print_exc()
             leave(1)
         interrupted = coordinator.stopped.is_set()
-        renewed = coordinator.is_outdated() and not interrupted
+        renewed = coordinator.restarts or (coordinator.is_outdated() and not interrupted)
         coordinator.stop()
     if renewed:
         note("The coordinator's certificate was renewed; it starts anew to use it.")

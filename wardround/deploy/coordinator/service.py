@@ -10,10 +10,12 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from wardround import __version__
+from wardround.core import clock
 from wardround.core.clock import timestamp
 from wardround.core.errors import Refusal
 from wardround.core.text import LONGEST, plain_line
@@ -54,6 +56,7 @@ from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_transport import CellNetTransport
 from wardround.deploy.transport.site_register import SiteRegister
 from wardround.deploy.trust.audit_log import event_entry
+from wardround.deploy.trust.certificates import has_ended_by
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json, write_json
@@ -63,6 +66,8 @@ from wardround.study.file import Study
 
 LOOK = 0.5
 """Seconds between two looks at the queue and at who was revoked."""
+LAST_DAYS = timedelta(days=3)
+"""Before its certificate ends, a coordinator starts anew with the next one, whatever it is doing."""
 SIGN_OF_LIFE = 5.0
 """Seconds after which the status is written anew although nothing changed."""
 LARGEST_LOG = 1 << 20
@@ -81,6 +86,8 @@ class Coordinator:
         renew_own(home)  # before it is looked at: one that ended while nobody was here is no obstacle
         refuse_ended(home)
         self._certificate = home.certificate_path.read_bytes()
+        self.restarts = False
+        """Whether a study under way was left because the certificate that is in use ends in a few days."""
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = party or Party(words.name, words.listen, files)
         self.log = home.log()
@@ -138,6 +145,9 @@ class Coordinator:
         revoked = self.transport.register.revoked_names() & self.party.present
         self.tell_revoked(*sorted(revoked - self._told))
         self._told |= revoked
+        if self.is_outdated() and has_ended_by(self._certificate, clock.now() + LAST_DAYS):
+            self.restarts = True
+            self.stopped.set()  # as after a crash, the study goes on in the same round
         self.desk.look(wait=wait)
         self.write_status()
 
