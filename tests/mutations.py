@@ -416,8 +416,8 @@ MUTATIONS = (
     Mutation(
         "fault_ends_the_process",
         "deploy/coordinator/service.py",
-        "        except Exception as error:",
-        "        except KeyError as error:",
+        "        except Exception as error:\n            result, state",
+        "        except KeyError as error:\n            result, state",
         ("adversary/test_lying_sites.py",),
     ),
     Mutation(
@@ -440,6 +440,20 @@ MUTATIONS = (
         "if model_hash(message, agreed_in(self.folder)) != meeting.model:",
         "if model_hash(message, agreed_in(self.folder)) is None:",
         ("adversary/test_agreed_sums.py::test_two_servers_choose_among_answers_to_one_question",),
+    ),
+    Mutation(
+        "approval_moves_after_answers",
+        "deploy/site/studies/amendment.py",
+        "    if has_left(home, old):",
+        "    if not old:",
+        ("deploy/coordinator/test_study_life.py::test_an_approval_moves_only_while_nothing_has_left",),
+    ),
+    Mutation(
+        "misfits_told_without_the_policy",
+        "deploy/site/authorization.py",
+        '.mismatches == "told":',
+        '.mismatches != "":',
+        ("deploy/site/test_data_check.py",),
     ),
     Mutation(
         "log_behind_the_approval",

@@ -100,6 +100,8 @@ class Coordinator:
         self._told: set[str] = set()
         self._traffic: dict[str, Traffic] = {}
         self._study_ended = threading.Event()
+        self._looks_alone = False
+        """Whether a thread looks after the studies; else `work` does."""
         self.desk = StudyDesk(home, self.transport, self.transport_of, self._take_in, self._end_waiting, self._on_event)
         self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
         self.state["connections"] = last_connections(home)
@@ -108,6 +110,7 @@ class Coordinator:
         self.log.append(event_entry("started", version=__version__))
         self.party.start()
         self.maintenance.maintain_hourly(self.transport.present, self.stopped)
+        self._looks_alone = True
         threading.Thread(target=self._look_after_studies, name="wardround studies", daemon=True).start()
 
     def work(self, *, until_done: bool = False) -> None:
@@ -116,6 +119,8 @@ class Coordinator:
         Returns, too, when the process must be started anew to use its new certificate (see `is_outdated`).
         """
         while not self.stopped.is_set() and not self.is_outdated():
+            if not self._looks_alone:
+                self.look(wait=True)
             name = self.desk.next_study()
             if name is not None:
                 self.run(name)

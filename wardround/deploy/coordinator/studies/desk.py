@@ -141,7 +141,7 @@ class StudyDesk:
         try:
             changed = self._offer_all(site)
             for study in [one for one, parties in list(self.errands.items()) if site in parties]:
-                with suppress(Refusal, OSError):
+                with suppress(Exception):  # whatever a site's answer trips over, the others are looked after
                     run_errands(self.home, self.transport_of(study), study, site, PATIENCE)
                     changed = True
         finally:
