@@ -442,6 +442,20 @@ MUTATIONS = (
         ("adversary/test_agreed_sums.py::test_two_servers_choose_among_answers_to_one_question",),
     ),
     Mutation(
+        "approval_moves_after_answers",
+        "deploy/site/studies/amendment.py",
+        "    if has_left(home, old):",
+        "    if not old:",
+        ("deploy/coordinator/test_study_life.py::test_an_approval_moves_only_while_nothing_has_left",),
+    ),
+    Mutation(
+        "misfits_told_without_the_policy",
+        "deploy/site/authorization.py",
+        '.mismatches == "told":',
+        '.mismatches != "":',
+        ("deploy/site/test_data_check.py",),
+    ),
+    Mutation(
         "log_behind_the_approval",
         "deploy/site/authorization.py",
         "if study and not self._left.has_approval(study):",

@@ -411,7 +411,7 @@ def test_a_fault_of_the_coordinator_ends_the_study_and_not_the_process(
     ended: list[Any] = []
     coordinator = service.Coordinator(consortium.home, ended.append)
     try:
-        coordinator.transport = conversation
+        coordinator.transport = coordinator.desk.transport = conversation
         coordinator.stopped = conversation.stopped
         first, second = (
             enqueue(consortium.home, in_process.study_of(name, 1), "researcher") for name in ("one", "two")

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import tiny_study as tiny
+from tests.support.life import LocalParty
+from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.consortium import admit, revoke
 from wardround.deploy.coordinator.maintenance import Maintenance
@@ -84,6 +86,27 @@ def test_a_running_coordinator_starts_anew_when_its_certificate_was_renewed(hub:
     coordinator.work()
     assert coordinator.is_outdated()
     assert not coordinator.stopped.is_set()
+
+
+def test_a_study_under_way_does_not_outlast_the_certificate(
+    hub: CoordinatorHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left, as at a crash, three days before the certificate in use ends, and only if there is a new one."""
+    from wardround.deploy.coordinator.consortium import sign_own
+    from wardround.deploy.coordinator.service import Coordinator
+
+    coordinator = Coordinator(hub, party=LocalParty())  # type: ignore[arg-type]
+    monkeypatch.setattr(clock, "now", lambda: datetime.now(UTC) + timedelta(days=88))
+    coordinator.look(wait=True)
+    assert not coordinator.stopped.is_set()
+    sign_own(hub)
+    monkeypatch.setattr(clock, "now", lambda: datetime.now(UTC) + timedelta(days=80))
+    coordinator.look(wait=True)
+    assert not coordinator.stopped.is_set()
+    monkeypatch.setattr(clock, "now", lambda: datetime.now(UTC) + timedelta(days=88))
+    coordinator.look(wait=True)
+    assert coordinator.stopped.is_set()
+    assert coordinator.restarts
 
 
 def test_without_the_authority_an_ended_certificate_is_refused_with_the_way_out(

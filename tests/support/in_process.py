@@ -109,7 +109,7 @@ class Consortium:
 
     def ask(self, site: str, topic: str, body: bytes, within: float) -> bytes:
         header, _ = decode(body)
-        self.asked.append((site, topic, header["round"]))
+        self.asked.append((site, topic, header.get("round", 0)))
         try:
             reply = self.transport.ask(site, topic, body, within)
             waits = topic == "offer" and read_reply(reply).status is Status.WAITING

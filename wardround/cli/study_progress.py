@@ -122,6 +122,8 @@ def listen(home: "CoordinatorHome", *, until_done: bool, options: ServiceOptions
             said = f"{words.name} of {words.consortium} listens at {words.listen}. Press Ctrl-C to stop."
             log.write(said, "started", {"listen": words.listen})
             coordinator.work(until_done=until_done)
+            if coordinator.restarts:
+                return RENEWED
             if coordinator.stopped.is_set():
                 return INTERRUPTED
             return RENEWED if coordinator.is_outdated() else 0
@@ -197,8 +199,12 @@ def event_sentence(event: "Event") -> str:
             words = why
         case events.StudyEnded(study, "failed", why):
             words = f"{study} failed: {why}"
-        case events.StudyEnded(study, _, _, folder):
+        case events.StudyEnded(study, "finished", _, folder):
             words = f"{study} finished: {folder}"
+        case events.StudyEnded(study, state, why):
+            words = f"{study} {state}" + (f": {why}" if why else "")
+        case events.StudyOffered(study, parties):
+            words = f"{study} is offered to {', '.join(parties)}"
     return words
 
 

@@ -137,7 +137,7 @@ class Week:
             living.restart(name)
         living.begin()
         living.turn()
-        assert "finished, says the coordinator" in self.at("waterloo", "studies").out
+        assert "finished, says the coordinator" in self.at("makeni", "studies").out
         self.approve(other, "bo", "freetown", "kenema")
         for name in ("makeni", "waterloo"):
             expect(self.at(name, "deny", other, "--by", "admin"))

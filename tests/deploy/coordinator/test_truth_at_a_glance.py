@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.life import Capture, Living
 from wardround.cli.consortium.status import status_lines
-from wardround.deploy.party.study_ends import note_end
+from wardround.deploy.party.study_ends import forget_end, note_end
 
 NAMES = ("bo", "freetown", "kenema")
 
@@ -135,6 +135,11 @@ def test_a_coordinator_cannot_fill_the_list_of_ends(living: Living) -> None:
     before = home.audit_path.stat().st_size
     note_end(home, {"study": f"never-{'0' * 32}", "state": "finished"})
     assert home.audit_path.stat().st_size == before
+    known = next((home.path / "offers").glob("*.json")).stem
+    for number in range(40):
+        note_end(home, {"study": known, "state": ("finished", "failed")[number % 2]})
+        forget_end(home, known)
+    assert home.audit_path.read_text().count("told of end") <= 20
 
 
 def test_watch_shows_it_again_until_stopped(living: Living, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,12 @@ import copy
 import threading
 import time
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from wardround import __version__
+from wardround.core import clock
 from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import (
     AnswersGathered,
@@ -52,7 +54,7 @@ from wardround.deploy.transport.cellnet import Credentials, Party
 from wardround.deploy.transport.cellnet_transport import CellNetTransport
 from wardround.deploy.transport.site_register import SiteRegister
 from wardround.deploy.trust.audit_log import event_entry
-from wardround.deploy.trust.certificates import certificate_summary, read_certificate
+from wardround.deploy.trust.certificates import certificate_summary, has_ended_by, read_certificate
 from wardround.runs.analyses.analysis_result import AnalysisResult
 from wardround.runs.folder import RunFolder
 from wardround.runs.json_files import read_json, write_json
@@ -64,6 +66,8 @@ LOOK = 0.5
 """Seconds between two looks at the queue and at who was revoked."""
 PROGRESS = 2.0
 """Seconds between two words about transfers that take long."""
+LAST_DAYS = timedelta(days=3)
+"""Before its certificate ends, a coordinator starts anew with the next one, whatever it is doing."""
 DISK_PAUSE = 5.0
 """Seconds until a study is gone on with after the coordinator's disk failed."""
 
@@ -78,6 +82,8 @@ class Coordinator:
         renew_own(home)  # before it is looked at: one that ended while nobody was here is no obstacle
         refuse_ended(home)
         self._certificate = home.certificate_path.read_bytes()
+        self.restarts = False
+        """Whether a study under way was left because the certificate that is in use ends in a few days."""
         files = Credentials(home.authority_path, home.certificate_path, home.key_path)
         self.party = party or Party(words.name, words.listen, files, folder=home.transfers_path)
         self.log = home.log()
@@ -90,6 +96,8 @@ class Coordinator:
         self._told: set[str] = set()
         self._traffic: dict[str, StudyTraffic] = {}
         self._study_ended = threading.Event()
+        self._looks_alone = False
+        """Whether a thread looks after the studies; else `work` does."""
         self.desk = StudyDesk(home, self.transport, self.transport_of, self._take_in, self._end_waiting, self._on_event)
         self.state: dict[str, Any] = {"listen": words.listen, "study": None, "since": time.time()}
         self.state["connections"] = last_connections(home)
@@ -98,6 +106,7 @@ class Coordinator:
         self.log.append(event_entry("started", version=__version__))
         self.party.start()
         self.maintenance.maintain_hourly(self.transport.present, self.stopped)
+        self._looks_alone = True
         threading.Thread(target=self._look_after_studies, name="wardround studies", daemon=True).start()
         threading.Thread(target=self._tell_progress, daemon=True).start()
 
@@ -113,11 +122,14 @@ class Coordinator:
         Returns, too, when the process must be started anew to use its new certificate (see `is_outdated`).
         """
         while not self.stopped.is_set() and not self.is_outdated():
+            if not self._looks_alone:
+                self.look(wait=True)
             name = self.desk.next_study()
             if name is not None:
                 self.run(name)
                 continue
             if until_done and not queued_studies(self.home):
+                self.look(wait=True)  # who is here hears of the end before this process is gone
                 return
             self.write_status()
             self.stopped.wait(LOOK)
@@ -141,6 +153,9 @@ class Coordinator:
         revoked = self.transport.register.revoked_names() & self.party.present
         self.tell_revoked(*sorted(revoked - self._told))
         self._told |= revoked
+        if self.is_outdated() and has_ended_by(self._certificate, clock.now() + LAST_DAYS):
+            self.restarts = True
+            self.stopped.set()  # as after a crash, the study goes on in the same round
         self.desk.look(wait=wait)
         self.write_status()
 

@@ -127,9 +127,9 @@ def authority_words(certificate: x509.Certificate) -> str:
 
 
 def note_revocation(home: PartyHome, words: Mapping[str, Any]) -> None:
-    """Keep that the coordinator says it shut this party out, and why; once in the log."""
+    """Keep that the coordinator says it shut this party out, and why; for good, so only the first time counts."""
     told = {key: plain_line(words.get(key, ""), LONGEST) for key in ("when", "why")}
-    if read_revocation(home) != told:
+    if not read_revocation(home):
         home.log().append(event_entry("told of revocation", **{home.role: home.own_name}, **told))
         write_json(home.revocation_path, told)
 

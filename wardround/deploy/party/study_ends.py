@@ -16,6 +16,8 @@ from wardround.runs.json_files import read_json, write_json
 
 ENDED = "ended"
 """The topic."""
+MOST_TOLD = 10
+"""Ends of one study that are kept: nobody fills a log by ending and resuming it for ever."""
 STATES = ("finished", "failed", "cancelled", "amended")
 
 
@@ -29,19 +31,27 @@ def note_end(home: PartyHome, words: Mapping[str, Any]) -> None:
     if state not in STATES or not offer_path(home, study).exists():
         return
     told = {key: plain_line(words.get(key, ""), LONGEST) for key in ("state", "why", "replaced")}
-    before = read_end(home, study)
-    if {key: before.get(key) for key in told} == told:
+    before = read_kept(home, study)
+    times = int(before.get("times", 0))
+    if times >= MOST_TOLD or {key: before.get(key) for key in told} == told:
         return
     home.log().append(event_entry("told of end", study=study, **{key: one for key, one in told.items() if one}))
-    write_json(end_path(home, study), {**told, "when": timestamp()})
+    write_json(end_path(home, study), {**told, "when": timestamp(), "times": times + 1})
 
 
-def read_end(home: PartyHome, study: str) -> dict[str, str]:
-    """How and when a study ended, as the coordinator said; nothing while it has not."""
+def read_kept(home: PartyHome, study: str) -> dict[str, Any]:
     path = end_path(home, study)
     return read_json(path, "delete it") if path.exists() else {}
 
 
+def read_end(home: PartyHome, study: str) -> dict[str, str]:
+    """How and when a study ended, as the coordinator said; nothing while it has not."""
+    kept = read_kept(home, study)
+    return {key: str(kept.get(key, "")) for key in ("state", "why", "replaced", "when")} if kept.get("state") else {}
+
+
 def forget_end(home: PartyHome, study: str) -> None:
-    """It is asked for again."""
-    end_path(home, study).unlink(missing_ok=True)
+    """It is asked for again; how often its end was told stays counted."""
+    kept = read_kept(home, study)
+    if kept.get("state"):
+        write_json(end_path(home, study), {"times": kept.get("times", 0)})

@@ -304,6 +304,11 @@ def is_due(certificate: x509.Certificate, now: datetime | None = None) -> bool:
     return certificate.not_valid_after_utc - (now or clock.now()) < RENEW_BEFORE
 
 
+def has_ended_by(content: bytes, moment: datetime) -> bool:
+    """Whether a certificate, in PEM, is not valid any more at that time."""
+    return x509.load_pem_x509_certificate(content).not_valid_after_utc < moment
+
+
 def check_issued(certificate: x509.Certificate, authority: x509.Certificate, *, where: str) -> CertificateSummary:
     """Refuse a certificate of another consortium, or one that is no longer (or not yet) valid."""
     try:

@@ -17,7 +17,7 @@ from wardround.deploy.coordinator.events import Observer, StudyOffered
 from wardround.deploy.coordinator.gather import reasons_of
 from wardround.deploy.coordinator.queue import has_begun, is_finished, queued_studies
 from wardround.deploy.coordinator.studies.errands import run_errands, studies_with_errands
-from wardround.deploy.coordinator.studies.offers import LONGEST_PAUSE, PAUSE, Standing, ask_offer
+from wardround.deploy.coordinator.studies.offers import LONGEST_PAUSE, PAUSE, Standing, announce, ask_offer
 from wardround.deploy.coordinator.studies.submission import Submission, policy_of
 from wardround.deploy.home import CoordinatorHome
 from wardround.deploy.transport.contract import Transport
@@ -141,7 +141,7 @@ class StudyDesk:
         try:
             changed = self._offer_all(site)
             for study in [one for one, parties in list(self.errands.items()) if site in parties]:
-                with suppress(Refusal, OSError):
+                with suppress(Exception):  # whatever a site's answer trips over, the others are looked after
                     run_errands(self.home, self.transport_of(study), study, site, PATIENCE)
                     changed = True
         finally:
@@ -161,7 +161,10 @@ class StudyDesk:
             with self._guard:
                 before = standing.pending.get(site)
                 standing.take(site, told)
-                changed = changed or standing.pending.get(site) != before
+                news = standing.pending.get(site) != before
+            if news:
+                announce(self.observer, standing)
+            changed = changed or news
         return changed
 
 

@@ -6,7 +6,6 @@ from wardround.core.errors import Refusal
 from wardround.deploy.coordinator.events import (
     AnswersGathered,
     AnswersMissing,
-    ApprovalPending,
     Event,
     RoundDone,
     SitesAwaited,
@@ -32,8 +31,6 @@ def status_after(event: Event) -> dict[str, Any]:
             return {"missing": dict(event.missing)}
         case SitesAwaited():
             return {"missing": dict.fromkeys(event.sites, "it is not connected")}
-        case ApprovalPending():
-            return {"missing": dict.fromkeys(event.sites, "it has not approved the study yet")}
         case _:
             return {}
 
