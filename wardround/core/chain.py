@@ -90,6 +90,7 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         sum_only=last.sum_only,
         products_only=last.products_only,
         fewest=max(link.fewest for link in links),
+        most=min((link.most for link in links if link.most is not None), default=None),
         at_site=in_turn([link.at_site or link.up for link in links]) if really else None,
         bytes_up=last.bytes_up,
         limit=" and ".join(link.limit for link in links if link.limit),

@@ -27,7 +27,7 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.core.quality import Quality
 from wardround.engine import predictions
-from wardround.engine.checks import divergence, refuse_few, refuse_unseen
+from wardround.engine.checks import divergence, refuse_few, refuse_many, refuse_unseen
 from wardround.engine.feed import PIECES_UNDER_WAY, Feed, replicate, shard_over_devices, split_by_device, to_host
 from wardround.engine.flatten import Form, form_of
 from wardround.engine.layout import PIECE_BYTES, Seating, Shape, shape_for
@@ -357,6 +357,7 @@ class Simulation:
             rows = self._training(algorithm).part("train")[1]
             there = np.count_nonzero(rows if cohort is None else rows[cohort])
             refuse_few(self.transform, min(self.largest_cohort, int(there)), where)
+            refuse_many(self.transform, self.largest_cohort if cohort is None else len(cohort), where)
 
     def _refuse_bad_combinations(self, algorithm: Algorithm) -> None:
         aggregator = algorithm.aggregator
