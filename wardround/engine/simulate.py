@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.chain import first_carried, identity
+from wardround.core.chain import choices_in, first_carried, identity
 from wardround.core.contracts import (
     Algorithm,
     Message,
@@ -63,6 +63,8 @@ class RoundTraffic(NamedTuple):
     bytes_up: int
     sent: Form
     added: Form
+    choices: dict[str, str]
+    """What a transform that chooses by itself has chosen."""
 
 
 JudgeScores = Callable[[Scores, Sequence[str]], Quality]
@@ -245,7 +247,8 @@ class Simulation:
 
         sent, left, added = jax.eval_shape(way, without_kept(progress), made)
         up = (self.transform.bytes_up or trees.nbytes)(left)
-        found = RoundTraffic(trees.nbytes(sent), up, form_of((sent, states)), form_of(added))
+        forms = form_of((sent, states)), form_of(added)
+        found = RoundTraffic(trees.nbytes(sent), up, *forms, choices_in(sent, left))
         self._ways[algorithm] = found
         return found
 
@@ -330,6 +333,7 @@ class Simulation:
     ) -> list[RoundRecord]:
         sites = self._training(algorithm).sites
         down, up = self.message_bytes(algorithm, progress)
+        choices = {} if algorithm.silent else self._round_traffic(algorithm, progress).choices
         return [
             RoundRecord(
                 round=number,
@@ -340,6 +344,7 @@ class Simulation:
                 cpu_seconds=cpu / len(rounds),
                 bytes_down=down * len(cohort),
                 bytes_up=up * len(cohort),
+                measures={"compression": choices} if choices else {},
             )
             for number, cohort in rounds
         ]

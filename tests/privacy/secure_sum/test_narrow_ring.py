@@ -31,7 +31,7 @@ def test_the_sum_of_answers_with_a_sign_is_exact_with_a_third_lost(bits, count):
 
 
 def test_masked_numbers_look_even():
-    """Of 20,000 masked zeros each of the 256 values comes up about 78 times, and no more unevenly than chance makes it."""
+    """Of 20,000 masked zeros each of the 256 values comes up about 78 times, no more unevenly than by chance."""
     one = rounds.begun(3, entries=20_000, ring_bits=8, fraction_bits=0, bound=10.0)
     one.vectors = {name: np.zeros(20_000, np.uint64) for name in one.session.roster}
     assert not one.total({}).any()

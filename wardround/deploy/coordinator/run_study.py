@@ -63,10 +63,11 @@ from wardround.runs.result import MethodResult, MonitorResult, RunResult
 from wardround.runs.scores import ScoreBlock
 from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
+from wardround.study.budget import budget_of
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
-from wardround.workflows.run import meters_of, underfit_notes
+from wardround.workflows.run import budget_notes, compression_notes, meters_of, underfit_notes
 from wardround.workflows.training_plan import stopping_of
 
 PAUSE = 0.5
@@ -306,6 +307,7 @@ def train(
         identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
         resume=True,
         on_round=record,
+        budget=budget_of(study, algorithm, agreement.task, rows_of=engine.limits.training_rows),
     )
     point("coordinator.checkpoint.saved")
     return algorithm, fitted
@@ -368,6 +370,7 @@ def finish(
             *privacy_plan.spent_notes(folder.records()),
             *validation_notes(folder.records()),
             *choice_notes(folder.path),
+            *(*compression_notes(folder.records()), *budget_notes(study, fitted, method.label)),
             *underfit_notes(study, {method.label: folder.records()}),
             *missing_figures_note(engine.sites, blocks, absent, privacy_plan.untold_note(study)),
         ),
