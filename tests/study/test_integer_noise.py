@@ -109,3 +109,18 @@ def test_what_a_secure_sum_cannot_be_is_refused_before_the_first_round(
     assert (said.code, "Traceback" in said.err) == (2, False)
     assert why in " ".join(said.err.split()), said.err
     assert not tiny.recorded(tmp_path / "out")
+
+
+def test_noise_must_fit_into_the_bits_of_the_ring(tmp_path, capsys) -> None:
+    """Multiplier 2, clip 1 and 6 binary places: 2 x (64 + 1.4) / sqrt(4) = 65 steps a site; four sites need 4 x 65 for
+    their answers and 16 x 65 x 2 for their noise, 2,355 in all: 13 bits with the sign."""
+    narrow = '[[transforms]]\nname = "secure_sum"\nfraction_bits = 6\nbound = 4.0\nbits = '
+    private = {**PRIVATE, "noise_multiplier": 2.0, "clip": 1.0}
+    said = run(tmp_path, capsys, privacy=private, transforms=f"{narrow}12\n")
+    assert said.code == 2
+    assert "does not fit into 12 bits" in said.err
+    assert "give secure_sum 13 bits" in said.err
+    said = run(tmp_path, capsys, privacy=private, transforms=f"{narrow}13\n")
+    assert said.code == 0, said.err
+    # Nine numbers are two groups of eight, 13 bytes each, where 64 bits take 72 and single precision 36.
+    assert meters(tmp_path)["traffic"]["bytes_up_a_site_a_round"] == 26

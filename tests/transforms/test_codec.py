@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from wardround.core import trees
+from wardround.core.bit_field import packed_bytes
 from wardround.core.chain import chain, send_up
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.transforms.bit_field import pack_bits, packed_bytes, random_shares, unpack_bits
 from wardround.transforms.clip import clip
 from wardround.transforms.compression import compression
 from wardround.transforms.eden import eden
 from wardround.transforms.quantize import quantize
+from wardround.transforms.random_bits import pack_bits, random_shares, unpack_bits
 from wardround.transforms.secure_sum import secure_sum
 from wardround.transforms.top_k import top_k
 

@@ -130,3 +130,32 @@ def test_a_study_file_names_it_and_wrong_settings_are_refused():
         component.build(fraction_bits=2.5)
     with pytest.raises(Refusal, match="take more than 42 bits"):
         component.build(fraction_bits=30, bound=1e6)
+
+
+def test_few_bits_need_few_bytes_and_no_sum_wraps(even, model):
+    """Seven sites of 48 patients: 7 x 48 x 2^3 = 2,688 fits into 13 bits with a sign, and not into 12."""
+    algorithm = algorithm_of(model)
+    narrow = secure_sum(fraction_bits=3, bound=48.0, bits=13)
+    engine = Simulation(even, transform=narrow)
+    progress = engine.begin(algorithm, model.init(KEY))
+    # 9 numbers are two groups of eight, 13 bytes each.
+    assert engine.message_bytes(algorithm, progress)[1] == 26
+    with pytest.raises(Refusal, match="7 sites take part, and the sum of more than 5 answers would not fit"):
+        Simulation(even, transform=secure_sum(fraction_bits=3, bound=48.0, bits=12)).begin(algorithm, model.init(KEY))
+    with pytest.raises(Refusal, match="8 bits have no room for 3 answers of up to 48 with 3 binary places"):
+        secure_sum(fraction_bits=3, bound=48.0, bits=8)
+
+
+def test_on_a_coarse_grid_the_mean_is_right_and_counts_are_exact():
+    link = secure_sum(fraction_bits=0, bound=100.0, bits=16)
+
+    @jax.jit
+    @jax.vmap
+    def opened(key):
+        return link.release((), link.up(NOTHING, sent(jnp.full(50, 0.1), 3.0), key)).arrays
+
+    found = opened(jax.random.split(KEY, 400))
+    # 3 x 0.1 = 0.3 becomes 1 with chance 0.3: over 20,000 draws within 5 x sqrt(0.21 / 20,000) = 0.016.
+    assert set(np.unique(found["update"])) == {0.0, 1.0}
+    assert abs(float(found["update"].mean()) - 0.3) < 0.016
+    assert set(np.unique(found["weight"])) == {3.0}

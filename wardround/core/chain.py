@@ -90,6 +90,7 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         sum_only=last.sum_only,
         products_only=last.products_only,
         fewest=max(link.fewest for link in links),
+        most=min((link.most for link in links if link.most is not None), default=None),
         at_site=in_turn([link.at_site or link.up for link in links]) if really else None,
         bytes_up=last.bytes_up,
         limit=" and ".join(link.limit for link in links if link.limit),
@@ -140,3 +141,25 @@ def send_up(
 
 def drop_array(message: Message, name: str) -> Message:
     return Message({key: value for key, value in message.arrays.items() if key != name}, message.meta)
+
+
+CHOICE = "choice/"
+"""How an array without entries begins that tells which of several ways a message took."""
+
+
+def marked_choice(message: Message, name: str) -> Message:
+    """The message with a mark of no bytes that tells by which way it came."""
+    return Message({**message.arrays, f"{CHOICE}{name}": jnp.zeros(0, jnp.float32)}, message.meta)
+
+
+def chosen_marker(message: Message) -> tuple[str, Message]:
+    """The way that a message tells, and the message without the mark."""
+    (mark,) = (name for name in message.arrays if name.startswith(CHOICE))
+    return mark.removeprefix(CHOICE), drop_array(message, mark)
+
+
+def choices_in(down: Message, up: Message) -> dict[str, str]:
+    """Which ways the messages of a round took, where they tell it."""
+    found = {"down": down.arrays, "up": up.arrays}
+    marks = {way: [name for name in arrays if name.startswith(CHOICE)] for way, arrays in found.items()}
+    return {way: names[0].removeprefix(CHOICE) for way, names in marks.items() if names}

@@ -241,6 +241,8 @@ class Transform(NamedTuple):
     """The server sees the inner products of the answers and one weighted sum; only the last of a chain may be so."""
     fewest: int = 1
     """Answers below which a round would tell single ones; refused before the first round."""
+    most: int | None = None
+    """Answers above which their sum would not be right any more; refused before the first round."""
     at_site: Callable[[Message, Message, Key], Message] | None = None
     """`up` as a real site does it, where the simulation's draws noise that would protect nobody."""
     bytes_up: Callable[[Message], int] | None = None

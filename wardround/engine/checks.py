@@ -50,6 +50,17 @@ def refuse_few(transform: Transform, sites: int, where: str) -> None:
         )
 
 
+def refuse_many(transform: Transform, sites: int, where: str) -> None:
+    """Refuse more answers than a sum has room for."""
+    if transform.most is not None and sites > transform.most:
+        raise Refusal(
+            f"{sites} sites take part, and the sum of more than {transform.most} answers would not fit into the bits "
+            "of the secure sum",
+            where=where,
+            remedy="give secure_sum more bits, a smaller bound or fewer fraction_bits, or let fewer sites take part",
+        )
+
+
 def refuse_over_network(transform: Transform, sites: int, second: str | None = None) -> None:
     """Refuse, before a study is even offered, transforms that cannot do what they promise over real sites."""
     if transform.products_only and second is None:
@@ -67,6 +78,7 @@ def refuse_over_network(transform: Transform, sites: int, second: str | None = N
         )
     if sites:
         refuse_few(transform, sites, "[[transforms]]")
+        refuse_many(transform, sites, "[[transforms]]")
 
 
 def divergence(number: int, names: Sequence[str], limit: str = "") -> Diverged:

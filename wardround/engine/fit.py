@@ -1,7 +1,7 @@
 """The one server loop: drives any algorithm on any engine, keeps a checkpoint and a record of every round."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +12,11 @@ import numpy as np
 from wardround.core.contracts import Algorithm, Engine, Params, Progress, RoundRecord
 from wardround.core.errors import Diverged, Refusal
 from wardround.core.quality import Quality
+from wardround.engine.budget import UNITS, UNLIMITED, Budget, Spending
 from wardround.engine.checkpoint import read_checkpoint, read_header, write_checkpoint
 from wardround.engine.participation import Participation
 
+NEVER = 10**9
 MOST_TOLD = 100
 """Sites up to which an algorithm's numbers for each site are recorded by name."""
 
@@ -41,6 +43,10 @@ class FitResult(NamedTuple):
     """Compilation included."""
     rounds: int
     """Rounds done in all, those before a resume included."""
+    spent: Mapping[str, float] = {}
+    """What was spent of a budget's resources."""
+    ended_by: str = ""
+    """The resource of which another round would have taken too much."""
 
 
 class Schedule(NamedTuple):
@@ -67,6 +73,16 @@ class Memory(NamedTuple):
     best_round: int | None = None
     best_loss: float | None = None
     waited: int = 0
+    spent: Mapping[str, float] = {}
+    dearest: Mapping[str, float] = {}
+
+    def rounds_left(self, budget: Budget) -> tuple[int, str]:
+        return Spending(self.spent, self.dearest).rounds_left(budget)
+
+    def pay(self, budget: Budget, records: Sequence[RoundRecord], end: int) -> "Memory":
+        """After these rounds, of which `end` was the last."""
+        paid = Spending(self.spent, self.dearest).add(budget, records)
+        return self._replace(round=end, spent=paid.total, dearest=paid.dearest)
 
 
 def fit(
@@ -84,8 +100,9 @@ def fit(
     resume: bool = False,
     start: Progress | None = None,
     on_round: Callable[[RoundRecord], None] = lambda record: None,
+    budget: Budget = UNLIMITED,
 ) -> FitResult:
-    """Train for the scheduled rounds, or until early stopping.
+    """Train for the scheduled rounds, or until early stopping, or until a budget has no room for another round.
 
     With `checkpoint` the state is saved after every round, and with `resume` the run goes on from there and ends with
     the same bits as an uninterrupted one. A round is reported before its state is saved: a crash between the two
@@ -101,36 +118,38 @@ def fit(
     if stopping and stopping.site is not None:
         refuse_without_loss(stopping.site, engine, algorithm, progress)
     best, memory = progress, Memory()
+    # The best model is kept in case the budget ends training.
+    watch = EarlyStopping(NEVER) if budget.limits and validates and stopping is None else stopping
     if resume and checkpoint is not None and checkpoint.exists():
         (progress, best), memory = load(checkpoint, progress, identity)
-    elif stopping:
+    elif watch:
         best = jax.tree.map(jax.numpy.array, progress)
     records: list[RoundRecord] = []
     first_call = 0.0
     stopped = stopping is not None and memory.waited >= stopping.patience
-    while memory.round < schedule.rounds and not stopped:
-        end = schedule.piece(memory.round, validates or course is not None, checkpoint is not None)
+    while memory.round < schedule.rounds and not stopped and memory.rounds_left(budget)[0]:
+        planned = schedule.piece(memory.round, validates or course is not None, checkpoint is not None)
+        end = min(planned, memory.round + memory.rounds_left(budget)[0])
         piece = [(number, participation.cohort(number)) for number in range(memory.round + 1, end + 1)]
         started = time.perf_counter()
-        progress, done = engine.train(algorithm, progress, piece)
+        progress, found = engine.train(algorithm, progress, piece)
         first_call = first_call or time.perf_counter() - started
-        memory = memory._replace(round=end)
-        looks = end % schedule.evaluate_every == 0 or end == schedule.rounds
-        if looks and not validates:
+        done = with_joules(found, budget)
+        memory = memory.pay(budget, done, end)
+        looks = end % schedule.evaluate_every == 0 or end == schedule.rounds or not memory.rounds_left(budget)[0]
+        if looks:
             said = describe_state(algorithm, progress, engine.sites)
             done[-1] = replace(done[-1], measures={**done[-1].measures, **said})
-        elif looks:
+        if looks and validates:
             quality = engine.judge(algorithm, progress, "validation")
             loss = watched_loss(quality, stopping)
-            refuse_loss(quality.mean_loss, end)
-            refuse_loss(loss, end)
-            said = describe_state(algorithm, progress, engine.sites)
-            done[-1] = replace(done[-1], measures={**done[-1].measures, **measures_of(quality), **said})
-            if stopping:
-                memory = update_memory(memory, loss, stopping)
+            refuse_losses((quality.mean_loss, loss), end)
+            done[-1] = replace(done[-1], measures={**done[-1].measures, **measures_of(quality)})
+            if watch:
+                memory = update_memory(memory, loss, watch)
                 if memory.best_round == end:
                     best = jax.tree.map(jax.numpy.array, progress)
-                stopped = memory.waited >= stopping.patience
+                stopped = memory.waited >= watch.patience
         if looks and course is not None:
             followed = accuracies(engine.judge(algorithm, progress, course))
             done[-1] = replace(done[-1], measures={**done[-1].measures, f"{course}_accuracy": followed})
@@ -138,10 +157,31 @@ def fit(
             on_round(record)
         records += done
         if checkpoint is not None:
-            kept = (progress, best) if stopping else (progress, progress)
-            save(checkpoint, kept, memory, identity, twice=stopping is not None)
-    final = best if stopping and memory.best_round is not None else progress
-    return FitResult(final, records, memory.best_round, stopped, first_call, memory.round)
+            kept = (progress, best) if watch else (progress, progress)
+            save(checkpoint, kept, memory, identity, twice=watch is not None)
+    ended_by = "" if stopped or memory.round == schedule.rounds else memory.rounds_left(budget)[1]
+    chosen = memory.best_round if stopping or ended_by else None
+    final = progress if chosen is None else best
+    early = stopped or bool(ended_by)
+    return FitResult(final, records, chosen, early, first_call, memory.round, memory.spent, ended_by)
+
+
+def words_of_stop(fitted: FitResult, limits: Mapping[str, float], planned: int) -> str:
+    """Why a budget ended training where it did."""
+    name = fitted.ended_by
+    best = f"; the model is that of round {fitted.best_round}, the best one" if fitted.best_round else ""
+    return (
+        f"Training stopped after round {fitted.rounds} of {planned}: another round could have passed the budget of "
+        f"{limits[name]:,.6g} {UNITS[name]} ({fitted.spent[name]:,.6g} spent{best})."
+    )
+
+
+def with_joules(records: list[RoundRecord], budget: Budget) -> list[RoundRecord]:
+    """What the processor says it used since the last call, in equal parts."""
+    if budget.joules is None:
+        return records
+    each = budget.joules() / len(records)
+    return [replace(record, measures={**record.measures, "joules": each}) for record in records]
 
 
 def describe_state(algorithm: Algorithm, progress: Progress, sites: Sequence[str]) -> dict[str, Any]:
@@ -207,8 +247,8 @@ def update_memory(memory: Memory, loss: float, stopping: EarlyStopping) -> Memor
     return memory._replace(waited=memory.waited + 1)
 
 
-def refuse_loss(loss: float, number: int) -> None:
-    if not np.isfinite(loss):
+def refuse_losses(losses: Sequence[float], number: int) -> None:
+    if not np.isfinite(losses).all():
         raise Diverged(f"the validation loss is not a finite number after round {number}", number)
 
 
@@ -227,5 +267,5 @@ def load(path: Path, template: Progress, identity: str) -> tuple[tuple[Progress,
         )
     twice = bool(header["twice"])
     tree, _ = read_checkpoint(path, {"now": template, "best": template} if twice else {"now": template})
-    memory = Memory(**{name: header[name] for name in Memory._fields})
+    memory = Memory(**{name: header[name] for name in Memory._fields if name in header})
     return (tree["now"], tree["best"] if twice else tree["now"]), memory

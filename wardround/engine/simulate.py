@@ -27,7 +27,7 @@ from wardround.core.errors import Refusal
 from wardround.core.federation import Federation
 from wardround.core.quality import Quality
 from wardround.engine import predictions
-from wardround.engine.checks import divergence, refuse_few, refuse_unseen
+from wardround.engine.checks import divergence, refuse_few, refuse_many, refuse_unseen
 from wardround.engine.feed import (
     PIECES_UNDER_WAY,
     Feed,
@@ -351,6 +351,7 @@ class Simulation:
         sites, kinds = self._training(algorithm).sites, self._kinds(algorithm)
         each = {int(kind): self._bytes_of_kind(algorithm, progress, int(kind)) for kind in np.unique(kinds)}
         down, up = (np.array([each.get(kind, (0, 0))[way] for kind in range(max(each) + 1)])[kinds] for way in (0, 1))
+        choices = {} if algorithm.silent else self._round_traffic(algorithm, progress, int(kinds[0])).choices
         return [
             RoundRecord(
                 round=number,
@@ -361,6 +362,7 @@ class Simulation:
                 cpu_seconds=cpu / len(rounds),
                 bytes_down=int(down[cohort].sum()),
                 bytes_up=int(up[cohort].sum()),
+                measures={"compression": choices} if choices else {},
             )
             for number, cohort in rounds
         ]
@@ -381,6 +383,7 @@ class Simulation:
             rows = self._training(algorithm).part("train")[1]
             there = np.count_nonzero(rows if cohort is None else rows[cohort])
             refuse_few(self.transform, min(self.largest_cohort, int(there)), where)
+            refuse_many(self.transform, self.largest_cohort if cohort is None else len(cohort), where)
 
     def _refuse_bad_combinations(self, algorithm: Algorithm) -> None:
         aggregator = algorithm.aggregator

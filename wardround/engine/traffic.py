@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 
 from wardround.core import trees
+from wardround.core.chain import choices_in
 from wardround.core.contracts import Algorithm, Progress, Transform, Tree
 from wardround.engine.flatten import Form, form_of
 from wardround.engine.program import server_message, without_kept
@@ -18,6 +19,8 @@ class RoundTraffic(NamedTuple):
     bytes_up: int
     said: Form
     added: Form
+    choices: dict[str, str]
+    """What a transform that chooses by itself has chosen."""
 
 
 def round_traffic(algorithm: Algorithm, transform: Transform, progress: Progress, row: Any, kind: int) -> RoundTraffic:
@@ -29,7 +32,7 @@ def round_traffic(algorithm: Algorithm, transform: Transform, progress: Progress
     left = jax.eval_shape(lambda sent, made: transform.up(sent, made, key), sent, made)
     added = added_shapes(algorithm, transform, progress, left, kind)
     up = (transform.bytes_up or trees.nbytes)(left)
-    return RoundTraffic(trees.nbytes(sent), up, form_of((said, states)), form_of(added))
+    return RoundTraffic(trees.nbytes(sent), up, form_of((said, states)), form_of(added), choices_in(sent, left))
 
 
 def one_site_shapes(clients: Tree) -> Tree:

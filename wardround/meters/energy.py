@@ -5,31 +5,55 @@ Computing: busy core-seconds x `watts_per_core` (a server core with its share of
 Transmission", Journal of Industrial Ecology 2018, found 60 Wh per GB in 2015, halving every two years, hence 6 as a
 cautious figure for today. CO2: `grams_per_kwh`, about the world's mean for electricity; a country's own figure may lie
 between 20 and 800. Accelerators are not counted, and in a simulation the traffic is the one that would have been.
-A budget that stops a study can read `report(state)["watt_hours"]` after each round.
+Where a record tells `joules` that were measured (a study with a [budget] on a machine that lets them be read), these
+count instead of processor time. `site_grams_per_kwh` are the factors of sites that know their own. Beside the totals:
+per site and round, and per percentage point of validation accuracy gained since the first evaluation.
 """
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from wardround.core.bounds import NotNegative, Positive
 from wardround.core.contracts import Meter, Report, RoundRecord
 
 
 def energy(
-    *, watts_per_core: Positive = 15.0, grams_per_kwh: Positive = 480.0, watt_hours_per_gb: NotNegative = 6.0
+    *,
+    watts_per_core: Positive = 15.0,
+    grams_per_kwh: NotNegative = 480.0,
+    watt_hours_per_gb: NotNegative = 6.0,
+    site_grams_per_kwh: Mapping[str, float] = MappingProxyType({}),
 ) -> Meter:
     """Electricity and CO2, estimated from processor time and bytes sent."""
 
+    def intensity(sites: Sequence[str]) -> float:
+        """The mean over the sites of a round; where they are too many to be named, what holds for all."""
+        own = [site_grams_per_kwh.get(site, grams_per_kwh) for site in sites]
+        return sum(own) / len(own) if own else grams_per_kwh
+
     def observe(state: Report, record: RoundRecord) -> Report:
+        joules = record.measures.get("joules")
+        used = record.cpu_seconds * watts_per_core / 3600 if joules is None else float(joules) / 3600
+        sent = (record.bytes_down + record.bytes_up) / 1e9 * watt_hours_per_gb
+        accuracy = record.measures.get("validation_accuracy", {}).get("weighted")
+        first = state["first_accuracy"]
+        best = max(filter(None, (state["best_accuracy"], accuracy)), default=None)
         return {
             "answers": state["answers"] + record.count,
-            "cpu_seconds": state["cpu_seconds"] + record.cpu_seconds,
-            "bytes": state["bytes"] + record.bytes_down + record.bytes_up,
+            "computing": state["computing"] + used,
+            "network": state["network"] + sent,
+            "grams": state["grams"] + (used + sent) / 1000 * intensity(record.sites),
+            "measured": state["measured"] or joules is not None,
+            "first_accuracy": accuracy if first is None else first,
+            "best_accuracy": best,
         }
 
     def report(state: Report) -> Report:
-        computing = state["cpu_seconds"] * watts_per_core / 3600
-        network = state["bytes"] / 1e9 * watt_hours_per_gb
+        computing, network, grams = state["computing"], state["network"], state["grams"]
         watt_hours = computing + network
-        grams = watt_hours / 1000 * grams_per_kwh
         answers = state["answers"]
+        how = "measured at the processor" if state["measured"] else "estimated from processor time"
+        points = gained_points(state["first_accuracy"], state["best_accuracy"])
         return {
             "watt_hours": watt_hours,
             "watt_hours_computing": computing,
@@ -37,12 +61,20 @@ def energy(
             "grams_co2": grams,
             "watt_hours_a_site_a_round": watt_hours / answers if answers else None,
             "grams_co2_a_site_a_round": grams / answers if answers else None,
+            "watt_hours_a_point": watt_hours / points if points else None,
+            "grams_co2_a_point": grams / points if points else None,
             "assumptions": {
                 "watts_per_core": watts_per_core,
                 "grams_per_kwh": grams_per_kwh,
                 "watt_hours_per_gb": watt_hours_per_gb,
             },
-            "words": f"About {watt_hours:.3g} Wh and {grams:.3g} g of CO2, estimated from processor time and traffic.",
+            "words": f"About {watt_hours:.3g} Wh and {grams:.3g} g of CO2, {how} and traffic.",
         }
 
-    return Meter(lambda: {"answers": 0, "cpu_seconds": 0.0, "bytes": 0}, observe, report)
+    start = {"answers": 0, "computing": 0.0, "network": 0.0, "grams": 0.0, "measured": False}
+    return Meter(lambda: {**start, "first_accuracy": None, "best_accuracy": None}, observe, report)
+
+
+def gained_points(first: float | None, best: float | None) -> float | None:
+    """Percentage points by which validation accuracy rose after the first evaluation; none where it did not."""
+    return 100 * (best - first) if first is not None and best is not None and best > first else None

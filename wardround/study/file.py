@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, Validation
 from wardround.core.errors import Refusal
 from wardround.engine.registry import suggest_name
 from wardround.study.monitor_section import MonitorSection, refuse_unused, with_data
+from wardround.study.sections.budget import BudgetSection
 from wardround.study.sections.comparison import CaseSection, CompareSection, PartnersSection, TuneSection
 from wardround.study.sections.data import CleaningSection, DataSection, PreparationSection
 from wardround.study.sections.deployment import DeploySection
@@ -28,6 +29,7 @@ from wardround.study.sections.section import Named, Section, Settings
 from wardround.weak_supervision.function_file import function_words
 
 __all__ = [
+    "BudgetSection",
     "CaseSection",
     "CleaningSection",
     "CompareSection",
@@ -59,6 +61,7 @@ OF_TRAINING = (
     "partners",
     "participation",
     "stopping",
+    "budget",
     "evaluation",
     "compare",
     "tune",
@@ -93,6 +96,7 @@ class Study(Section):
     deploy: DeploySection = DeploySection()
     participation: ParticipationSection = ParticipationSection()
     stopping: StoppingSection | None = None
+    budget: BudgetSection | None = None
     evaluation: EvaluationSection = EvaluationSection()
     compare: CompareSection | None = None
     tune: TuneSection | None = None
@@ -104,7 +108,8 @@ class Study(Section):
     @model_serializer(mode="wrap")
     def _one_or_the_other(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The words of a study are its identity: tables that do not concern it are none of them.
-        absent = {name for name in ("analysis", "monitor", "explain", "gaps") if getattr(self, name) is None}
+        optional = ("analysis", "monitor", "explain", "gaps", "budget")
+        absent = {name for name in optional if getattr(self, name) is None}
         unused = absent if {"analysis", "monitor"} <= absent else {*absent, *OF_TRAINING}
         return {key: value for key, value in write(self).items() if key not in unused}
 

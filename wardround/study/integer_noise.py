@@ -5,26 +5,31 @@ the rounding, the losses that are allowed (those beyond `answers`), and how far 
 """
 
 from dataclasses import replace
+from math import ceil, log2
 from typing import Any
 
 import jax
 import numpy as np
 
 from wardround.core.contracts import OWED, Algorithm, Model
+from wardround.core.errors import Refusal
 from wardround.engine import registry
 from wardround.engine.split_round import answer_shapes
 from wardround.privacy.distributed_noise import NoisePlan, plan_for
+from wardround.privacy.secure_sum.session import RING_BITS
 from wardround.study.file import Named, Study
 
 SECURE_SUM = "secure_sum"
+DEVIATIONS = 16
+"""Of the noise in a sum that must fit; beyond is nothing in 10^50 draws."""
 
 
-def binary_places(transforms: list[Named]) -> int:
-    """Those of the study's secure sum."""
+def sum_settings(transforms: list[Named]) -> dict[str, Any]:
+    """Those of the study's secure sum: binary places, bound, bits of the ring."""
     component = registry.find("transform", SECURE_SUM)
     settings = next(one.settings for one in transforms if one.name == SECURE_SUM)
     registry.check_settings(component, settings, "[[transforms]]")
-    return int({**{one.name: one.default for one in component.parameters}, **settings}["fraction_bits"])
+    return {**{one.name: one.default for one in component.parameters}, **settings}
 
 
 def entries_of(algorithm: Algorithm, model: Model, row: Any, sites: int) -> int:
@@ -36,15 +41,46 @@ def entries_of(algorithm: Algorithm, model: Model, row: Any, sites: int) -> int:
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(noised))
 
 
-def plan_integer_noise(study: Study, entries: int, answers: int, rounds: int) -> NoisePlan:
-    """The noise that the study says, or the least that keeps its epsilon, if so many sites answer at least."""
+def plan_integer_noise(study: Study, entries: int, answers: int, rounds: int, sites: int) -> NoisePlan:
+    """The noise that the study says, or the least that keeps its epsilon, if so many sites answer at least.
+
+    `sites` is how many there are: what all of them add must fit into the ring.
+    """
     privacy = study.privacy
     assert privacy is not None
-    places = binary_places(study.transforms)
-    said: dict[str, Any] = {"clip": privacy.clip, "entries": entries, "fraction_bits": places, "sites": answers}
+    settings = sum_settings(study.transforms)
+    said: dict[str, Any] = {
+        "clip": privacy.clip,
+        "entries": entries,
+        "fraction_bits": int(settings["fraction_bits"]),
+        "sites": answers,
+    }
     if privacy.noise_multiplier is not None:
-        return NoisePlan(privacy.noise_multiplier, **said)
-    return plan_for(privacy.epsilon or 0.0, privacy.delta, rounds, **said)
+        plan = NoisePlan(privacy.noise_multiplier, **said)
+    else:
+        plan = plan_for(privacy.epsilon or 0.0, privacy.delta, rounds, **said)
+    refuse_narrow_ring(plan, int(settings["bits"]), sites, adaptive=privacy.quantile is not None)
+    return plan
+
+
+def refuse_narrow_ring(plan: NoisePlan, bits: int, sites: int, *, adaptive: bool) -> None:
+    """Refuse a ring into which the answers of all sites and sixteen deviations of their noise do not fit."""
+    if bits == RING_BITS:
+        return
+    if adaptive:
+        raise Refusal(
+            "a clipping length that adapts may outgrow a secure sum of few bits",
+            where="[privacy], [[transforms]]",
+            remedy="take bits out of secure_sum, or give [privacy] a fixed clip",
+        )
+    needed = sites * plan.sensitivity + DEVIATIONS * plan.site_deviation * sites**0.5
+    if needed >= 2.0 ** (bits - 1):
+        raise Refusal(
+            f"the noise of {sites} sites, {plan.site_deviation:.3g} steps of the grid each, does not fit into {bits} "
+            "bits",
+            where="[privacy], [[transforms]]",
+            remedy=f"give secure_sum {ceil(log2(needed)) + 1} bits, or fewer fraction_bits",
+        )
 
 
 def multipliers(plan: NoisePlan, answered: int) -> dict[str, float]:

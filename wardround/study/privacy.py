@@ -198,7 +198,7 @@ def plan_noise(
         answers = privacy.answers or min(surely, *taking_part.answering)
         if secure:
             entries = integer_noise.entries_of(plain, words[-1], patients.row, len(patients.sites))
-            plan = integer_noise.plan_integer_noise(study, entries, answers, int(taking_part.times.max()))
+            plan = integer_noise.plan_integer_noise(study, entries, answers, int(taking_part.times.max()), len(sites))
             found = _with_noise(study, privacy, noise=plan.noise_multiplier, answers=answers, whole=True)
             return found, Protection(found.privacy or privacy, empty=empty, secure=True, plan=plan)
         noise = privacy.noise_multiplier or noise_for(

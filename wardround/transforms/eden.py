@@ -15,8 +15,8 @@ import numpy as np
 
 from wardround.core.bounds import Bound
 from wardround.core.contracts import Array, Transform
-from wardround.transforms.bit_field import pack_bits, unpack_bits
 from wardround.transforms.codec import SMALLEST, Codec, Direction, Smallest, coded
+from wardround.transforms.random_bits import pack_bits, unpack_bits
 from wardround.transforms.rotation import block_sums, frame_for, lay, pick, random_signs, rotate, rotate_back
 
 EdenBits = Annotated[int, Bound(low=1, high=4)]

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from wardround.core.bounds import Bound
 from wardround.core.contracts import Array, Transform
-from wardround.transforms.bit_field import pack_bits, random_shares, unpack_bits
 from wardround.transforms.codec import SMALLEST, Codec, Direction, Smallest, coded, lengths
+from wardround.transforms.random_bits import pack_bits, random_shares, unpack_bits
 
 Bits = Annotated[int, Bound(low=1, high=16)]
 Run = Annotated[int, Bound(low=0)]

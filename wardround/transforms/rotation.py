@@ -13,7 +13,7 @@ import numpy as np
 
 from wardround.core.bounds import Bound
 from wardround.core.contracts import Array
-from wardround.transforms.bit_field import mix, random_words
+from wardround.transforms.random_bits import mix, random_words
 
 BLOCK = 4096
 LEAST_BLOCK, LEAST_BLOCKS = 64, 8

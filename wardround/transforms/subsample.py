@@ -16,8 +16,8 @@ import numpy as np
 
 from wardround.core.bounds import Bound
 from wardround.core.contracts import Array, Transform
-from wardround.transforms.bit_field import random_words
 from wardround.transforms.codec import SMALLEST, Codec, Direction, Smallest, coded
+from wardround.transforms.random_bits import random_words
 
 Fraction = Annotated[float, Bound(low=0, high=1, open_low=True)]
 

@@ -18,8 +18,8 @@ import numpy as np
 from wardround.core import trees
 from wardround.core.bounds import Bound
 from wardround.core.contracts import Array, Key, Message, Transform, Tree
-from wardround.transforms.bit_field import pack_bits, unpack_bits
 from wardround.transforms.codec import SMALLEST, Codec, Smallest, coded, decode_tree, encode_tree, is_large
+from wardround.transforms.random_bits import pack_bits, unpack_bits
 
 TopFraction = Annotated[float, Bound(low=0, high=1, open_low=True)]
 

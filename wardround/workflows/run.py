@@ -13,8 +13,10 @@ from wardround.core.components.packages import OWN, in_a_line
 from wardround.core.contracts import Params, RoundRecord, Scores
 from wardround.core.federation import Federation
 from wardround.engine import registry
-from wardround.engine.fit import FitResult, Schedule, fit
+from wardround.engine.budget import UNLIMITED, Budget
+from wardround.engine.fit import FitResult, Schedule, fit, words_of_stop
 from wardround.engine.participation import restrict
+from wardround.engine.simulate import Simulation
 from wardround.report.notes import underfit_note
 from wardround.runs.clinical.figures import ClinicalFigures
 from wardround.runs.file_names import MODEL, PERSONAL, method_file
@@ -22,6 +24,7 @@ from wardround.runs.folder import RunFolder, digest
 from wardround.runs.result import RunResult
 from wardround.study import assemble
 from wardround.study.assemble import Setting
+from wardround.study.budget import budget_of, energy_settings
 from wardround.study.file import Study
 from wardround.study.methods import Method, site_number
 from wardround.study.model_facts import model_facts
@@ -125,6 +128,8 @@ def run(
             *remarks,
             *resample_notes(study, settings),
             *filter(None, [first[0][0].transform.words]),
+            *compression_notes(folder.records()),
+            *dict.fromkeys(note for one in trained for note in budget_notes(study, one.fitted, one.method.label)),
             *underfit_notes(study, {plan.method.label: recorded_rounds(plan, folder) for plan, *_ in first}),
         ),
     )
@@ -235,6 +240,7 @@ def train(
             identity=digest([study.model_dump(mode="json"), method, plan.setting.fingerprint]),
             resume=resume,
             on_round=report,
+            budget=planned_budget(plan, engine, params),
         )
         personal = engine.personal_models(algorithm, fitted.progress)
         scores = engine.predict(algorithm, fitted.progress, part, personal)
@@ -251,6 +257,36 @@ def train(
         partners=partners,
         personal=personal,
     )
+
+
+def planned_budget(plan: TrainingPlan, engine: Simulation, params: Params) -> Budget:
+    """What this training may spend; refused where the first round is too much already."""
+    if plan.study.budget is None:
+        return UNLIMITED
+    shapes = engine.first_shapes(plan.algorithm, params)
+    cohort = plan.participation.cohort(1)
+    rows = int(plan.federation.part("train")[1][cohort].sum())
+    return budget_of(
+        plan.study,
+        plan.algorithm,
+        plan.federation.task,
+        message_bytes=sum(engine.message_bytes(plan.algorithm, shapes)),
+        first=(len(cohort), rows),
+    )
+
+
+def compression_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was chosen where compression follows from the line."""
+    found = [dict(one["measures"]["compression"]) for one in records if "compression" in one.get("measures", {})]
+    told = dict.fromkeys((one.get("down", ""), one.get("up", "")) for one in found)
+    return [f"Compression chosen for the line: {down} to the sites, {up} from them." for down, up in told]
+
+
+def budget_notes(study: Study, fitted: FitResult, label: str) -> list[str]:
+    """Where a budget ended this training, if it did."""
+    if study.budget is None or not fitted.ended_by:
+        return []
+    return [f"{label}: {words_of_stop(fitted, study.budget.limits, study.study.rounds)}"]
 
 
 def asking_in_turn(study: Study, method: Method) -> str | None:
@@ -285,7 +321,7 @@ def meters_of(folder: RunFolder, method: Method, study: Study) -> dict[str, Any]
     reports = {}
     for name, component in registry.components("meter").items():
         try:
-            meter = component.build()
+            meter = component.build(**(energy_settings(study) if name == "energy" else {}))
             reports[name] = meter.report(reduce(meter.observe, recorded, meter.init()))
         except Exception as error:
             if component.package == OWN:

@@ -118,3 +118,31 @@ def test_a_code_of_another_length_or_of_huge_numbers_is_no_answer(consortium):
     assert "an array of shape" in told[0]
     assert "numbers as large as" in told[1]
     assert "not finite" in told[2]
+
+
+def test_a_secure_sum_of_few_bits_gives_the_simulations_model(consortium):
+    """Twelve bits a number: three sites that count 1 each, answers of up to 4 in steps of 1/128: 3 x 4 x 128 < 2^11."""
+    study = study_of(
+        "narrow",
+        1,
+        algorithm={"weights": "uniform"},
+        transforms=[{"name": "secure_sum", "fraction_bits": 7, "bound": 4.0, "bits": 12}],
+    )
+    packed = []
+
+    def watch(site, topic, header, reply):
+        arrays = decode(reply)[1].arrays if topic == "secure" else {}
+        packed.extend(one.nbytes for name, one in arrays.items() if name == "packed")
+        return reply
+
+    consortium.change = watch
+    consortium.conduct(study)
+    simulation = simulated(consortium, study)
+    mine, its = (
+        load_file(one / "model.safetensors") for one in (consortium.run(study), consortium.folder / "simulated")
+    )
+    assert all(np.abs(mine[array] - its[array]).max() <= 1e-6 for array in its)
+    # The packed answers have the bytes that the simulation counts: 12 of the 32 bits of a plain answer.
+    traffic = simulation["methods"][0]["meters"]["traffic"]
+    assert packed == [traffic["bytes_up_a_site_a_round"]] * len(NAMES)
+    assert packed[0] / (traffic["bytes_down_a_site_a_round"] + 4) == pytest.approx(12 / 32, abs=0.06)

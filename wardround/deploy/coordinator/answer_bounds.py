@@ -20,7 +20,7 @@ import pandas as pd
 from pydantic import TypeAdapter
 
 from wardround.core.components.recipes import Recipe, recipe_of
-from wardround.core.contracts import Algorithm, Message, Query, Report, Site
+from wardround.core.contracts import Algorithm, Message, Query, Report, RoundRecord, Site
 from wardround.core.errors import Refusal
 from wardround.core.federation import PARTS
 from wardround.core.files import write_whole
@@ -77,6 +77,10 @@ class RowLimits:
         if site not in self.rows:
             return MOST_ROWS
         return self.rows[site][PARTS.index(part)] + self.cells.get(site, 1) - 1
+
+    def training_rows(self, record: RoundRecord) -> int:
+        """Those of the sites of a round, as they told them."""
+        return sum(self.rows[site][0] for site in record.sites if site in self.rows)
 
     def figures_problem(self, reply: Reply) -> str | None:
         """Why figures, which have their form, are of more test patients than the site has."""

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from wardround.core import trees
-from wardround.core.chain import chain
+from wardround.core.chain import chain, choices_in
 from wardround.core.components.recipes import recipe_of, to_json
 from wardround.core.contracts import Algorithm, Message, Params, Progress, Query, Report, RoundRecord, Task, Transform
 from wardround.core.errors import Refusal
@@ -312,6 +312,7 @@ class Deployment:
             bytes_down=traffic.down,
             bytes_up=traffic.up,
             measures={
+                **({"compression": choices} if (choices := choices_in(sent, shapes)) else {}),
                 **measures_of({site: absent[site] for site in cohort if site not in sizes}),
                 **({"line_bytes": traffic.line} if traffic.line else {}),
                 "arrays": {

@@ -60,12 +60,13 @@ from wardround.runs.read import has_manifest
 from wardround.runs.result import MethodResult, MonitorResult, RunResult
 from wardround.runs.sites import SiteSummary
 from wardround.study import assemble
+from wardround.study.budget import budget_of
 from wardround.study.data_rules import example_shape
 from wardround.study.file import PrivacySection, Study
 from wardround.study.methods import own_method
 from wardround.study.model_facts import model_facts, prediction_task
 from wardround.study.votes import sketch_task
-from wardround.workflows.run import meters_of, underfit_notes
+from wardround.workflows.run import budget_notes, compression_notes, meters_of, underfit_notes
 from wardround.workflows.training_plan import default_metric, stopping_of
 
 
@@ -248,6 +249,7 @@ def train(
         identity=digest([study.model_dump(mode="json"), list(engine.sites)]),
         resume=True,
         on_round=record,
+        budget=budget_of(study, algorithm, agreement.task, rows_of=engine.limits.training_rows),
     )
     point("coordinator.checkpoint.saved")
     return algorithm, fitted
@@ -313,6 +315,7 @@ def finish(
             *privacy_plan.spent_notes(folder.records()),
             *validation_notes(folder.records()),
             *choice_notes(folder.path),
+            *(*compression_notes(folder.records()), *budget_notes(study, fitted, method.label)),
             *underfit_notes(study, {method.label: folder.records()}),
             *missing_figures_note(engine.sites, blocks, absent, privacy_plan.untold_note(study)),
         ),

@@ -34,7 +34,8 @@ from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.agreed_words import agreed_by
 from wardround.deploy.protocol.replies import Absence
 from wardround.deploy.protocol.requests import SecureStep, Topic, TrainRound
-from wardround.deploy.protocol.secure_precision import precision_of
+from wardround.deploy.protocol.ring_bytes import read_vector
+from wardround.deploy.protocol.secure_precision import precision_of, ring_bits_of
 from wardround.deploy.protocol.status import Status
 from wardround.engine.checks import divergence
 from wardround.privacy.secure_sum.fixed_point import FIXED
@@ -50,6 +51,7 @@ from wardround.privacy.secure_sum.server import (
 )
 from wardround.privacy.secure_sum.session import (
     FEWEST,
+    RING_BITS,
     Session,
     model_hash,
     most_colluding,
@@ -109,6 +111,7 @@ class SecureRound:
     rest: Callable[[], None]
     tell: Callable[[tuple[str, ...], Absences], None]
     """Who has revealed its shares, and why others have not, while these are waited for."""
+    ring_bits: int = RING_BITS
     noise_room: int = 0
     """How far noise may take a site's whole numbers past the bound."""
     limit: str = ""
@@ -138,7 +141,9 @@ class SecureRound:
         bits, bound = self.precision
         nonce, names = secrets.token_hex(16), tuple(sorted(roster))
         model = model_hash(self.sent, self.agreed)
-        session = Session(self.study, self.number, model, nonce, names, self.entries, bits, bound, self.approved)
+        session = Session(
+            self.study, self.number, model, nonce, names, self.entries, bits, bound, self.approved, self.ring_bits
+        )
         server = start_sum(session, {name: self.keys[name] for name in names})
         letters: Mapping[str, SumMessage | None] = dict.fromkeys(names)
         self.refusing, self.refused, self.nonsense = {}, {}, set()
@@ -230,8 +235,8 @@ class SecureRound:
                     raise BadMessage(
                         site, f"its training diverged: the answer is not finite or exceeds {self.limit}", step=step
                     )
-                vector = one.message.arrays.get("vector")
-                letter = from_json(one.header.get("letter"), None if vector is None else np.asarray(vector))
+                vector = read_vector(one.message, session, site)
+                letter = from_json(one.header.get("letter"), vector)
                 if letter.sender != site:
                     raise BadMessage(site, f"it sent a message from {letter.sender}", step=step)
                 server = receive(server, letter)
@@ -271,6 +276,7 @@ def sum_answers(
     entries = sum(int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(shapes.arrays[FIXED]))
     precision = precision_of([recipe_of(transform) for transform in engine.transforms])
     one = secure_round(engine, engine.method(algorithm), number, sent, entries, precision)
+    one.ring_bits = ring_bits_of([recipe_of(transform) for transform in engine.transforms])
     one.noise_room = NOISE_ROOM if dict(recipe_of(algorithm).settings).get("whole_numbers") else 0
     return repeat_attempts(engine, one, cohort, lambda here: engine.begin_at(algorithm, here))
 

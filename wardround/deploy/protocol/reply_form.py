@@ -106,8 +106,10 @@ def letter_problem(reply: Reply) -> str | None:
     arrays = reply.message.arrays
     if not isinstance(reply.header.get("letter"), dict):
         return "it sent no letter"
-    if set(arrays) - {"vector"}:
+    if set(arrays) - {"vector"} - {"packed"} or len(arrays) > 1:
         return "it sent arrays that are not part of a secure sum"
+    if "packed" in arrays and (np.ndim(arrays["packed"]) != 1 or np.asarray(arrays["packed"]).dtype != np.uint8):
+        return "its masked answer is not a vector of the ring"
     if "vector" in arrays and (np.ndim(arrays["vector"]) != 1 or np.asarray(arrays["vector"]).dtype != np.uint64):
         return "its masked answer is not a vector of the ring"
     return None

@@ -9,6 +9,12 @@ from wardround.engine import registry
 SECURE_SUM = "secure_sum"
 
 
+def ring_bits_of(transforms: Sequence[Recipe]) -> int:
+    """Bits of the ring in which the study's answers are added up."""
+    known = {one.name: one.default for one in registry.find("transform", SECURE_SUM).parameters}
+    return int({**known, **dict(transforms[-1].settings)}["bits"])
+
+
 def precision_of(transforms: Sequence[Recipe]) -> tuple[int, float]:
     """Binary places and bound that the study's last transform says; only a secure sum at the end is understood."""
     sums = [one.name for one in transforms[:-1] if one.name == SECURE_SUM]

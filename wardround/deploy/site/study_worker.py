@@ -37,7 +37,7 @@ from wardround.deploy.protocol.requests import (
     TrainRound,
     read_request,
 )
-from wardround.deploy.protocol.secure_precision import precision_of
+from wardround.deploy.protocol.secure_precision import precision_of, ring_bits_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.kept_state import KeptState
 from wardround.deploy.site.own_model import OwnFigures, keep_model
@@ -206,10 +206,18 @@ class StudyWorker:
         method = self._method(asked)
         if not method[1].sum_only:
             raise Refusal("the approved study has no secure sum", remedy="ask for what was approved")
-        precision = precision_of([from_json(one) for one in asked.question.transforms])
+        recipes = [from_json(one) for one in asked.question.transforms]
         if self.promise is not None:
             self.promise.check_sum(asked.question.recipe, asked.question.step, asked.question.letter)
-        terms = sum_terms(self.study, self.sites, asked, precision, smallest=self.smallest_sum, silent=method[0].silent)
+        terms = sum_terms(
+            self.study,
+            self.sites,
+            asked,
+            precision_of(recipes),
+            smallest=self.smallest_sum,
+            silent=method[0].silent,
+            ring_bits=ring_bits_of(recipes),
+        )
         return self.sums.step(asked, message, terms, lambda: self._answer(method, asked, message, terms.request))
 
     def halves(self, asked: Received[ShareHalves], message: Message) -> tuple[Header, Message]:

@@ -76,6 +76,20 @@ def apply_masks(vector: Ring, plus: Sequence[bytes], minus: Sequence[bytes]) -> 
     return result
 
 
+def low_bits(vector: Ring, bits: int) -> Ring:
+    """The elements modulo 2^bits: what is masked modulo 2^64 is masked modulo every smaller power of two, too."""
+    return vector if bits == 64 else vector & np.uint64(2**bits - 1)
+
+
+def signed_from(total: Ring, bits: int) -> Ring:
+    """Elements modulo 2^bits as numbers with a sign, in a ring of 64 bits."""
+    if bits == 64:
+        return total
+    up = np.uint64(64 - bits)
+    moved = np.ascontiguousarray(total << up).view(np.int64) >> np.int64(64 - bits)
+    return moved.view(np.uint64)
+
+
 def seal(key: bytes, nonce: bytes, content: bytes, about: bytes) -> bytes:
     return ChaCha20Poly1305(key).encrypt(nonce, content, about)
 

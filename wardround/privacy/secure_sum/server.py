@@ -21,7 +21,7 @@ import numpy as np
 
 from wardround.core.errors import Refusal
 from wardround.privacy.secure_sum import group, shamir
-from wardround.privacy.secure_sum.masks import NONCE_BYTES, Ring, apply_masks, derive_key
+from wardround.privacy.secure_sum.masks import NONCE_BYTES, Ring, apply_masks, derive_key, low_bits, signed_from
 from wardround.privacy.secure_sum.messages import (
     COORDINATOR,
     STEPS,
@@ -189,7 +189,7 @@ def unanswered_complaints(server: Server) -> dict[str, str]:
 
 
 def unmask_sum(server: Server) -> Ring:
-    """The sum of the survivors' vectors modulo 2^64, after the last step."""
+    """The sum of the survivors' vectors modulo 2^ring_bits, as numbers with a sign, after the last step."""
     assert server.step == STEPS[-1], "the sum is opened after the last step"
     assert server.total is not None
     refuse_too_few(server)
@@ -213,7 +213,7 @@ def unmask_sum(server: Server) -> Ring:
                 mask = derive_key(secret, session.digest, *pair_purpose(lost, peer))
                 # The peer added it where its own name comes first.
                 (minus if peer < lost else plus).append(mask)
-    return apply_masks(server.total, plus, minus)
+    return signed_from(apply_masks(server.total, plus, minus), session.ring_bits)
 
 
 # ---- one message ----
@@ -306,6 +306,9 @@ def receive_vector(server: Server, message: SumMessage) -> Server:
     assert vector is not None
     if vector.dtype != np.dtype("<u8") or vector.shape != (server.session.entries,):
         words = f"a vector of {vector.shape} {vector.dtype}, and {server.session.entries} ring elements were agreed"
+        raise BadMessage(message.sender, words, step=message.step)
+    if low_bits(vector, server.session.ring_bits).max() != vector.max():
+        words = f"its vector has numbers of more than {server.session.ring_bits} bits"
         raise BadMessage(message.sender, words, step=message.step)
     total = np.array(vector, np.uint64) if server.total is None else server.total + vector
     return replace(server, survivors=server.survivors | {message.sender}, total=total)

@@ -28,6 +28,7 @@ from wardround.privacy.secure_sum.messages import (
 FEWEST = 3
 """Sites below which a sum tells too much: of two, each would know the other's."""
 RING_BITS = 64
+LEAST_RING_BITS = 8
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Session:
     fraction_bits: int
     bound: float
     approved: int
+    ring_bits: int = RING_BITS
+    """Ring elements are sent, and their sum is opened, modulo 2^ring_bits."""
 
     def __post_init__(self) -> None:
         if len(self.roster) < FEWEST:
@@ -75,12 +78,15 @@ class Session:
             raise Refusal(
                 "a secure sum needs at least one number", where=f"study {self.study}", remedy="send an answer"
             )
-        if self.fraction_bits >= RING_BITS or not 0 < self.bound * 2.0**self.fraction_bits * len(self.roster) < 2.0 ** (
-            RING_BITS - 1
+        room = 2.0 ** (self.ring_bits - 1)
+        if not (
+            LEAST_RING_BITS <= self.ring_bits <= RING_BITS
+            and self.fraction_bits < self.ring_bits
+            and 0 < self.bound * 2.0**self.fraction_bits * len(self.roster) < room
         ):
             raise Refusal(
                 f"the sum of {len(self.roster)} answers of up to {self.bound:g} with {self.fraction_bits} binary "
-                "places does not fit into 64 bits",
+                f"places does not fit into {self.ring_bits} bits",
                 where="transform secure_sum",
                 remedy="choose a smaller bound or fewer fraction_bits",
             )
@@ -131,14 +137,20 @@ def smallest_roster(approved: int) -> int:
 
 
 def session_to_json(session: Session) -> dict[str, Any]:
-    return {**asdict(session), "roster": list(session.roster), "bound": float(session.bound)}
+    words = {**asdict(session), "roster": list(session.roster), "bound": float(session.bound)}
+    if session.ring_bits == RING_BITS:  # as parties say it that know no other
+        del words["ring_bits"]
+    return words
 
 
 def session_from_json(words: Any) -> Session:
     """A session as the coordinator proposes it; whether it fits the study is for the site to see."""
-    texts, numbers = ("study", "model", "nonce"), ("round", "entries", "fraction_bits", "approved")
+    texts, numbers = ("study", "model", "nonce"), ("round", "entries", "fraction_bits", "approved", "ring_bits")
     problem = BadMessage(COORDINATOR, "this does not propose a secure sum", step="advertise")
-    if not isinstance(words, Mapping) or set(words) != {*texts, *numbers, "roster", "bound"}:
+    if not isinstance(words, Mapping):
+        raise problem
+    words = {"ring_bits": RING_BITS, **words}
+    if set(words) != {*texts, *numbers, "roster", "bound"}:
         raise problem
     if not all(isinstance(words[name], str) for name in texts) or type(words["bound"]) is not float:
         raise problem

@@ -34,6 +34,7 @@ from wardround.privacy.secure_sum.masks import (
     apply_masks,
     derive_key,
     length_prefixed,
+    low_bits,
     seal,
     shared_secret,
     unseal,
@@ -228,7 +229,8 @@ def mask(site: SumSite, message: SumMessage, vector: Ring) -> tuple[SumSite, Sum
             key = derive_key(secret, session.digest, *pair_purpose(site.name, peer))
             (plus if site.name < peer else minus).append(key)
             neighbours.add(peer)
-    sent = SumMessage("mask", session.hex, site.name, {}, apply_masks(vector, plus, minus))
+    masked = low_bits(apply_masks(vector, plus, minus), session.ring_bits)
+    sent = SumMessage("mask", session.hex, site.name, {}, masked)
     after = replace(site, step="agree", held=held, parcels={}, disputed={}, neighbours=frozenset(neighbours))
     return after, sign(sent, site.signing)
 

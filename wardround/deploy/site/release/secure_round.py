@@ -32,6 +32,7 @@ from wardround.core.errors import Refusal
 from wardround.deploy.fault_points import point
 from wardround.deploy.protocol.agreed_words import agreed_in
 from wardround.deploy.protocol.requests import Received, SecureStep
+from wardround.deploy.protocol.ring_bytes import arrays_of
 from wardround.deploy.protocol.status import Status
 from wardround.deploy.site.release.privacy_guard import charged_request
 from wardround.deploy.site.release.sum_records import MaskedAttempt, SumOpening, SumRecords
@@ -39,7 +40,7 @@ from wardround.deploy.trust.certificates import Key
 from wardround.privacy.secure_sum.fixed_point import ring_vector
 from wardround.privacy.secure_sum.masks import Ring
 from wardround.privacy.secure_sum.messages import SumMessage, from_json, to_json
-from wardround.privacy.secure_sum.session import FEWEST, Session, model_hash, session_from_json, threshold_of
+from wardround.privacy.secure_sum.session import FEWEST, RING_BITS, Session, model_hash, session_from_json, threshold_of
 from wardround.privacy.secure_sum.site import (
     SumSite,
     advertise,
@@ -70,6 +71,7 @@ class SumTerms:
     request: str
     silent: bool = False
     """Whether answers tell nothing, so that a model may be asked about again."""
+    ring_bits: int = RING_BITS
 
 
 def sum_terms(
@@ -80,12 +82,13 @@ def sum_terms(
     *,
     smallest: int,
     silent: bool,
+    ring_bits: int = RING_BITS,
 ) -> SumTerms:
     """`sites` are all of the study where it does not name them itself; `smallest` is the policy's smallest sum."""
     # Below the policy's smallest sum there must be noise; the study's own smallest number holds in any case.
     fewest = max(FEWEST, study.deploy.quorum or 0, 0 if study.privacy is not None else smallest)
     approved = tuple(sorted(study.deploy.sites)) or sites
-    return SumTerms(precision, approved, fewest, study.privacy is not None, charged_request(asked), silent)
+    return SumTerms(precision, approved, fewest, study.privacy is not None, charged_request(asked), silent, ring_bits)
 
 
 @dataclass
@@ -186,7 +189,7 @@ class SecureSite:
         self.records.masked(session.round, terms.request, session.model, attempt)
         point("site.mask.recorded")
         self.state = after
-        return letter_reply(letter)
+        return letter_reply(letter, session.ring_bits)
 
     def _vector(self, number: int, terms: SumTerms, answer: Callable[[], Message | None]) -> Ring | None:
         """The round's answer: made once, however many attempts there are; none where it is not finite."""
@@ -243,7 +246,7 @@ def refuse_other(session: Session, asked: Received[SecureStep], terms: SumTerms)
     """Refuse a session that is not one of the approved study."""
     if (session.study, session.round) != (asked.study, asked.round):
         raise Refusal("the secure sum belongs to another study or round", remedy="start the round again")
-    if (session.fraction_bits, session.bound) != terms.precision:
+    if (session.fraction_bits, session.bound) != terms.precision or session.ring_bits != terms.ring_bits:
         raise Refusal("the approved study has another precision", remedy="ask for what was approved")
     strange = [site for site in session.roster if site not in terms.sites]
     if strange or session.approved != len(terms.sites):
@@ -282,6 +285,5 @@ def letter_hash(letter: Any) -> str:
     return sha256(json.dumps(letter, sort_keys=True).encode()).hexdigest()
 
 
-def letter_reply(letter: SumMessage) -> tuple[Header, Message]:
-    arrays = {} if letter.vector is None else {"vector": letter.vector}
-    return {"letter": to_json(letter)}, Message(arrays)
+def letter_reply(letter: SumMessage, ring_bits: int = RING_BITS) -> tuple[Header, Message]:
+    return {"letter": to_json(letter)}, Message(arrays_of(letter.vector, ring_bits))

@@ -324,6 +324,8 @@ def check_stopping(study: Study, closing: Closing) -> None:
     if closing.rounds > study.study.rounds or (best is not None and not 0 < best <= closing.rounds):
         raise DoesNotFollow(f"training ended after round {closing.rounds} with the best round {best}: it cannot have")
     early = closing.rounds < study.study.rounds
+    if study.budget is not None and closing.stopped_early:
+        return  # what was spent only the coordinator knows
     if (stopping is None and (early or best is not None)) or (early and not closing.stopped_early):
         raise DoesNotFollow(f"training ended after round {closing.rounds} of {study.study.rounds} without a reason")
     if stopping is not None and early and closing.rounds - (best or 0) < stopping.patience * every:

@@ -1,51 +1,25 @@
-"""Whole numbers of a few bits each, packed into bytes without gaps, and random words from a seed.
-
-Eight numbers of q bits become q bytes. The first of each eight stand together, then the second ones, and so on: long
-rows instead of groups of eight, which a compiled program goes through quickly.
-"""
+"""Numbers of a few bits packed inside a compiled program, and random words that every party draws alike."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wardround.core.bit_field import GROUP, bytes_of_rows, rows_of_bytes
 from wardround.core.contracts import Array
 
-GROUP = 8
 SPACING = 0x9E3779B9
 UNIT = 2.0**-24
-
-
-def packed_bytes(entries: int, bits: int) -> int:
-    """Bytes that so many numbers take."""
-    return bits * -(-entries // GROUP)
 
 
 def pack_bits(codes: Array, bits: int) -> Array:
     """Numbers from 0 to 2^bits - 1, bits from 1 to 32, as bytes."""
     rows = jnp.pad(codes.astype(jnp.uint32), (0, -codes.shape[0] % GROUP)).reshape(GROUP, -1)
-    packed = []
-    for byte in range(bits):
-        value = jnp.zeros(rows.shape[1], jnp.uint32)
-        for place in range(GROUP):
-            shift = place * bits - 8 * byte
-            if -bits < shift < 8:
-                value = value | (rows[place] << shift if shift >= 0 else rows[place] >> -shift)
-        packed.append((value & 0xFF).astype(jnp.uint8))
-    return jnp.concatenate(packed)
+    return jnp.concatenate([row.astype(jnp.uint8) for row in bytes_of_rows(rows, bits)])
 
 
 def unpack_bits(packed: Array, bits: int, entries: int) -> Array:
     """The numbers again."""
-    rows = packed.reshape(bits, -1).astype(jnp.uint32)
-    found = []
-    for place in range(GROUP):
-        value = jnp.zeros(rows.shape[1], jnp.uint32)
-        for byte in range(bits):
-            shift = 8 * byte - place * bits
-            if -8 < shift < bits:
-                value = value | (rows[byte] << shift if shift >= 0 else rows[byte] >> -shift)
-        found.append(value & (2**bits - 1))
-    return jnp.concatenate(found)[:entries]
+    return jnp.concatenate(rows_of_bytes(packed.reshape(bits, -1).astype(jnp.uint32), bits))[:entries]
 
 
 def random_words(words: Array, count: int, offset: int = 0) -> Array:

@@ -1,0 +1,80 @@
+"""[budget] in a study file: where it stops, what it refuses, and what the result tells."""
+
+import json
+
+import pytest
+
+from tests.support import tiny_study as tiny
+from wardround.core.contracts import Task
+from wardround.core.errors import Refusal
+from wardround.core.grid_intensity import GRAMS_PER_KWH, grams_per_kwh
+from wardround.study.assemble import model_of
+from wardround.study.budget import flops_a_row
+from wardround.study.file import parse_study, read_study
+
+
+def run(folder, capsys, **budget):
+    path = tiny.write_study(folder, budget=budget)
+    return tiny.call(capsys, "run", path, "--out", folder / "out")
+
+
+def result(folder):
+    return json.loads((folder / "out" / "result.json").read_text())
+
+
+def test_bytes_stop_training_before_they_are_passed_and_the_best_model_is_kept(tmp_path, capsys):
+    """Eight numbers down and nine up, 68 bytes a site: 272 a round. Three rounds fit into 1,000, and a fourth not."""
+    said = run(tmp_path, capsys, bytes=1000)
+    assert said.code == 0, said.err
+    found = result(tmp_path)
+    method = found["methods"][0]
+    assert (method["rounds"], method["stopped_early"]) == (3, True)
+    assert method["meters"]["traffic"]["bytes_down"] + method["meters"]["traffic"]["bytes_up"] == 816
+    losses = [one["measures"]["validation_loss"]["weighted"] for one in tiny.recorded(tmp_path / "out")]
+    assert method["best_round"] == 1 + losses.index(min(losses))
+    assert any(
+        "another round could have passed the budget of 1,000 bytes (816 spent" in note for note in found["notes"]
+    )
+
+
+def test_a_budget_for_less_than_one_round_is_refused(tmp_path, capsys):
+    said = run(tmp_path, capsys, bytes=271)
+    assert said.code == 2
+    assert "budget of 271 bytes is spent before it begins: one round takes 272" in said.err
+    assert not (tmp_path / "out" / "result.json").exists()
+
+
+def test_operations_are_those_of_the_models_gradient(tmp_path, capsys):
+    study = read_study(tiny.write_study(tmp_path))
+    task = Task((3,), ("0", "1"))
+    one = flops_a_row(model_of(study, task), task)
+    # Three features times two classes, forward and back: 2 x 6 and 2 x 6; the softmax and the loss add some.
+    assert 24 <= one < 100
+    rows = 4 * 21  # thirty rows a site, of which seventy in a hundred train
+    said = run(tmp_path, capsys, flops=2.5 * rows * one)
+    assert said.code == 0, said.err
+    assert result(tmp_path)["methods"][0]["rounds"] == 2
+
+
+def test_without_a_budget_a_study_has_the_words_it_had(tmp_path):
+    study = read_study(tiny.write_study(tmp_path))
+    assert "budget" not in study.model_dump(mode="json")
+
+
+def test_wrong_budgets_are_refused(tmp_path, capsys):
+    assert run(tmp_path, capsys, bytes=0).code == 2
+    said = run(tmp_path, capsys, grams_co2=1.0, country="Atlantis")
+    assert said.code == 2
+    assert "grid intensity is known for 'Atlantis'" in said.err
+    with pytest.raises(Refusal, match="Unknown key 'byte'"):
+        parse_study({"study": {"name": "a"}, "data": {"source": "csv"}, "budget": {"byte": 1}}, where="test")
+
+
+def test_grams_follow_the_countries_and_the_sites_own_factors(tmp_path, capsys):
+    assert (grams_per_kwh("fra"), grams_per_kwh("FRA")) == (56, 56)
+    assert min(GRAMS_PER_KWH.values()) >= 20
+    said = run(tmp_path, capsys, grams_co2=1e6, country="FRA", sites=dict.fromkeys(tiny.HOSPITALS[:2], 112.0))
+    assert said.code == 0, said.err
+    told = result(tmp_path)["methods"][0]["meters"]["energy"]
+    # Two of four sites count double: (56 + 56 + 112 + 112) / 4 = 84 g a kWh.
+    assert told["grams_co2"] == pytest.approx(told["watt_hours"] / 1000 * 84)
