@@ -35,7 +35,7 @@ ROOMS: Mapping[str, str] = {
 }
 INNER_ROOMS: Mapping[str, tuple[str, ...]] = {
     "algorithm": ("baselines",),
-    "dataset": ("survival",),
+    "dataset": ("leaf", "survival"),
     "analysis": ("survival",),
 }
 """Rooms within a room, where a kind has more components than one folder should hold; names are the same everywhere."""
