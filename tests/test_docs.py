@@ -35,7 +35,7 @@ PAGES = sorted(
 NEWCOMERS = ROOT / "CONTRIBUTING.md"
 EXAMPLES = sorted(ROOT.glob("examples/*.toml"))
 REAL = {
-    *("adult", "heart_disease", "mnist_writers"),
+    *("adult", "heart_disease", "mnist_writers", "shakespeare_roles", "imdb_films"),
     *("datashield_survival", "lung", "rotterdam_gbsg", "tcga_brca"),
 }
 """Sources of the examples that need WARDROUND_DATA."""

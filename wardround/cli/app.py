@@ -239,6 +239,28 @@ def attack(
         attack_command(read_study(study), shadows=shadows, out=out, as_json=as_json)
 
 
+@app.command()
+def leaf(
+    name: Annotated[str, typer.Argument(metavar="SET", help="synthetic, mnist_writers, imdb_films, femnist, ...")],
+    path: Annotated[str, typer.Option("--path", help="Files in LEAF's own format: one, or a folder of them.")] = "",
+    images: Annotated[str, typer.Option("--images", help="CelebA's folder of pictures.")] = "",
+    methods: Annotated[str, typer.Option("--methods", help="Some of the reference methods, with commas.")] = "",
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Rounds (default: the set's own).")] = None,
+    cohort: Annotated[int | None, typer.Option("--cohort", min=1, help="Clients in a round.")] = None,
+    fewest: Annotated[int | None, typer.Option("--fewest", min=0, help="Leave clients with fewer rows out.")] = None,
+    target: Annotated[float | None, typer.Option("--target", min=0, max=1, help="Accuracy to reach.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of models, cohorts and splits.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run LEAF's reference methods on a set of natural clients, and print accuracies and costs."""
+    from wardround.cli.models.leaf import leaf_command
+    from wardround.workflows.leaf import METHODS, LeafRun
+
+    chosen = tuple(methods.split(",")) if methods else METHODS
+    asked = LeafRun(name, chosen, path, images, fewest, rounds, cohort, target, seed)
+    leaf_command(asked, as_json=as_json)
+
+
 @app.command(name="list")
 def list_components(
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="algorithm, aggregator, model, ...")] = None,

@@ -36,7 +36,7 @@ ROOMS: Mapping[str, str] = {
 }
 INNER_ROOMS: Mapping[str, tuple[str, ...]] = {
     "algorithm": ("baselines", "images"),
-    "dataset": ("survival", "weak_supervision"),
+    "dataset": ("leaf", "survival", "weak_supervision"),
     "analysis": ("survival",),
 }
 """Rooms within a room, where a kind has more components than one folder should hold; names are the same everywhere."""

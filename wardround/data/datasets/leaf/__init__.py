@@ -1,0 +1,1 @@
+"""Data sets with natural clients, after LEAF."""
