@@ -20,7 +20,7 @@ from wardround.algorithms.federated_dropout import choose_units, federated_dropo
 from wardround.core.chain import identity
 from wardround.core.contracts import Message
 from wardround.core.errors import Refusal
-from wardround.deploy.protocol.wire import size
+from wardround.core.trees import nbytes
 from wardround.deploy.trust.transcript.handout import read_source
 from wardround.deploy.trust.transcript.replay import replay
 from wardround.engine.simulate import Simulation
@@ -29,6 +29,7 @@ from wardround.models.logistic import logistic
 from wardround.models.mlp import mlp
 from wardround.privacy.site_level import site_level
 from wardround.transforms.secure_sum import secure_sum
+from wardround.transforms.top_k import top_k
 
 SLOW = pytest.mark.slow
 
@@ -190,7 +191,7 @@ def test_a_consortium_trains_the_simulations_model_and_its_rounds_can_be_replaye
     report = replay(read_source(consortium.run(study)))
     assert report.problem == ""
     assert report.replayed == 2
-    # Bytes on the wire: the arrays of each site's own sub-model, and the words around them.
+    # Bytes of arrays: each site's own sub-model and no other.
     inputs = theirs["dense_0/kernel"].shape[0]
 
     def message(units):
@@ -200,7 +201,7 @@ def test_a_consortium_trains_the_simulations_model_and_its_rounds_can_be_replaye
         }})  # fmt: skip
 
     for one in consortium.rounds(study):
-        assert one["bytes_down"] == size({}, message(2)) + 2 * size({}, message(4))
+        assert one["measures"]["arrays"]["bytes_down"] == nbytes(message(2)) + 2 * nbytes(message(4))
 
 
 def test_what_cannot_work_is_refused(network, even):
@@ -216,6 +217,10 @@ def test_what_cannot_work_is_refused(network, even):
             "must be put in its place.*rolling",
         ),
         (
+            lambda: trained(federated_dropout(network, mean), even, network, transform=top_k()),
+            "did not send of one part.*quantize",
+        ),
+        (
             lambda: site_level(federated_dropout(network, mean), noise_multiplier=1, clip=1, sites=7, seeded=True),
             "too little of it",
         ),
@@ -228,7 +233,7 @@ def test_what_cannot_work_is_refused(network, even):
     ("widths", "told"),
     [
         ({"Bo": 0.5}, "no site called 'Bo'.*did you mean 'bo'"),
-        ({"bo": "half"}, "number for bo"),
+        ({"bo": "half"}, "must have a number (for bo|greater than 0)"),
         ({"bo": 0}, "'bo' must have a number greater than 0"),
         ({"bo": 0.01}, "leaves none of the 8 units"),
         ({"bo": 2}, "at most 1"),
