@@ -542,8 +542,8 @@ MUTATIONS = (
     Mutation(
         "threshold_from_test_patients",
         "workflows/clinical.py",
-        'look = None if rule.name == "threshold" else validation_scores(plans, trained)',
-        'look = None if rule.name == "threshold" else scores',
+        'look = None if operating_rule(study).name == "threshold" else validation_scores(plans, trained)',
+        'look = None if operating_rule(study).name == "threshold" else scores',
         ("workflows/test_clinical.py",),
     ),
     Mutation(

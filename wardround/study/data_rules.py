@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from wardround.core.errors import Refusal
-from wardround.queries.columns import suggest_name
+from wardround.engine.registry import suggest_name
 from wardround.study.file import Study
 
 IMAGES, EXAMPLE_SIZE = "images", (128, 128)
@@ -51,7 +51,7 @@ def refuse_unknown_units(study: Study, columns: Iterable[str]) -> None:
     for name in study.data.units:
         if name not in known:
             raise Refusal(
-                f"there is no column {name!r}; {suggest_name(name, known)}",
+                f"there is no column {name!r}; {suggest_name(name, tuple(known))}",
                 where="[data] units",
                 remedy="correct the name, or remove it",
             )
