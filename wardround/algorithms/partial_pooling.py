@@ -13,13 +13,13 @@ moves the common ones by the generalized least squares step and the variances by
 tell little of each, and the common coefficients have a wide prior around 0 (`reach`, in units of standardized features;
 every site brings one, so that a coefficient of which no site has any evidence stays at 0).
 
-One site that lies moves the common coefficients by at most 25 deviations in a round and the variances threefold; sites
-with many patients of their own hardly follow, but it takes an aggregator such as `median` to keep a persistent liar
-out. Needs nothing but the sums of the answers, so it works under a secure sum; it looks at the information of all rows,
-to which DP-SGD adds no noise, so not in a private study. For models of up to 600 numbers (logistic and linear
-regression); take `model_interpolation` for networks. Sends the model and as many variances down and as many numbers as
-the model has squared up. Ten rounds are enough mostly; what is left after twenty is the slow way of a variance to 0. A
-site that joins later uses the common coefficients, or its own after one fit.
+One site that lies moves the common coefficients by at most 25 deviations (root mean square) in a round and the
+variances threefold; sites with many patients of their own hardly follow, but it takes an aggregator such as `median` to
+keep a persistent liar out. Needs nothing but the sums of the answers, so it works under a secure sum; it looks at the
+information of all rows, to which DP-SGD adds no noise, so not in a private study. For models of up to 600 numbers
+(logistic and linear regression); take `model_interpolation` for networks. Sends the model and as many variances down
+and as many numbers as the model has squared up. Ten rounds are enough mostly; what is left after twenty is the slow way
+of a variance to 0. A site that joins later uses the common coefficients, or its own after one fit.
 """
 
 import jax

@@ -168,4 +168,4 @@ def test_a_site_that_hands_on_anothers_patients_is_named(copied_by, expected):
     ]
     told = copied_rows(assemble.Setting(federation_of_parts(parts, Task((2,), ("no", "yes"))), "f"))
     assert len(told) == expected
-    assert all(words.startswith("100% of the patients of C or B") for words in told)
+    assert all(words.startswith("100 % of the patients of C or B") for words in told)

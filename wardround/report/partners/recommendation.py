@@ -143,8 +143,16 @@ def method_advice(private: bool) -> str:
 def copied(site: str, other: str, share: float) -> str:
     """Two sites that hold the same patients."""
     return (
-        f"{share:.0%} of the patients of {site} or {other} are held by both, row for row: together they count for more "
-        "than they know. Withdraw one of them, and ask again."
+        f"{100 * share:.0f} % of the patients of {site} or {other} are held by both, row for row: together they "
+        "count for more than they know. Withdraw one of them, and ask again."
+    )
+
+
+def overwhelming(site: str, asking: str, share: float) -> str:
+    """A partner that is nearly all of the training data."""
+    return (
+        f"{site} would be {100 * share:.0f} % of the training rows: a common model with it is {site}'s model, in which "
+        f'{asking} hardly counts. [algorithm] name = "partial_pooling" lets {asking} differ from it.'
     )
 
 

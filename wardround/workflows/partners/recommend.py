@@ -14,7 +14,7 @@ import numpy as np
 from wardround.core.errors import Refusal
 from wardround.incentives.statement import DilutionOutcome, settle_dilution
 from wardround.partners.choice import Evidence, select_partners
-from wardround.report.partners.recommendation import copied, headline, impossible, method_advice
+from wardround.report.partners.recommendation import copied, headline, impossible, method_advice, overwhelming
 from wardround.runs.fields import part_of
 from wardround.runs.folder import RunFolder
 from wardround.runs.partners_result import ChoiceCost, PartnersVerdict, TrainingShare
@@ -33,6 +33,8 @@ Step = Callable[[str], None]
 
 COPIED = 0.5
 """Share of the smaller site's rows that another holds too, above which the two are said to hold the same patients."""
+OVERWHELMING = 0.9
+"""Share of the training rows above which one partner's model is all that the others get."""
 FEWEST_COPIES, UNIQUE = 10, 0.9
 """Rows of a site, and the share of them that is unlike all others of it, below which sites may share them by chance."""
 
@@ -114,6 +116,7 @@ def partners(plan: TrainingPlan, folder: RunFolder, *, step: Step = lambda words
         notes=(
             *first.notes,
             *copied_rows(first),
+            *large_partners(advice, names[user]),
             *(impossible(site) for site in (advice.evidence.details or {}).get("impossible", ())),
         ),
     )
@@ -232,6 +235,12 @@ def cost(chosen: PartnerSelection, further: Sequence[Any]) -> dict[str, Any]:
         "rounds": int(chosen.record.measures["told"]["probes"]) + len(further),
         "seconds": sum(record.seconds for record in records),
     }
+
+
+def large_partners(advice: Advice, asking: str) -> list[str]:
+    """Partners beside which all others together hardly count, said in words."""
+    shares = {part["site"]: float(part["row_share"]) for part in advice.settlement.table if not part["over"]}
+    return [overwhelming(site, asking, share) for site, share in shares.items() if share > OVERWHELMING]
 
 
 def copied_rows(setting: Setting) -> list[str]:
