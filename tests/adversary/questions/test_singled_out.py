@@ -9,7 +9,7 @@ import pytest
 
 from wardround.aggregators.weighted_mean import weighted_mean
 from wardround.algorithms.partial_pooling import partial_pooling
-from wardround.core.components.recipes import recipe_of
+from wardround.core.components.recipes import Recipe
 from wardround.core.contracts import Message, Task, one_site
 from wardround.core.solvers.fisher import flat
 from wardround.deploy.site.release.disclosure import in_own_cells
@@ -82,6 +82,7 @@ def test_an_honest_question_is_answered_as_before(rows: Any) -> None:
 
 
 def test_a_real_site_sets_its_own_cell_whatever_it_is_asked() -> None:
-    for made in (information(MODEL), partial_pooling(MODEL, weighted_mean())):
-        raised = in_own_cells(recipe_of(made), CELL)
-        assert dict(raised.settings)["smallest_cell"] == CELL
+    for kind, name in (("probe", "information"), ("algorithm", "partial_pooling")):
+        for said in ((), (("smallest_cell", 1),)):
+            raised = in_own_cells(Recipe(kind, name, said), CELL)
+            assert dict(raised.settings)["smallest_cell"] == CELL

@@ -77,8 +77,10 @@ def mean_information(
     start = MeanInformation(jnp.zeros(wide), jnp.zeros(wide), jnp.zeros((wide, wide)), jnp.zeros(()), jnp.zeros((2, 2)))
     sums = jax.lax.fori_loop(0, batches(shard.longest, size), body, start)
     length, square = sums.behind
-    means = trees.divide_or_zero(tuple(sums[:-1]), jnp.asarray(shard.rows).astype(jnp.float32))
-    return MeanInformation(*means, jnp.where(square > 0, jnp.square(length) / jnp.where(square > 0, square, 1.0), 0.0))
+    rows = jnp.asarray(shard.rows).astype(jnp.float32)
+    slope, penalty, bend, spread = trees.divide_or_zero(tuple(sums[:-1]), rows)
+    behind = jnp.where(square > 0, jnp.square(length) / jnp.where(square > 0, square, 1.0), 0.0)
+    return MeanInformation(slope, penalty, bend, spread, behind)
 
 
 def flat(params: Params) -> Array:
