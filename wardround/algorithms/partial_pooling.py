@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from wardround.core.answers import answer
-from wardround.core.bounds import NotNegative, Positive
+from wardround.core.bounds import Count, NotNegative, Positive
 from wardround.core.contracts import Aggregator, Algorithm, Array, Key, Message, Model, Params, Personal, Shard, Tree
 from wardround.core.descent import CHUNK, batches
 from wardround.core.errors import Refusal
@@ -56,12 +56,19 @@ FAR = 5.0
 
 
 def partial_pooling(
-    model: Model, aggregator: Aggregator, *, start: Positive = 0.25, reach: Positive = 3.0, lent: NotNegative = 0.2
+    model: Model,
+    aggregator: Aggregator,
+    *,
+    start: Positive = 0.25,
+    reach: Positive = 3.0,
+    lent: NotNegative = 0.2,
+    smallest_cell: Count = 1,
 ) -> Algorithm:
     """Each site its own coefficients, pulled to the common ones as strongly as all sites together show (recommended).
 
     start: the variance of the sites' coefficients before anything is known. reach: what a coefficient is for one site
     before anything is known, a standard deviation. lent: how many sites' worth each variance is pulled to their mean.
+    smallest_cell: patients that must be behind a site's information, so that no model singles one out (set by sites).
     """
 
     def init(params: Params, sites: int) -> Tree:
@@ -91,22 +98,25 @@ def partial_pooling(
         apart = pull * jnp.square(own - flat(params)) / message.arrays["variance"]
         return losses / exponent_of(model, message, shard) + jnp.sum(apart) / 2
 
-    def settle(message: Message, kept: Tree, shard: Shard, key: Key, steps: int) -> tuple[Array, Array, Array, Array]:
-        """The coefficients after some steps, and in units of the prior; what is left unknown of them; the residual."""
+    def settle(
+        message: Message, kept: Tree, shard: Shard, key: Key, steps: int
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """The coefficients after some steps, and in units of the prior; what is left unknown of them; the residual;
+        and the patients behind it."""
         pull = kept["pull"]
         params: Params = message.arrays["params"]
         centre, root = flat(params), jnp.sqrt(message.arrays["variance"])
         rows = shard.rows.astype(jnp.float32)
 
-        def system(now: Array) -> tuple[Array, Array, Array]:
+        def system(now: Array) -> tuple[Array, Array, Array, Array]:
             found = mean_information(model, like(params, now), shard, key, flat)
             weight = rows / noise_of(model, message, shard)
             unit = pull * jnp.eye(now.shape[0]) + weight * root[:, None] * found.bend * root
             slope = weight * root * (found.slope + found.penalty) + pull * (now - centre) / root
-            return unit, slope, found.spread
+            return unit, slope, found.spread, found.behind[1]
 
         def body(_: Array, now: Array) -> Array:
-            unit, slope, _ = system(now)
+            unit, slope, _, _ = system(now)
             step = root * jnp.linalg.solve(unit, slope)
             tried = jnp.stack([now - stride * step for stride in STRIDES])
             values = jax.vmap(lambda one: objective(one, pull, message, shard, key))(tried)
@@ -114,14 +124,15 @@ def partial_pooling(
             return tried[jnp.argmax(values <= values[-1] + 1e-5 * (1 + jnp.abs(values[-1])))]
 
         own = jax.lax.fori_loop(0, steps, body, kept["own"])
-        unit, _, spread = system(own)
-        return own, (own - centre) / root, jnp.linalg.inv(unit), spread
+        unit, _, spread, behind = system(own)
+        return own, (own - centre) / root, jnp.linalg.inv(unit), spread, behind
 
     def broadcast(state: Tree) -> Message:
         return Message({name: state[name] for name in ("params", "variance", "noise")})
 
     def client(message: Message, kept: Tree, shard: Shard, key: Key) -> tuple[Message, Tree]:
-        own, apart, unknown, spread = settle(message, kept, shard, key, STEPS)
+        own, apart, unknown, spread, behind = settle(message, kept, shard, key, STEPS)
+        apart, unknown = withheld(apart, unknown, kept["pull"], behind, smallest_cell)
         pull, square = kept["pull"], jnp.square(apart) + jnp.diagonal(unknown)
         arrays = {
             "apart": pull * apart,
@@ -138,8 +149,7 @@ def partial_pooling(
     def server(state: Tree, combined: Message) -> Tree:
         said, root = combined.arrays, jnp.sqrt(state["variance"])
         # The prior of the common coefficients: each site brings as much of it.
-        wide = 1 / (reach**2 * state["noise"])
-        centre = flat(state["params"])
+        wide, centre = 1 / (reach**2 * state["noise"]), flat(state["params"])
         # Damped: of two classes' coefficients only the difference is known, and rounding must not move their sum.
         damping = DAMPING * jnp.mean(jnp.diagonal(said["known"])) + 1e-6
         system = said["known"] + jnp.diag(state["variance"] * wide + damping)
@@ -187,6 +197,14 @@ def exponent_of(model: Model, message: Message, shard: Shard) -> Array:
 
 def is_regression(model: Model, message: Message, shard: Shard) -> bool:
     return bool(jax.eval_shape(model.predict, message.arrays["params"], shard.batch(0, 0, 1).x).ndim == 1)
+
+
+def withheld(apart: Array, unknown: Array, pull: Array, behind: Array, cell: int) -> tuple[Array, Array]:
+    """As a site without patients would answer, where fewer than a cell are behind its information."""
+    if cell <= 1:
+        return apart, unknown
+    few = behind < cell
+    return jnp.where(few, 0.0, apart), jnp.where(few, jnp.eye(apart.shape[0]) / pull, unknown)
 
 
 def bounded(step: Array, towards: Array) -> Array:

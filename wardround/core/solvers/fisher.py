@@ -31,6 +31,9 @@ class MeanInformation(NamedTuple):
     bend: Array
     spread: Array
     """The mean squared residual of a regression; 1 for classes."""
+    behind: Array
+    """How many patients are behind the slope and behind the bend (Kish's number: the square of the sum of what each
+    adds, in length, by the sum of the squares). A model that is sure of all patients but one makes it 1."""
 
 
 def mean_information(
@@ -59,18 +62,25 @@ def mean_information(
         slope, penalty, roots, spread = jax.vmap(one)(jnp.asarray(batch.x), jnp.asarray(batch.y), predicted)
         there = batch.mask > 0
         rows = jnp.where(there[:, None, None], roots, 0.0).reshape(-1, roots.shape[-1])
+        adds = jnp.stack([jnp.sum(jnp.square(slope), axis=1), jnp.sum(jnp.square(roots), axis=(1, 2)) ** 2])
+        lengths = jnp.where(there, jnp.sqrt(adds), 0.0)
         found = MeanInformation(
             jnp.sum(jnp.where(there[:, None], slope, 0.0), axis=0),
             jnp.sum(jnp.where(there[:, None], penalty, 0.0), axis=0),
             rows.T @ rows,
             jnp.sum(jnp.where(there, spread, 0.0)),
+            jnp.stack([jnp.sum(lengths, axis=1), jnp.sum(jnp.square(lengths), axis=1)]),
         )
         return MeanInformation(*trees.add(tuple(total), tuple(found)))
 
     wide = jax.eval_shape(flatten, params).shape[0]
-    start = MeanInformation(jnp.zeros(wide), jnp.zeros(wide), jnp.zeros((wide, wide)), jnp.zeros(()))
+    start = MeanInformation(jnp.zeros(wide), jnp.zeros(wide), jnp.zeros((wide, wide)), jnp.zeros(()), jnp.zeros((2, 2)))
     sums = jax.lax.fori_loop(0, batches(shard.longest, size), body, start)
-    return MeanInformation(*trees.divide_or_zero(tuple(sums), jnp.asarray(shard.rows).astype(jnp.float32)))
+    length, square = sums.behind
+    rows = jnp.asarray(shard.rows).astype(jnp.float32)
+    slope, penalty, bend, spread = trees.divide_or_zero(tuple(sums[:-1]), rows)
+    behind = jnp.where(square > 0, jnp.square(length) / jnp.where(square > 0, square, 1.0), 0.0)
+    return MeanInformation(slope, penalty, bend, spread, behind)
 
 
 def flat(params: Params) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 
 from wardround.core import trees
 from wardround.core.answers import answer, side_by_side
+from wardround.core.bounds import Count
 from wardround.core.components.recipes import recorded
 from wardround.core.components.terms import Terms
 from wardround.core.contracts import Algorithm, Array, Key, Message, Model, Params, Shard, Tree
@@ -31,8 +32,11 @@ TERMS = Terms(
 
 
 @recorded("probe", TERMS)
-def information(model: Model) -> Algorithm:
-    """A probe of one round: each site's mean score at the model sent, and the mean information of a patient."""
+def information(model: Model, *, smallest_cell: Count = 1) -> Algorithm:
+    """A probe of one round: each site's mean score at the model sent, and the mean information of a patient.
+
+    smallest_cell: patients that must be behind either, so that no model singles out one; else it is told as 0.
+    """
     aggregator = side_by_side()
 
     def init(params: Params, sites: int) -> Tree:
@@ -53,6 +57,12 @@ def information(model: Model) -> Algorithm:
 
         found = mean_information(model, params, shard, key, lambda gradient: sketch(gradient, told), size=size)
         arrays = {"slope": found.slope, "bend": found.bend, "spread": found.spread}
+        if smallest_cell > 1:
+            told_slope, told_bend = found.behind >= smallest_cell
+            arrays |= {
+                "slope": jnp.where(told_slope, found.slope, 0.0),
+                "bend": jnp.where(told_bend, found.bend, 0.0),
+            }
         return answer(model, aggregator, params, shard, "samples", arrays), kept
 
     def server(state: Tree, stack: Message) -> Tree:
