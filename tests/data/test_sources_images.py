@@ -6,6 +6,7 @@ from PIL import Image
 from tests.support.images.folder import SIDE, square, write_images
 from wardround.core.errors import Refusal
 from wardround.data.load import load
+from wardround.data.preparation import Preparation
 from wardround.data.sources.images import images
 from wardround.queries.columns import kind_of, picture_kind
 
@@ -172,3 +173,15 @@ def test_images_beside_other_inputs_are_refused_with_the_remedy(folder):
     with pytest.raises(Refusal, match="reads nothing else") as found:
         load(read(folder), seed=1, by="subject")
     assert 'drop = ["session"]' in str(found.value)
+
+
+def test_a_prepared_model_of_images_takes_nothing_else(folder):
+    preparation = load(read(folder, drop=("session",)), seed=1, by="subject").preparation
+    assert Preparation.from_json(preparation.to_json()) == preparation
+    for frame in (pd.DataFrame({"image": ["A/00/s1/0.png"]}), pd.DataFrame({"age": [3]})):
+        with pytest.raises(Refusal, match="sees images of 16 x 16 x 1"):
+            preparation.apply(frame)
+    small = read(folder, size=(8, 8)).sites["A"]
+    with pytest.raises(Refusal, match="sees images of 16 x 16 x 1"):
+        preparation.apply(small)
+    assert not preparation.apply(pd.DataFrame({"image": [None]})).any()

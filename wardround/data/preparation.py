@@ -65,9 +65,16 @@ class ImageColumn:
     name: str
     shape: tuple[int, int, int]
 
-    def apply(self, series: "pd.Series[Any]") -> np.ndarray[Any, Any]:
-        out = mapped_zeros((len(series), *self.shape), np.uint8)
-        for place, one in enumerate(series):
+    def apply(self, frame: pd.DataFrame, where: str) -> np.ndarray[Any, Any]:
+        out = mapped_zeros((len(frame), *self.shape), np.uint8)
+        there = self.name in frame.columns and kind_of(frame[self.name]) in ("image", "empty")
+        if not there or any(isinstance(one, Picture) and one.pixels.shape != self.shape for one in frame[self.name]):
+            raise Refusal(
+                f"the model sees images of {' x '.join(map(str, self.shape))}, and column {self.name!r} holds none",
+                where=where,
+                remedy="give it images, read with the source images and the study's size, channels and equalize",
+            )
+        for place, one in enumerate(frame[self.name]):
             if isinstance(one, Picture):
                 out[place] = one.pixels
         return out
@@ -101,7 +108,7 @@ class Preparation:
         Of images it is their bytes, (rows, height, width, channels).
         """
         if self.image is not None:
-            return self.image.apply(frame[self.image.name])
+            return self.image.apply(frame, where)
         out = np.zeros((len(frame), len(self.features)), np.float32)
         at = 0
         for column in self.columns:

@@ -44,7 +44,7 @@ class SiteRows:
         """(x, y) of the three parts."""
         outcome = self.frame[self.target]
         if preparation.image is not None:  # part by part: all of them at once might not fit into the memory
-            images = [preparation.apply(self.frame.iloc[part]) for part in self.parts]
+            images = [preparation.apply(self.frame.iloc[part], where=where) for part in self.parts]
             y = encode_labels(outcome, self.schema.classes) if self.schema.classes else as_numbers(outcome)
             return [(x, y[part]) for x, part in zip(images, self.parts, strict=True)]
         x = preparation.apply(self.frame, where=where)
