@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from wardround.core.errors import Refusal
 from wardround.core.text import LONGEST, plain_line
-from wardround.deploy.coordinator.events import ApprovalPending, Observer
+from wardround.deploy.coordinator.events import ApprovalPending, Observer, SitesAwaited
 from wardround.deploy.coordinator.gather import Gatherer, WaitPolicy, problem_of, reasons_of
 from wardround.deploy.coordinator.studies.submission import Submission
 from wardround.deploy.protocol.replies import Absence, Reply, is_reply_to, read_reply
@@ -159,6 +159,9 @@ def offer_study(gatherer: Gatherer, standing: Standing, *, wait: bool = True) ->
         standing.require()
         if standing.is_settled():
             break
+        second = standing.submission.study.deploy.second
+        if second is not None and second in standing.pending.keys() - transport.present():
+            gatherer.observer(SitesAwaited((second,), 1))
         announce(gatherer.observer, standing)
         gatherer.rest(pause)
         pause = min(LONGEST_PAUSE, 1.5 * pause)
