@@ -64,6 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "classifiers",
             "selection",
             "practice_gaps",
+            "weak_supervision",
         )
     },
     "deploy": {

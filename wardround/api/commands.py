@@ -14,6 +14,7 @@ from wardround.api.finished_run import FinishedRun
 from wardround.api.studies import compare_words
 from wardround.core.contracts import RoundRecord
 from wardround.core.errors import Refusal
+from wardround.engine.analyse import Expert, no_expert
 from wardround.privacy.attacks.membership import FEWEST_SHADOWS
 from wardround.report.cases.page import write_cases_report
 from wardround.report.model_card.facts import write_card
@@ -122,13 +123,22 @@ def run(
 
 
 def analyse(
-    study: Study, *, out: str | Path | None = None, resume: bool = False, on_folder: OnFolder = unnoticed
+    study: Study,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    on_folder: OnFolder = unnoticed,
+    expert: Expert = no_expert,
 ) -> FinishedAnalysis:
-    """Ask every site for sums until the study's [analysis] has its answer, and write folder and report."""
+    """Ask every site for sums until the study's [analysis] has its answer, and write folder and report.
+
+    `expert` is called with every question of an analysis that asks one, and gives "yes", "no", "unsure", "back" or
+    "done".
+    """
     plan = analyses.check_analysis(study)
     folder = open_folder(study, out, resume=resume)
     on_folder(folder.path)
-    analyses.run_analysis(plan, folder, resume=resume)
+    analyses.run_analysis(plan, folder, resume=resume, expert=expert)
     write_report(folder.path)
     return FinishedAnalysis(folder.path)
 

@@ -176,6 +176,24 @@ def explain(study: StudyPath, out: Out = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def label(
+    study: Annotated[Path, typer.Argument(help="A study with rule_mining, or the run folder of one.")],
+    out: Out = None,
+    resume: Resume = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge rules that the sites propose, so that nobody labels records; can be stopped and resumed."""
+    from wardround.cli.models.label import answer_folder, label_command
+    from wardround.study.file import read_study
+
+    if study.is_dir():
+        answer_folder(study)
+        return
+    with name_study_file(study):
+        label_command(read_study(study), out=out, resume=resume, as_json=as_json)
+
+
+@app.command()
 def gaps(study: StudyPath, out: Out = None, as_json: AsJson = False) -> None:
     """Find practices in which another organisation decides more consistently, and try its model as a stop-gap."""
     from wardround.cli.models.expertise import gaps_command

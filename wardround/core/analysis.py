@@ -10,13 +10,16 @@ from typing import Any, Literal, NamedTuple
 
 from wardround.core.contracts import Array, Message, Params, Report, Site, Tree
 
-ColumnKind = Literal["number", "category"]
+ColumnKind = Literal["number", "category", "text"]
 NOISE = "noise/deviation"
 """The name under which a sum comes with the standard deviation of the noise in each of its numbers."""
 
 
 class AgreedColumn(NamedTuple):
-    """What all sites take a column to be; `levels` are the words of a category, in the agreed order."""
+    """What all sites take a column to be; `levels` are the words of a category, in the agreed order.
+
+    Of free text ("text") nothing is agreed on but that it is some.
+    """
 
     kind: ColumnKind
     levels: tuple[str, ...] = ()
@@ -72,6 +75,19 @@ def kind_by_word(key: str, limits: Mapping[str, int], fixed: tuple[str, ...] = (
     return kind
 
 
+class ExpertQuestion(NamedTuple):
+    """What an expert is asked between two exchanges; plain values, so that it can wait in a file."""
+
+    key: str
+    """What is judged, the same whenever it is asked."""
+    number: int
+    most: int
+    words: str
+    """What the rule says."""
+    facts: Mapping[str, Any]
+    """What is known of it: by name, for whoever shows it."""
+
+
 class Analysis(NamedTuple):
     """In the order in which an exchange happens."""
 
@@ -114,6 +130,12 @@ class Analysis(NamedTuple):
 
     None: [privacy] is not offered. Under it `step` is also told the deviation of the noise in the sum, as NOISE.
     """
+    texts: tuple[str, ...] = ()
+    """Those of its columns that are free text, of whose words no site is asked."""
+    question: Callable[[Tree], ExpertQuestion | None] | None = None
+    """What an expert is asked before the next exchange, until there is nothing more to ask."""
+    told: Callable[[Tree, str], Tree] | None = None
+    """The state after the expert's answer to it."""
 
 
 ChartKind = Literal["forest", "funnel", "steps", "lines", "points", "bars", "heat"]

@@ -62,14 +62,23 @@ def agree_on_columns(
     declared: Declared,
     smallest_cell: int,
     private: bool = False,
+    texts: Sequence[str] = (),
 ) -> dict[str, AgreedColumn]:
     """Ask the sites; refused, naming column and sites, where they do not hold the same. Words in sorted order.
 
-    In a `private` study words must be declared: which of them patients have would be told without noise.
+    In a `private` study words must be declared: which of them patients have would be told without noise. Of `texts`,
+    free text, no words are asked for.
     """
     each: list[dict[str, str]] = ask(kinds_of(), Message({}))["each"]
     kinds = {name: common_kind(name, dict(zip(sites, each, strict=True))) for name in columns}
-    unknown = [name for name, kind in kinds.items() if kind == "text" and name not in declared]
+    for name in texts:
+        if kinds[name] != "text":
+            raise Refusal(
+                f"column {name!r} should hold free text, and holds numbers",
+                where="[analysis]",
+                remedy=f'name another column, or say kinds = {{{name} = "text"}} in [data.cleaning]',
+            )
+    unknown = [name for name, kind in kinds.items() if kind == "text" and name not in declared and name not in texts]
     told: dict[str, list[str]] = {}
     if unknown and private:
         raise Refusal(
@@ -80,12 +89,14 @@ def agree_on_columns(
     if unknown:
         query = names_of(epsilon=0.0, smallest_cell=smallest_cell, seed=None)
         told = ask(query, Message({"columns": pack(unknown)}))["names"]
-    return {
-        name: AgreedColumn("category", levels_of(name, told, declared, smallest_cell))
-        if kind == "text"
-        else AgreedColumn("number")
-        for name, kind in kinds.items()
-    }
+
+    def agreed(name: str, kind: str) -> AgreedColumn:
+        if name in texts:
+            return AgreedColumn("text")
+        levels = levels_of(name, told, declared, smallest_cell) if kind == "text" else ()
+        return AgreedColumn("category" if kind == "text" else "number", levels)
+
+    return {name: agreed(name, kind) for name, kind in kinds.items()}
 
 
 def common_kind(column: str, kinds: Mapping[str, Mapping[str, str]]) -> str:
@@ -122,7 +133,7 @@ def rows_of_analysis(site: Site, agreed: Agreed) -> Site:
     found: dict[str, Any] = {}
     for name, column in agreed.columns.items():
         own, kind = site.table[name], kind_of(site.table[name])
-        if kind != "empty" and (kind == "text") != (column.kind == "category"):
+        if kind != "empty" and (kind == "text") != (column.kind != "number"):
             raise Refusal(
                 f"column {name!r} was agreed on as a {column.kind}, and this site holds something else",
                 where=f"site {site.name}",
@@ -130,6 +141,8 @@ def rows_of_analysis(site: Site, agreed: Agreed) -> Site:
             )
         if column.kind == "number":
             found[name] = as_numbers(own)
+        elif column.kind == "text":
+            found[name] = as_text(own)
         else:
             codes, words = as_codes(own)
             words[~np.isin(words.astype(str), column.levels)] = None
@@ -139,7 +152,7 @@ def rows_of_analysis(site: Site, agreed: Agreed) -> Site:
 
 def no_rows(agreed: Agreed, name: str = "") -> Site:
     """A site without patients: its answers have the names, types and shapes of any other's."""
-    kinds = {"number": np.float64, "category": object}
+    kinds = {"number": np.float64, "category": object, "text": object}
     return Site(name, pd.DataFrame({key: np.empty(0, kinds[one.kind]) for key, one in agreed.columns.items()}))
 
 

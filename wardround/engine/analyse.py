@@ -7,21 +7,42 @@ from typing import Any
 import jax
 import numpy as np
 
-from wardround.core.analysis import Agreed, Analysis, FoundModel
+from wardround.core.analysis import Agreed, Analysis, ExpertQuestion, FoundModel
 from wardround.core.contracts import Aggregator, Algorithm, Message, Report, Site, Tree
 from wardround.core.errors import Refusal
 
 Exchange = Callable[[int, Message], Message]
 """The number of the exchange and what is asked, to the answers, combined."""
+Expert = Callable[[ExpertQuestion], str]
+"""Whoever judges what an analysis asks between its exchanges."""
+
+
+def no_expert(asked: ExpertQuestion) -> str:
+    raise Refusal(
+        "this analysis asks an expert, and nobody is here to answer",
+        where="[analysis]",
+        remedy='run it with `wardround label`, or say expert = "oracle" where labels exist',
+    )
 
 
 def analyse(
-    analysis: Analysis, agreed: Agreed, exchange: Exchange, keep: Callable[[FoundModel], None] = lambda model: None
+    analysis: Analysis,
+    agreed: Agreed,
+    exchange: Exchange,
+    keep: Callable[[FoundModel], None] = lambda model: None,
+    expert: Expert = no_expert,
 ) -> Report:
     """Ask until there is nothing left to ask; refused where the method does not come to an end.
 
-    `keep` is given the model, where the method finds one.
+    `keep` is given the model, where the method finds one; the `expert` is asked between two exchanges.
     """
+
+    def consult(state: Tree) -> Tree:
+        if analysis.question is None or analysis.told is None:
+            return state
+        while (asked := analysis.question(state)) is not None:
+            state = analysis.told(state, expert(asked))
+        return state
 
     def finish(state: Tree) -> Report:
         with refused_nonsense():
@@ -39,6 +60,7 @@ def analyse(
         answers = exchange(number, asked)
         with refused_nonsense():
             state = analysis.step(state, answers)
+        state = consult(state)
     if analysis.message(state) is None:
         return finish(state)
     raise Refusal(

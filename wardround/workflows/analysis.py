@@ -25,7 +25,7 @@ from wardround.data.load import fingerprint_of, split_table
 from wardround.data.query import ask_all
 from wardround.data.table import Table
 from wardround.engine import registry
-from wardround.engine.analyse import Exchange, analyse, combine_answers
+from wardround.engine.analyse import Exchange, Expert, analyse, combine_answers, no_expert
 from wardround.engine.checks import refuse_few
 from wardround.privacy.secure_sum.wide_point import from_digits, to_digits
 from wardround.queries.columns import list_some
@@ -57,6 +57,7 @@ from wardround.study.analysis_noise import (
 )
 from wardround.study.data_rules import refuse_dropped_rows
 from wardround.study.file import Study
+from wardround.workflows.expert import keep_functions, recorded_expert
 
 NO_TARGET = "(an analysis names its columns)"
 """Sources want the name of an outcome, of which an analysis has none."""
@@ -99,6 +100,7 @@ def check_analysis(study: Study) -> AnalysisPlan:
         declared=declared_levels(study, analysis),
         smallest_cell=study.data.preparation.smallest_cell,
         private=study.privacy is not None,
+        texts=analysis.texts,
     )
     agreed = Agreed(tuple(table.sites), columns)
     rows = tuple(rows_of_analysis(site, agreed) for site in tables)
@@ -142,7 +144,9 @@ def few_notes(rows: Mapping[str, int], cell: int) -> list[str]:
     )
 
 
-def run_analysis(plan: AnalysisPlan, folder: RunFolder, *, resume: bool = False) -> AnalysisResult:
+def run_analysis(
+    plan: AnalysisPlan, folder: RunFolder, *, resume: bool = False, expert: Expert = no_expert
+) -> AnalysisResult:
     """Ask until there is an answer, and write manifest, exchanges and result; gives the result."""
     study = plan.study
     manifest = folder.begin(study.model_dump(mode="json"), plan.fingerprint, kind="analysis", resume=resume)
@@ -150,7 +154,14 @@ def run_analysis(plan: AnalysisPlan, folder: RunFolder, *, resume: bool = False)
     sites = [site if len(site.table) >= cell else no_rows(plan.agreed, site.name) for site in plan.sites]
     noise = analysis_noise(study, plan.analysis, plan.agreed)
     exchange = recorded_exchange(plan, sites, folder, noise)
-    report = analyse(plan.analysis, plan.agreed, exchange, lambda found: keep_model(folder, study, plan.recipe, found))
+    report = analyse(
+        plan.analysis,
+        plan.agreed,
+        exchange,
+        lambda found: keep_model(folder, study, plan.recipe, found),
+        recorded_expert(folder, expert),
+    )
+    keep_functions(folder, report)
     rows = {site.name: len(site.table) for site in plan.sites}
     result = result_of(
         study,

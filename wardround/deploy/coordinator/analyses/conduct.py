@@ -41,6 +41,7 @@ from wardround.study.analysis import analysis_from, analysis_recipe, declared_le
 from wardround.study.analysis_noise import analysis_noise, privacy_sentence, with_deviation
 from wardround.study.file import Study
 from wardround.workflows.analysis import keep_model, record_of, result_of
+from wardround.workflows.expert import answers_in, keep_functions, recorded_expert
 
 AGREEMENT = "columns.json"
 HUGE_SUM = 1e100
@@ -104,7 +105,14 @@ def conduct_analysis(
     def exchange(number: int, asked: Message) -> Message:
         return with_deviation(ask_sites(number, asked), noise, len(engine.sites))
 
-    report = analyse(analysis, agreement.agreed, exchange, lambda found: keep_model(folder, study, recipe, found))
+    report = analyse(
+        analysis,
+        agreement.agreed,
+        exchange,
+        lambda found: keep_model(folder, study, recipe, found),
+        recorded_expert(folder, answers_in(folder.path, transport.stopped.is_set)),
+    )
+    keep_functions(folder, report)
     result = result_of(
         study,
         recipe,
@@ -155,6 +163,7 @@ def settle_columns(engine: Deployment, study: Study, analysis: Analysis, folder:
         declared=declared_levels(study, analysis),
         smallest_cell=study.data.preparation.smallest_cell,
         private=study.privacy is not None,
+        texts=analysis.texts,
     )
     agreed = Agreed(engine.sites, columns)
     analysis.begin(agreed)  # what cannot be computed is refused before any site is asked for sums

@@ -127,8 +127,10 @@ class AnalysisWorker:
         }
         if list(columns) != list(analysis_of(self.study).columns):
             raise Refusal("the agreed columns are not those of the approved analysis", remedy=REMEDY)
-        declared = self.study.data.preparation.categories
+        declared, texts = self.study.data.preparation.categories, analysis_of(self.study).texts
         for name, column in columns.items():
+            if (column.kind == "text") != (name in texts):
+                raise Refusal(f"{name!r} is taken for free text, or not, against the approved analysis", remedy=REMEDY)
             if column.kind == "category" and name in declared and list(column.levels) != list(declared[name]):
                 raise Refusal(f"the words of {name!r} are not those that the approved study declares", remedy=REMEDY)
         agreed = Agreed(tuple(question.numbers), columns)
@@ -195,7 +197,7 @@ class AnalysisWorker:
 
 def checked(kind: str, levels: Any) -> tuple[Any, tuple[str, ...]]:
     words = tuple(levels)
-    sound = (kind == "number" and not words) or (kind == "category" and 0 < len(words) == len(set(words)))
+    sound = (kind in ("number", "text") and not words) or (kind == "category" and 0 < len(words) == len(set(words)))
     if not sound or any(len(word) > LONGEST_WORD for word in words) or len(words) > MOST_NAMES * 1000:
         raise Refusal("the agreed columns are neither numbers nor categories", remedy=REMEDY)
     return kind, words

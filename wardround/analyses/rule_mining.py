@@ -1,0 +1,297 @@
+"""Rule mining: sites propose labeling functions, an expert judges them one at a time, and records stay unlabelled.
+
+Caldas, "Collaborative learning by leveraging siloed data", 2022, chapter 5 (WSHFL, algorithm 1). First the sites agree
+on a pool of candidates from sums: words found letter by letter, shapes of series by k-means over sites, cuts of
+columns. Then, exchange by exchange, every site judges with a small network of its own which candidates the expert would
+accept, given the answers so far; the sums over sites give the rule with the largest lower bound, which the expert is
+shown. Needs sums alone, so a secure sum hides every site's part; a rule that fewer than `fewest_sites` sites propose is
+shown to nobody. Costs one exchange for each question, and about twenty before the first.
+"""
+
+import zlib
+from typing import Any, Literal
+
+import numpy as np
+
+from wardround.core.analysis import Agreed, Analysis, kind_by_word
+from wardround.core.bounds import Count, CountOrAll, NotNegative, Positive, Share
+from wardround.core.components.recipes import recorded
+from wardround.core.components.terms import Extent, Settings, Terms
+from wardround.core.contracts import Message, Site, Tree
+from wardround.core.errors import Refusal
+from wardround.privacy.noised_sums import noise_key, with_gaussian_noise
+from wardround.queries.cells import in_cells
+from wardround.queries.columns import as_text
+from wardround.weak_supervision.function import LabelingFunction, function_from, votes_of
+from wardround.weak_supervision.search.dialogue import DialoguePlan, after_answer, question_of, with_sums
+from wardround.weak_supervision.search.findings import report_of
+from wardround.weak_supervision.search.kinds import (
+    BEGINNINGS,
+    CandidateSearch,
+    cut_search,
+    refuse_empty,
+    shape_search,
+    word_search,
+)
+from wardround.weak_supervision.search.selection import Strategy
+from wardround.weak_supervision.search.site_cache import SiteCache
+from wardround.weak_supervision.search.usefulness import seen_votes, usefulness
+from wardround.weak_supervision.search.words import LETTERS
+
+LABEL = "Rule mining"
+PHASE, SEARCH, JUDGE = "phase", "search", "judge"
+ALMOST_ALL = 0.95
+"""A site proposes no rule that fires on more of its records: it tells nothing apart."""
+
+
+def told_in_words(settings: Settings) -> str:
+    noise = f", with noise of a standard deviation of {settings['noise']:g} on every count" if settings["noise"] else ""
+    of = {
+        "words": "whether your texts have frequent words that begin so (no word is sent; words with digits, denied"
+        " words and likely names are left out)",
+        "series": "sums of the mean shapes of groups of your series",
+        "table": "sums of your columns and of their squares",
+    }[settings["kind"]]
+    return (
+        f"first {of}; then, for every candidate rule and each answer of the expert, whether you propose it, how useful"
+        " it seems by your records, and on how many of your records it fires, alone and with accepted rules, in"
+        f" cells of {settings['smallest_cell']}{noise}; a rule that fewer than {settings['fewest_sites']} sites propose"
+        " is shown to nobody, but a coordinator that deviates can learn in the sum of all sites that some site has it"
+    )
+
+
+def numbers(of: Extent) -> int:
+    classes, most = len(of.settings.get("labels", (0, 0))), of.settings.get("most", 500)
+    searched = max(BEGINNINGS * most * (len(of.settings.get("letters", LETTERS)) + 1), 3 * of.columns)
+    if of.settings.get("kind", "words") == "series":
+        searched = max(searched, 2 * of.settings.get("clusters", 64) * (of.settings.get("length", 0) + 40))
+    return int(max(searched, (14 * of.columns + most + 2 * of.settings.get("clusters", 64)) * (3 * classes + 2) + 1))
+
+
+TERMS = Terms(told_in_words, numbers, rows="table")
+
+
+@recorded("analysis", TERMS)
+def rule_mining(
+    *,
+    labels: tuple[str, ...],
+    kind: Literal["words", "series", "table"] = "words",
+    column: str = "",
+    series: str = "",
+    length: int = 0,
+    columns: tuple[str, ...] = (),
+    seeds: tuple[str, ...] = (),
+    questions: Count = 100,
+    strategy: Strategy = "bound",
+    delta: Positive = 0.05,
+    fewest_sites: Count = 3,
+    participants: CountOrAll = 0,
+    frequency: tuple[float, ...] = (0.01, 0.5),
+    most: Count = 500,
+    letters: str = LETTERS,
+    denied: tuple[str, ...] = (),
+    clusters: Count = 64,
+    likelihood: Share = 0.2,
+    expert: Literal["person", "oracle"] = "person",
+    outcome: str = "",
+    threshold: Share = 0.7,
+    noise: NotNegative = 0.0,
+    smallest_cell: Count = 1,
+    noise_seed: int | None = None,
+    seed: int = 0,
+) -> Analysis:
+    """Labeling functions that several sites propose and an expert accepts (participants: so many a question)."""
+    refuse_settings(labels, kind, column, series, length, columns, frequency, expert, outcome)
+    low, high = frequency
+    search = {
+        "words": lambda: word_search(column, low, high, smallest_cell, fewest_sites, most, letters, denied),
+        "series": lambda: shape_search(series, length, smallest_cell, fewest_sites, clusters, likelihood, seed),
+        "table": lambda: cut_search(tuple(columns)),
+    }[kind]()
+    known = tuple(function_from(seed_words(one, kind, column, labels), "[analysis] seeds") for one in seeds)
+    oracle = threshold if expert == "oracle" else None
+    plan = DialoguePlan(tuple(labels), questions, strategy, delta, fewest_sites, oracle, seed)
+    site_half = SiteHalf(search, known, plan, low, high, outcome, noise, smallest_cell, noise_seed, participants)
+
+    def begin(agreed: Agreed) -> Tree:
+        if len(agreed.sites) < fewest_sites:
+            raise Refusal(
+                f"a rule is shown where {fewest_sites} sites propose it, and {len(agreed.sites)} take part",
+                where="[analysis] fewest_sites",
+                remedy="invite more sites, or lower fewest_sites",
+            )
+        return {"search": search.begin(), "answers": [], "shown": None, "finished": False, "sums": None}
+
+    def message(state: Tree) -> Message | None:
+        if "pool" not in state:
+            asked = search.question(state["search"])
+            assert asked is not None, "a complete search has a pool"
+            return Message(dict(asked), ((PHASE, SEARCH),))
+        if state["finished"]:
+            return None
+        judged = [(place, 1.0 if answer == "yes" else 0.0) for place, answer in state["answers"] if answer != "unsure"]
+        filled = np.full((questions, 2), -1.0)
+        filled[: len(judged)] = np.array(judged).reshape(-1, 2)
+        number = np.array(float(len(state["answers"])))
+        pool = {f"pool/{key}": value for key, value in state["pool"].items()}
+        return Message({**pool, "judged": filled, "number": number}, ((PHASE, JUDGE),))
+
+    def step(state: Tree, told: Message) -> Tree:
+        if "pool" in state:
+            return with_sums(plan, state, told.arrays)
+        searched = search.step(state["search"], told.arrays)
+        if search.question(searched) is not None:
+            return {**state, "search": searched}
+        pool = search.pool(searched)
+        refuse_empty(pool, fewest_sites)
+        rules = {one: search.functions(pool, one) for one in labels}
+        seeded = [item for item, one in enumerate(rules[labels[0]]) if one.words in {rule.words for rule in known}]
+        return {**state, "search": searched, "pool": pool, "rules": rules, "seeded": seeded}
+
+    wanted = tuple(dict.fromkeys((*search.columns, *([outcome] if outcome else []))))
+    return Analysis(
+        columns=wanted,
+        begin=begin,
+        message=message,
+        ask=site_half.ask,
+        step=step,
+        report=lambda state: report_of(plan, state, known),
+        most=search.most + 2 * questions + 1,
+        covers=lambda agreed, site: [np.ones(len(site.table), bool)],
+        kind=kind_by_word(
+            PHASE, {SEARCH: search.most, JUDGE: 2 * questions + 1}, fixed=("pool/words", "pool/templates", "pool/cuts")
+        ),
+        alone=False,
+        texts=search.texts,
+        question=lambda state: question_of(plan, state),
+        told=lambda state, answer: after_answer(plan, state, answer),
+    )
+
+
+class SiteHalf:
+    """What a site does: answers of the search, then how useful every candidate seems to it."""
+
+    def __init__(self, search: CandidateSearch, known: tuple[LabelingFunction, ...], plan: DialoguePlan, *rest: Any):
+        self.search, self.known, self.plan = search, known, plan
+        self.low, self.high, self.outcome, self.noise, self.cell, self.noise_seed, self.participants = rest
+        self.cache = SiteCache()
+        self.rules: tuple[int | None, list[LabelingFunction]] = (None, [])
+        """Those of the last pool: all sites of a simulation are asked about the same."""
+
+    def is_drawn(self, agreed: Agreed, asked: Message, site: Site) -> bool:
+        """Whether the site judges candidates this time; of those that do not, all sums are 0."""
+        number = int(np.asarray(asked.arrays["number"]))
+        draw = zlib.crc32(f"{self.plan.seed} {number} {site.name}".encode()) / 2**32
+        return not self.participants or draw * len(agreed.sites) < self.participants
+
+    def ask(self, agreed: Agreed, asked: Message, site: Site) -> Message:
+        if dict(asked.meta).get(PHASE) == SEARCH:
+            return Message(dict(self.search.answer(asked.arrays, site)))
+        pool = {key.removeprefix("pool/"): np.asarray(value) for key, value in asked.arrays.items() if "/" in key}
+        digest = hash(tuple((key, value.tobytes()) for key, value in sorted(pool.items())))
+        if self.rules[0] != digest:
+            self.rules = digest, self.search.functions(pool, self.plan.labels[0])
+        rules = self.rules[1]
+        if not self.is_drawn(agreed, asked, site):
+            site = Site(site.name, site.table.iloc[:0])
+        fired, seeded = self.cache.find(
+            site.table,
+            digest,
+            lambda: (votes_of(rules, site.table), votes_of(self.known, site.table)),
+        )
+        spoken = self.search.speaks_of(pool, site)
+        fired = fired if spoken is None else fired & spoken
+        return Message(self.answer(asked, site, fired, seeded))
+
+    def answer(self, asked: Message, site: Site, fired: Any, seeded: Any) -> dict[str, Any]:
+        classes, many, rows = len(self.plan.labels), fired.shape[1], len(fired)
+        judged = np.asarray(asked.arrays["judged"])
+        judged = judged[(judged[:, 0] >= 0) & (judged[:, 0] < many * classes)].astype(int)
+        counts = fired.sum(axis=0)
+        least = max(self.cell, self.low * rows if self.search.texts else 1)
+        proposes = (counts >= least) & (counts <= (self.high if self.search.texts else ALMOST_ALL) * rows) & (rows > 0)
+        places = np.concatenate([[self.plan.labels.index(one.label) for one in self.known], judged[:, 0] % classes])
+        votes = np.concatenate([seeded, fired[:, judged[:, 0] // classes]], axis=1)
+        answers = np.concatenate([np.ones(len(self.known)), judged[:, 1]])
+        # A rule that is mostly right for one label is mostly wrong for the others: what is accepted teaches both.
+        twins = [(place, label) for place in np.flatnonzero(answers > 0) for label in range(classes)]
+        twins = [(place, label) for place, label in twins if label != places[place]]
+        useful = np.zeros((many, classes))
+        if proposes.any():
+            beside = np.array(twins, int).reshape(-1, 2)
+            both = np.concatenate([votes, votes[:, beside[:, 0]]], axis=1)
+            seen = seen_votes(both, np.concatenate([places, beside[:, 1]]).astype(int), classes)
+            own = np.repeat(fired[:, proposes], classes, axis=1)
+            shown = seen_votes(own, np.tile(np.arange(classes), int(proposes.sum())), classes)
+            known = np.concatenate([answers, np.zeros(len(beside))])
+            useful[proposes] = usefulness(seen, known, shown, self.plan.seed).reshape(-1, classes)
+        cast = np.stack([votes[:, (places == one) & (answers > 0)].sum(axis=1) for one in range(classes)], axis=1)
+        leads = (cast == cast.max(axis=1, keepdims=True)) & (cast.max(axis=1, keepdims=True) > 0)
+        alone = leads & (leads.sum(axis=1, keepdims=True) == 1)
+        found = {
+            "useful": useful,
+            "sites": proposes.astype(float),
+            "covered": self.told(counts * proposes, site, "covered", asked),
+            "agree": self.told((fired.T.astype(float) @ alone) * proposes[:, None], site, "agree", asked),
+            "rows": np.array(float(in_cells(rows, self.cell))),
+            "known": np.zeros((many, classes)),
+        }
+        if self.outcome:
+            labels = as_text(site.table[self.outcome])
+            truth = np.stack([labels == one for one in self.plan.labels], axis=1).astype(float).reshape(rows, classes)
+            found["known"] = self.told((fired.T.astype(float) @ truth) * proposes[:, None], site, "known", asked)
+        return found
+
+    def told(self, counts: Any, site: Site, *words: Any) -> Any:
+        """Counts in whole cells, and noised where the study asks for it."""
+        whole = np.asarray(in_cells(np.asarray(counts), self.cell), np.float64)
+        if not self.noise or not len(site.table):
+            return whole
+        name, asked = words
+        key = noise_key(self.noise_seed, name, site.name, str(int(asked.arrays["number"])))
+        return with_gaussian_noise(whole, self.noise, key)
+
+
+def seed_words(text: str, kind: str, column: str, labels: tuple[str, ...]) -> dict[str, Any]:
+    """A rule that is accepted from the start: "word -> label", or "lactate > 2 -> label"."""
+    said, arrow, label = (part.strip() for part in text.rpartition("->"))
+    if not arrow or not said or label not in labels or kind == "series":
+        raise Refusal(
+            f"the seed {text!r} is no rule with a label of the study",
+            where="[analysis] seeds",
+            remedy=f'write "terrible -> {labels[0]}", or a condition in the place of the word; series take no seeds',
+        )
+    if kind == "words":
+        return {"name": "unigram", "column": column, "word": said, "label": label}
+    return {"name": "threshold", "condition": said, "label": label}
+
+
+def refuse_settings(
+    labels: tuple[str, ...],
+    kind: str,
+    column: str,
+    series: str,
+    length: int,
+    columns: tuple[str, ...],
+    frequency: tuple[float, ...],
+    expert: str,
+    outcome: str,
+) -> None:
+    where = "[analysis]"
+    if len(set(labels)) < 2 or len(set(labels)) != len(labels):
+        raise Refusal("rules need two different labels or more to vote for", where=where, remedy="name them in labels")
+    needed = {"words": ("column", column), "series": ("series", series and length > 1), "table": ("columns", columns)}
+    if not needed[kind][1]:
+        raise Refusal(
+            f"candidates of the kind {kind!r} need {needed[kind][0]}",
+            where=where,
+            remedy='say column = "note"; or series = "beat_" and length = 144; or columns = ["lactate", "age"]',
+        )
+    if len(frequency) != 2 or not 0 <= frequency[0] < frequency[1] <= 1:
+        raise Refusal("frequency should be two shares in order", where=where, remedy="say frequency = [0.01, 0.5]")
+    if expert == "oracle" and not outcome:
+        raise Refusal(
+            "an oracle judges rules by known labels, and no outcome is named",
+            where=where,
+            remedy='name the column of labels in outcome, or say expert = "person"',
+        )

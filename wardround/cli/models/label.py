@@ -1,0 +1,110 @@
+"""`wardround label`: an expert at the terminal judges rules, one at a time; the records stay where they are."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from wardround.api.commands import analyse
+from wardround.cli.analyses import print_analysis
+from wardround.core.analysis import ExpertQuestion
+from wardround.core.errors import Refusal
+from wardround.core.text import plain_line
+from wardround.runs.file_names import FUNCTIONS, REPORT
+from wardround.runs.json_files import as_json as to_json
+from wardround.runs.read import has_manifest
+from wardround.runs.result import values_of
+from wardround.study.analysis import said_analysis
+from wardround.study.file import Study
+from wardround.workflows.expert import DialogueStopped, give_answer, waiting_question
+
+OUTPUT = Console()
+KEYS = {"y": "yes", "n": "no", "u": "unsure", "b": "back", "d": "done", "q": "stop"}
+HELP = "y yes, n no, u not sure, b take the last answer back, d done, q stop and go on another time"
+HEIGHT, WIDTH = 9, 60
+PATIENCE = 60.0
+"""Seconds to wait for the next question."""
+
+
+def drawing(samples: list[float]) -> list[str]:
+    """A template as lines of text.
+
+    >>> drawing([0.0, 1.0])[0].rstrip(), len(drawing([0.0, 1.0]))
+    ('                              ██████████████████████████████', 9)
+    """
+    places = [int(column * len(samples) / WIDTH) for column in range(WIDTH)]
+    low, high = min(samples), max(samples)
+    rows = [round((HEIGHT - 1) * (samples[place] - low) / ((high - low) or 1.0)) for place in places]
+    return ["".join("█" if row == HEIGHT - 1 - line else " " for row in rows) for line in range(HEIGHT)]
+
+
+def show(asked: ExpertQuestion) -> None:
+    """What the rule says, how often it fires at how many sites, and how it agrees with rules already accepted."""
+    facts = asked.facts
+    lines = [f"Rule {asked.number} of {asked.most}: {plain_line(asked.words)}"]
+    if "samples" in facts["rule"]:
+        lines += drawing(list(map(float, facts["rule"]["samples"])))
+    share = f" ({100 * facts['records'] / facts['of']:.1f} %)" if facts["of"] else ""
+    lines.append(f"  {facts['sites']} sites propose it; it fires on about {facts['records']:,} records{share}.")
+    if facts["agree_of"]:
+        lines.append(
+            f"  Where accepted rules vote too ({facts['agree_of']:,} records), they say {plain_line(facts['label'])} in"
+            f" {100 * facts['agree'] / facts['agree_of']:.0f} %."
+        )
+    for line in lines:
+        OUTPUT.print(line, markup=False, highlight=False)
+
+
+def ask_at_terminal(asked: ExpertQuestion) -> str:
+    show(asked)
+    while True:
+        key = typer.prompt(f"Mostly right? ({HELP})").strip().lower()
+        answer = KEYS.get(key[:1], "")
+        if answer == "stop":
+            raise DialogueStopped
+        if answer:
+            return answer
+
+
+def label_command(study: Study, *, out: Path | None, resume: bool, as_json: bool) -> None:
+    """Mine rules with an expert at the terminal (or an oracle, if the study says so)."""
+    if said_analysis(study).name != "rule_mining":
+        raise Refusal(
+            f"the analysis '{said_analysis(study).name}' asks no expert",
+            where="[analysis]",
+            remedy='name = "rule_mining"; other analyses go with `wardround run`',
+        )
+    opened: list[Path] = []
+    try:
+        finished = analyse(study, out=out, resume=resume, on_folder=opened.append, expert=ask_at_terminal)
+    except (DialogueStopped, KeyboardInterrupt):
+        OUTPUT.print(
+            f"Stopped; all answers are kept. Go on with: wardround label STUDY --resume --out {opened[0]}", markup=False
+        )
+        return
+    if as_json:
+        files = {"folder": str(finished.folder), "functions": str(finished.folder / FUNCTIONS)}
+        print(to_json({**files, **values_of(finished.result)}))
+        return
+    print_analysis(finished.result)
+    OUTPUT.print(f"Functions: {finished.folder / FUNCTIONS}", markup=False, soft_wrap=True)
+    OUTPUT.print(f"Report: {finished.folder / REPORT}", markup=False, soft_wrap=True)
+
+
+def answer_folder(folder: Path, ask: Callable[[ExpertQuestion], str] = ask_at_terminal, wait: float = 1.0) -> None:
+    """Answer the questions of a study over real sites, as they come into its run folder."""
+    if not has_manifest(folder):
+        raise Refusal("this folder holds no run", where=str(folder), remedy="name a study file, or a run's folder")
+    while (asked := waiting_question(folder)) is not None:
+        try:
+            give_answer(folder, asked, ask(asked))
+        except (DialogueStopped, KeyboardInterrupt):
+            OUTPUT.print("Stopped; the question waits in the folder.", markup=False)
+            return
+        waited = 0.0
+        while waited < PATIENCE and waiting_question(folder) in (asked, None):  # until the sites have answered
+            time.sleep(wait)
+            waited += wait
+    OUTPUT.print("No question waits in this folder now.", markup=False)

@@ -1,0 +1,107 @@
+"""Words that several sites have, found letter by letter: no site ever sends a word.
+
+The coordinator asks for which beginnings a site has a longer one, and learns how many sites say yes; beginnings that
+fewer than `fewest_sites` have are not asked about further. A site speaks of a word only if enough of its documents have
+it, not too many of them do, it is made of the study's letters, is not denied, and is no likely name.
+"""
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wardround.weak_supervision.tokens import TOKEN, tokens_of
+
+Values = np.ndarray[Any, Any]
+LETTERS = "abcdefghijklmnopqrstuvwxyz'"
+LONGEST = 20
+"""Letters of a word; longer ones are not found."""
+CAPITAL = 0.5
+"""A word of which more than this share of uses within sentences begins with a capital letter is taken for a name."""
+
+
+def own_words(
+    texts: Sequence[str], low: float, high: float, least: int, letters: str, denied: Iterable[str]
+) -> set[str]:
+    """The words of which this site may speak; `least` documents must have one, whatever `low` is a share of."""
+    documents: dict[str, int] = {}
+    for text in texts:
+        for token in set(tokens_of(text)):
+            documents[token] = documents.get(token, 0) + 1
+    known, many = set(letters), len(texts)
+    kept = {
+        word
+        for word, count in documents.items()
+        if count >= max(least, low * many) and count <= high * many and set(word) <= known and len(word) <= LONGEST
+    }
+    return kept - set(denied) - likely_names(texts, kept)
+
+
+def likely_names(texts: Sequence[str], words: set[str]) -> set[str]:
+    """Words that within sentences are mostly written with a capital letter.
+
+    >>> sorted(likely_names(["We saw Smith. Pain.", "Then Smith had pain"], {"smith", "pain"}))
+    ['smith']
+    """
+    uses = dict.fromkeys(words, 0)
+    capitals = dict.fromkeys(words, 0)
+    for text in texts:
+        end = 0
+        for found in TOKEN.finditer(text.replace("’", "'")):
+            word, between = found.group(), text[end : found.start()]
+            first, end = end == 0 or any(sign in between for sign in '.!?:\n"'), found.end()
+            lowered = word.lower()
+            if not first and lowered in uses and not (len(word) > 1 and word.isupper()):
+                uses[lowered] += 1
+                capitals[lowered] += word[0].isupper()
+    return {word for word in words if uses[word] and capitals[word] > CAPITAL * uses[word]}
+
+
+def to_codes(words: Sequence[str]) -> Values:
+    """Words as numbers, a row each, filled up with 0.
+
+    >>> from_codes(to_codes(["a", "bc"]))
+    ['a', 'bc']
+    """
+    codes = np.zeros((len(words), LONGEST))
+    for row, word in enumerate(words):
+        codes[row, : len(word)] = [ord(letter) for letter in word]
+    return codes
+
+
+def from_codes(codes: Values) -> list[str]:
+    return ["".join(chr(int(code)) for code in row if 0 < code < 0x110000) for row in np.asarray(codes)]
+
+
+def longer_ones(words: Iterable[str], beginnings: Sequence[str], letters: str) -> Values:
+    """(beginnings, letters + 1): 1 where a word goes on with the letter; in the last column, where it ends there."""
+    places = {beginning: row for row, beginning in enumerate(beginnings)}
+    letter_places = {letter: column for column, letter in enumerate(letters)}
+    found = np.zeros((len(beginnings), len(letters) + 1))
+    lengths = {len(beginning) for beginning in beginnings}
+    for word in words:
+        for length in lengths:
+            if length <= len(word) and word[:length] in places:
+                column = letter_places[word[length]] if length < len(word) else len(letters)
+                found[places[word[:length]], column] = 1.0
+    return found
+
+
+def most_common(words: Mapping[str, float], most: int) -> list[str]:
+    """Those at most sites; among equals by a checksum, so that no letter of the alphabet goes first."""
+    return sorted(words, key=lambda word: (-words[word], zlib.crc32(word.encode())))[:most]
+
+
+def go_on(
+    beginnings: Sequence[str], sites: Values, letters: str, fewest: int, most: int
+) -> tuple[list[str], dict[str, float]]:
+    """The next beginnings to ask about, and the words that end here with how many sites have them, both at enough."""
+    enough = np.asarray(sites) >= fewest - 0.5
+    words = {one: float(sites[row, -1]) for row, one in enumerate(beginnings) if one and enough[row, -1]}
+    longer = {
+        beginning + letters[column]: float(sites[row, column])
+        for row, beginning in enumerate(beginnings)
+        for column in np.flatnonzero(enough[row, :-1])
+    }
+    return most_common(longer, most), words
